@@ -39,20 +39,23 @@ def plain(value: Any) -> Any:
     Plain are detached copies of tensors, numbers, strings, None, and lists, tuples and dicts of
     these. Anything else becomes a string that names its type.
     """
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if type(value) is list:
+        return [plain(item) for item in value]
+    if isinstance(value, (list, tuple)):
+        return tuple(plain(item) for item in value)  # torch.Size, too
+    return _plain_leaf(value)
+
+
+def _plain_leaf(value: Any) -> Any:
+    """As `plain`, of a value that holds no others."""
     if isinstance(value, torch.Tensor):
         return value.detach().clone()
     if isinstance(value, numpy.ndarray):
         return torch.from_numpy(value.copy())
     if isinstance(value, numpy.generic):
         return value.item()
-    if isinstance(value, torch.Size):
-        return tuple(value)
-    if type(value) is list:
-        return [plain(item) for item in value]
-    if isinstance(value, (list, tuple)):
-        return tuple(plain(item) for item in value)
-    if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
     if value is None or type(value) in (bool, int, float, complex, str):
         return value
     if isinstance(value, (torch.dtype, torch.device)):

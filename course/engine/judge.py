@@ -156,28 +156,36 @@ class Judge:
             return None
         if self.exercise.quiz:
             return self._mistake_in_quiz(compared)
-        return find_mistake(compared, self._mistakes_beside(compared))
+        return find_mistake(compared, self._mistakes_to_compare(compared))
 
-    def _mistakes_beside(self, compared: Comparison) -> Iterator[KnownOutcome]:
+    def _mistakes_to_compare(self, compared: Comparison) -> Iterator[KnownOutcome]:
         """Yield the known mistakes, those that share a fault with the answer with all their facts.
 
         The others are run only to their first fact that differs from the answer's.
         """
-        seen = compared.seen
-        answers = {mistake.name: mistake.answer for mistake in self.exercise.mistakes()}
-        for known in self.known_mistakes(until_differs_from=seen):
+        for known in self.known_mistakes(until_differs_from=compared.seen):
             if known.outcome.is_cut and shared_faults(known.outcome, compared):
-                known = known._replace(outcome=self.run_once(answers[known.name]))
+                known = known._replace(outcome=self._whole_outcome(known.name))
             yield known
 
+    def _whole_outcome(self, name: str) -> Outcome:
+        """All that the probe finds of the known mistake with this name."""
+        answers = {mistake.name: mistake.answer for mistake in self.exercise.mistakes()}
+        return self.run_once(answers[name])
+
     def _mistake_in_quiz(self, compared: Comparison) -> KnownOutcome | None:
-        """The known mistake that is right and wrong as the answer is, up to its first wrong fact."""
+        """The known mistake that is as right as the answer up to the answer's first wrong fact."""
+        expected = compared.expected
         begin = first_wrong(compared)
-        known = (
-            mistake._replace(outcome=first_wrong(Comparison(mistake.outcome, compared.expected)))
-            for mistake in self.known_mistakes(until_differs_from=begin)
-        )
-        return find_mistake(Comparison(begin, compared.expected), known)
+        known = self._mistakes_up_to_first_wrong(begin, expected)
+        return find_mistake(Comparison(begin, expected), known)
+
+    def _mistakes_up_to_first_wrong(
+        self, seen: Outcome, expected: Outcome
+    ) -> Iterator[KnownOutcome]:
+        for known in self.known_mistakes(until_differs_from=seen):
+            begin = first_wrong(Comparison(known.outcome, expected))
+            yield known._replace(outcome=begin)
 
     def record(self) -> dict[str, Any]:
         """What a RecordedJudge needs, as plain data without the code of a mistake."""

@@ -34,6 +34,21 @@ GPU_LOST = (
     "COURSE_DEVICE=cpu Python names the line."
 )
 
+# what ended a probe, where nothing but the Stop is told
+_FIXED_TEXTS = {
+    Stop.NOT_WRITTEN: NOT_WRITTEN,
+    Stop.GPU_LOST: GPU_LOST,
+    Stop.PROCESS_ENDED: "your code ended the process that it ran in.",
+    Stop.UNNAMED: "stopped by an exception of your code.",
+}
+_RELATION_TEXTS = {
+    RelationKind.TRANSPOSED: "Yours is the expected tensor, transposed.",
+    RelationKind.RESHAPED: "The values are right, only their shape is not.",
+    RelationKind.ONE_PLACE_EARLIER: "Each value is the one that is expected one place earlier.",
+    RelationKind.ONE_PLACE_LATER: "Each value is the one that is expected one place later.",
+    RelationKind.REORDERED: "Yours are the expected values in another order.",
+}
+
 
 class CheckFailed(AssertionError):
     """An answer is not right yet; the message is the whole report."""
@@ -91,7 +106,7 @@ def refused(name: str, seen: Outcome) -> Verdict:
 def not_written(name: str, seen: Outcome, device: torch.device) -> Verdict:
     """The Verdict on a stub."""
     lines = [f"{name}: not yet ({device.type})", *wrapped(NOT_WRITTEN, INDENT)]
-    return Verdict(False, lines + printed(seen), begun=False, reason=lines[-1])
+    return Verdict(False, lines + printed(seen), begun=False, reason=NOT_WRITTEN)
 
 
 def correct(name: str, compared: Comparison, device: torch.device) -> Verdict:
@@ -147,7 +162,7 @@ class Said(NamedTuple):
 
 
 def read(name: str, text: str) -> Said | None:
-    """What `text`, which may hold a report on exercise `name`, says; None for a stub or no report."""
+    """What a report on exercise `name` in `text` says; None for a stub or without a report."""
     if f"{name}: correct" in text:
         return Said(True, "")
     if f"{name}: not yet" not in text or NOT_WRITTEN in text:
@@ -202,14 +217,6 @@ def raised_text(raised: Raised) -> str:
     return _FIXED_TEXTS.get(raised.stop, raised.message)
 
 
-_FIXED_TEXTS = {
-    Stop.NOT_WRITTEN: NOT_WRITTEN,
-    Stop.GPU_LOST: GPU_LOST,
-    Stop.PROCESS_ENDED: "your code ended the process that it ran in.",
-    Stop.UNNAMED: "stopped by an exception of your code.",
-}
-
-
 def _wrong_lines(fact: str, compared: Comparison, options: ReportOptions) -> list[str]:
     """The lines about a fact that is wrong or missing; none if it is right."""
     if fact not in compared.seen.facts:  # the answer stopped the probe here
@@ -240,7 +247,7 @@ def _item(mark: str, fact: str) -> list[str]:
 
 
 def difference_texts(found: Difference, show_expected: bool = True) -> list[str]:
-    """What to tell of a Difference: where it is, the answer's value and perhaps the expected one."""
+    """What to tell of a Difference: where, the answer's value and perhaps the expected one."""
     texts = []
     if found.path:
         steps = [f"place {step}" if isinstance(step, int) else repr(step) for step in found.path]
@@ -317,15 +324,6 @@ def relation_text(known: Relation) -> str:
     if known.kind is RelationKind.EXPECTED_ELSEWHERE:
         return f'Yours is what is expected under "{known.fact}".'
     return _RELATION_TEXTS[known.kind]
-
-
-_RELATION_TEXTS = {
-    RelationKind.TRANSPOSED: "Yours is the expected tensor, transposed.",
-    RelationKind.RESHAPED: "The values are right, only their shape is not.",
-    RelationKind.ONE_PLACE_EARLIER: "Each value is the one that is expected one place earlier.",
-    RelationKind.ONE_PLACE_LATER: "Each value is the one that is expected one place later.",
-    RelationKind.REORDERED: "Yours are the expected values in another order.",
-}
 
 
 def _factor_text(known: Relation) -> str:

@@ -4,7 +4,7 @@ Judges nothing: judge.py compares the Outcome with that of the reference.
 """
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ from course.engine.outcome import Outcome
 from course.engine.stops import InputChanged, LeftBehind, NoReturn
 
 Answer = Callable[..., Any]  # what a learner writes: a function or a class
-Facts = Iterator[tuple[str, Any]]  # what a probe yields: a sentence, and plain data
+Facts = Generator[tuple[str, Any], None, None]  # what a probe yields: a sentence, and plain data
 Probe = Callable[[Answer, torch.device, int], Facts]
 
 

@@ -80,22 +80,19 @@ class Raised:
         """
         if not isinstance(data, dict):
             return None
-        texts = [data.get(name) for name in ("stop", "kind", "message", "source")]
-        numbers = [data.get(name) for name in ("rank", "line")]
-        if not all(isinstance(text, str) for text in texts):
+        stop = data.get("stop")
+        rank = data.get("rank")
+        line = data.get("line")
+        kind = _cut(data.get("kind"), KIND_LENGTH_MAX)
+        message = _cut(data.get("message"), TEXT_LENGTH_MAX)
+        source = _cut(data.get("source"), TEXT_LENGTH_MAX)
+        if not isinstance(stop, str) or stop not in {known.value for known in Stop}:
             return None
-        if not all(number is None or _is_small(number) for number in numbers):
+        if kind is None or message is None or source is None:
             return None
-        if texts[0] not in {stop.value for stop in Stop}:
+        if not all(number is None or _is_small(number) for number in (rank, line)):
             return None
-        return cls(
-            stop=Stop(texts[0]),
-            kind=data["kind"][:KIND_LENGTH_MAX],
-            message=data["message"][:TEXT_LENGTH_MAX],
-            rank=data["rank"],
-            line=data["line"],
-            source=data["source"][:TEXT_LENGTH_MAX],
-        )
+        return cls(Stop(stop), kind, message, rank, line, source)
 
 
 class LimitReached(BaseException):
@@ -203,6 +200,11 @@ def _code_of(answer: Any) -> CodeType | None:
         if isinstance(code, CodeType):
             return code
     return None
+
+
+def _cut(text: Any, length: int) -> str | None:
+    """The first `length` characters of a text; None if it is none."""
+    return text[:length] if isinstance(text, str) else None
 
 
 def _is_small(number: Any) -> bool:

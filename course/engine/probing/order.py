@@ -1,6 +1,4 @@
-"""Questions asked in an order that the seed decides, so that answers kept from another seed do not
-fit.
-"""
+"""Questions in an order that the seed decides: answers kept from another seed do not fit."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -17,9 +15,11 @@ def asked_in_any_order(
             order of its own.
     """
     if not seed:
-        yield from ((fact, question()) for fact, question in questions.items())
+        for fact, question in questions.items():
+            yield fact, question()
         return
     shuffled = list(questions)
     random.Random(seed).shuffle(shuffled)
     found = {fact: questions[fact]() for fact in shuffled}
-    yield from ((fact, found[fact]) for fact in questions)
+    for fact in questions:
+        yield fact, found[fact]
