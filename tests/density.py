@@ -4,8 +4,8 @@
     python tests/density.py FOLDER ...
 
 A reader takes in one step per line.  Limits on the length of functions and files were once met here by writing wider;
-these figures show that.  The anchors' figures are of November 2026; those of types count functions within functions, too,
-which is 29 % instead of 37 % for this course.  Characters are counted without indentation.
+these figures show that.  The anchors' figures are of November 2026; those of types count functions within functions,
+too, which is 29 % instead of 37 % for this course.  Characters are counted without indentation.
 """
 
 import ast

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.check
 
 
 def machine(seed, slower=0.0):
-    """A measure of the ways "a" and "b": neighbouring times are alike, as two cores showed them (0.12 per log ratio)."""
+    """A measure of the ways "a" and "b", with neighbouring times alike, as two cores showed (0.12 per log ratio)."""
     random.seed(seed)
     draws, drift = random.Random(seed), 0.0
 

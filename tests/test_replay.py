@@ -1,6 +1,6 @@
 """Facts that every learner has are no answer: those of another seed, given again, and one value for every call.
 
-A grade cell is graded with a seed that nobody knows (instructor/grading/seeds.py), which helps where facts depend on it.
+A grade cell has a seed that nobody knows (instructor/grading/seeds.py), which helps where facts depend on it.
 """
 
 import copy

@@ -7,6 +7,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import density
 import pytest
 from conftest import ROOT
 from packaging.requirements import Requirement
@@ -136,6 +137,25 @@ def test_ruff_finds_nothing():
     for action in (["check"], ["format", "--check"]):
         done = subprocess.run([sys.executable, "-m", "ruff", *action, "."], cwd=ROOT, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.all
+def test_types_of_the_engine_of_grading_and_of_the_jail_hold():
+    done = subprocess.run([sys.executable, "-m", "mypy"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_code_is_written_for_reading_aloud():
+    """In course/ and instructor/ together; tests/density.py prints the figures beside those of other codebases."""
+    folders = ROOT / "course", ROOT / "instructor"
+    _, long_lines, comprehensions, packed, typed = density.density(*folders).figures
+    assert long_lines <= 2 and comprehensions <= 30 and packed <= 1.5 and typed >= 95
+    choices = []
+    for path in [*modules(), *modules("instructor")]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if density.is_statement_of_choice(node):
+                choices.append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    assert choices == [], "write an if"
 
 
 def project():

@@ -48,12 +48,12 @@ def pack(value: Any) -> bytes:
     return b"".join((len(text).to_bytes(HEAD_BYTES, "little"), text, *raw))
 
 
-def text_bytes(data: bytes) -> int:
+def text_bytes(data: bytes | bytearray) -> int:
     """The length of the text in `data`, which `pack` gave."""
     return int.from_bytes(data[:HEAD_BYTES], "little")
 
 
-def unpack(data: bytes) -> Any:
+def unpack(data: bytes | bytearray) -> Any:
     """The value that `pack` was given, with tensors on their device if this machine has it.
 
     Raises: WireError, whatever is wrong with `data`.
@@ -74,7 +74,7 @@ def unpack(data: bytes) -> Any:
         raise WireError(f"not plain data: {str(error)[:200]}") from None
 
 
-def _unpack(data: bytes) -> Any:
+def _unpack(data: bytes | bytearray) -> Any:
     end = HEAD_BYTES + text_bytes(data)
     if end > len(data):
         raise WireError("the text is cut off")
@@ -111,7 +111,7 @@ def _lower_tensor(tensor: torch.Tensor, raw: list[bytes]) -> Any:
     return {"tensor": [DTYPE_NAMES[tensor.dtype], list(tensor.shape), kind]}
 
 
-def _lift(value: Any, data: bytes, start: int) -> tuple[Any, int]:
+def _lift(value: Any, data: bytes | bytearray, start: int) -> tuple[Any, int]:
     """(the value of parsed JSON, where the bytes of the next tensor in `data` begin)."""
     if isinstance(value, list):
         items = []
@@ -136,7 +136,7 @@ def _lift(value: Any, data: bytes, start: int) -> tuple[Any, int]:
 
 
 def _lift_tensor(
-    name: str, shape: list[int], device: str, data: bytes, start: int
+    name: str, shape: list[int], device: str, data: bytes | bytearray, start: int
 ) -> tuple[torch.Tensor, int]:
     """As `_lift`, of a tensor."""
     dtype = DTYPES[name]

@@ -243,7 +243,7 @@ def signed_rank_interval(differences: Sequence[float]) -> Interval:
 
 @functools.cache
 def ranks_left_out(n: int) -> int | None:
-    """How many of the sorted means of `n` values lie below the interval; None if no interval exists.
+    """How many of the sorted means of `n` values lie below the interval; None if there is none.
 
     The signed rank statistic of n values takes each sum of a subset of 1, …, n equally often.
     """

@@ -195,7 +195,8 @@ def make_shell(show: Callable[[Output], None], limits: SharedLimits) -> Shell:
     shell = Shell.instance(
         config=Config(settings), display_pub_class=Publisher, displayhook_class=Hook
     )
-    for sender in (shell.display_pub, shell.displayhook):
+    senders: tuple[Any, ...] = (shell.display_pub, shell.displayhook)
+    for sender in senders:
         sender.show = show
         sender.limits = limits
     shell.enable_matplotlib("inline")

@@ -11,7 +11,8 @@ def verdict(fact):
     return "bool" if fact == "returns a bool" else any(fact.startswith(word) or word in fact for word in GUILTY)
 def facts_of(probe):
     import inspect, re
-    return [one or other for one, other in re.findall(r'yield (?:\(\s*)?"([^"]+)"|"([^"]+)":', inspect.getsource(probe))]
+    found = re.findall(r'yield (?:\(\s*)?"([^"]+)"|"([^"]+)":', inspect.getsource(probe))
+    return [one or other for one, other in found]
 """
 
 
