@@ -124,6 +124,14 @@ class _Ended(BaseException):
     """
 
 
+class _RankThread(threading.Thread):
+    """Ends without a word when the run is over, even if it is told so while it is ending."""
+
+    def run(self) -> None:
+        with contextlib.suppress(_Ended):
+            super().run()
+
+
 class _Rank:
     """One virtual rank: its thread, its clock, and the request or barrier for which it waits."""
 
@@ -135,7 +143,7 @@ class _Rank:
         self.result = None
         self.returned = False
         self.baton = threading.Semaphore(0)  # who has it runs
-        self.thread = threading.Thread(target=body, args=(self,), daemon=True)
+        self.thread = _RankThread(target=body, args=(self,), daemon=True)
 
     def receive(self, request: "_Request") -> None:
         """Note a request to receive.

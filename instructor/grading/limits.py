@@ -137,7 +137,7 @@ class CourseGrading(Configurable):
     # --cluster
     cluster_tasks = _tries(8, "Tasks on the cluster.")
     task_minutes = _tries(240, "Minutes of a task, unless `--slurm time=...` says otherwise.")
-    task_memory_gib = _amount(2, "GiB of a task beside those of its notebook.")
+    task_memory_gib = _amount(2, "GiB of a task, in addition to those of its notebook.")
     task_cpus = _tries(2, "Processors of a task.")
 
     @default("workers")
