@@ -1,6 +1,6 @@
 """The command `course`: each verb belongs to a package, which is imported when its verb is called.
 
-So `course --help` answers at once: it loads neither torch nor nbgrader. Other packages add verbs
+So `course --help` answers quickly: it loads neither torch nor nbgrader. Other packages add verbs
 through the entry points of the group `course.verbs`: each names a table like ELSEWHERE. The
 instructor's package does; a class has none.
 """

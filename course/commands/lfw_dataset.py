@@ -169,7 +169,7 @@ def report_prediction(
 def time_workers(
     answers: Any, dataset: Dataset, workers: Sequence[int], batch_size: int, n_batches: int
 ) -> torch.Tensor:
-    """Seconds of PASSES passes over `n_batches` batches, measured in turn.
+    """Seconds of PASSES passes over `n_batches` batches, interleaved over `workers`.
 
     Workers are persistent and started by a pass that is not counted, so loading is timed, not
     starting.

@@ -72,7 +72,7 @@ def load(name: str = "fashion", data: str | os.PathLike | None = None) -> Fashio
 
     Args:
         name: one of STANDINS ("tiny" exists as a stand-in only).
-        data: the data folder; default COURSE_DATA, else `data/` beside the package.
+        data: the data folder; default COURSE_DATA, else `data/` next to the package.
 
     Raises: CourseError for an unknown name, a damaged prepared file, a full disk, or a folder that
         cannot be written.
@@ -107,7 +107,7 @@ def with_validation(data: Fashion) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """(images, labels, validation images, validation labels), in random order.
 
     All of them are training images of `data`. Choices are made on the validation images, so that
-    the test images are looked at once, at the end.
+    the test images are used only one time, at the end.
 
     Returns: images as `floats` gives them, labels int64.
     """
@@ -235,9 +235,10 @@ class _Sheet:
         self.picture += np.clip(inside + 0.5, 0, 1) * (shade - self.picture)
 
     def limb(self, start, end, wide, wide_end=None, both=False):
-        """Inside of a strip with round ends from `start` to `end`, (u, v) each.
+        """Return how far inside a strip with round ends each pixel is.
 
         Args:
+            start, end: (u, v) of the ends of the strip's middle line.
             wide: to each side of its middle line, in pixels; `wide_end` at the end.
             both: whether to include its mirror image on the left.
         """
@@ -281,7 +282,7 @@ def _curve(x, *points):
 
 
 def _within(x, low, high):
-    """Inside of the strip low < x < high."""
+    """Return how far inside the strip low < x < high each pixel is."""
     return np.minimum(x - low, high - x)
 
 

@@ -60,7 +60,7 @@ def folder(name: str = "lfw", data: str | Path | None = None) -> Path:
 
     Args:
         name: one of STANDINS ("tiny" exists as a stand-in only).
-        data: the data folder; default COURSE_DATA, else `data/` beside the package.
+        data: the data folder; default COURSE_DATA, else `data/` next to the package.
 
     Raises: CourseError for an unknown name, a full disk, or a folder that cannot be written.
     """

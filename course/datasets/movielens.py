@@ -86,7 +86,7 @@ def load(name: str = "ml-100k", folder: str | os.PathLike | None = None) -> Rati
 
     Args:
         name: one of STANDINS ("tiny" exists as a stand-in only).
-        folder: the data folder; default COURSE_DATA, else `data/` beside the package.
+        folder: the data folder; default COURSE_DATA, else `data/` next to the package.
 
     Raises: CourseError for an unknown name, a damaged prepared file, or a folder that cannot be
         written.

@@ -133,7 +133,7 @@ def prepare(rows: int, columns: int, seed: int = 0, data: str | Path | None = No
     fifth of the free disk stays free.
 
     Args:
-        data: the data folder; default COURSE_DATA, else `data/` beside the package.
+        data: the data folder; default COURSE_DATA, else `data/` next to the package.
 
     X, w and b are bit-identical on every machine, y is except for rounding. Making y shows a
     progress bar.

@@ -81,7 +81,7 @@ def load(
     Args:
         name: one of NAMES, or of such a file.
         rows: how many sequences of a drawn set, or of the first users (default: ROWS, all users).
-        folder: the data folder; default COURSE_DATA, else `data/` beside the package.
+        folder: the data folder; default COURSE_DATA, else `data/` next to the package.
 
     Raises: CourseError for an unknown name, a damaged file, or fewer than one row.
     """

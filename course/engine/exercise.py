@@ -78,7 +78,7 @@ class Exercise:
             as their mark, and finds out the facts of such exercises one after the other.
         forbids: dotted paths of what does the task's work ready-made; the task says so under **Not
             allowed**.
-        quiz: True if each fact is a verdict of its own: the first wrong one alone decides which
+        quiz: True if each fact is judged separately: the first wrong one alone decides which
             mistake is named.
 
     What tests of all exercises must know of one:

@@ -58,7 +58,7 @@ class Judge:
         limits: Limits | None = None,
         stop_when_differs_from: Outcome | None = None,
     ) -> Outcome:
-        """The Outcome of the probe on `answer`, see `run_probe`; it is run anew at each call."""
+        """Run the probe on `answer` again at each call, and return its Outcome; see `run_probe`."""
         if self.device.type == "cuda" and torch.version.cuda:  # not the pretended one
             on_cpu = self._run_on(torch.device("cpu"), answer, limits, stop_when_differs_from)
             if on_cpu.raised and ENDS_CUDA.search(on_cpu.raised.message):

@@ -43,7 +43,7 @@ class Mistake(NamedTuple):
 
 
 def fault_and_fix(advice: str) -> tuple[str, str]:
-    """The first sentence of an advice, which names the fault; the others, which mend it."""
+    """Return the first sentence of an advice, which names the fault, and the rest, the fix."""
     fault, *fix = re.split(r"(?<=[.!?]) (?=[A-Z0-9`'\"*])", advice, maxsplit=1)
     return fault, " ".join(fix)
 

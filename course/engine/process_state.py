@@ -106,7 +106,7 @@ def captured(descriptor: int) -> Iterator[None]:
         stream = _Stream(raw, errors="replace", write_through=True)
         stack.callback(stream.close)
         for old in {id(each): each for each in (sys.stdout, sys.stderr)}.values():
-            # a notebook's stream, kept by a logging handler, has no descriptor of its own
+            # a notebook's stream, kept by a logging handler, does not have its own descriptor
             if hasattr(old, "__dict__"):
                 stack.enter_context(mock.patch.object(old, "write", stream.write))
         stack.enter_context(mock.patch.object(sys, "stdout", stream))

@@ -1,7 +1,7 @@
 """In which way a value is off: two pieces of plain data that differ -> *a Relation that holds*.
 
-A Relation speaks of the values, not of their cause. Many numbers in one relation are no accident;
-of a single number only what hardly happens by chance counts. report.py words it.
+A Relation speaks of the values, not of their cause. Many numbers are not in one relation by chance;
+a relation of a single number counts only if chance hardly explains it. report.py words it.
 """
 
 import math
@@ -15,7 +15,7 @@ import torch
 
 from course.engine.compare import differs
 
-MANY = 3  # so many different numbers in one relation are no accident
+MANY = 3  # so many different numbers are not in one relation by chance
 CLOSE = 1e-4  # relative: numbers in float32 as one relation of many
 NEAR = 1e-5  # and of one
 # the factors that are believed of one or two numbers

@@ -180,7 +180,7 @@ def _syntax(function: FunctionType) -> list[ast.AST]:
 
 @functools.lru_cache(8)  # or a cell of many helpers is read once for each of them
 def _definitions(text: str) -> dict[int, list[ast.AST]]:
-    """{number of the first line: its nodes} of the functions in `text`; {} if it is no Python."""
+    """{first line: its nodes} of the functions in `text`; {} if that is not valid Python."""
     by_line: dict[int, list[ast.AST]] = {}
     with contextlib.suppress(SyntaxError, ValueError):
         for node in ast.walk(ast.parse(text)):

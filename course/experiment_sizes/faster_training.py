@@ -49,7 +49,7 @@ SIZES = {
         {"stand-in": 0.97, "real": 0.9},
     ),
     "race_seeds": (1, 3, 3),
-    # what is left out of the advice, None: each in turn
+    # what is left out of the advice; None: each piece, one after the other
     "race_left_out": (("data in memory", "one cycle"), ("data in memory", "one cycle"), None),
     "race_epochs": (4, 8, 12),  # at most, of a run
 }

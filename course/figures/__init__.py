@@ -3,8 +3,8 @@
     from course import figures
     figures.pipeline(load_ms=[9.1, 8.7], step_ms=5.0, workers=2)
 
-figure.py shows a module in a notebook (anywidget, no network) and in the static book, where there
-is no kernel; where no script runs, a picture stands for it. kit.js has what all modules draw with.
+figure.py shows a module in a notebook (anywidget, no network) and in the static book, which has no
+kernel; where scripts do not run, a picture stands for it. kit.js has what all modules draw with.
 What a module computes, the Python module of the same name computes for its picture: a test compares
 the two.
 """

@@ -17,7 +17,7 @@ class RulePoint:
 
     batch: int
     wanted: float
-    score: float | None  # None: not run, or outside of the map
+    score: float | None  # None: not run, or outside the map
 
 
 def along_rule(

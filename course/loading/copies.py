@@ -1,8 +1,8 @@
 """Copies to a device that overlap with computation.
 
-On a GPU a copy is queued on a stream of its own, so it overlaps with the kernels of the current
-stream if the source is pinned memory. On the CPU the copy is made at once. When to start a copy and
-when to wait for it is an exercise of unit 04. Source: "CUDA semantics" in the PyTorch
+On a GPU a copy is queued on a separate stream, so it overlaps with the kernels of the current
+stream if the source is pinned memory. On the CPU the copy is made immediately. When to start a copy
+and when to wait for it is an exercise of unit 04. Source: "CUDA semantics" in the PyTorch
 documentation.
 """
 
@@ -64,7 +64,7 @@ class DeviceCopy:
     def wait(self) -> None:
         """Block until the copy has ended, so that the source may be refilled.
 
-        A second call returns at once.
+        A second call returns immediately.
         """
         if self._end:
             self._end.synchronize()

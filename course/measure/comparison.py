@@ -6,9 +6,9 @@
 
 All ways run once per round, in random order, because times of neighbouring runs are alike. The
 first way runs twice: the ratio of the two is the control, and shows what this machine calls a
-difference when there is none. Rounds go on until every interval is narrow enough for the sentence.
-Whether an interval excludes 1 plays no part in stopping: so looking again and again raises no
-false alarm.
+difference when there is none. Rounds continue until every interval is narrow enough for the
+sentence. Whether an interval excludes 1 plays no part in stopping, so repeated looks raise no false
+alarm.
 
 The estimate is that of Hodges and Lehmann 1963, the median of the means of all pairs, on logarithms
 of the ratios of a round; the interval is the one that belongs to Wilcoxon's signed rank test, which

@@ -93,8 +93,8 @@ def limited(fill: Callable, room: float, path: Path | str, *mappings: mmap.mmap)
     """`fill`, but the file is dropped first if over `room` bytes have come from the disk since.
 
     Kinder than a machine whose memory has `room` bytes for the file: within a fill nothing is
-    dropped. It drops in the thread that fills, because a file whose rows are being touched
-    meanwhile is mapped again at once and stays.
+    dropped. The thread that fills drops the file, because a file whose rows another thread
+    touches meanwhile is mapped again immediately and stays.
 
     Args:
         fill: callable (index, buffer), as a Loader has it.
@@ -124,6 +124,6 @@ def read_around(path: Path | str) -> float:
     for folder in (disk, disk / ".."):  # the second for a partition
         try:
             return 1024 * float((folder / "queue/read_ahead_kb").read_text())
-        except (OSError, ValueError):  # no Linux, or a file system without a disk of its own
+        except (OSError, ValueError):  # not Linux, or a file system without its own disk
             continue
     return math.nan

@@ -1,4 +1,4 @@
-"""Time loaders and functions in turn.
+"""Time loaders and functions, interleaved.
 
 What a pass over a loader is, is an exercise of unit 01 (seconds_per_pass), whose answer is an
 argument here.
@@ -58,7 +58,7 @@ def time_in_turn(
     n_batches: int | None = None,
     progress: bool = True,
 ) -> torch.Tensor:
-    """Seconds of passes over each of `loaders`, measured in turn.
+    """Seconds of interleaved passes over each of `loaders`.
 
     One pass over each before them is not counted: it starts persistent workers and fills the disk
     cache.
@@ -114,7 +114,7 @@ class Comparison:
 
     seconds: torch.Tensor  # float64 (rounds, 2): the usual way, the changed way
     reason: str = ""  # "" if it was measured
-    # gains up to this are no gains: what a pair of equal ways differed by, MARGIN at least
+    # a gain up to this does not count: two equal ways differed by as much, MARGIN at least
     noise: float = MARGIN
 
     @property
@@ -185,7 +185,7 @@ def compare_in_turn(
     progress: bool = True,
     control: str | None = None,
 ) -> dict[str, Comparison]:
-    """{name: Comparison} of pairs of functions, timed in turn.
+    """{name: Comparison} of pairs of functions, timed interleaved.
 
     One call of each before is not counted. In each round every pair runs once, both of its
     functions one after the other; which of the two begins changes from round to round, so that a

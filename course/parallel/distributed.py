@@ -83,7 +83,7 @@ def run_ranks(
     timeout: float = 60.0,
     network: Network | None = None,
 ) -> list:
-    """[fn(rank, world_size, *args) for each rank], each call in a process of its own.
+    """[fn(rank, world_size, *args) for each rank], each call in its own process.
 
     torch.distributed is set up in these processes. `fn`, its arguments and its results may be
     whatever cloudpickle can carry, functions of a notebook cell included. Ranks see the environment

@@ -39,8 +39,8 @@ _here = threading.local()  # .rank: the virtual rank that runs in this thread
 class Network:
     """A network on which b bytes take `latency + b / bandwidth` seconds between any two ranks.
 
-    A message starts when both ends have come to it. A rank sends one message at a time and receives
-    one at a time, and can do both at once; others wait for their turn.
+    A message starts when both ends have come to it. A rank can send one message while it receives
+    one; other messages wait for their turn.
 
     Args:
         latency: seconds per message, 0 or more.

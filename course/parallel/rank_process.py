@@ -97,7 +97,7 @@ def _set_up_process(files: RankFiles) -> None:
     os.setsid()  # its workers end with it
     # the modules that the server has imported stay: the collector need not look through them
     gc.freeze()
-    vars(sys).pop("ps1", None)  # a fork of a notebook is no notebook: Lightning asks for it
+    vars(sys).pop("ps1", None)  # Lightning asks for it: a fork of a notebook is not interactive
     # as in a process that was not forked
     torch.default_generator.manual_seed(torch.Generator().initial_seed())
     for path, descriptor in ((files.out, 1), (files.err, 2)):

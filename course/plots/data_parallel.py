@@ -511,7 +511,7 @@ def scaling(
     Args:
         strong, weak: seconds of a step with one shared batch, and with a batch per rank, tensors
             (len(ranks), rounds).
-        cores: how many ranks have a core or a GPU of their own.
+        cores: how many ranks have their own core or GPU.
         causes: {name: shares of the step on one rank, tensor (len(ranks) - 1,)}, which add up to
             the step on N ranks.
     """

@@ -356,7 +356,7 @@ def memory_and_time(
     """Draw bytes kept and time of a step against the number of segments, measured and predicted.
 
     Args:
-        peaks, predicted: {segments: most bytes kept at once}.
+        peaks, predicted: {segments: most bytes kept simultaneously}.
         plain: bytes that the model keeps without checkpointing.
         longer: {segments: tensor of the rounds' seconds over those of a plain step}.
         predicted_time: the same, predicted.

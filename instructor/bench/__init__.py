@@ -3,7 +3,7 @@
 import statistics
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # `course bench --help` is to come at once
+if TYPE_CHECKING:  # so that `course bench --help` need not import torch
     import torch
 
 

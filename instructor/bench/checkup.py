@@ -1,8 +1,8 @@
 """`course bench checkup`: is a planted fault named first, and is the advice worth what it says?
 
-Each script in PLANTED has one fault, or none, and trains without it if it gets an argument. It is
-watched, then trained with and without the fault in turn; the ratio of these times is held against
-what the first advice expected.
+Each script in PLANTED has one fault, or none, and trains without it if it gets an argument. The
+benchmark watches the script, then trains it alternately with and without the fault, and compares
+the ratio of these times with what the first advice expected.
 """
 
 import contextlib

@@ -27,7 +27,7 @@ class Size(click.ParamType):
     def convert(
         self, value: str, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[int, int]:
-        """(rows, columns); a usage error if `value` is no size."""
+        """Return (rows, columns); fail with a usage error if `value` is not a size."""
         rows, _, columns = value.partition("x")
         if not (rows.isdecimal() and columns.isdecimal()):
             self.fail(f"{value} is not a size; write rows x columns like 200000x1000", param, ctx)

@@ -3,7 +3,7 @@
 For each optimizer and batch the learning rate is searched on a grid of factors of two: it starts at
 what suited the batch before and moves on until both neighbours of the best are worse. The best is
 the one whose slowest seed needs the fewest updates: one that suits a single seed is often at the
-edge of what another survives. Every run is kept in a file at once, so an interrupted search
+edge of what another survives. Every run is written to a file immediately, so an interrupted search
 continues where it was. Source of the design: Shallue et al. 2019, arXiv:1811.03600, section 4.
 """
 

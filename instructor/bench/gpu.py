@@ -1,7 +1,7 @@
 """Run everything that needs a GPU, in steps, and write docs/results-gpu.md.
 
-Steps may be interrupted at any time. They run one after the other, each in processes of its own
-with a limit of seconds. The table says which step failed or ran into its limit, and what it had
+Steps may be interrupted at any time. They run one after the other, each in separate processes with
+a limit of seconds. The table says which step failed or ran into its limit, and what it had
 measured until then; the next step follows. Finished steps are kept, one line of JSON each, so a
 second call runs those that are left or failed; the output of a failed step is in gpu-bench-logs of
 the data folder. The claims of the parts go into docs/claims-gpu.json, from which docs/claims.md
@@ -39,7 +39,7 @@ from instructor.bench.places import PRETENDED, TESTS
 
 TABLE = ROOT / "docs" / "results-gpu.md"
 DRY_TABLE = ROOT / "build" / "results-gpu-dry.md"
-CLAIMS = "claims-gpu.json"  # beside the table, as instructor/authoring/claims.py expects it
+CLAIMS = "claims-gpu.json"  # in the table's folder, as instructor/authoring/claims.py expects it
 BEGIN = "<!-- course bench gpu writes what follows -->"
 END = "<!-- course bench gpu wrote that -->"
 DRY_RUN_FACTOR = 6  # times the seconds of a step that a dry run gives it
@@ -179,7 +179,7 @@ def _wanted(all_steps: list[Step], only: tuple[str, ...]) -> list[Step]:
 
 def _keep(result: Result, record: Path) -> None:
     with record.open("a") as file:
-        # on a line of its own, whatever is before it
+        # on a new line, even if the last write was cut off
         file.write(f"\n{json.dumps(asdict(result))}\n")
 
 
@@ -224,7 +224,7 @@ def _json_in(path: Path) -> list:
 
 
 def _start(step: Step, rows_file: Path, dry_run: bool, out: IO[bytes]) -> subprocess.Popen:
-    """The process of a step, first of a group of its own."""
+    """Start the process of a step as the leader of a new process group."""
     return subprocess.Popen(
         _command(step, rows_file, dry_run),
         cwd=ROOT,
@@ -293,7 +293,7 @@ def _test_rows(output: str) -> list[list[str]]:
 
 
 def write_results(path: Path, results: Results, here: str, dry_run: bool) -> None:
-    """Write the table into `path`, over that of an earlier call, and the claims beside it."""
+    """Write the table into `path`, over that of an earlier call, and the claims next to it."""
     order = [step.name for step in steps(dry_run)]
 
     def place(result: Result) -> int:

@@ -1,11 +1,11 @@
-"""The measurements of `course bench gpu`, each in a process of its own.
+"""The measurements of `course bench gpu`, each in its own process.
 
     python -m instructor.bench.gpu_measures NAME FILE
 
 Rows of the table are written to FILE as soon as they are known, so that a measurement that runs
 into its limit is not lost. Sizes follow COURSE_SCALE: those of the sources at `gpu`, seconds on a
-CPU at `smoke`. A row holds "median (lowest to highest)" of runs in turn, synchronised, after one
-that does not count.
+CPU at `smoke`. A row holds "median (lowest to highest)" of interleaved, synchronised runs; the
+first run does not count.
 """
 
 import json

@@ -1,9 +1,9 @@
-"""How fast a class is graded beside nbgrader autograde, and whether a killed batch resumes.
+"""How fast a class is graded compared with nbgrader, and whether a killed batch resumes.
 
-`speed` grades solved submissions by `nbgrader autograde`, one call for all of them, and by `course
-grade`, in turn; each is timed from its start to its end and finds the same course folder, with the
-unit in its gradebook.  `cohort` grades a class in one batch without interruption, then one that is
-killed with -9 three times, each time after a random number of it was graded, and compares;
+`speed` grades solved submissions alternately by `nbgrader autograde`, one call for all of them, and
+by `course grade`; each is timed from its start to its end and finds the same course folder, with
+the unit in its gradebook. `cohort` grades a class in one batch without interruption, then in one
+that is killed with -9 three times, each time after a random number of submissions, and compares;
 meanwhile it watches the memory of the grader's own processes. Linux only.
 """
 
@@ -84,7 +84,7 @@ def run(
     print(machine())
 
 
-# ---- both graders in turn
+# ---- both graders, interleaved
 
 
 def speed(unit: str, submissions: int, rounds: int, folder: Path) -> None:

@@ -1,9 +1,9 @@
-"""What grouping by length is worth beside padding and asym, and what exact thresholds cost.
+"""How fast grouping by length is compared with padding and asym, and what exact thresholds cost.
 
-`epochs` trains epochs of SGD on asym's drawn set with each way to compute a batch, in turns;
-outputs and trained weights must be equal.  `thresholds` searches four and eight groups of 50,000
-lengths. The unit's ways are the reference answers.  asym (github.com/daeseoklee/asym) takes part
-where --asym names a folder that holds its package; it is no part of the course.
+`epochs` trains interleaved epochs of SGD on asym's drawn set with each way to compute a batch;
+outputs and trained weights must be equal. `thresholds` searches four and eight groups of 50,000
+lengths. The unit's ways are the reference answers. asym (github.com/daeseoklee/asym) takes part
+if --asym names a folder that holds its package; it does not belong to the course.
 """
 
 import copy

@@ -7,7 +7,7 @@ trains an epoch of the unit's in-place SGD with each, against the same step on r
 without any loader. Contestants take turns in one process and every one must bring each row once,
 with its label. The unit's loaders are the reference answers. FFCV (Leclerc et al. 2023, 1.0.2)
 takes part where it can be imported, from FOLDER if that is given (`pip install --target FOLDER`);
-it is no part of the course: docs/results.md says how it was built.
+it does not belong to the course: docs/results.md says how it was built.
 """
 
 import gc

@@ -1,4 +1,4 @@
-"""The folders beside the packages that benchmarks take scripts and tests from."""
+"""The folders next to the packages that benchmarks take scripts and tests from."""
 
 from course.system.folders import ROOT
 

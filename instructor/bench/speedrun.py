@@ -1,6 +1,6 @@
 """Seconds to a validation accuracy on Fashion-MNIST: plain, all advice, each piece left out once.
 
-Contestants take turns within each seed. Every finished run is kept in a file at once, so an
+Contestants take turns within each seed. Every finished run is written to a file immediately, so an
 interrupted benchmark continues where it was; a changed recipe, target, data set or machine is
 measured again. Test accuracy is computed after the clock has stopped, and shown when all runs are
 done.

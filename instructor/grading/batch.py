@@ -3,9 +3,9 @@ analysis.
 
     run(Options(inbox=...), zygote)           # of the command `course grade`
 
-Each submission is graded by submission.py, in a jail of its own; workers (pool.py) write pending
-results, one process enters them into the gradebook. Started again after whatever ended it, a batch
-goes on where it was; nothing in the inbox is ever written to.
+submission.py grades each submission in a separate jail. Workers (pool.py) write pending results,
+and one process enters them into the gradebook. A batch that ended early, for whatever reason,
+resumes where it was when it is started again. Nothing is ever written into the inbox.
 """
 
 import contextlib

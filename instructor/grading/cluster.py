@@ -152,7 +152,7 @@ def _submit(
         ) from None
     parameters = {f"slurm_{name}": value for name, value in cluster.parameters.items()}
     try:
-        # its files beside the results: seen together
+        # its files go into the folder of the results, so that both are seen together
         executor = submitit.AutoExecutor(folder, cluster=cluster.scheduler)
         executor.update_parameters(name="course-grading", **resources, **parameters)
         return list(executor.map_array(function, shares))
@@ -187,11 +187,11 @@ class _LocalStates:
 
 
 class _SlurmStates:
-    """What Slurm says of tasks, asked for all of them at once.
+    """What Slurm says of tasks; one question asks for all of them.
 
-    submitit asks `sacct`, which many clusters do not have; then it would wait for a dead task for
-    ever. A task that Slurm puts into the queue again has not ended, so that one question does not
-    decide: two must agree.
+    submitit asks `sacct`, which many clusters do not have; then it would wait forever for a dead
+    task. A task that Slurm puts into the queue again has not ended, so one answer does not decide:
+    two must agree.
     """
 
     def __init__(self, tasks: Sequence[Any]) -> None:

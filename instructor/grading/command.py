@@ -36,7 +36,7 @@ class Setting(click.ParamType):
     name = "NAME=VALUE"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> tuple[str, str | int]:
-        """The name and the value; fails for a text that is no NAME=VALUE."""
+        """Return the name and the value; fail if the text is not NAME=VALUE."""
         if not isinstance(value, str):  # converted already
             return value[0], value[1]
         name, equals, text = value.partition("=")

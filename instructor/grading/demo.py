@@ -1,8 +1,8 @@
 """Grade a solved and an untouched submission of every unit: `course demo`.
 
 nbgrader itself grades one unit while `course grade` grades the others. All of it happens in
-build/demo, a course folder of its own, so that no gradebook or submission of an instructor is
-touched. Fails unless every solved submission scores all points and every untouched one none.
+build/demo, a separate course folder, so the demo touches no gradebook or submission of an
+instructor. Fails unless every solved submission scores all points and every untouched one none.
 """
 
 import os
@@ -47,7 +47,7 @@ def demo() -> None:
     """
     started = time.monotonic()
     shutil.rmtree(DEMO, ignore_errors=True)
-    # what somebody solved on this machine is no part of a submission
+    # what somebody solved on this machine does not belong to a submission
     os.environ["COURSE_ANSWERS"] = "off"
     prepare_data()
     by_nbgrader = NBGRADED if NBGRADED in units() else units()[0]

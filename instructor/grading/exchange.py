@@ -2,9 +2,9 @@
 feedback.
 
 `nbgrader submit` leaves a secret in each submission, and `nbgrader release_feedback` names the
-pages after it, so that only who handed in can fetch them. It looks for the secret beside the
-autograded notebook, where `nbgrader autograde` puts it.  `course grade` rebuilds that folder, so it
-hands the secret on.
+pages after it, so that only the learner who handed in can fetch them. It looks for the secret next
+to the autograded notebook, where `nbgrader autograde` puts it. `course grade` rebuilds that folder,
+so it copies the secret too.
 """
 
 import secrets

@@ -254,7 +254,7 @@ def scores(unit: str, root: Path = ROOT) -> dict[str, dict[str, tuple[float, flo
 def _book(directory: CourseDirectory) -> Gradebook:
     """nbgrader's Gradebook of a course.
 
-    A new one asks `alembic`, which lies beside this Python, for its version.
+    A new one asks `alembic`, which is in the folder of this Python, for its version.
     """
     beside = str(Path(sys.executable).parent)
     if beside not in os.environ.get("PATH", "").split(os.pathsep):

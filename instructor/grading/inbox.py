@@ -91,7 +91,7 @@ def _of_folder(folder: Path, wanted: dict[str, list[str]], times: Times) -> Inbo
         return Inbox([], [f"{learner}: a link to a folder, which is not followed."])
     try:
         here = _of_learner(folder, wanted, times)
-    except OSError as error:  # closed to whoever grades
+    except OSError as error:  # the grader may not read it
         here = Inbox([], [f"its folder cannot be read ({error.strerror})."])
     if not here.submissions and not here.left_out:
         return Inbox([], [f"{learner}: no notebook of {', '.join(wanted)} in this folder."])
@@ -150,7 +150,7 @@ def _unknown(names: Iterable[str]) -> str:
 
 
 def _times(path: Path) -> Times:
-    """The times in a table that whoever collected submissions made; none if there is no table."""
+    """The times in a table made by the person who collected submissions; none without a table."""
     if not path.exists() or path.is_dir():  # a learner's folder may be called so
         return {}
     times = {}

@@ -2,7 +2,7 @@
 gradebook.
 
     save(folder, graded)             # by a worker, or a task on another machine
-    load(path_of(folder, graded))    # by whoever merges
+    load(path_of(folder, graded))    # by the process that merges
 
 A file is there whole or not at all, so a process that is killed at any moment leaves whole
 submissions or none.

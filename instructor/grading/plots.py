@@ -13,7 +13,7 @@ from instructor.grading.analysis import Item
 def shares(items: Sequence[Item], title: str) -> Figure:
     """One bar per exercise: the share that solved it, the share with part of the points.
 
-    Beside it stand the mistakes made most often.
+    The mistakes made most often stand next to the bar.
 
     Args:
         title: what the figure is about, e.g. the unit and how many handed it in.

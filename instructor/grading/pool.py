@@ -36,7 +36,7 @@ def grade_all(
 ) -> Attempts:
     """Yield an Attempt for each of `jobs`, once its result is saved in `folder` or could not be.
 
-    Raises: CourseError if no worker could go on: a full disk, a process that does not start.
+    Raises: CourseError if no worker could continue: a full disk, a process that does not start.
     """
     pool = _Pool(jobs, _Task(plans, folder, execution, zygote))
     try:
@@ -77,7 +77,7 @@ class _Worker:
 
 
 def _serve(pipe: "Connection[Any, Any]", parent: int, task: _Task, branch: Any) -> None:
-    """In a worker: grade what comes through `pipe`, and answer None, or why it cannot go on."""
+    """In a worker: grade what comes through `pipe`; answer None, or why it cannot continue."""
     ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one that started it ends it
     if os.getppid() != parent:

@@ -21,7 +21,7 @@ EXTRA = "extra"  # how the ids of cells start that a learner added
 
 
 class Unreadable(Exception):
-    """A submission that is no notebook; the message is a plain reason for the learner."""
+    """A submission that is not a notebook; the message is a plain reason for the learner."""
 
 
 class Missing(Unreadable):
@@ -41,8 +41,8 @@ class SubmittedCell(NamedTuple):
 def read_submission(path: Path, bytes_max: int = DEFAULTS.notebook_bytes) -> bytes:
     """The bytes of a submitted file.
 
-    Raises: Missing if there is none, Unreadable if it is no ordinary file, has more than
-    `bytes_max`, or is not to be read.
+    Raises: Missing if there is none, Unreadable if it is not an ordinary file, has more than
+    `bytes_max`, or cannot be read.
     """
     name = Path(path).name
     try:
@@ -70,7 +70,7 @@ def learners_cells(
     """The cells of the notebook in `data`, in order, as far as they are cells.
 
     One with more characters than `characters_max` is left out.
-    Raises: Unreadable if `data` is no notebook at all.
+    Raises: Unreadable if `data` is not a notebook at all.
     """
     try:
         notebook = json.loads(data.decode("utf-8-sig"))
@@ -88,7 +88,7 @@ def learners_cells(
 
 
 def _source_of(cell: Any) -> str | None:
-    """The text of a cell; None if it is no cell that has one."""
+    """Return the text of a cell; None if `cell` is not a cell with a text."""
     if not isinstance(cell, dict):
         return None
     source = cell.get("source", "")

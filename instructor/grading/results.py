@@ -2,7 +2,7 @@
 
     Submission -> submission.grade -> Graded, one PartResult per notebook, one Mark per grade cell
 
-Pending results and the gradebook keep a Graded as JSON (`to_json`); notebooks travel beside it.
+Pending results and the gradebook keep a Graded as JSON (`to_json`), which leaves out the notebooks.
 """
 
 import json

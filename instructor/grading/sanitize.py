@@ -1,8 +1,8 @@
 """What a learner's code and text may show in somebody else's browser or terminal: text, pictures,
 plain markup.
 
-Outputs are not filtered but made anew from the few parts that are kept, so that no field nobody
-thought of gets through. Where they are kept and shown is known to gradebook.py.
+Outputs are not filtered but built from scratch from the few parts that are kept, so an unforeseen
+field does not get through. gradebook.py knows where they are kept and shown.
 """
 
 import base64

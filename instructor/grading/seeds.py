@@ -4,7 +4,7 @@ it is graded.
     secret = secret_of(folder, again=False)      # drawn, or that of a batch that something ended
     drawn_seed(secret, "03_large_batch", "LARS-visible")     # 48213
     keep_draws(folder, {"03_large_batch LARS-visible": 1})   # a right answer failed with its first
-    finished(folder)                                         # the next batch draws anew
+    finished(folder)                                         # the next batch draws again
 
 So facts of the visible check's inputs, which every learner has, are worth nothing as an answer. The
 secret stays in `build/grading/seeds.json`, with how often each cell's seed was drawn: the same

@@ -2,8 +2,8 @@
 points, reports.
 
 The learner's code never runs in this process; what its jail says is plain data, which the check
-engine compares here with what the reference gives here. Each part runs in a jail of its own, so
-that parts cannot disturb each other.
+engine compares here with what the reference gives here. Each part runs in a separate jail, so that
+parts cannot disturb each other.
 """
 
 import contextlib
@@ -161,7 +161,7 @@ class Budget:
 
 
 class PartRun:
-    """One rebuilt notebook in a jail of its own: its cells, and the probes on its answers."""
+    """One rebuilt notebook in a separate jail: its cells, and the probes on its answers."""
 
     def __init__(
         self, part: PartPlan, zygote: Zygote, limits: CourseGrading, budget: Budget
@@ -341,7 +341,7 @@ def mark(part: PartPlan, check: Check, outcome: Outcome, diagnose: bool) -> Mark
         options = ReportOptions(show_expected=False, diagnose=diagnose)
         verdict = judge.verdict(outcome, options, expected)
     except Exception as error:
-        # values that no comparison was made for: whoever sends them loses this check alone
+        # values that the comparison does not support: they cost the learner only this check
         report = (
             f"{check.exercise.name}: not yet. What your code gave cannot be compared "
             f"({type(error).__name__})."

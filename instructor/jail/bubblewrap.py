@@ -18,7 +18,7 @@ from course.system.folders import ROOT
 from instructor.jail.limits import JailLimits
 
 NOBODY = 65534
-# what a learner's code may read, where it exists, beside Python, torch and the course package;
+# what a learner's code may read if it exists, in addition to Python, torch and the course package;
 # nothing else of ours
 READABLE = ("/usr", "/etc/ld.so.cache", "/etc/passwd", "/etc/group", "/etc/fonts", "/etc/localtime")
 COURSE = str(ROOT / "course")

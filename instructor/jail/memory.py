@@ -13,7 +13,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-FILE_OVERHEAD_BYTES = 2048  # that Linux keeps of a file in memory, beside what is in it
+FILE_OVERHEAD_BYTES = 2048  # that Linux keeps in memory per file, in addition to its content
 
 
 class _Held(NamedTuple):

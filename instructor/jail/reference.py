@@ -1,4 +1,4 @@
-"""What checks expect, found out in forks of the zygote outside of all jails.
+"""Find out what checks expect, in forks of the zygote outside all jails.
 
     serve(connection, device)    # in such a fork: {"unit", "exercise", "seed"} -> a right answer's
 

@@ -217,7 +217,7 @@ class Server:
 
 
 def _fork_outside(run: Callable[[socket.socket], None], descriptor: int) -> int:
-    """The process number of a fork, outside of all jails, that does `run(the socket)` and ends."""
+    """Fork outside all jails to do `run(the socket)` and end; return the process number."""
     child = os.fork()
     if not child:
         try:

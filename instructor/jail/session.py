@@ -89,7 +89,7 @@ class Learner:
         self.limits = limits or SharedLimits()
         self.temporary = temporary
         self.output: CellOutput | None = None
-        self.id: str | None = None  # of the request at hand
+        self.id: str | None = None  # of the current request
         self.restored: list[str] = []  # names that were put back before this check
         self.known: set[str] = set()  # names that were put back before any
         self.is_clean = True  # nothing of the learner's has run here since all was put back
@@ -98,7 +98,7 @@ class Learner:
     def serve(self) -> None:
         """Answer requests until the grader closes the connection.  Raises: ConnectionLost."""
         this_process = os.getpid()
-        while os.getpid() == this_process:  # the learner's code may fork: one of the two goes on
+        while os.getpid() == this_process:  # the learner's code may fork: only one continues
             request = unpack(self.channel.receive())
             self.id = request["id"]  # each answer carries it, so that no other is one
             if request["do"] == "cell":

@@ -1,4 +1,4 @@
-"""A learner's IPython shell without a kernel: what its cells show goes on in small pieces."""
+"""A learner's IPython shell without a kernel; it sends what its cells show in small pieces."""
 
 import base64
 import sys

@@ -2,8 +2,8 @@
 
     8 bytes: the length | that many bytes
 
-Descriptors may go along with a frame if its reader takes them. Imports no torch, so that a zygote
-starts at once.
+Descriptors may go along with a frame if its reader takes them. This module does not import torch,
+so that a zygote starts immediately.
 """
 
 import select
@@ -40,7 +40,7 @@ class Frames:
     """Frames over a stream socket.
 
     Args:
-        patience: seconds that sending may take; None waits for ever.
+        patience: seconds that sending may take; None waits forever.
         takes_descriptors: whether those that come along are kept, in `self.descriptors`; else Linux
             closes them.
     """

@@ -4,7 +4,7 @@
         zygote.fork({...}, descriptors)       # waits until it is ready
 
 client.py moves its forks into jails. It runs nothing of anybody's and knows nothing that is secret.
-This module imports no torch, so that the process starts at once.
+This module does not import torch, so that the process starts immediately.
 """
 
 import contextlib
@@ -53,8 +53,8 @@ class Zygote:
         """Start a new process, which imports everything from now on."""
         ours, theirs = socket.socketpair()
         self.connection = Frames(ours)
-        # in a session of its own: a Ctrl-C for the grader is none for it, which would look like a
-        # learner's fault
+        # in a new session: a Ctrl-C for the grader must not reach it, because that would look like
+        # a learner's fault
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-m", "instructor.jail.server", str(theirs.fileno())],
             cwd="/",
@@ -115,7 +115,7 @@ class Zygote:
         return self._fork_outside({"role": "reference", "solutions": str(solutions)})
 
     def _fork_outside(self, request: dict[str, Any]) -> socket.socket:
-        """A socket to a fork outside of all jails.  Raises: OSError."""
+        """Return a socket to a fork outside all jails.  Raises: OSError."""
         self.wait()
         ours, theirs = socket.socketpair()
         try:

@@ -85,7 +85,7 @@ def _uneven(
     items: int,
     ranks: int,
 ) -> Facts:
-    """The facts where the number of items is no multiple of the number of ranks."""
+    """Return the facts if the number of ranks does not divide the number of items."""
     yield f"{items} items on {ranks} ranks: the lengths", lengths(items, ranks)
     padded = shards(items, ranks, shuffle=False)
     yield f"{items} items on {ranks} ranks: what is missing is repeated from the start", padded

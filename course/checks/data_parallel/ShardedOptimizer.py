@@ -23,7 +23,7 @@ def ShardedOptimizer(answer: Answer, device: torch.device, seed: int) -> Facts:
 
 
 def _facts(rank: int, world_size: int, answer: Answer, seed: int) -> dict[str, object]:
-    """Facts of a rank; one process with the mean gradient takes the same steps beside it."""
+    """Return the facts of a rank, compared with one process that uses the mean gradient."""
     rng = torch.Generator().manual_seed(seed)
     log = []
     length = world_size * (2 + seed % 3)

@@ -61,7 +61,7 @@ class Record:
     steps: list[list[int]]  # the samples of each step
     reports: list[tuple[int, float]]  # (epoch, loss)
     saves: list[int]  # the steps after which another checkpoint was there
-    replaced: bool  # whether every checkpoint became a file of its own
+    replaced: bool  # whether every save replaced the checkpoint by a new file
     files: list[str]
     kept: list[torch.Tensor]  # the dropout mask of each step
     reads: int  # of samples
@@ -75,8 +75,8 @@ kept_objects = []  # of a rank, until it ends
 def keep_group() -> None:
     """Keep the process group from being freed with the model.
 
-    torch 2.13 can stop for ever there: freeing a gloo group waits for its thread, which may wait
-    for Python's lock.
+    torch 2.13 can hang there, because freeing a gloo group waits for the group's thread, which may
+    itself wait for Python's lock.
     """
     if dist.is_initialized() and dist.group.WORLD not in kept_objects:
         kept_objects.append(dist.group.WORLD)
@@ -133,7 +133,7 @@ class Watch:
         self.reports.append((epoch, loss))
 
     def replaced(self) -> bool:
-        """True if every checkpoint became a file of its own."""
+        """True if every save replaced the checkpoint by a new file."""
         inodes = {os.fstat(descriptor).st_ino for descriptor in self.descriptors}
         return len(inodes) == len(self.descriptors)
 
@@ -252,8 +252,8 @@ def in_rank(
             # ranks that all write would race for one file, and what has been found says enough
             break
         os.environ["MASTER_PORT"] = str(port)
-        # no other rank may write, so in the first lives each has a place of its own; to resume, all
-        # read one file
+        # in the first lives each rank has its own path, because no other rank may write; to resume,
+        # all ranks read one file
         place = "cut0" if name in ("resumed", "finished") else f"{name}{rank}"
         records[name] = live(answer, seed, shared / place, life)
     return records

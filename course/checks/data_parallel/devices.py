@@ -88,9 +88,9 @@ def gradients_or_text(module: nn.Module) -> dict[str, torch.Tensor | str]:
 
 
 class Meeting:
-    """Functions of one argument, `replicas`, that note in `met` whether all run at once.
+    """Functions `replicas` of one argument that note in `met` whether all run simultaneously.
 
-    The last one ends first.
+    The last function ends first.
     """
 
     def __init__(self, n: int) -> None:

@@ -100,7 +100,7 @@ class LoggedGroup:
         rank = self.group.rank()
         n = self.group.size()
         way = f"rank {rank} {'sends to' if kind == 'send' else 'receives from'}"
-        if other == rank:  # gloo would wait for ever, here and below
+        if other == rank:  # gloo would hang, here and below
             raise ValueError(
                 f"{way} itself. A rank has its own tensor; "
                 "only messages between two ranks are needed."
@@ -149,7 +149,7 @@ def _call(
         counting = dist.group.WORLD
         logged = LoggedGroup(counting.inner)
         counting.inner = logged
-        answer(view(tensor.detach()), *args)  # an object of its own: what counts is its memory
+        answer(view(tensor.detach()), *args)  # a new object with the same memory: only that counts
     dist.barrier()  # a rank that waits here has returned from the answer
     operations = {operation for operation, _ in traffic}
     # with gloo it is wait that completes a work

@@ -23,7 +23,7 @@ def _can_be_written(tensor: torch.Tensor) -> bool:
     Tried in a child process, because a read-only mapping kills it.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Python warns of a fork beside threads
+        warnings.simplefilter("ignore")  # Python warns of a fork while threads run
         child = os.fork()
     if child == 0:
         try:
@@ -95,7 +95,7 @@ class _File:
 
 @exercise(returns_no_number=True, calls_no_method=True)
 def Records(answer: Answer, device: torch.device, seed: int) -> Facts:
-    """Files of a few rows, one of 64 GB, and files that are no whole record files."""
+    """Facts of files of a few rows, of one of 64 GB, and of incomplete or foreign files."""
     with tempfile.TemporaryDirectory() as temporary:
         file = _File(answer, Path(temporary).resolve() / "linear.rec", seed)
         is_mapped = yield from _views_of_the_mapping(file)

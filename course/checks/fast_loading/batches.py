@@ -1,4 +1,4 @@
-"""Batches for an answer, as a loader gives them: views of one buffer that is filled anew."""
+"""Batches for an answer, as a loader gives them: views of one buffer that is refilled."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -21,10 +21,11 @@ def scaled_table(
 
 
 class Batches:
-    """Batches (x, y) of `sizes` rows of `table` in turn: views of one buffer, filled anew for each.
+    """Consecutive batches (x, y) of `sizes` rows of `table`, in one buffer that is refilled.
 
-    `columns` of the table are x, the next one is y. Counts its `passes`; `unchanged` is False if
-    somebody wrote into a batch.  `asked` is called before each batch and after the last.
+    The first `columns` of the table are x, the next one is y. The object counts its `passes`;
+    `unchanged` is False if somebody wrote into a batch. `asked` is called before each batch and
+    after the last.
     """
 
     def __init__(
@@ -68,8 +69,8 @@ class Batches:
 class RegressionProblem:
     """A regression problem, read as a file would be: batches in one buffer that is refilled.
 
-    Counts its `passes`. An answer is given `read` alone, which starts a pass: the rows come in an
-    order of its own, the last batch is smaller.
+    The object counts its `passes`. An answer gets only `read`, which starts a pass. Each pass has
+    its own order of the rows, and its last batch is smaller.
     """
 
     def __init__(

@@ -37,7 +37,7 @@ class _Case:
 @exercise(changes_inputs=True)
 def gather(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Rows of a table on the CPU, into buffers larger than the batch, as large, or too small."""
-    # that is a fact of its own
+    # a separate fact tells whether the answer resizes its buffer
     warnings.filterwarnings("ignore", "An output with one or more elements was resized")
     case = _Case(answer, seed)
     yield from _rows_and_buffer(case)
@@ -85,7 +85,7 @@ def _memory_and_calls(case: _Case) -> Facts:
     for m in (case.n, 2 * case.n):
         index = case.some(m)
         out = case.buffer()
-        case.answer(case.table, index, out)  # what is made once and kept is no copy
+        case.answer(case.table, index, out)  # makes what is kept between calls: this does not count
         peak = peak_bytes_of(case.answer, case.table, index, out)
         with NewTensors() as new:
             case.answer(case.table, index, out)

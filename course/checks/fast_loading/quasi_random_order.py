@@ -70,8 +70,8 @@ def _windows_of_pages(case: _Case, mixed: torch.Tensor) -> Facts:
     *windows, last = case.windows(mixed)
     counts = {"all but the last": sorted(set(map(len, windows))), "the last": len(last)}
     yield "the number of pages in a window", counts
-    # the gap between the second and the third of four: a run of three beside a page from elsewhere
-    # has none
+    # the gap between the second and the third of four pages; three neighbours and a page from
+    # elsewhere have none
     gaps = []
     for pages in windows:
         gaps.append(statistics.median_high(pages) - statistics.median_low(pages))

@@ -20,7 +20,7 @@ END_SECONDS = 1.0  # that a thread gets to end
 WINDOW_SECONDS = 0.12  # in which a thread that polls runs at least one line
 ITEMS = 64  # of work that the answer must not read to its end
 
-FactsAndWhether = Generator[tuple[str, object], None, bool]  # returns whether to go on
+FactsAndWhether = Generator[tuple[str, object], None, bool]  # returns whether to continue
 
 
 class _Consumer(threading.Thread):

@@ -88,7 +88,7 @@ class _Source:
         return {note["process"] for note in self.reads()}
 
     def names_beside(self) -> set[str]:
-        """The names of the files that lay beside the record file while rows of x were read."""
+        """The names of other files in the record file's folder while rows of x were read."""
         return set().union(*(read["beside"] for read in self.reads()))
 
 
@@ -207,7 +207,7 @@ def _right_rows(source: _Source, stride: int) -> list[bool]:
 
 
 class _Case:
-    """The path of the record file, in a folder of its own, with a new log for each source."""
+    """The path of the record file, in a separate folder, with a new log for each source."""
 
     def __init__(self, answer: Answer, folder: Path, seed: int) -> None:
         self.answer = answer
@@ -220,7 +220,7 @@ class _Case:
         self.names = set()  # of temporary files that this process had
 
     def source(self, rows: int, columns: int, **options: Any) -> _Source:
-        """Made-up data with a log of its own."""
+        """Return made-up data with a new log."""
         log = self.folder.parent / f"log{next(self.log_numbers)}"
         return _Source(rows, columns, self.seed, self.path, log, **options)
 

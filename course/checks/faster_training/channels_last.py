@@ -41,7 +41,7 @@ def _is_channels_last(tensor: torch.Tensor) -> bool:
 def _network(rng: torch.Generator, device: torch.device, more: int) -> nn.Sequential:
     """Seven leaf layers with images as outputs, and `more`, in two blocks.
 
-    The outputs of its head are no images.
+    The layers of its head do not return images.
     """
     block = nn.Sequential(
         nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), _Contiguous(), nn.MaxPool2d(2)

@@ -19,7 +19,7 @@ from course.engine.probing.tensors import kind
 def LFWDataset(answer: Answer, device: torch.device, seed: int) -> Facts:
     """A folder of images, a transform, then files in other modes."""
     rng = torch.Generator().manual_seed(seed)
-    warnings.simplefilter("ignore", ResourceWarning)  # what stays open is a fact of its own
+    warnings.simplefilter("ignore", ResourceWarning)  # a separate fact tells what stays open
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary).resolve() / "faces"
         names = _write_pictures(folder, 2 + seed % 2, rng)

@@ -28,7 +28,7 @@ def LeanFaces(answer: Answer, device: torch.device, seed: int) -> Facts:
     """What an item is, then what it took to make it."""
     rng = torch.Generator().manual_seed(seed)
     side = 30 if seed % 2 else 60
-    warnings.simplefilter("ignore", ResourceWarning)  # what stays open is a fact of its own
+    warnings.simplefilter("ignore", ResourceWarning)  # a separate fact tells what stays open
     with tempfile.TemporaryDirectory() as temporary:
         paths = [Path(temporary) / f"{n}.jpg" for n in range(4)]
         for path in paths[:2]:

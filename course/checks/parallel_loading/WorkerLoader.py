@@ -175,7 +175,7 @@ def _exists(pid: int) -> bool:
 def WorkerLoader(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Passes over scripts: batches, who made them, what is asked ahead; then what goes wrong."""
     passes = _Passes(answer)
-    warnings.simplefilter("ignore")  # Python warns of a fork beside threads
+    warnings.simplefilter("ignore")  # Python warns of a fork while threads run
     try:
         yield from _batches(passes, seed)
         yield from _workers(passes, seed)

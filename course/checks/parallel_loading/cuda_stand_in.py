@@ -240,7 +240,7 @@ class There(torch.Tensor):
 
 
 class Loader:
-    """`n` batches of two tensors, drawn one by one and counted; each pass has values of its own."""
+    """`n` batches of two tensors, drawn one by one and counted; each pass has other values."""
 
     def __init__(self, n: int, rng: torch.Generator, cuda: Cuda) -> None:
         self.n = n

@@ -17,7 +17,7 @@ Draws = list[list[float]]  # of worker 0 and of worker 1, in an epoch
 class _Drawing(Dataset):
     """Item i is [id of the worker, a draw of the dataset's Generator].
 
-    An rng that is no Generator draws -1.
+    The draw is -1 if the rng is not a Generator.
     """
 
     def __init__(self, n: int) -> None:

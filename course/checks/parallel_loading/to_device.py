@@ -11,7 +11,7 @@ from course.engine.probing.tensors import tensors_in
 
 
 class _Sheet:
-    """Something that is no tensor and has a method `to` all the same."""
+    """Something that has a method `to` but is not a tensor."""
 
     def to(self, *args: Any, **kwargs: Any) -> str:
         return "moved"
@@ -72,7 +72,7 @@ def _structure(batch: Any) -> Any:
 
 
 def _others(answer: Answer, tensor: torch.Tensor, device: torch.device) -> dict[str, Any]:
-    """Of what comes through that is no tensor the types, and whether it is what was given."""
+    """Return the types of all leaves but tensors, and whether these are the objects given."""
     marker = object()
     given = ["Ada", 3, 2.5, None, True, marker, range(3), {1, 2}, _Sheet()]
     found = tree_leaves(answer((tensor, given, {"name": marker}), device))[1:]

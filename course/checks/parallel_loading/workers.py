@@ -29,7 +29,7 @@ def epochs(dataset: Dataset, n: int = 1, num_workers: int = 2, **settings: Any) 
     if num_workers:
         settings |= {"multiprocessing_context": "fork", "timeout": 15}
     with warnings.catch_warnings():
-        # Python warns of a fork beside threads, torch of workers without a core
+        # Python warns of a fork while threads run, torch warns of more workers than cores
         warnings.simplefilter("ignore")
         loader = DataLoader(dataset, num_workers=num_workers, **settings)
         return [_epoch(loader) for _ in range(n)]

@@ -13,7 +13,7 @@ REPEATS = 3  # the least of so many runs counts: a notebook's own threads read n
 
 @contextlib.contextmanager
 def peak_bytes() -> Iterator[list[int]]:
-    """A list that holds, after the block, the most bytes of Python and NumPy alive at once in it.
+    """Yield a list that holds, after the block, the peak of its bytes in Python and NumPy.
 
     Memory from before the block does not count, nor does torch's, which NewTensors of `tensors`
     counts.

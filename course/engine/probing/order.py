@@ -11,8 +11,8 @@ def asked_in_any_order(
     """Yield (fact, what its question gave) in the order of `questions`.
 
     Args:
-        seed: 0 asks one after the other, as the facts are shown; any other asks all first, in an
-            order of its own.
+        seed: 0 asks one after the other, as the facts are shown; any other asks all questions
+            first, in an order drawn with the seed.
     """
     if not seed:
         for fact, question in questions.items():

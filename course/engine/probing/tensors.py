@@ -190,7 +190,7 @@ def form(tensor: torch.Tensor, name: str = "") -> dict[str, Any]:
 
 
 def form_or_type(value: Any) -> dict[str, Any]:
-    """As `form`, with the name of the type; of what is no tensor only that name, all else None."""
+    """Return `form` and the name of the type; all but the name is None if it is not a tensor."""
     return {
         "type": type(value).__name__,
         "dtype": getattr(value, "dtype", None),

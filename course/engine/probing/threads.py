@@ -1,7 +1,7 @@
 """Threads of an answer: which are there, which have ended, and who waits.
 
 What never comes is told early where Linux helps: a thread that waits has state S, and whatever
-wakes it adds to its voluntary switches. Other programs change neither: a thread that could go on
+wakes it adds to its voluntary switches. Other programs change neither: a thread that could continue
 but has no processor has state R. On other systems only the time limit ends a wait.
 """
 
@@ -37,8 +37,8 @@ def wait_until(
     It is False once all threads that could bring it about wait, or after `patience`.
 
     Args:
-        threads: gives the threads and processes that could, looked at anew each time; the caller's
-            does not count.
+        threads: returns the threads and processes that could; it is called again for each look.
+            The caller's thread does not count.
         patience: seconds; naps are counted, so that a machine that stands still does not shorten
             it.
         still: looks in a row in which all threads must wait.
@@ -69,7 +69,7 @@ def _rest(thread: threading.Thread | _Process) -> object:
     waits = re.search(r"^State:\tS.*^voluntary_ctxt_switches:\t(\d+)", status, re.M | re.S)
     if not waits:
         return None
-    # the signals of a time limit wake the main thread; it goes on waiting where it was
+    # the signals of a time limit wake the main thread; then it continues to wait there
     if thread is threading.main_thread():
         frame = sys._current_frames()[threading.main_thread().ident or 0]
         return number, id(frame), frame.f_lasti
