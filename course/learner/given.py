@@ -6,14 +6,17 @@ There are no such files where the masters are.  instructor/release/given.py writ
 """
 
 import functools
+from collections.abc import Callable
+from typing import Any
 
+from course.learner.protocols import Exercise
 from course.notebook.solutions import load_definitions
 from course.system.folders import ROOT
 
 FOLDER = ROOT / "course" / "given"
 
 
-def load_given(exercise, solved, asked=False):
+def load_given(exercise: Exercise, solved: Callable[[Exercise], Any], asked: bool = False) -> Any:
     """The given answer to `exercise`, or None if there is none.
 
     Args:
@@ -32,5 +35,8 @@ def load_given(exercise, solved, asked=False):
 @functools.cache
 def _scripts(unit):
     """{exercise: module that defines the given answer to it}."""
-    modules = [load_definitions(path) for path in sorted((FOLDER / unit).glob("*.py"))]
-    return {name: module for module in modules for name in module.NEEDS}
+    module_of = {}
+    for path in sorted((FOLDER / unit).glob("*.py")):
+        module = load_definitions(path)
+        module_of |= dict.fromkeys(module.NEEDS, module)
+    return module_of
