@@ -186,7 +186,7 @@ class Experiment:
 
 
 class _Popularity(nn.Module):
-    """A model that scores an item by how often it was chosen, whoever asks."""
+    """A model that scores an item by how often it was chosen, the same for all users."""
 
     def __init__(self, counts: Tensor):
         super().__init__()
