@@ -348,6 +348,8 @@ def advice_on(script, arguments, monkeypatch, tries=True, helps=True):
     monkeypatch.setattr(trials, "seconds_in_turn", seconds_if(helps))
     monkeypatch.setattr(trials, "BATCHES_MIN", 2)
     monkeypatch.setattr(torch, "compile", lambda module, **options: module)  # a compiler takes a minute
+    # other tests in this process may have registered the pretended GPU, which has no pinned memory
+    monkeypatch.setattr(torch.accelerator, "is_available", torch.cuda.is_available)
     if not tries:
         monkeypatch.setattr(run, "try_all", lambda *args: Trials())
     with warnings.catch_warnings():
