@@ -14,7 +14,7 @@ def batch():
 
 y = torch.arange(256) % 10
 once = batch()
-model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
+model = nn.Sequential(nn.Linear(64, 1024), nn.ReLU(), nn.Linear(1024, 10))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01, fused=True)
 for _ in range(100_000):
     x = once if FIXED else batch()
