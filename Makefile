@@ -47,8 +47,8 @@ solutions: install  ## masters -> notebooks/ and the executed solutions/*.ipynb 
 class-release: install  ## the learners' side alone, without solutions, in the folder DEST
 	@$(VENV)/course release $(if $(DEST),"$(DEST)",$(error say where the class's folder is to be: make class-release DEST=folder)) $(MORE)
 
-lint: install  ## ruff
-	@$(VENV)/ruff check . && $(VENV)/ruff format --check .
+lint: install  ## ruff, and mypy of the engine, grading and the jail
+	@$(VENV)/ruff check . && $(VENV)/ruff format --check . && $(VENV)/mypy
 
 lock: install  ## requirements.txt anew from pyproject.toml
 	@$(VENV)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --all-extras --upgrade pyproject.toml -o requirements.txt

@@ -1,8 +1,7 @@
-"""Where nbgrader's own commands find this course; run them at the root of the repository, as its
-manual shows.
+"""Where nbgrader's own commands find this course, and how `course grade` grades it.
 
-`make notebooks` writes the release version; `nbgrader generate_assignment 03_large_batch --force`
-works too.
+Run nbgrader's commands at the root of the repository, as its manual shows. `make notebooks` writes
+the release version; `nbgrader generate_assignment 03_large_batch --force` works too.
 """
 
 import os
@@ -14,15 +13,17 @@ from jupyter_client.manager import AsyncKernelManager
 
 c = get_config()  # noqa: F821 - given by traitlets
 
-c.CourseDirectory.root = (
-    str(Path(__file__).parent.resolve()) if "__file__" in globals() else str(Path.cwd())
-)
+here = Path(__file__).parent.resolve() if "__file__" in globals() else Path.cwd()
+c.CourseDirectory.root = str(here)
 c.CourseDirectory.course_id = "scaling-pytorch"
 c.CourseDirectory.source_directory = "build/source"
 c.CourseDirectory.release_directory = "notebooks"
 
-# A grade never depends on an experiment (cells tagged so), so grading does not wait for training
-# runs.
+# Seconds, bytes, workers and retries of `course grade`: docs/grading.md lists all of them.
+# c.CourseGrading.cell_seconds = 120
+# c.CourseGrading.memory_gib = 8
+
+# No grade depends on an experiment (cells tagged so), so grading does not wait for training runs.
 c.Execute.skip_cells_with_tag = "experiment"
 c.Execute.timeout = 120
 c.Execute.error_on_timeout = {
@@ -34,20 +35,16 @@ c.ExecutePreprocessor.iopub_timeout = 30
 
 
 class GradingKernels(AsyncKernelManager):
-    """Kernels of nbgrader's autograde and validate: no answer that was kept on this machine reaches
-    them.
+    """Kernels of nbgrader's autograde and validate, which no answer kept on this machine reaches.
 
     Only those: JupyterLab reads this file too, and in its kernels answers go on from part to part.
-    They talk through
-    sockets in the temporary folder: a port that is free now, a rank may take before the kernel
-    does.
+    They talk through sockets in the temporary folder: a port that is free now, a rank may take
+    before the kernel does.
     """
 
     async def start_kernel(self, **options):
-        self.transport, self.ip = (
-            "ipc",
-            os.path.join(tempfile.gettempdir(), f"kernel-{secrets.token_hex(8)}"),
-        )
+        self.transport = "ipc"
+        self.ip = os.path.join(tempfile.gettempdir(), f"kernel-{secrets.token_hex(8)}")
         options["env"] = {**os.environ, **options.get("env", {}), "COURSE_ANSWERS": "off"}
         return await super().start_kernel(**options)
 

@@ -8,7 +8,8 @@ import threading
 from tqdm import tqdm
 
 from course.checkup import checkup  # the function, which takes the name of its package
-from course.device import device, machine, scale, sizes
+from course.device import device, machine, scale
+from course.experiment_sizes import sizes
 from course.learner.progress import progress
 
 __all__ = ["checkup", "claim", "device", "machine", "progress", "scale", "sizes", "solved"]

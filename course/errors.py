@@ -1,9 +1,14 @@
-"""Errors that the user can fix, as one sentence: what was asked, what was found, what to do. Bugs
-keep tracebacks.
+"""Errors that the user can fix, as one sentence: what was asked, what was found, what to do.
+
+Bugs keep their tracebacks.
 """
 
 import functools
 import sys
+from collections.abc import Callable
+from typing import Any
+
+from course.text import counted as counted  # a notebook of unit 04 imports it from here
 
 
 class CourseError(Exception):
@@ -14,14 +19,16 @@ class CourseError(Exception):
 
 
 class RankError(CourseError):
-    """A rank hangs, died, or raised what cannot be pickled; the message says which rank, where and
-    why.
+    """A rank hangs, died, or raised what cannot be pickled.
+
+    The message says which rank, where and why.
     """
 
 
-def command(main):
-    """`main`, as a command: a CourseError becomes its sentence on stderr and exit code 1, Ctrl-C
-    exit code 130.
+def command(main: Callable[..., Any]) -> Callable[..., Any]:
+    """`main` as a command, which ends with an exit code instead of a traceback.
+
+    A CourseError becomes its sentence on stderr and exit code 1, Ctrl-C exit code 130.
     """
 
     @functools.wraps(main)
@@ -35,8 +42,3 @@ def command(main):
             sys.exit(130)
 
     return run
-
-
-def counted(n: int, noun: str) -> str:
-    """Text "1 worker" or "2 workers", with commas between thousands."""
-    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"

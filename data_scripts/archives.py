@@ -1,26 +1,49 @@
-"""Read files from a folder or an archive: path -> *names and bytes* -> a data script. Unpacks
-nothing to disk.
+"""Read files from a folder or an archive: path -> *names and bytes* -> a data script.
+
+Nothing is unpacked to disk.
 """
 
 import gzip
 import lzma
 import os
+import re
 import tarfile
 import zipfile
 import zlib
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from course.errors import CourseError
 
 PACKED = (".tgz", ".tar.gz", ".tar", ".zip")
-DAMAGE = (zipfile.BadZipFile, tarfile.TarError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError,
-          UnicodeDecodeError)  # fmt: skip
+DAMAGE = (
+    zipfile.BadZipFile,
+    tarfile.TarError,
+    gzip.BadGzipFile,
+    zlib.error,
+    lzma.LZMAError,
+    EOFError,
+    RuntimeError,
+    UnicodeDecodeError,
+)
 
 
-def read_files(path, wanted, largest, origin):
-    """Yield (name with slashes, bytes) of all files at `path`, at any depth, whose full name
-    matches `wanted`.
+class _Member(NamedTuple):
+    """A member of an archive."""
+
+    name: str
+    is_regular: bool  # a file, not a link or a device
+    read: Callable[[int], bytes]  # at most so many bytes
+
+
+def read_files(
+    path: Path, wanted: re.Pattern[str], largest: int, origin: str
+) -> Iterator[tuple[str, bytes]]:
+    """Yield (name with slashes, bytes) of the files at `path` whose full name matches `wanted`.
+
+    They may be at any depth.
 
     Args:
         path: an archive, or a folder with such files, or a folder with one archive.
@@ -35,25 +58,30 @@ def read_files(path, wanted, largest, origin):
         for file in _read_folder(path, wanted, largest):
             found = True
             yield file
-        packed = sorted(
-            entry for entry in path.iterdir() if entry.name.endswith(PACKED) and entry.is_file()
-        )
-        if found or not packed:
+        archive = _only_archive(path)
+        if found or archive is None:
             return
-        if len(packed) > 1:
-            names = ", ".join(entry.name for entry in packed)
-            raise CourseError(f"{path} holds several archives ({names}); name one of them.")
-        path = packed[0]
+        path = archive
     with _damage_explained(path):
-        for name, regular, read in (
-            _members_of_zip if zipfile.is_zipfile(path) else _members_of_tar
-        )(path):
+        members = _members_of_zip if zipfile.is_zipfile(path) else _members_of_tar
+        for member in members(path):
+            name = member.name
             if not wanted.fullmatch(name):
                 continue
-            if name.startswith("/") or ".." in name.split("/") or not regular:
-                found = f"{path} holds {name}, a link or a way out of its folder"
-                raise CourseError(f"{found}; it is not an archive of {origin}.")
-            yield name, read(largest + 1)
+            if name.startswith("/") or ".." in name.split("/") or not member.is_regular:
+                unsafe = f"{path} holds {name}, a link or a way out of its folder"
+                raise CourseError(f"{unsafe}; it is not an archive of {origin}.")
+            yield name, member.read(largest + 1)
+
+
+def _only_archive(folder):
+    """The archive in `folder`, None if there is none.  Raises: CourseError if there are several."""
+    entries = [entry for entry in folder.iterdir() if entry.name.endswith(PACKED)]
+    archives = sorted(entry for entry in entries if entry.is_file())
+    if len(archives) > 1:
+        names = ", ".join(archive.name for archive in archives)
+        raise CourseError(f"{folder} holds several archives ({names}); name one of them.")
+    return archives[0] if archives else None
 
 
 def _read_folder(folder, wanted, largest):
@@ -69,7 +97,7 @@ def _read_folder(folder, wanted, largest):
 
 
 def _members_of_zip(path):
-    """Triples (name, whether a regular file, function (at most so many bytes) -> bytes)."""
+    """The _Members of a .zip archive."""
     with zipfile.ZipFile(path) as archive:
         for member in archive.infolist():
 
@@ -77,28 +105,26 @@ def _members_of_zip(path):
                 with archive.open(member) as stream:
                     return stream.read(n)
 
-            # no mode, or a regular file
-            yield (
-                member.filename,
-                (member.external_attr >> 28) in (0, 8),
-                read,
-            )
+            file_type = member.external_attr >> 28
+            is_regular = file_type in (0, 8)  # no mode, or a regular file
+            yield _Member(member.filename, is_regular, read)
 
 
 def _members_of_tar(path):
-    """As _members_of_zip."""
+    """The _Members of a .tar archive, packed with gzip or not."""
     with open(path, "rb") as file:
-        packed = file.read(2) == b"\x1f\x8b"
+        is_packed = file.read(2) == b"\x1f\x8b"
+    open_stream = gzip.open if is_packed else open
     with (
-        (gzip.open if packed else open)(path, "rb") as stream,
+        open_stream(path, "rb") as stream,
         tarfile.open(fileobj=stream, mode="r:") as archive,
     ):
         for member in archive:
-            yield (
-                member.name,
-                member.isreg(),
-                lambda n, member=member: archive.extractfile(member).read(n),
-            )
+
+            def read(n, member=member):
+                return archive.extractfile(member).read(n)
+
+            yield _Member(member.name, member.isreg(), read)
         # tarfile accepts any end; a complete archive ends with two empty blocks
         if len(stream.read(tarfile.BLOCKSIZE)) < tarfile.BLOCKSIZE:
             raise EOFError("it ends early")

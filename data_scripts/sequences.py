@@ -1,5 +1,4 @@
-"""Make or import a set of sequences: name -> *<data>/sequences/<name>.npz* ->
-course.datasets.sequences.
+"""Make or import a set of sequences: name -> *<data>/sequences/* -> course.datasets.sequences.
 
     python data_scripts/sequences.py lognormal --rows 100000 --seed 1
     python data_scripts/sequences.py mine --from lengths.csv
@@ -11,6 +10,7 @@ line; tokens are drawn.
 
 import argparse
 import csv
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -19,9 +19,10 @@ from course.datasets import data_folder, sequences
 from course.errors import CourseError, command
 
 
-def lengths_of(path):
-    """int64 tensor of the first column of a CSV file; a first line that is no number is its
-    heading.
+def lengths_of(path: Path) -> torch.Tensor:
+    """int64 tensor of the first column of a CSV file.
+
+    A first line that is no number is its heading.
     """
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
@@ -30,31 +31,30 @@ def lengths_of(path):
         raise CourseError(
             f"{path} should be a CSV file with a length per line, but cannot be read ({error})."
         ) from None
-    rows = rows[1:] if rows and not rows[0].isdecimal() else rows
+    if rows and not rows[0].isdecimal():
+        rows = rows[1:]
     wrong = next((row for row in rows if not row.isdecimal() or int(row) < 1), None)
     if wrong is not None or not rows:
+        found = wrong or "no line"
         raise CourseError(
-            f"{path} should hold whole numbers of 1 or more, one per line; found {wrong or 'no line'!r}."
+            f"{path} should hold whole numbers of 1 or more, one per line; found {found!r}."
         )
     return torch.tensor([int(row) for row in rows])
 
 
 @command
-def main(argv=None):
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command line `argv`."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "name", help=f"one of {', '.join(sequences.NAMES)}, or a name of your own with --from"
-    )
-    parser.add_argument(
-        "--from", dest="source", type=Path, metavar="CSV", help="take the lengths from this file"
-    )
-    parser.add_argument(
-        "--rows", type=int, help="how many sequences (default: the set's own number)"
-    )
+    name = f"one of {', '.join(sequences.NAMES)}, or a name of your own with --from"
+    lengths = "take the lengths from this file"
+    rows = "how many sequences (default: the set's own number)"
+    data = "the data folder (default: COURSE_DATA, else data/)"
+    parser.add_argument("name", help=name)
+    parser.add_argument("--from", dest="source", type=Path, metavar="CSV", help=lengths)
+    parser.add_argument("--rows", type=int, help=rows)
     parser.add_argument("--seed", type=int, default=0, help="of all that is drawn (default: 0)")
-    parser.add_argument(
-        "--data", type=Path, help="the data folder (default: COURSE_DATA, else data/)"
-    )
+    parser.add_argument("--data", type=Path, help=data)
     args = parser.parse_args(argv)
     file = data_folder(args.data) / "sequences" / f"{args.name}.npz"
     if args.source:
@@ -62,10 +62,10 @@ def main(argv=None):
     else:
         made = sequences.draw(args.name, args.rows, args.seed, args.data)
     sequences.save(made, file)
-    longest, mean = int(made.lengths.max()), made.lengths.float().mean()
-    print(
-        f"{file}: {len(made):,} sequences, {len(made.values):,} tokens, longest {longest}, mean {mean:.1f}"
-    )
+    longest = int(made.lengths.max())
+    mean = made.lengths.float().mean()
+    size = f"{len(made):,} sequences, {len(made.values):,} tokens"
+    print(f"{file}: {size}, longest {longest}, mean {mean:.1f}")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
-"""The verbs that an instructor's installation adds to the command `course`; pyproject.toml names
-this table to it.
+"""The verbs that an instructor's installation adds to the command `course`.
+
+pyproject.toml names this table to it.
 """
 
 # verb -> (module, the command in it, what `course --help` says)
@@ -15,11 +16,6 @@ VERBS = {
         "Write the folder that a class gets, without solutions.",
     ),
     "build": ("instructor.authoring.command", "build", "Build the notebooks from the masters."),
-    "agenda": (
-        "instructor.show.agenda",
-        "agenda",
-        "Print the agenda of a session, from two hours to six weeks.",
-    ),
     "guide": (
         "instructor.show.guide",
         "guide",

@@ -19,12 +19,19 @@ import urllib.request
 import nbformat
 from walks import PATIENCE, ROOT, NotHere, free_port, main, wait_until
 
-from course.notebook.registry import read_cells, solutions_folder
+from course.notebook.cells import read_cells
+from course.notebook.registry import solutions_folder
 
 UNIT, FIRST, SECOND, EXERCISE = "05_batch_grouping", "1_what_padding_costs", "2_few_groups", "pad_batch"
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-sync"
 FLAGS += " --disable-component-update --disable-dev-shm-usage"
+FIGURES = (
+    "figures.pipeline([9.0, 12.0], 5.0)",
+    "figures.padding([1 + 7 * i % 61 for i in range(200)])",
+    "figures.step_timeline([figures.Layer('a', 2.0, 20.0, 8.0), figures.Layer('b', 3.0, 20.0, 8.0)])",
+    "figures.rate_map([256, 1024], [0.1, 0.2, 0.4, 0.8], [[0.5, 0.6, 0.7, 0.6], [0.3, 0.5, 0.6, 0.7]], rate=0.2)",
+)
 AGAIN = 5  # seconds after which a cell that did not start is run again
 # all cells in the page at once, however long the notebook: a test looks for them by their number
 SETTINGS = {"notebook-extension/tracker": '{"windowingMode": "none"}',
@@ -247,6 +254,24 @@ def validate(page, address, folder):
         say(f"Validate says {seen[12:]}")
 
 
+def play(page, address, folder):
+    """The figures to play with: each is drawn, and follows when its first slider is moved."""
+    book = nbformat.v4.new_notebook(metadata={"kernelspec": {"name": "python3", "display_name": "Python 3"}})
+    book.cells = [nbformat.v4.new_code_cell(f"from course import figures\n{call}", metadata={}) for call in FIGURES]
+    nbformat.write(book, folder / "notebooks" / "figures.ipynb")
+    book = Notebook(page, address, "figures.ipynb", folder)
+    for number, call in enumerate(FIGURES):
+        cell = book.cells.nth(number)
+        book.run(cell)
+        drawn = cell.locator("[data-total]")
+        drawn.wait_for()
+        before = drawn.get_attribute("data-total")
+        cell.locator("input[type=range]").first.click(position={"x": 3, "y": 8})
+        cell.locator(f"[data-total]:not([data-total='{before}'])").wait_for()
+        book.picture(f"figure-{number}", cell)
+        say(f"{call.partition('(')[0]} follows its slider")
+
+
 @contextlib.contextmanager
 def started(play):
     """A Chromium that ends with the block.  Raises: NotHere if none starts."""
@@ -260,7 +285,7 @@ def started(play):
         yield found
 
 
-def walk(folder, steps=(solve, carry_on, validate)):
+def walk(folder, steps=(solve, carry_on, validate, play)):
     """Do `steps` in a JupyterLab on copies of the notebooks in `folder`."""
     from playwright.sync_api import sync_playwright
 

@@ -1,38 +1,19 @@
 """Every exercise of every unit, for tests that go over all of them."""
 
-import copy
-import importlib
+import dataclasses
+import functools
 
-from course.engine.exercise import Exercise
+from course.checks import exercises
+from course.engine.outcome import Outcome
+from course.engine.report import ReportOptions
 from course.notebook.registry import units
 
-EXERCISES = [
-    exercise
-    for unit in units()
-    for exercise in vars(importlib.import_module(f"course.checks.{unit[3:]}")).values()
-    if isinstance(exercise, Exercise)
-]
+EXERCISES = [exercise for unit in units() for exercise in exercises(unit)]
 
 
 def with_probe(exercise, probe):
     """A copy of `exercise` that looks at answers with another probe."""
-    exercise = copy.copy(exercise)
-    exercise.probe = probe
-    return exercise
-
-
-# Checks that start processes, for seconds each: the shorter tiers look at less of them.
-WITH_PROCESSES = set(
-    """
-    WorkerLoader seed_worker
-    lightning_fit train_ddp write_records
-    """.split()
-)
-
-
-def starts_processes(exercise):
-    """Whether a check of `exercise` takes seconds, because it starts processes."""
-    return exercise.name in WITH_PROCESSES
+    return dataclasses.replace(exercise, probe=functools.wraps(exercise.probe)(probe))
 
 
 def stub(exercise):
@@ -50,6 +31,10 @@ def stub(exercise):
 
 def verdict(exercise, answer, device):
     """The Verdict on `answer`, which is asked up to its first wrong fact; no known mistake is looked for."""
-    like = exercise.expected(device, 0)
-    seen = exercise.outcome(answer, device, 0, is_class=isinstance(exercise.reference(), type), like=like)
-    return exercise.verdict(seen, device, 0, diagnose=False)
+    judge = exercise.at(device)
+    refusal = exercise.refusal(answer, judge.asks_for_class())
+    if refusal:
+        seen = Outcome(refused=refusal)
+    else:
+        seen = judge.run(answer, stop_when_differs_from=judge.expected())
+    return judge.verdict(seen, ReportOptions(diagnose=False))

@@ -74,13 +74,13 @@ def warm_fork_servers():
 
 def server(address):
     """Fork a program for every client; the first one waits for the imports."""
-    from course.notebook.registry import units
+    from course.notebook.registry import package_of, units
 
     del sys.path[0]  # tests/
     os.environ["JPY_PARENT_PID"] = str(os.getpid())  # read by the import of ipykernel
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that wait for the programs
-    names = *IMPORTS, "course.parallel.distributed", *(f"course.checks.{unit[3:]}" for unit in units())
+    names = *IMPORTS, "course.parallel.distributed", *(f"course.checks.{package_of(unit)}" for unit in units())
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
         listener.listen(100)

@@ -20,7 +20,8 @@ import browser
 import nbformat
 from walks import PATIENCE, ROOT, NotHere, do, lacking, main, wait_until
 
-from course.notebook.registry import read_cells, solutions_folder
+from course.notebook.cells import read_cells
+from course.notebook.registry import solutions_folder
 
 TOOLS = ROOT / "build" / "hub"  # what `make hub-tools` installs
 JUPYTERHUB = TOOLS / "bin" / "jupyterhub"

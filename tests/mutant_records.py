@@ -24,29 +24,32 @@ from equivalent_mutants import EQUIVALENT
 from exercises import EXERCISES
 from mutation import mutants, survives, syntax
 
+from course.notebook.registry import package_of
 from course.notebook.solutions import exercise_parts
 from course.system.files import write_text
 from course.system.folders import ROOT
 
 RECORDS = Path(__file__).with_name("mutants.json")
+# what decides whether facts are equal and what a probe looks at: these functions, or all
 JUDGES = {
     "engine/compare.py": None,
     "engine/run.py": ("run_probe", "unchanged_inputs", "all_tensors"),
-}  # these functions, or all
+}
 SENTENCE = 3  # spaces, at least
-NOT_FOLLOWED = {"exercise", "report", "run", "expected", "rules", "limits"}  # of course.engine
+# modules of course.engine that probes import and that do not decide which mutants survive
+NOT_FOLLOWED = {"difference", "exercise", "limits", "run", "stops"}
 
 
 def key(exercise):
     """The name of an exercise in the records."""
-    return f"{exercise.unit[3:]}/{exercise.name}"
+    return f"{package_of(exercise.unit)}/{exercise.name}"
 
 
 def digest(exercise):
     """A string that changes when anything does that decides which mutants of `exercise` survive."""
     course = ROOT / "course"
     parts = [_reference(exercise)]
-    waiting, seen = [course / "checks" / exercise.unit[3:] / f"{exercise.name}.py"], set()
+    waiting, seen = [course / "checks" / package_of(exercise.unit) / f"{exercise.name}.py"], set()
     while waiting:
         path = waiting.pop(0)
         if path not in seen:
@@ -68,9 +71,25 @@ def _syntax(path):
 
 @functools.cache
 def _of_file(path, names=None):
-    """The bare syntax of the file at `path`, or of its functions with these `names`."""
+    """The bare syntax of the file at `path`, or of its functions with these `names`.
+
+    Raises: LookupError if it has no such function: else what it does would no longer be looked at.
+    """
     tree = _syntax(path)
-    return _bare([node for node in ast.walk(tree) if getattr(node, "name", None) in names] if names else tree.body)
+    if names is None:
+        return _bare(tree.body)
+    chosen = [node for node in ast.walk(tree) if getattr(node, "name", None) in names]
+    missing = {*names} - {node.name for node in chosen}
+    if missing:
+        raise LookupError(f"{path} has no {', '.join(sorted(missing))}; mend JUDGES in mutant_records.py")
+    return _bare(chosen)
+
+
+def refuse_unknown_modules(folder=ROOT / "course" / "engine"):
+    """Raise LookupError if NOT_FOLLOWED names a module that is not there."""
+    gone = {name for name in NOT_FOLLOWED if not (folder / f"{name}.py").is_file()}
+    if gone:
+        raise LookupError(f"{folder} has no {', '.join(sorted(gone))}; mend NOT_FOLLOWED in mutant_records.py")
 
 
 def _imported(tree, course):
@@ -179,6 +198,7 @@ def main(argv=None):
     known = {name for exercise in EXERCISES for name in (exercise.name, key(exercise))}
     if unknown := [name for name in options.names if name not in known]:
         sys.exit(f"error: no exercise is called {', '.join(unknown)}.")
+    refuse_unknown_modules()
     records = load()
     chosen = [n for n, e in enumerate(EXERCISES) if not options.names or {e.name, key(e)} & {*options.names}]
     numbers = [n for n in chosen if options.names or not is_current(EXERCISES[n], records)]

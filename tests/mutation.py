@@ -16,6 +16,7 @@ from exercises import with_probe
 
 from course.engine.compare import differs, plain
 from course.engine.limits import Limits, limited
+from course.notebook.cells import HIDDEN, read_cells
 from course.notebook.solutions import exercise_parts, load_part
 from course.parallel.distributed import run_ranks
 
@@ -140,8 +141,9 @@ def _text(node):
 @functools.cache
 def hidden_seed(unit, name):
     """The seed of the hidden grade cell of exercise `name`."""
-    text = exercise_parts(unit)[name].read_text(encoding="utf-8")
-    return int(re.search(rf"check\.{name}\({name}, seed=(\d+)\)", text)[1])
+    cells = read_cells(exercise_parts(unit)[name])
+    (cell,) = [cell for cell in cells if cell.marks.get("test") == name + HIDDEN]
+    return int(re.search(r"seed=(\d+)", cell.source)[1])
 
 
 @functools.cache
@@ -163,7 +165,7 @@ def reference_steps(exercise, device, seed):
             yield fact, value
             before = time.monotonic()
 
-    outcome = with_probe(exercise, timed).outcome(exercise.reference(), device, seed)
+    outcome = with_probe(exercise, timed).at(device, seed).run(exercise.reference())
     assert outcome.raised is None, f"the probe of {exercise.name} fails on the reference: {outcome.raised}"
     return steps
 
@@ -190,5 +192,5 @@ def _passes(exercise, answer, patience, device, seed):
             right.append(fact)
         yield from facts
 
-    outcome = with_probe(exercise, watched).outcome(answer, device, seed)
+    outcome = with_probe(exercise, watched).at(device, seed).run(answer)
     return outcome.raised is None and not outcome.facts and len(right) == len(steps)

@@ -23,6 +23,8 @@ import wrong_answers
 from exercises import EXERCISES
 
 from course.engine.compare import differs
+from course.engine.report import ReportOptions
+from course.engine.stops import Stop
 from course.notebook.solutions import exercise_parts, load_definitions
 
 CPU, SEEDS = torch.device("cpu"), (0, 3)
@@ -46,9 +48,10 @@ def lines(exercise, name, answer):
 
 def line(exercise, answer, seed):
     """[correct, first wrong fact, known mistake that is named]."""
-    expected = exercise.expected(CPU, seed)
-    seen = exercise._kept_outcome(answer, CPU, seed)
-    verdict = exercise.verdict(seen, CPU, seed)
+    judge = exercise.at(CPU, seed)
+    expected = judge.expected()
+    seen = judge.run_once(answer)
+    verdict = judge.verdict(seen)
     first = next((f for f in expected.facts if f not in seen.facts or differs(seen.facts[f], expected.facts[f])), None)
     return [verdict.correct, None if verdict.correct else seen.refused or first, verdict.mistake]
 
@@ -91,14 +94,15 @@ def _print_seeds(exercise, number, seconds):
     answers += [(f"alternative {answer.__name__} fails", answer, False) for answer in exercise.alternatives()]
     flaws, seed, end = {}, 0, time.monotonic() + seconds
     while seed < number and time.monotonic() < end:
-        expected = exercise.expected(CPU, seed)
+        judge = exercise.at(CPU, seed)
+        expected = judge.expected()
         for text, answer, is_wrong in [*answers]:
-            seen = exercise.outcome(answer, CPU, seed, like=expected)
-            if is_wrong == exercise.verdict(seen, CPU, seed, diagnose=False, expected=expected).correct:
+            seen = judge.run(answer, stop_when_differs_from=expected)
+            if is_wrong == judge.verdict(seen, ReportOptions(diagnose=False), expected).correct:
                 flaws.setdefault(text, []).append(seed)
-            if seen.raised and seen.raised.kind == "LimitReached":  # once is enough
+            if seen.raised and seen.raised.stop is Stop.LIMIT:  # once is enough
                 answers.remove((text, answer, is_wrong))
-        exercise._outcomes.clear()
+        judge.forget()
         seed += 1
     print(
         f"{exercise.unit}/{exercise.name}: {seed} seeds", *(f"{text} at {at}" for text, at in flaws.items()), sep="; "

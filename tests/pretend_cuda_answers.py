@@ -10,9 +10,10 @@ from pathlib import Path
 from unittest import mock
 
 import torch
-from exercises import EXERCISES, WITH_PROCESSES
+from exercises import EXERCISES
 from pretend_cuda import pretend_cuda
 
+from course.engine.report import raised_text
 from course.notebook.registry import units
 
 CUDA = torch.device("cuda", 0)
@@ -29,7 +30,8 @@ NOT_CARRIED = {
 }
 PART_NOT_CARRIED = "05_batch_grouping", "4_no_padding_at_all"  # for the same reason
 # to try, so in the last tier; those that start processes, too: their ranks and workers compute on the CPU
-SECONDS = {"LossScaler", "quasi_random_order", "BucketBatchSampler", "lr_range_test"} | WITH_PROCESSES
+SECONDS = {"LossScaler", "quasi_random_order", "BucketBatchSampler", "lr_range_test"}
+SECONDS |= {exercise.name for exercise in EXERCISES if exercise.starts_processes}
 BEGIN, END = "<!-- python tests/pretend_cuda_answers.py --write -->", "<!-- end of the pretended results -->"
 
 
@@ -46,8 +48,8 @@ def pretended_for(exercise):
 def refusal(exercise, answer, device):
     """What the check says against `answer` in one line, or None if it passes."""
     if answer is exercise.reference():
-        raised = exercise._kept_outcome(answer, device, 0).raised
-        return raised and raised.text
+        raised = exercise.at(device).run_once(answer).raised
+        return raised and raised_text(raised)
     verdict = exercise.judge(answer, device=device, diagnose=False)
     return None if verdict.correct else " ".join(" ".join(verdict.report).split())
 

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import nbformat
 
+from course.notebook.cells import grade_id
 from course.notebook.registry import parts, solutions_folder
 from course.notebook.solutions import exercise_parts
 from course.system.files import write_text
-from instructor.authoring import build
-from instructor.grading import gradebook, shards
+from instructor.authoring import masters
+from instructor.grading import gradebook, pending_results
 from instructor.grading.results import Graded, Mark, PartResult
 from instructor.jail.memory import descendants
 
@@ -31,7 +32,7 @@ def part_of(exercise, unit=UNIT):
 
 @functools.cache
 def source(part, unit=UNIT):
-    return build.source_notebook(unit, part)
+    return masters.source_notebook(unit, part)
 
 
 def sources(unit=UNIT):
@@ -41,7 +42,7 @@ def sources(unit=UNIT):
 
 @functools.cache
 def _release_and_solved(part, unit):
-    return build.release_notebook(source(part, unit)), build.solved_notebook(source(part, unit))
+    return masters.release_notebook(source(part, unit)), masters.solved_notebook(source(part, unit))
 
 
 def release(part, unit=UNIT):
@@ -58,7 +59,7 @@ def answered(part, names, unit=UNIT):
     """The released notebook of a part with the reference's answers to the exercises `names`."""
     nb = release(part, unit)
     for cell, right in zip(nb.cells, solved(part, unit).cells, strict=True):
-        if build.grade_id(cell) in names:
+        if grade_id(cell) in names:
             cell.source = right.source
     return nb
 
@@ -66,7 +67,7 @@ def answered(part, names, unit=UNIT):
 def hand_in(inbox, learner, *names, unit=UNIT):
     """Put the parts that ask the exercises `names` into the inbox, with the reference's answers to these alone."""
     for part in {part_of(name, unit) for name in names}:
-        write_text(inbox / learner / unit / f"{part}.ipynb", build.text_of(answered(part, names, unit)))
+        write_text(inbox / learner / unit / f"{part}.ipynb", masters.text_of(answered(part, names, unit)))
 
 
 def grade_cells(notebook):
@@ -83,7 +84,7 @@ def graded(learner="ann", share=lambda number: 1, text=None, note="", fingerprin
                 cell.source = text or cell.source
             else:
                 points = cell.metadata.nbgrader.points
-                marks.append(Mark(build.grade_id(cell), points * share(len(marks)), points, f"report {len(marks)}"))
+                marks.append(Mark(grade_id(cell), points * share(len(marks)), points, f"report {len(marks)}"))
         results.append(PartResult(part, marks, note, nb))
     return Graded(learner, UNIT, results, received, fingerprint)
 
@@ -146,10 +147,10 @@ def content(folder):
 
 def enter(course, *them):
     """Enter these Graded into the gradebook of `course`; return how many were new."""
-    folder = course / "shards"
+    folder = course / "pending"
     folder.mkdir(exist_ok=True)
     for one in them:
-        shards.save(folder, one)
+        pending_results.save(folder, one)
     return gradebook.merge(folder.iterdir(), course)
 
 

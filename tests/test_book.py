@@ -10,7 +10,8 @@ from conftest import ROOT
 from course.engine.known_answers import load_mistakes
 from course.errors import CourseError
 from course.notebook import registry as units
-from course.notebook.registry import load_unit, read_cells
+from course.notebook.cells import read_cells
+from course.notebook.registry import load_unit
 from instructor.authoring.claims import all_claims
 from instructor.show import book, guide, pages, slides
 from instructor.show.guide import guide_text, sections
@@ -148,8 +149,8 @@ def test_the_guide_has_a_page_written_by_hand_and_every_exercise_and_claim_of_a_
 def test_most_sections_have_a_sentence_to_say_and_core_exercises_a_question_and_a_mistake(unit):
     of_unit = [s for part in units.load_unit(unit).parts for s in sections(part)]
     assert all(s.summary for s in of_unit), [s.title for s in of_unit if not s.summary]
-    for exercise, hint in [pair for s in of_unit for pair in s.exercises if pair[0].core]:
-        assert hint and len(load_mistakes(unit, exercise.name)) >= guide.MOST_MISTAKES, exercise.name
+    for exercise, hint in [task for s in of_unit for task in s.tasks if task.exercise.core]:
+        assert hint and len(load_mistakes(unit, exercise.name)) >= guide.MISTAKES_MAX, exercise.name
 
 
 def test_the_commands_of_the_workshop_page_exist():

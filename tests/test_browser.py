@@ -14,6 +14,10 @@ STEPS = (
     "part 2 takes the answer over",
     "Validate says failed",
     "Validate says success",
+    "figures.pipeline follows its slider",
+    "figures.padding follows its slider",
+    "figures.step_timeline follows its slider",
+    "figures.rate_map follows its slider",
 )
 
 

@@ -15,9 +15,11 @@ from nbgrader.coursedir import CourseDirectory
 from submissions import source
 
 from course.errors import CourseError
+from course.learner.copies import digest
+from course.notebook.cells import grade_id
 from course.notebook.registry import parts, units
 from course.system.files import write_text
-from instructor.authoring import build, command
+from instructor.authoring import build, command, masters
 from instructor.grading.folders import course_folders
 
 PARTS = [(unit, part) for unit in units() for part in parts(unit)]
@@ -70,24 +72,24 @@ def test_release_is_what_nbgrader_itself_would_write(unit, built):
 
 @every_part
 def test_no_solution_and_no_hidden_test_in_the_release(unit, part):
-    release = build.release_notebook(source(part, unit))
+    release = masters.release_notebook(source(part, unit))
     text = "\n".join(cell.source for cell in release.cells)
     assert not re.search(r"SOLUTION|HIDDEN|MARK SCHEME|seed=\d{2}", text)
     code = "\n".join(cell.source for cell in release.cells if cell.cell_type == "code")  # hints may come close
     for cell in source(part, unit).cells:
         if cell.cell_type == "code" and cell.metadata.get("nbgrader", {}).get("solution"):
             for solution in re.findall(r"### BEGIN SOLUTION\n(.*?)\s*### END SOLUTION", cell.source, re.S):
-                assert solution.strip() not in code, f"{build.grade_id(cell)}: the release shows its solution"
+                assert solution.strip() not in code, f"{grade_id(cell)}: the release shows its solution"
 
 
 @every_part
 def test_generated_files_say_so_and_ids_are_stable(unit, part):
-    for nb in (source(part, unit), build.release_notebook(source(part, unit))):
+    for nb in (source(part, unit), masters.release_notebook(source(part, unit))):
         assert f"Built from solutions/{unit}/{part}.py" in nb.cells[0].source
         assert (nb.metadata.course.unit, nb.metadata.course.part) == (unit, part)
         ids = [cell.id for cell in nb.cells]
         assert len(set(ids)) == len(ids)
-        assert all(cell.id == (build.grade_id(cell) or f"cell-{i:03d}") for i, cell in enumerate(nb.cells))
+        assert all(cell.id == (grade_id(cell) or f"cell-{i:03d}") for i, cell in enumerate(nb.cells))
 
 
 def global_names(source):
@@ -127,20 +129,20 @@ def test_a_section_with_extra_exercises_alone_says_so():
              "### b\n\n" + FACTS.format("Core"), "### c\n\n" + FACTS.format("Extra"), "## Three\n\nread",
              "## Four · extra"]  # fmt: skip
     nb = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(text) for text in texts])
-    build._mark_extra_sections(nb)
-    marked = [f"## One\n\n{build.EXTRA}\n\nread", *texts[1:-1], f"## Four · extra\n\n{build.EXTRA}"]
+    masters._mark_extra_sections(nb)
+    marked = [f"## One\n\n{masters.EXTRA}\n\nread", *texts[1:-1], f"## Four · extra\n\n{masters.EXTRA}"]
     assert [cell.source for cell in nb.cells] == marked
 
 
 @every_part
 def test_a_failed_check_does_not_stop_run_all(unit, part):
-    cells = build.release_notebook(source(part, unit)).cells
-    checks = [cell for cell in cells if (build.grade_id(cell) or "").endswith("-visible")]
+    cells = masters.release_notebook(source(part, unit)).cells
+    checks = [cell for cell in cells if (grade_id(cell) or "").endswith("-visible")]
     assert checks and all("raises-exception" in cell.metadata.tags for cell in checks)
 
 
 def test_edited_notebook_is_kept_and_an_unedited_one_renewed(tmp_path):
-    release = build.release_notebook(build.source_notebook(*PARTS[0]))
+    release = masters.release_notebook(masters.source_notebook(*PARTS[0]))
     path = tmp_path / "a.ipynb"
     assert [build.write_release(path, release) for _ in range(2)] == ["written", "unchanged"]
     untouched = path.read_text()
@@ -148,7 +150,7 @@ def test_edited_notebook_is_kept_and_an_unedited_one_renewed(tmp_path):
     answered.cells[-1].source = "my answer"
     next(c for c in executed.cells if c.cell_type == "code").outputs = [nbformat.v4.new_output("stream", text="hours")]
     release.cells[-1].source += "\nmore"  # the master changes
-    release.metadata.course.sources = build.digest(release)
+    release.metadata.course.sources = digest(release)
     for mine in (nbformat.writes(answered), nbformat.writes(executed), "{ broken, but mine"):
         path.write_text(mine)
         assert build.write_release(path, release) == "kept" and path.read_text() == mine
@@ -162,7 +164,7 @@ def test_a_unit_or_a_part_can_be_built_alone(tmp_path, monkeypatch):
     for function in (build.build, build.remove_gone):
         monkeypatch.setattr(function, "__defaults__", (tmp_path,))
     for folder in ("notebooks", "build/source"):
-        release = build.release_notebook(build.source_notebook(unit, part))
+        release = masters.release_notebook(masters.source_notebook(unit, part))
         build.write_release(tmp_path / folder / unit / "9_gone.ipynb", release)
     assert command.selected([f"{unit}/{part}", "01"]) == {unit: parts(unit)}
     assert command.selected([]) == {name: parts(name) for name in units()}

@@ -46,6 +46,7 @@ from course.checkup.watch import Watch
 from course.measure import timing
 from course.measure.timing import DID_NOT_HELP, HELPED
 from course.notebook import registry
+from course.system.folders import ROOT
 from instructor.bench import checkup as bench
 
 
@@ -347,6 +348,8 @@ def advice_on(script, arguments, monkeypatch, tries=True, helps=True):
     monkeypatch.setattr(trials, "seconds_in_turn", seconds_if(helps))
     monkeypatch.setattr(trials, "BATCHES_MIN", 2)
     monkeypatch.setattr(torch, "compile", lambda module, **options: module)  # a compiler takes a minute
+    # other tests in this process may have registered the pretended GPU, which has no pinned memory
+    monkeypatch.setattr(torch.accelerator, "is_available", torch.cuda.is_available)
     if not tries:
         monkeypatch.setattr(run, "try_all", lambda *args: Trials())
     with warnings.catch_warnings():
@@ -372,7 +375,7 @@ def test_nothing_is_advised_where_nothing_is_wrong(script, monkeypatch):
 def test_every_rule_has_its_own_name_a_planted_script_and_a_part_that_there_is():
     names = [rule.NAME for rule in advice.RULES]
     assert len(names) == len(set(names))
-    modules = {path.stem for path in (bench.ROOT / "course/checkup/advice").glob("*.py")}
+    modules = {path.stem for path in (ROOT / "course/checkup/advice").glob("*.py")}
     assert {rule.__name__.rpartition(".")[2] for rule in advice.RULES} == modules - {"__init__", "rule"}
     planted = [name for rule in advice.RULES for name in rule.PLANTED]
     assert all(rule.PLANTED for rule in advice.RULES) and len(planted) == len(set(planted))
@@ -382,13 +385,13 @@ def test_every_rule_has_its_own_name_a_planted_script_and_a_part_that_there_is()
 
 
 def test_every_part_that_the_check_up_names_is_there():
-    for path in (bench.ROOT / "course/checkup").rglob("*.py"):
+    for path in (ROOT / "course/checkup").rglob("*.py"):
         for part in PART.findall(path.read_text()):
             assert len(registry.find_parts(part)) == 1, f"{path.name} names {part}"
 
 
 def test_the_page_on_the_check_up_has_a_row_for_each_rule():
-    page = (bench.ROOT / "docs/checkup.md").read_text()
+    page = (ROOT / "docs/checkup.md").read_text()
     for rule in advice.RULES:
         scripts = ", ".join(f"`{name}`" for name in rule.PLANTED)
         rows = [row for row in page.splitlines() if row.startswith("| `") and row.endswith(f"| {scripts} |")]
@@ -396,8 +399,12 @@ def test_the_page_on_the_check_up_has_a_row_for_each_rule():
 
 
 def test_the_summary_of_the_benchmark_counts(capsys):
-    row = {"name": "padding", "expected": 2.0, "fixed": 1.9, "cost": 0.01}
-    bench.summary({"padding": row, "syncs": row | {"fixed": 3.0}, "healthy_mlp": row | {"name": "", "fixed": None}})
+    rows = {
+        "padding": bench.Row("padding", "pad less", expected=2.0, fixed=1.9, cost=0.01),
+        "syncs": bench.Row("padding", "pad less", expected=2.0, fixed=3.0, cost=0.01),
+        "healthy_mlp": bench.Row("", "nothing", expected=2.0, fixed=None, cost=0.01),
+    }
+    bench.summary(rows)
     printed = capsys.readouterr().out
     for words in ("first advice: 1 of 2", "nothing is wrong: 1 of 1", "within 20%: 1 of 2", "highest 1.0%"):
         assert words in printed

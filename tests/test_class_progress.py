@@ -6,14 +6,19 @@ import re
 
 import nbformat
 import pytest
+import torch
 from click.testing import CliRunner
 from conftest import ROOT
+from exercises import stub
 
 from course import cli, progress
+from course.checks import batch_grouping
+from course.engine.known_answers import fault_and_fix
+from course.engine.report import NOT_WRITTEN, Said, read
 from course.errors import CourseError
 from course.learner import answers
 from course.notebook import registry as units
-from instructor.grading.class_progress import Stand, place, read_class, stuck_at
+from instructor.grading.class_progress import ExerciseState, current_exercise, read_class, stuck_at
 
 UNIT, PART, OTHER = "05_batch_grouping", "1_what_padding_costs", "03_large_batch"
 REPORT = """pad_batch: not yet (cpu)
@@ -62,13 +67,13 @@ def inbox(tmp_path):
     return tmp_path
 
 
-def test_stands_come_from_outputs_and_from_progress_files(inbox):
+def test_states_come_from_outputs_and_from_progress_files(inbox):
     learners, faults = read_class(inbox)
-    stands = {learner.name: learner.stands for learner in learners}
-    assert faults == [] and list(stands) == ["=dan", "ada", "ben", "cleo"]
-    assert stands["ada"] == {(UNIT, "pad_batch"): Stand(False, 1, INVERTED)}
-    assert stands["cleo"] == {(UNIT, "pad_batch"): Stand(True), (UNIT, "padding_waste"): Stand(False)}
-    dan = stands["=dan"]
+    states = {learner.name: learner.states for learner in learners}
+    assert faults == [] and list(states) == ["=dan", "ada", "ben", "cleo"]
+    assert states["ada"] == {(UNIT, "pad_batch"): ExerciseState(False, 1, INVERTED)}
+    assert states["cleo"] == {(UNIT, "pad_batch"): ExerciseState(True), (UNIT, "padding_waste"): ExerciseState(False)}
+    dan = states["=dan"]
     assert dan[OTHER, "scaled_lr"].solved and dan[OTHER, "linear_warmup"].mistake.startswith(
         "The learning rate changes"
     )
@@ -78,7 +83,12 @@ def test_most_are_stuck_at_the_exercise_that_most_tried_and_did_not_solve(inbox)
     learners, _ = read_class(inbox)
     first = stuck_at(learners)[0]
     assert (first.exercise.name, first.tried, first.solved, first.mistakes) == ("pad_batch", 3, 1, [(INVERTED, 2)])
-    assert [place(learner).name for learner in learners] == ["linear_warmup", "pad_batch", "pad_batch", "padding_waste"]
+    assert [current_exercise(learner).name for learner in learners] == [
+        "linear_warmup",
+        "pad_batch",
+        "pad_batch",
+        "padding_waste",
+    ]
 
 
 def test_the_command_says_what_most_are_stuck_at(inbox):
@@ -87,12 +97,34 @@ def test_the_command_says_what_most_are_stuck_at(inbox):
     assert max(map(len, said.splitlines())) <= 100
 
 
+def shown(verdict):
+    """The text of the cell of a check."""
+    return "\n".join(verdict.report)
+
+
+def test_a_report_reads_back_as_the_verdict_that_wrote_it():
+    """Of a right answer, of each known mistake whole or with its fix hidden, of a stub, and of none at all."""
+    cpu, name = torch.device("cpu"), "pad_batch"
+    check = batch_grouping.pad_batch
+    right = check.judge(check.alternatives()[0], device=cpu)
+    assert right.correct and read(name, shown(right)) == Said(True, "")
+    for mistake in check.mistakes():
+        advice = {False: mistake.advice, True: fault_and_fix(mistake.advice)[0]}
+        for is_short, said in advice.items():
+            verdict = check.judge(mistake.answer, device=cpu, hide_fix=is_short)
+            assert verdict.mistake == mistake.name
+            assert read(name, shown(verdict)) == Said(False, said)
+    untouched = check.judge(stub(check), device=cpu)
+    assert not untouched.begun and read(name, shown(untouched)) is None
+    assert read("padding_waste", shown(right)) is None and read(name, "") is None
+
+
 def test_an_exercise_that_was_solved_once_stays_solved(inbox):
     hand = inbox / "cleo" / "later" / UNIT
     hand.mkdir(parents=True)
     send(inbox, "cleo/later", UNIT, "pad_batch")
     (learner,) = [one for one in read_class(inbox)[0] if one.name == "cleo"]
-    assert learner.stands[UNIT, "pad_batch"].solved
+    assert learner.states[UNIT, "pad_batch"].solved
 
 
 def test_broken_files_are_named_and_links_are_not_followed(inbox, tmp_path_factory):
@@ -110,7 +142,7 @@ def test_broken_files_are_named_and_links_are_not_followed(inbox, tmp_path_facto
     places = ["ada/broken.ipynb", f"ben/{OTHER}/scaled_lr.json", *(f"ben/{name}" for name in mine)]
     assert faults == [f"{place} cannot be read; it is left out." for place in places]
     assert "eve" not in {one.name for one in learners} and all(
-        "LARS" not in name for one in learners for _, name in one.stands
+        "LARS" not in name for one in learners for _, name in one.states
     )
 
 
@@ -121,7 +153,7 @@ def test_an_inbox_without_anything_is_one_sentence(tmp_path):
 
 
 def test_an_untouched_notebook_is_not_tried(tmp_path):
-    untouched = "pad_batch: not yet (cpu)\n     raise NotImplementedError still stands there."
+    untouched = f"pad_batch: not yet (cpu)\n     {NOT_WRITTEN}"
     hand_in(tmp_path, "ada", {"pad_batch": untouched})
     hand_in(tmp_path, "ben", {"pad_batch": SOLVED})
     assert [learner.name for learner in read_class(tmp_path)[0]] == ["ben"]

@@ -17,14 +17,15 @@ from exercises import EXERCISES
 
 from course.checks import large_batch as check
 from course.engine import expected as reference
-from course.engine.exercise import Outcome
-from course.engine.limits import NOTHING_YET, Raised
+from course.engine.outcome import Outcome
+from course.engine.stops import Raised, Stop
 from course.engine.wire import pack, unpack
 from course.errors import CourseError
+from course.learner.copies import digest
 from course.learner.solved import Unsolved
 from course.notebook import registry as units
 from course.notebook import solutions
-from instructor.authoring.build import digest, grade_id
+from course.notebook.cells import grade_id
 from instructor.release import asked, command
 from instructor.release import class_folder as class_release
 
@@ -57,17 +58,24 @@ def test_recorded_facts_give_the_verdicts_of_the_live_reference(exercise, withou
     """
     mistakes = exercise.mistakes()[: None if tier == "all" or exercise.name == "broadcast_naive" else 2]
     monkeypatch.setattr(exercise, "mistakes", lambda: mistakes)
-    is_class = exercise.asks_for_class(CPU, 0)
-    right = exercise.expected(CPU, 0)
+    judge = exercise.at(CPU)
+    is_class = judge.asks_for_class()
+    right = judge.expected()
     half = dict(list(right.facts.items())[: len(right.facts) // 2])
-    seen = [right, Outcome(half), Outcome(half, Raised("ValueError", "stopped")), Outcome(dict.fromkeys(right.facts))]
-    seen += [Outcome(raised=Raised("NotImplementedError", NOTHING_YET)), exercise.outcome(None, CPU, 0, None, is_class)]
-    seen += [outcome for _, _, outcome in exercise.known_mistakes(CPU, 0)]
-    seen += [exercise.outcome(answer, CPU, 0) for answer in exercise.alternatives()] if tier == "all" else []
-    live = [exercise.verdict(outcome, CPU, 0) for outcome in seen]
-    without_solutions(exercise.unit, {exercise.name: exercise.record(CPU)})
-    assert exercise.asks_for_class(CPU, 0) is is_class
-    assert [exercise.verdict(outcome, CPU, 0) for outcome in seen] == live
+    seen = [
+        right,
+        Outcome(half),
+        Outcome(half, Raised(Stop.RAISED, "ValueError", "no")),
+        Outcome(dict.fromkeys(right.facts)),
+    ]
+    seen += [Outcome(raised=Raised(Stop.NOT_WRITTEN, "NotImplementedError")), judge.outcome(None, is_class)]
+    seen += [known.outcome for known in judge.known_mistakes()]
+    seen += [judge.run(answer) for answer in exercise.alternatives()] if tier == "all" else []
+    live = [judge.verdict(outcome) for outcome in seen]
+    without_solutions(exercise.unit, {exercise.name: judge.record()})
+    recorded = exercise.at(CPU)
+    assert recorded is not judge and recorded.asks_for_class() is is_class
+    assert [recorded.verdict(outcome) for outcome in seen] == live
     assert live[0].correct and any(verdict.mistake for verdict in live)
 
 

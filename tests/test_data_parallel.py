@@ -18,5 +18,5 @@ def test_train_ddp_takes_the_steps_of_one_process():
         optimizer.zero_grad()
         losses[-1].backward()
         optimizer.step()
-    torch.testing.assert_close(torch.tensor(life["losses"]), torch.stack(losses).detach())
-    torch.testing.assert_close(dict(life["saved"]["model"]), dict(model.state_dict()))
+    torch.testing.assert_close(torch.tensor(life.losses), torch.stack(losses).detach())
+    torch.testing.assert_close(dict(life.saved["model"]), dict(model.state_dict()))

@@ -247,7 +247,7 @@ def server(raw, tmp_path, monkeypatch):
     """A loopback server that holds what is downloaded, whose checksums count as the published ones."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    monkeypatch.setattr(raw.script, "BLOCK", 10)
+    monkeypatch.setattr(raw.script, "BLOCK_BYTES", 10)
     files = raw.files
     if raw.name != "fashion":
         name = raw.downloads[0].split("/")[-1]

@@ -1,14 +1,14 @@
 """Device, scale and sizes: defaults, choices, what fits the machine, and one sentence for what cannot be."""
 
-import importlib
-
 import pytest
 import torch
 
 from course.datasets import lfw, movielens, regression
 from course.datasets.arrays import save_arrays
-from course.device import device, scale, sizes
+from course.device import device, scale
 from course.errors import CourseError
+from course.experiment_sizes import UNITS, at_scale, sizes
+from course.notebook.registry import units
 from course.system import fit
 
 
@@ -42,38 +42,40 @@ def test_unknown_unit_is_named():
         sizes("99_x")
 
 
-settings = importlib.import_module("course.device")  # the package has a function of this name
 MUCH = {"disk": 1e13, "memory": 1e13, "gpu": 1e13}
 
 
-def at_gpu_scale(unit):
-    return {name: values[2] for name, values in settings.SIZES[unit].items()}
+def fitted(unit, free):
+    return fit.fitted(unit, UNITS[unit].NEEDS, at_scale(unit, "gpu"), free)
 
 
 def need(unit, resource):
-    return fit.NEEDS[unit][1][resource]
+    return UNITS[unit].NEEDS.resources[resource]
 
 
-def test_every_unit_says_what_it_takes():
-    assert fit.NEEDS.keys() == settings.SIZES.keys()
+def test_every_unit_has_sizes_and_says_what_it_takes():
+    assert list(UNITS) == units()
+    for module in UNITS.values():
+        assert {len(values) for values in module.SIZES.values()} == {3}
+        assert module.NEEDS.resources.keys() <= fit.RESOURCES.keys()
 
 
-@pytest.mark.parametrize("unit", fit.NEEDS)
+@pytest.mark.parametrize("unit", UNITS)
 def test_where_there_is_room_nothing_shrinks(unit):
-    sizes, said = fit.fitted(unit, at_gpu_scale(unit), MUCH)
-    assert sizes == at_gpu_scale(unit)
+    sizes, said = fitted(unit, MUCH)
+    assert sizes == at_scale(unit, "gpu")
     assert len(said) == 1 and f"{unit} at gpu scale takes up to" in said[0] and "minutes" in said[0]
 
 
-@pytest.mark.parametrize("unit", fit.NEEDS)
+@pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("resource", ["memory", "gpu"])
 def test_sizes_shrink_to_what_is_free(unit, resource):
-    needed, sizes = need(unit, resource), at_gpu_scale(unit)
+    needed, sizes = need(unit, resource), at_scale(unit, "gpu")
     if not needed.per:
         return
     free = 0.95 * needed.bytes(sizes)  # some of the memory is that of processes, which no size makes smaller
-    small, said = fit.fitted(unit, sizes, MUCH | {resource: free})
-    assert needed.bytes(small) <= fit.KEPT * free
+    small, said = fitted(unit, MUCH | {resource: free})
+    assert needed.bytes(small) <= fit.KEPT_SHARE * free
     assert {name for name in sizes if small[name] != sizes[name]} <= {*needed.per}
     assert "sizes shrink" in said[1] and len(said) == 2
 
@@ -98,13 +100,13 @@ def test_files_are_as_large_as_is_said(tmp_path):
 
 
 def test_what_cannot_shrink_enough_is_told():
-    small, said = fit.fitted("06_faster_training", at_gpu_scale("06_faster_training"), MUCH | {"memory": 1e6})
-    assert small == at_gpu_scale("06_faster_training")
+    small, said = fitted("06_faster_training", MUCH | {"memory": 1e6})
+    assert small == at_scale("06_faster_training", "gpu")
     assert said[-1] == "That is still too much of memory: expect it to fail, or set COURSE_SCALE=laptop."
 
 
 def test_a_smaller_data_set_is_taken_where_memory_is_short():
-    small, _ = fit.fitted("03_large_batch", at_gpu_scale("03_large_batch"), MUCH | {"memory": 8e9})
+    small, _ = fitted("03_large_batch", MUCH | {"memory": 8e9})
     assert small["dataset"] == "ml-1m"
 
 

@@ -100,6 +100,18 @@ def test_ranks_see_the_current_environment_and_their_own_variables(monkeypatch):
     assert os.environ["RANK"] == "77"
 
 
+def test_ranks_are_forks_of_the_caller_only_if_it_asks():
+    def parent(rank, world_size):
+        return os.getppid()
+
+    assert run_ranks(parent, 1, backend="gloo") != [os.getpid()]
+    distributed.start_ranks_by("fork")
+    try:
+        assert run_ranks(parent, 1, backend="gloo") == [os.getpid()]
+    finally:
+        distributed.start_ranks_by("forkserver")
+
+
 def test_output_comes_with_the_rank_and_without_stderr(capfd):
     def talk(rank, world_size):
         print(f"first\nsecond {rank}")

@@ -13,11 +13,12 @@ import numpy
 import pytest
 import torch
 
-from course.engine import limits
+from course.engine import limits, report
 from course.engine.compare import differs, plain, tolerance
 from course.engine.exercise import CheckFailed, Exercise
 from course.engine.known_answers import Mistake
 from course.engine.limits import LimitReached, Limits, limited
+from course.engine.stops import Raised, Stop
 from course.errors import CourseError
 
 pytestmark = pytest.mark.check
@@ -352,14 +353,14 @@ def test_a_package_that_is_not_here_is_named_with_the_command_that_installs_it()
 )
 def test_different_things_differ(seen, expected):
     assert differs(plain(seen), plain(expected))
-    assert differs(plain(expected), plain(expected)) is None
+    assert not differs(plain(expected), plain(expected))
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
 def test_rounding_is_forgiven_and_a_wrong_formula_is_not(dtype):
     x = torch.linspace(1, 2, 50, dtype=dtype)
     relative, _ = tolerance(dtype, "cpu")
-    assert differs(x * (1 + relative / 4), x) is None
+    assert not differs(x * (1 + relative / 4), x)
     assert differs(x * (1 + 20 * relative), x)
     assert tolerance(torch.int64, "cuda") == (0, 0)
 
@@ -431,17 +432,79 @@ def test_an_index_out_of_range_is_found_on_the_cpu_before_it_ends_cuda(monkeypat
 
     devices, check = [], checked(probe, lambda x: x)
     monkeypatch.setattr(torch.version, "cuda", "13.0")
-    check.outcome(lambda x: x.clone(), torch.device("cuda"), 0)
+    check.at("cuda").run(lambda x: x.clone())
     assert devices == ["cpu", "cuda"]
-    seen = check.outcome(lambda x: x[torch.tensor([7])], torch.device("cuda"), 0)
-    assert devices == ["cpu", "cuda", "cpu"] and "out of" in seen.raised.text and "in line" in seen.raised.text
+    seen = check.at("cuda").run(lambda x: x[torch.tensor([7])])
+    assert devices == ["cpu", "cuda", "cpu"] and "out of" in seen.raised.message and "x[torch" in seen.raised.source
 
 
 def test_a_gpu_that_was_lost_is_told(monkeypatch):
     def broken():
         raise RuntimeError("CUDA error: device-side assert triggered")
 
-    monkeypatch.setattr(limits, "_kept_state", broken)
-    assert twice.outcome(lambda x: 2 * x, torch.device("cpu"), 0).raised.text == limits.GPU_LOST
+    monkeypatch.setattr(limits, "kept_state", broken)
+    assert twice.at("cpu").run(lambda x: 2 * x).raised.stop is Stop.GPU_LOST
     with pytest.raises(CourseError, match="Restart the kernel"):
-        twice.expected(torch.device("cpu"), 99)
+        twice.at("cpu", 99).expected()
+
+
+# ---- what other rooms read
+
+
+@pytest.mark.parametrize("answer", [lambda x: x + x, lambda x: x**2, lambda x: 3 * x, unwritten])
+def test_the_text_of_a_report_is_read_as_what_it_says(answer):
+    said = twice.judge(answer, device="cpu", hide_fix=True)
+    read = report.read("double", "\n".join(said.report))
+    assert report.read("triple", "\n".join(said.report)) is None
+    if not said.begun:
+        assert read is None
+        return
+    assert read == (said.correct, "That is the square." if said.mistake else "")
+
+
+def test_a_hidden_check_tells_yours_and_never_what_is_expected():
+    hidden = report.ReportOptions(show_expected=False, diagnose=False)
+    judge = twice.at("cpu")
+    for answer in (lambda x: 3.25 * x, lambda x: (2 * x).double(), lambda x: x / 0):
+        seen = judge.run(answer)
+        text = " ".join(judge.verdict(seen, hidden).report)
+        assert "yours" in text and "expected" not in text and "times" not in text
+        assert "expected" in " ".join(judge.verdict(seen).report)
+
+
+RAISED = [
+    Raised(Stop.RAISED, "ValueError", "no", rank=1, line=3, source="f(x)"),
+    Raised(Stop.PROCESS_ENDED),
+    Raised(Stop.PATCHED, message="torch.equal"),
+]
+
+
+@pytest.mark.parametrize("raised", RAISED)
+def test_what_ended_an_answer_is_the_same_in_another_process(raised):
+    assert Raised.from_plain(raised.to_plain()) == raised
+    assert report.raised_text(raised)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"stop": "no such"},
+        {"stop": None},
+        {"stop": ["raised"]},
+        {"kind": 3},
+        {"message": None},
+        {"source": b"x"},
+        {"line": -1},
+        {"line": 1.5},
+        {"rank": 10**30},
+        {"rank": "1"},
+    ],
+)
+def test_what_another_process_makes_up_about_an_exception_is_nothing(change):
+    plain_raised = RAISED[0].to_plain()
+    assert Raised.from_plain(plain_raised | change) is None
+    for name in plain_raised:
+        Raised.from_plain({key: value for key, value in plain_raised.items() if key != name})
+    for odd in (None, 3, "raised", [], ["ValueError", "no"], {}):
+        assert Raised.from_plain(odd) is None
+    assert len(Raised.from_plain(plain_raised | {"message": "x" * 10**6}).message) == 2000

@@ -5,25 +5,15 @@ import inspect
 import pytest
 import torch
 import wrong_answers
-from exercises import EXERCISES, starts_processes, stub, verdict
+from exercises import EXERCISES, stub, verdict
 from mutation import hidden_seed
 
 from course.engine.exercise import CheckFailed
 from course.learner import carry
 from course.learner.solved import solved
-from course.notebook.registry import read_cells
+from course.notebook.cells import read_cells
 from course.notebook.solutions import exercise_parts, load_definitions
 
-# their parameters are compared by a fact
-GIVEN_A_MODULE_ALONE = {"lr_range_test", "lightning_fit", "useless_bias", "saved_bytes"}
-ASKED_FOR_ATTRIBUTES = {"Records"}  # of its methods, none is called
-# what they return holds no number, but an object or a string; the last two write into gradients, or into nothing
-NO_NUMBER = set(
-    """
-    lean_loader seed_worker training_loader ShardedOptimizer average_hook device_of Records
-    write_records hidden_syncs clip_grad_norm untouched
-    """.split()
-)
 OTHER_SEEDS = (98765, 31)  # that no author tried
 CHECK, ALL = pytest.mark.check, pytest.mark.all
 
@@ -34,7 +24,7 @@ def at_every_seed(exercise, *answer, first=0):
     """pytest.params (exercise, *answer, seed): with the seed `first` in each tier, with the others in the last one."""
     name = "-".join([exercise.name, *(getattr(a, "__name__", None) or a.name for a in answer)])
     for seed in (0, hidden_seed(exercise.unit, exercise.name), *OTHER_SEEDS):
-        marks = ALL if seed != first else () if seed or starts_processes(exercise) else CHECK
+        marks = ALL if seed != first else () if seed or exercise.starts_processes else CHECK
         yield pytest.param(exercise, *answer, seed, marks=marks, id=f"{name}-{seed}")
 
 
@@ -78,9 +68,9 @@ def test_alternative_passes(exercise, right, seed, device):
 @pytest.mark.parametrize("exercise, known, seed", list(mistakes()))
 def test_mistake_is_told_in_its_own_words(exercise, known, seed, device):
     name, advice, wrong = known
-    assert exercise.refusal(wrong, exercise.asks_for_class(device, seed)) is None
-    seen = exercise._kept_outcome(wrong, device, seed)  # run once: the diagnosis of every mistake needs it, too
-    verdict = exercise.verdict(seen, device, seed)
+    judge = exercise.at(device, seed)
+    assert exercise.refusal(wrong, judge.asks_for_class()) is None
+    verdict = judge.verdict(judge.run_once(wrong))  # once: the diagnosis of every mistake needs it, too
     assert not verdict.correct, f"the probe accepts the mistake {name}: yield a fact in which it differs"
     assert max(map(len, verdict.report)) <= 80, verdict.report
     assert " ".join(advice.split()) in " ".join("\n".join(verdict.report).split()), verdict.report
@@ -99,7 +89,7 @@ def test_a_stub_is_not_begun(exercise, device):
 
 @every_exercise
 def test_none_is_refused(exercise, device):
-    if exercise.name in ASKED_FOR_ATTRIBUTES:
+    if exercise.calls_no_method:
         pytest.skip("it is asked for attributes, not for what methods return")
     answer = wrong_answers.wrapped(exercise.reference(), lambda function: lambda *args, **kwargs: None)
     message = "\n".join(verdict(exercise, answer, device).report)
@@ -113,9 +103,11 @@ ON_A_GPU = ["cpu"] * torch.cuda.is_available()  # without one, test_pretend_cuda
 @every_exercise
 def test_a_wrong_answer_is_refused(exercise, kind, device):
     message = wrong_answers.refusal(exercise, kind, device)
-    assert message or kind != "nan" or exercise.name in NO_NUMBER, "nothing was changed: mend wrong_answers.py"
+    assert message or kind != "nan" or exercise.returns_no_number, (
+        "nothing was changed: say @exercise(returns_no_number=True), or mend wrong_answers.py"
+    )
     if message and kind == "input" and not exercise.changes_inputs and inspect.isfunction(exercise.reference()):
-        assert exercise.name in GIVEN_A_MODULE_ALONE or "Copy it first" in message
+        assert exercise.given_modules_only or "Copy it first" in message
 
 
 @pytest.mark.parametrize("exercise", [e for e in EXERCISES if e.name in ("row_stride", "ShardSampler")])

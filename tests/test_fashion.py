@@ -117,7 +117,7 @@ def test_set_that_has_the_names_and_sizes_but_is_not_fashion(raw, tmp_path, caps
 
 
 def test_file_that_unpacks_to_more_than_there_can_be(raw, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(raw.script, "LARGEST", 30_000)
+    monkeypatch.setattr(raw.script, "FILE_BYTES_MAX", 30_000)
     bomb = gzip.compress(gzip.decompress(raw.files[fashion.FILES[0]]) + bytes(1 << 20))
     path = pack(tmp_path / "bomb.tar", {**raw.files, fashion.FILES[0]: bomb})
     assert "30,001 bytes unpacked" in raw.refused(capsys, "--from", path)

@@ -6,13 +6,13 @@ import pickle
 import numpy
 import pytest
 import torch
-from exercises import EXERCISES, starts_processes
+from exercises import EXERCISES
 
 from instructor.jail.forbidden import Forbidden, source_files
 
 CPU = torch.device("cpu")
 SCALER = "torch.amp.GradScaler"
-FORBIDDING = [e for e in EXERCISES if e.forbids and not starts_processes(e)]
+FORBIDDING = [e for e in EXERCISES if e.forbids and not e.starts_processes]
 
 
 @pytest.fixture
@@ -75,8 +75,8 @@ def test_nothing_is_covered_inside_a_covered_folder():
 
 @pytest.mark.parametrize("exercise", FORBIDDING, ids=lambda e: e.name)
 def test_a_probe_beside_the_answer_does_without_what_is_forbidden(exercise):
-    before, forbidden = exercise.expected(CPU, 0), Forbidden(exercise.forbids)
+    before, forbidden = exercise.at(CPU).expected(), Forbidden(exercise.forbids)
     try:
-        assert before.same(exercise.outcome(exercise.reference(), CPU, 0))
+        assert before.same(exercise.at(CPU).run(exercise.reference()))
     finally:
         forbidden.give_back()

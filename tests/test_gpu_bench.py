@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from course.errors import CourseError
-from instructor.bench import cells, gpu, gpu_measures
+from course.training import speedrun as race
+from instructor.bench import cells, gpu, gpu_measures, grouping, speedrun
 
 SAYS = "import json, sys; json.dump([['samples/s', '3 | 4']], open(sys.argv[1], 'w'))"
 WAITS = "import signal, time; signal.signal(signal.SIGINT, signal.SIG_DFL)"  # which make in the background ignores
@@ -34,7 +35,7 @@ def chain(monkeypatch, tmp_path):
     monkeypatch.setattr(gpu, "DRY_TABLE", tmp_path / "table.md")
     monkeypatch.setattr(gpu, "_start", start)
     limits = {"quick": 60, "broken": 60, "slow": 1}
-    monkeypatch.setattr(gpu, "DRY", 1)
+    monkeypatch.setattr(gpu, "DRY_RUN_FACTOR", 1)
     monkeypatch.setattr(gpu, "steps", lambda dry_run: [gpu.Step(name, limits[name]) for name in WAYS])
     return started
 
@@ -66,7 +67,7 @@ def test_a_dry_run_has_more_time(monkeypatch, tmp_path):
     monkeypatch.setattr(gpu, "_run", lambda step, *rest: given.append(rest[-1]) or gpu.Result("ncf", "h", "done", 1))
     gpu.run(dry_run=True, only=("ncf",))
     gpu.run(dry_run=True, only=("ncf",), minutes=2, fresh=True)
-    assert given[0] == gpu.DRY * 180 and given[1] <= 120
+    assert given[0] == gpu.DRY_RUN_FACTOR * 180 and given[1] <= 120
 
 
 def test_a_second_call_does_what_is_left(chain):
@@ -127,12 +128,37 @@ def test_rows_of_a_test_run_say_what_failed():
     assert gpu._test_rows(said) == expected
 
 
-def test_printed_tables_become_rows(tmp_path, capsys):
+def test_grouping_writes_a_row_for_each_way(tmp_path, monkeypatch, capsys):
+    one, four = torch.tensor([0.4, 0.5]), torch.tensor([0.1, 0.1])
+    ways = [grouping.Way(grouping.BASE, one, one / one, 1.0), grouping.Way("grouped", four, one / four, 0.05)]
+    monkeypatch.setattr(grouping, "epochs", lambda *_: grouping.Epochs(32, 2, 1024, 90, 40, ways))
     rows = gpu_measures.Rows(tmp_path / "rows.json")
-    with gpu_measures._lines(rows, "race"):
-        print("| plain | 3.0 | 2 |\n|---|---|\n  flat   1.0 ms   2 times\nother")
-    assert json.loads(rows.path.read_text()) == [["race: plain", "3.0; 2"], ["race: flat", "1.0 ms 2 times"]]
-    assert "| plain |" in capsys.readouterr().out
+    gpu_measures.grouping(rows)
+    assert json.loads(rows.path.read_text()) == [
+        ["grouping: one rectangle", "400.0 ms per epoch, 1.0 (1.0 to 1.0) times as fast, 100.0 % of the saved bytes"],
+        ["grouping: grouped", "100.0 ms per epoch, 4.5 (4.0 to 5.0) times as fast, 5.0 % of the saved bytes"],
+    ]
+    assert "embedding 32: 1,024 sequences, 90 padded tokens, 40 real, 2 rounds" in capsys.readouterr().out
+
+
+def test_the_race_writes_the_latest_run_of_a_seed_at_once_and_a_row_for_each_contestant(tmp_path, monkeypatch):
+    rows, seen = gpu_measures.Rows(tmp_path / "rows.json"), []
+
+    def races(track, seeds, file):
+        for name, seconds in (("plain", 3.0), ("everything", 1.5)):
+            yield race.Run(name, 0, seconds, 2.0, [], {}, "t", 0.3, "m", "now", test_accuracy=0.5)
+            seen.append(json.loads(rows.path.read_text())[-1])
+
+    monkeypatch.setattr(gpu_measures.fashion, "load", lambda name: None)
+    monkeypatch.setattr(race, "track", lambda *_, **__: None)
+    monkeypatch.setattr(speedrun, "races", races)
+    gpu_measures.race(rows)
+    assert seen == [["race: seed 0", "plain 3.0 s 2.00 epochs"], ["race: seed 0", "everything 1.5 s 2.00 epochs"]]
+    assert json.loads(rows.path.read_text())[1:] == [
+        [f"race: {speedrun.table_head(gpu_measures.at(1, 3))}", "seconds; epochs; over everything; test accuracy"],
+        ["race: plain", "3.0 (3.0 to 3.0); 2.00; 2.00 (2.00 to 2.00); 0.5000 (0.5000 to 0.5000)"],
+        ["race: everything", "1.5 (1.5 to 1.5); 2.00; 1; 0.5000 (0.5000 to 0.5000)"],
+    ]
 
 
 def test_cells_run_in_order_with_their_claims(tmp_path, monkeypatch, capsys):

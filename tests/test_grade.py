@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import nbformat
@@ -22,19 +23,26 @@ from nbformat.v4 import new_code_cell, new_notebook
 from nbgrader.api import Gradebook
 from submissions import UNIT, children, command, content, hand_in, orphans_adopted, part_of, solved, wait_until
 
-from course.engine.exercise import Exercise, Outcome
-from course.engine.limits import Raised
+from course.engine.judge import Judge
+from course.engine.outcome import Outcome
+from course.engine.report import raised_text
+from course.engine.stops import Raised, Stop
 from course.errors import CourseError
+from course.notebook.cells import grade_id
 from course.notebook.registry import parts
 from course.system.files import write_text
-from instructor.authoring import build
-from instructor.grading import batch, cluster, gradebook, shards, submission
+from instructor.authoring import masters
+from instructor.grading import batch, cluster, gradebook, pending_results, submission
 from instructor.grading import command as grade_command
 from instructor.grading.inbox import read_inbox
+from instructor.grading.limits import CourseGrading
+from instructor.grading.lock import only_one
 from instructor.grading.plan import Plan
 from instructor.grading.results import Graded
-from instructor.jail import zygote
-from instructor.jail.memory import descendants
+from instructor.grading.right_answers import refuse_unless_right_answers_pass
+from instructor.grading.submission import Budget, Execution, PartRun
+from instructor.jail.errors import JailError
+from instructor.jail.zygote import Zygote
 from instructor.release.asked import resolve, to_json
 
 SOLVED = ("scaled_lr", "linear_warmup", "polynomial_decay", "flushed_share")
@@ -182,7 +190,7 @@ def test_an_inbox_that_cannot_be_graded_is_one_sentence(inbox, tmp_path, capsys)
     code, said = refused(inbox, tmp_path, "--workers", "0")
     assert code == 2 and "--workers" in said
     assert "give one of them" in sentence(inbox, tmp_path, "--ask", "core", "--release", tmp_path)
-    with batch.only_one(tmp_path / "build" / "grading"):
+    with only_one(tmp_path / "build" / "grading"):
         assert "another grader is at work" in sentence(inbox, tmp_path)
     assert not (tmp_path / "gradebook.db").exists()
 
@@ -199,17 +207,21 @@ def test_a_reference_that_cannot_be_asked_is_named(inbox, course, tmp_path, monk
     assert re.match(either, said)
     ours, theirs = socket.socketpair()
     theirs.close()
-    monkeypatch.setattr(zygote.Zygote, "reference", lambda *_: ours)
-    assert "have ended" in sentence(inbox, course)
+    monkeypatch.setattr(Zygote, "reference", lambda *_: ours)
+    assert sentence(inbox, course) == (
+        "error: the processes that find out what checks expect have ended; is there enough memory? The same command "
+        "tries again."
+    )
     assert points(course) == {}
 
 
 def test_nothing_is_graded_where_a_gpu_takes_the_points_of_right_answers(one_zygote):
     plan = Plan(UNIT)
-    how = dict(part=plan.parts[part_of("scaled_lr")], plans={UNIT: plan}, zygote=one_zygote, unsafe=False, cuda=False)
-    batch.refuse_unless_right_answers_pass(room=zygote.Room(), **how)
+    how = dict(part=plan.parts[part_of("scaled_lr")], plans={UNIT: plan}, zygote=one_zygote)
+    refuse_unless_right_answers_pass(execution=Execution(), **how)
+    little = Execution(CourseGrading(memory_gib=2**-10))
     with pytest.raises(CourseError, match="right answers would lose points on this .*was stopped: it took more than"):
-        batch.refuse_unless_right_answers_pass(room=zygote.Room(memory=2**20), **how)
+        refuse_unless_right_answers_pass(execution=little, **how)
 
 
 def test_values_that_cannot_be_compared_cost_one_check(monkeypatch):
@@ -220,20 +232,18 @@ def test_values_that_cannot_be_compared_cost_one_check(monkeypatch):
     def overflows(*_, **__):
         raise OverflowError("a secret value")
 
-    monkeypatch.setattr(Exercise, "verdict", overflows)
+    monkeypatch.setattr(Judge, "verdict", overflows)
     mark = submission.mark(plan, check, Outcome({}), diagnose=True)
     assert (mark.cell, mark.score, mark.points) == (check.cell, 0, check.points)
     assert "cannot be compared (OverflowError)" in mark.report and "secret" not in mark.report
 
 
 def test_a_check_that_a_busy_machine_ended_is_asked_once_more(monkeypatch):
-    busy, right = Outcome(raised=Raised("MachineBusy", "")), Outcome({"a": 1})
-    room = SimpleNamespace(room=zygote.Room())
+    busy, right = Outcome(raised=Raised(Stop.BUSY)), Outcome({"a": 1})
     for each, expected in ([right], right), ([busy, right], right), ([busy, busy], busy):
         outcomes = iter(each)
-        monkeypatch.setattr(submission.PartRun, "_outcome", lambda *_, outcomes=outcomes: next(outcomes))
-        running = submission.PartRun(None, None, None, submission.Budget(600))
-        running.jail = room
+        monkeypatch.setattr(PartRun, "_outcome", lambda *_, outcomes=outcomes: next(outcomes))
+        running = PartRun(None, None, CourseGrading(), Budget(600))
         assert running._timed_outcome(None) is expected and not list(outcomes)
 
 
@@ -242,51 +252,54 @@ def test_only_the_grader_says_that_its_machine_is_too_busy(monkeypatch):
     clock = itertools.count(step=30)
     monkeypatch.setattr(submission.time, "monotonic", lambda: next(clock))
     plan = Plan(UNIT).parts[part_of("scaled_lr")]
-    running = submission.PartRun(plan, None, zygote.Room(), submission.Budget(600))
-    said = {"facts": {}, "raised": ["MachineBusy", "it is the machine"], "restored": ["print", 3]}
-    running.jail = SimpleNamespace(room=zygote.Room(), send=lambda message: None, receive=lambda seconds: said)
-    for is_busy, step, kind in (True, 30, "Exception"), (False, 60, "Exception"), (True, 60, "MachineBusy"):
+    running = PartRun(plan, None, CourseGrading(), Budget(600))
+    claimed = Raised(Stop.BUSY, "MachineBusy", "it is the machine")
+    said = {"facts": {}, "raised": claimed.to_plain(), "restored": ["print", 3]}
+    running.jail = SimpleNamespace(send=lambda message: None, receive=lambda seconds: said)
+    for is_busy, step, stop in (True, 30, Stop.UNNAMED), (False, 60, Stop.UNNAMED), (True, 60, Stop.BUSY):
         clock = itertools.count(step=step)
         monkeypatch.setattr(submission, "is_busy", lambda is_busy=is_busy: is_busy)
         raised = running._outcome(plan.checks["scaled_lr-visible"]).raised
-        assert raised.kind == kind and "it is the machine" not in raised.text
+        assert raised.stop is stop and "it is the machine" not in raised_text(raised)
     assert set(running.restored) == {"print"}
 
 
 def test_a_submission_has_its_minutes_and_keeps_the_points_before(monkeypatch):
     clock = itertools.count(step=400)
     monkeypatch.setattr(submission.time, "monotonic", lambda: next(clock))
-    budget = submission.Budget(600)
+    budget = Budget(600)
     for _ in range(2):
         with budget.take():
             pass
-    with pytest.raises(zygote.JailError, match="took more than 10 minutes"), budget.take():
+    with pytest.raises(JailError, match="took more than 10 minutes"), budget.take():
         pass
 
 
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_part_whose_process_ended_is_run_once_more(times, monkeypatch, tmp_path):
     left, part = iter([True] * times), Plan(UNIT).parts[part_of("scaled_lr")]
-    monkeypatch.setattr(submission, "read_submission", lambda path: build.text_of(part.release).encode())
+    monkeypatch.setattr(submission, "read_submission", lambda path, bytes_max: masters.text_of(part.release).encode())
 
     def run(self, notebook):
         self.ended_by_itself = next(left, False)
         return {}, "it ended" * self.ended_by_itself
 
-    monkeypatch.setattr(submission.PartRun, "run", run)
-    graded = submission._grade_part(part, tmp_path, None, zygote.Room(), submission.Budget(600))
+    monkeypatch.setattr(PartRun, "run", run)
+    graded = submission._grade_part(part, tmp_path, None, CourseGrading(), Budget(600))
     assert (graded.note == "it ended") == (times == 2)
 
 
 def test_answers_that_do_not_end_stop_a_part_after_a_while(monkeypatch):
     """Each of them swallows what is to stop it, and takes a minute."""
-    clock, late = itertools.count(step=20), Outcome(raised=Raised("LimitReached", "it took more than 20 seconds"))
+    clock, late = (
+        itertools.count(step=20),
+        Outcome(raised=Raised(Stop.LIMIT, "LimitReached", "it took more than 20 seconds")),
+    )
     monkeypatch.setattr(submission.time, "monotonic", lambda: next(clock))
-    monkeypatch.setattr(submission.PartRun, "_outcome", lambda *_: late)
-    running = submission.PartRun(None, None, None, submission.Budget(600))
-    running.jail = SimpleNamespace(room=zygote.Room(cell_seconds=60))
+    monkeypatch.setattr(PartRun, "_outcome", lambda *_: late)
+    running = PartRun(None, None, CourseGrading(cell_seconds=60), Budget(600))
     assert [running._timed_outcome(None) for _ in range(5)] == [late] * 5
-    with pytest.raises(zygote.JailError, match="do not end took 360 seconds together"):
+    with pytest.raises(JailError, match="do not end took 360 seconds together"):
         running._timed_outcome(None)
 
 
@@ -319,12 +332,12 @@ def run_part(sources, one_zygote, before=()):
     (part,) = {part_of(name) for name in sources}
     plan = Plan(UNIT).parts[part]
     wanted = [*sources, *(f"{name}-{kind}" for name in sources for kind in ("visible", "hidden"))]
-    setup = [cell for cell in plan.release.cells if build.grade_id(cell) == "setup"]
-    below = nbformat.from_dict([cell for cell in plan.release.cells if build.grade_id(cell) in wanted])
+    setup = [cell for cell in plan.release.cells if grade_id(cell) == "setup"]
+    below = nbformat.from_dict([cell for cell in plan.release.cells if grade_id(cell) in wanted])
     for cell in below:
-        cell.source = sources.get(build.grade_id(cell), cell.source)
+        cell.source = sources.get(grade_id(cell), cell.source)
     notebook = new_notebook(cells=[*setup, *map(new_code_cell, before), *below])
-    return *submission.PartRun(plan, one_zygote, zygote.Room(), submission.Budget(600)).run(notebook), notebook.cells
+    return *PartRun(plan, one_zygote, CourseGrading(), Budget(600)).run(notebook), notebook.cells
 
 
 KEEPS = """
@@ -346,7 +359,7 @@ def test_what_a_hidden_check_asked_is_not_there_for_the_next_visible_one(one_zyg
 
 def test_right_answers_below_what_any_notebook_may_hold_keep_their_points(one_zygote):
     """Every cell runs, and what it changed is put back before a check."""
-    cells = {build.grade_id(cell): cell.source for cell in solved(part_of("scaled_lr")).cells}
+    cells = {grade_id(cell): cell.source for cell in solved(part_of("scaled_lr")).cells}
     marks, note, ran = run_part({name: cells[name] for name in SOLVED[:2]}, one_zygote, IDIOMS)
     errors = [output.evalue for cell in ran for output in cell.outputs if output["output_type"] == "error"]
     assert errors == [] and not note
@@ -371,7 +384,7 @@ TOO_MUCH = "def scaled_lr(*args, **kwargs):\n    return [9 * 10**4299] * 300\n"
 
 
 def test_a_check_whose_process_dies_is_asked_once_more_and_a_bad_one_is_lost_alone(one_zygote):
-    cells = {build.grade_id(cell): cell.source for cell in solved(part_of("scaled_lr")).cells}
+    cells = {grade_id(cell): cell.source for cell in solved(part_of("scaled_lr")).cells}
     dies_once = cells["exponential_warmup"] + DIES_ONCE
     answers = {"scaled_lr": TOO_MUCH, "exponential_warmup": dies_once, "linear_warmup": DIES}
     marks, note, _ = run_part(answers, one_zygote)
@@ -379,6 +392,23 @@ def test_a_check_whose_process_dies_is_asked_once_more_and_a_bad_one_is_lost_alo
     assert "far more bytes" in marks["scaled_lr-visible"].report
     assert "ended the process" in marks["linear_warmup-visible"].report
     assert not any(submission.RESTORED in mark.report for mark in marks.values()), "honest cells change nothing"
+
+
+LEAVES_PROCESSES = """
+import os, time
+try:
+    while os.fork():
+        pass
+    time.sleep(1000)
+except OSError:
+    pass
+"""
+
+
+def test_a_part_that_leaves_no_room_for_the_process_of_a_check_ends_and_says_so(one_zygote):
+    marks, note, _ = run_part({"scaled_lr": KEEPS}, one_zygote, [LEAVES_PROCESSES])
+    sentence = "its code left so many processes that none could be started for a check."
+    assert (marks, note) == ({}, f"This part was stopped: {sentence}")
 
 
 def test_what_a_task_forbids_is_told_and_loses_its_points(one_zygote):
@@ -436,18 +466,42 @@ def killed_while_merging(arguments, at):
     assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
 
 
+TWO_RESULTS = """
+import sys, time
+from course.cli import main
+from instructor.grading import pending_results
+
+save = pending_results.save
+
+def save_two(folder, graded):
+    while len([*folder.glob("*.json")]) >= 2:
+        time.sleep(0.1)
+    save(folder, graded)
+
+pending_results.save = save_two
+main()
+"""
+
+
+def workers(pid):
+    """The numbers of the processes that grade: forks of the command, other than its zygote."""
+    commands = {number: Path(f"/proc/{number}/cmdline").read_bytes() for number in children(pid)}
+    return [number for number, words in commands.items() if b"instructor.jail.server" not in words]
+
+
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGINT])
 def test_a_batch_that_is_ended_in_the_middle_goes_on_where_it_was(ending, crowd, course, uninterrupted, capsys):
-    call = command(crowd, "--course", course, "--unit", UNIT, "--workers", "2")
+    """It is in the middle for as long as it takes: after two or three results its workers wait."""
+    _, _, _, *words = command(crowd, "--course", course, "--unit", UNIT, "--workers", "2")
+    call = [sys.executable, "-c", TWO_RESULTS, *words]
     with orphans_adopted() as remaining:
         process = subprocess.Popen(call, cwd=ROOT, stdout=subprocess.DEVNULL,
                                    stderr=subprocess.PIPE, text=True, start_new_session=True,
                                    preexec_fn=heed_interrupts)  # fmt: skip
         try:
             wait_until(lambda: saved(course) >= 1)
-            os.kill(children(process.pid)[0], signal.SIGKILL)  # a worker: its work is given to another
-            wait_until(lambda: saved(course) >= 2 or process.poll() is not None)
-            wait_until(lambda: len(descendants([process.pid])) > 4)  # between two: fewer
+            os.kill(workers(process.pid)[0], signal.SIGKILL)  # its work is given to another
+            wait_until(lambda: saved(course) >= 2)
             os.kill(process.pid, ending) if ending == signal.SIGKILL else os.killpg(process.pid, ending)  # as Ctrl-C
             _, said = process.communicate(timeout=60)
         finally:
@@ -467,8 +521,10 @@ def test_a_batch_that_is_ended_in_the_middle_goes_on_where_it_was(ending, crowd,
 
 
 def test_a_grader_that_dies_twice_is_named_and_the_rest_graded(inbox, course, monkeypatch):
-    save = shards.save
-    monkeypatch.setattr(shards, "save", lambda shard, one: os._exit(1) if one.learner == "bob" else save(shard, one))
+    save = pending_results.save
+    monkeypatch.setattr(
+        pending_results, "save", lambda shard, one: os._exit(1) if one.learner == "bob" else save(shard, one)
+    )
     said = sentence(inbox, course, "--workers", "1")
     assert said.startswith("error: 1 submissions were not graded") and "bob, 03_large_batch: the process" in said
     assert points(course) == {"ann": 4, "eve": 0}
@@ -478,8 +534,39 @@ def test_a_full_disk_is_one_sentence(inbox, course, monkeypatch):
     def full(shard, one):
         raise CourseError(f"could not write {shard}: no space")
 
-    monkeypatch.setattr(shards, "save", full)
+    monkeypatch.setattr(pending_results, "save", full)
     assert "no space" in sentence(inbox, course, "--workers", "1")
+
+
+def test_the_configuration_that_nbgrader_reads_sets_numbers_and_an_option_overrides_it(inbox, course, monkeypatch):
+    (course / "nbgrader_config.py").write_text(
+        "c = get_config()\nc.CourseGrading.workers = 1\nc.CourseGrading.cell_seconds = 7\n"
+    )
+    seen = []
+
+    def grade(self, jobs, zygote):
+        seen.append(self.limits)
+        raise CourseError("enough is seen.")
+
+    monkeypatch.setattr(batch.Batch, "grade", grade)
+    assert sentence(inbox, course, "--cell-seconds", "5") == "error: enough is seen."
+    assert (seen[0].workers, seen[0].cell_seconds, seen[0].patience_seconds) == (1, 5, 20)
+
+
+@pytest.mark.parametrize(
+    "line, said",
+    [
+        ("cel_seconds = 7", "CourseGrading.cel_seconds, which there is not; did you mean cell_seconds?"),
+        (
+            "cell_seconds = '7'",
+            "The 'cell_seconds' trait of a CourseGrading instance expected a float, not the str '7'",
+        ),
+    ],
+)
+def test_a_number_that_there_is_not_or_of_a_wrong_type_is_one_sentence(line, said, inbox, course):
+    (course / "nbgrader_config.py").write_text(f"c = get_config()\nc.CourseGrading.{line}\n")
+    assert said in sentence(inbox, course)
+    assert not (course / "build").exists()
 
 
 # ---- a cluster
@@ -520,8 +607,8 @@ def test_a_task_whose_grader_is_gone_ends_after_the_submission_at_hand(inbox, tm
     monkeypatch.setattr(submission, "grade", grade)
     folder.mkdir()
     handed, _ = read_inbox(inbox, {UNIT: parts(UNIT)})
-    share = [(shards.place(folder, one), one) for one in handed]
-    assert "is gone" in cluster.grade_share(share, folder, unsafe=True, cuda=False, room=zygote.Room())
+    share = [cluster.Job(pending_results.path_of(folder, one), one) for one in handed]
+    assert "is gone" in cluster.grade_share(share, folder, Execution(unsafe=True))
     assert begun == handed[:2] and not folder.exists()
 
 
@@ -536,7 +623,8 @@ def test_what_a_task_cannot_do_is_said_here(inbox, course, monkeypatch):
         return [SimpleNamespace(done=lambda: True, paths=ended, result=functools.partial(share, one)) for one in shares]
 
     monkeypatch.setattr(cluster, "_submit", submit)
-    reasons = dict(cluster.grade_on_cluster(handed, here, "local", 1, {}, unsafe=False, cuda=False, room=zygote.Room()))
+    execution = Execution(CourseGrading(cluster_tasks=1))
+    reasons = dict(cluster.grade_on_cluster(handed, here, cluster.Cluster("local"), execution))
     assert len(reasons) == 3 and all("apt install bubblewrap" in reason for reason in reasons.values())
 
 

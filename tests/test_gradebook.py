@@ -22,9 +22,9 @@ from PIL import Image
 from submissions import DUE, UNIT, enter, grade_cells, graded, part_of, release, sources, with_text
 
 from course.errors import CourseError
+from course.notebook.cells import grade_id
 from course.notebook.registry import parts
-from instructor.authoring import build
-from instructor.grading import analysis, demo, exchange, feedback, gradebook, shards
+from instructor.grading import analysis, demo, exchange, feedback, gradebook, pending_results
 from instructor.grading import plots as grading
 from instructor.grading.folders import course_folders
 from instructor.grading.results import Mark, Submission
@@ -62,7 +62,7 @@ def test_marks_become_grades_and_the_autograded_notebook_says_the_same(course):
         folder = course / "autograded" / one.learner / UNIT
         notebooks = [nbformat.read(folder / f"{part}.ipynb", as_version=4) for part in parts(UNIT)]
         cells = [cell for nb in notebooks for cell in grade_cells(nb) if cell.cell_type == "code"]
-        assert {build.grade_id(cell): utils.determine_grade(cell) for cell in cells} == scores[one.learner]
+        assert {grade_id(cell): utils.determine_grade(cell) for cell in cells} == scores[one.learner]
         assert (folder / "timestamp.txt").read_text() == "2026-03-01 12:00:00.000000 UTC"
         assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o444}
     records = gradebook.records(course)
@@ -125,15 +125,15 @@ def test_entering_again_what_is_there_leaves_a_teachers_work_alone(course):
 
 def test_a_result_comes_back_whole_or_is_named_and_none_is_left_where_no_grader_is(tmp_path):
     one = graded(ODD)
-    shard = shards.place(tmp_path, one)
-    shards.save(tmp_path, one)
-    loaded = shards.load(shard)
-    assert loaded.marks == one.marks and loaded.parts[0].notebook.cells and [*tmp_path.iterdir()] == [shard]
-    os.truncate(shard, 5000)
+    file = pending_results.path_of(tmp_path, one)
+    pending_results.save(tmp_path, one)
+    loaded = pending_results.load(file)
+    assert loaded.marks == one.marks and loaded.parts[0].notebook.cells and [*tmp_path.iterdir()] == [file]
+    os.truncate(file, 5000)
     with pytest.raises(CourseError, match="could not read .*json.* Remove it"):
-        shards.load(shard)
+        pending_results.load(file)
     with pytest.raises(CourseError, match="is gone"):
-        shards.save(tmp_path / "gone", one)
+        pending_results.save(tmp_path / "gone", one)
 
 
 def test_a_merge_that_fails_halfway_enters_nothing_of_that_submission(course, monkeypatch):
@@ -145,8 +145,8 @@ def test_a_merge_that_fails_halfway_enters_nothing_of_that_submission(course, mo
             enter(course, graded(received=DUE + timedelta(1)))
     with book(course) as b:
         assert not b.students and not b.assignment_submissions(UNIT)
-    assert gradebook.merge((course / "shards").iterdir(), course) == 1
-    assert not list((course / "shards").iterdir()) and min(state(course)[-1]) > 0
+    assert gradebook.merge((course / "pending").iterdir(), course) == 1
+    assert not list((course / "pending").iterdir()) and min(state(course)[-1]) > 0
 
 
 def test_what_was_not_graded_scores_nothing_and_the_reason_is_told():
@@ -220,7 +220,7 @@ def test_feedback_holds_nothing_that_runs_and_nothing_that_is_secret(course):
     assert "TeX-AMS_CHTML-full,Safe" in texts[1], "MathJax of these pages refuses \\href{javascript:...}"
     secrets = ["BEGIN HIDDEN", "BEGIN SOLUTION", "MARK SCHEME"]
     for cell in (cell for nb in sources().values() for cell in nb.cells):
-        if (build.grade_id(cell) or "").endswith("-hidden"):
+        if (grade_id(cell) or "").endswith("-hidden"):
             secrets.append(cell.source.splitlines()[1])
         for solution in re.findall(r"BEGIN SOLUTION\n(.*?)END SOLUTION", cell.source, re.S):
             secrets += [line.strip() for line in solution.splitlines() if len(line.strip()) > 30]
@@ -348,8 +348,7 @@ def test_items_count_who_solved_an_exercise_and_name_the_mistakes(monkeypatch):
     text = analysis.items_text(items.values())
     assert "1 x first_steps_too_high: Start at one" in text and max(map(len, text.splitlines())) <= 100
     assert "linear_warmup,2,3,0.3333,0.0000,0.6667,first_steps_too_high,1,Start" in analysis.items_csv(items.values())
-    rows = [(item.exercise, item.solved, item.partly, [m[:2] for m in item.mistakes]) for item in items.values()]
-    figure = grading.shares(rows, "a class of three")
+    figure = grading.shares([*items.values()], "a class of three")
     assert "1 × first_steps_too_high" in [text.get_text() for text in figure.axes[0].texts]
 
 

@@ -12,8 +12,10 @@ from conftest import ROOT
 from exercises import EXERCISES
 from submissions import UNIT, alternatives_source, part_of, release, solved, source
 
+from course.notebook.cells import grade_id
 from course.notebook.registry import parts, units
-from instructor.authoring import build
+from course.system.files import write_text
+from instructor.authoring import build, masters
 from instructor.grading import command as grade_command
 from instructor.grading import demo, gradebook
 from instructor.grading.gradebook import scores
@@ -37,7 +39,7 @@ SILENT = ("lightning_fit",)  # exercises whose task asks that nothing is printed
 def solutions(notebook):
     """{exercise or text: its solution cell} of a notebook."""
     marked = (cell for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("solution"))
-    return {build.grade_id(cell): cell for cell in marked}
+    return {grade_id(cell): cell for cell in marked}
 
 
 def answered_by(kind, source):
@@ -107,7 +109,7 @@ def begun(unit, chosen):
 
 def hand_in(folder, learner, unit, notebooks):
     for part, nb in notebooks.items():
-        build.write_text(folder / "submitted" / learner / unit / f"{part}.ipynb", build.text_of(nb))
+        write_text(folder / "submitted" / learner / unit / f"{part}.ipynb", masters.text_of(nb))
 
 
 def errors(folder):
@@ -186,7 +188,7 @@ def test_validate_of_nbgrader_agrees(tmp_path):
     """One part, since parts differ in what they ask, not in how a check speaks to nbgrader."""
     nb = solved(part_of("scaled_lr"), UNIT)
     nb.cells = [c for c in nb.cells if "experiment" not in c.metadata.get("tags", [])]  # nbval runs those
-    (tmp_path / "solved.ipynb").write_text(build.text_of(nb))
+    (tmp_path / "solved.ipynb").write_text(masters.text_of(nb))
     call = forks.python("nbgrader", "validate", str(tmp_path / "solved.ipynb"))
     done = subprocess.run(call, cwd=ROOT, capture_output=True, text=True)
     assert re.search(r"Success! Your notebook passes all the tests", done.stdout + done.stderr), done.stdout[-2000:]

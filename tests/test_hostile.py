@@ -15,7 +15,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import torch
 from conftest import ROOT
 from hostile.attack import (
     ATTACKS,
@@ -37,8 +36,10 @@ from hostile.lying import KNOWN
 from submissions import command, content, orphans_adopted, part_of
 
 from course.checks import large_batch
-from course.engine.exercise import Outcome
-from instructor.authoring import build, prose
+from course.engine.outcome import Outcome
+from course.notebook.cells import read_cells
+from instructor.authoring import prose
+from instructor.authoring.masters import release_notebook, solved_notebook, source_notebook, text_of
 from instructor.grading import gradebook
 from instructor.grading.submission import MISSING
 from instructor.jail.memory import descendants
@@ -81,7 +82,7 @@ def masters(folder):
         text = re.sub(r", part \d+:", f", part {part[0]}:", shortened(*exercises), count=1)
         path = folder / UNIT / f"{part}.py"
         path.write_text(text, encoding="utf-8")
-        minutes = prose.core_minutes(build._read_master(path), {})
+        minutes = prose.core_minutes(read_cells(path), {})
         text = re.sub(r"\*\*Minutes\*\* .* in all", f"**Minutes** {minutes} core · 150 in all", text, count=1)
         path.write_text(text, encoding="utf-8")
     shutil.copytree(ROOT / "solutions" / UNIT / "answers", folder / UNIT / "answers")
@@ -116,15 +117,15 @@ def batch(tmp_path_factory, tier):
             "secrets": [str(ROOT / name) for name in ("solutions", "tests", ".git", "nbgrader_config.py")]}  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COURSE_SOLUTIONS", str(solutions))
-        source, beside, third = (build.source_notebook(UNIT, part) for part in (PART, OTHER_PART, THIRD_PART))
-    solved, some = build.solved_notebook(source), build.release_notebook(source)
-    beside, alone = build.text_of(build.solved_notebook(beside)), build.text_of(build.solved_notebook(third))
-    third = json.loads(json.dumps(build.release_notebook(third)))
+        source, beside, third = (source_notebook(UNIT, part) for part in (PART, OTHER_PART, THIRD_PART))
+    solved, some = solved_notebook(source), release_notebook(source)
+    beside, alone = text_of(solved_notebook(beside)), text_of(solved_notebook(third))
+    third = json.loads(json.dumps(release_notebook(third)))
     for name in SOLVED:
         by_id(some)[name]["source"] = by_id(solved)[name]["source"]
     for name in HONEST:
         (inbox / name / UNIT).mkdir(parents=True)
-        (inbox / name / UNIT / f"{PART}.ipynb").write_text(build.text_of(solved))
+        (inbox / name / UNIT / f"{PART}.ipynb").write_text(text_of(solved))
         (inbox / name / UNIT / f"{OTHER_PART}.ipynb").write_text(beside)
         (inbox / name / UNIT / f"{THIRD_PART}.ipynb").write_text(alone)
     (inbox / "linked_learner").symlink_to(inbox / HONEST[0])
@@ -186,8 +187,8 @@ def test_the_facts_that_are_made_up_are_right():
     exec(KNOWN + FORGED, place)
     exercise = large_batch.shows_frozen_bias
     known = {fact: place["verdict"](fact) for fact in place["facts_of"](exercise.probe)}
-    assert known == exercise.expected(torch.device("cpu"), 31).facts
-    assert Outcome(place["forged"](31)).same(large_batch.sample_negatives.expected(torch.device("cpu"), 31))
+    assert known == exercise.at("cpu", 31).expected().facts
+    assert Outcome(place["forged"](31)).same(large_batch.sample_negatives.at("cpu", 31).expected())
 
 
 def test_the_batch_ends_and_every_submission_scores_what_it_honestly_earned(batch):

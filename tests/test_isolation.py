@@ -14,7 +14,8 @@ import pytest
 from course.system.folders import ROOT
 from instructor.jail import isolation, memory
 from instructor.jail.client import Jail
-from instructor.jail.zygote import JailError, Room
+from instructor.jail.errors import JailError
+from instructor.jail.limits import JailLimits, ProcessLimits, SharedLimits
 
 pytestmark = [
     pytest.mark.skipif(not shutil.which("bwrap"), reason="bubblewrap is not installed here"),
@@ -83,9 +84,9 @@ def test_it_sees_its_own_processes_network_and_name(seen):
 
 
 def test_memory_that_belongs_to_nobody_is_refused_and_limits_are_set(seen):
-    room = Room()
+    processes = ProcessLimits().processes
     assert seen["memory"] == [-1] * 5 and seen["prctl"] == [-1, -1, 0], "nor can it hide from the grader"
-    assert seen["limits"] == [[room.processes, room.processes], [0, 0]]
+    assert seen["limits"] == [[processes, processes], [0, 0]]
 
 
 def test_with_cuda_it_may_do_what_the_driver_of_nvidia_needs(zygote):
@@ -133,11 +134,13 @@ def test_a_check_leaves_nothing_in_the_temporary_folders_of_the_next(zygote):
 
 
 def test_a_message_beyond_its_limit_ends_the_jail(zygote):
-    with Jail(zygote, Room(message=1000)) as jail, pytest.raises(JailError, match="more than 1,000 bytes"):
+    limits = JailLimits(SharedLimits(message_bytes=1000))
+    with Jail(zygote, limits) as jail, pytest.raises(JailError, match="more than 1,000 bytes"):
         run(jail, "print('x' * 5000)")
 
 
 LIMIT = 2**29  # of memory: twice what a process has that has done nothing yet
+LITTLE = JailLimits(SharedLimits(memory_bytes=LIMIT))
 HELD = {  # `large` bytes
     "a shared mapping": """
         shared = mmap.mmap(-1, large)
@@ -180,14 +183,14 @@ def test_grading_refuses_a_chroot_because_its_jails_would_open_on_the_whole_syst
 
 @pytest.mark.parametrize("way", HELD)
 def test_memory_ends_a_jail_however_it_is_held(way, zygote, monkeypatch):
-    monkeypatch.setattr(memory, "FILE", 2**14)  # or it would be hundreds of thousands of files
+    monkeypatch.setattr(memory, "FILE_OVERHEAD_BYTES", 2**14)  # or it would be hundreds of thousands of files
     begin = f"import mmap, os, shutil, subprocess, sys, time\nlarge = {LIMIT * 9 // 8}\n"
-    with Jail(zygote, Room(memory=LIMIT)) as jail, pytest.raises(JailError, match="GiB of memory"):
+    with Jail(zygote, LITTLE) as jail, pytest.raises(JailError, match="GiB of memory"):
         run(jail, begin + textwrap.dedent(HELD[way]) + "while True:\n    time.sleep(1)\n", 100)
 
 
 def test_what_is_shared_with_the_zygote_does_not_count(zygote):
     """Each fork is as large as the zygote: their sum is far beyond the limit, what they hold is not."""
-    with Jail(zygote, Room(memory=LIMIT)) as jail:
+    with Jail(zygote, LITTLE) as jail:
         numbers = "[os.fork() or time.sleep(1000) for _ in range(20)]"
         assert run(jail, f"import os, time\nprint(len({numbers}), time.sleep(1))", 100) == "20 None\n"

@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 from raw_archives import faces, jpeg, pack, serving, stored
 
+from course.datasets import faces as drawn
 from course.datasets import lfw
 from course.errors import CourseError
 from course.loading.loaders import image_paths
@@ -54,8 +55,8 @@ def test_stand_in_has_the_layout_size_and_file_size_of_lfw(tiny):
 
 def test_pixels_of_this_version():
     """Before compression; means, because libraries round a little differently."""
-    person = lfw._random_person(np.random.Generator(np.random.PCG64(1)))
-    image = np.asarray(lfw._picture(person, np.random.Generator(np.random.PCG64(2))), float)
+    person = drawn.random_person(np.random.Generator(np.random.PCG64(1)))
+    image = np.asarray(drawn.picture(person, np.random.Generator(np.random.PCG64(2))), float)
     blocks = image.reshape(5, 50, 5, 50, 3).mean((1, 3, 4))
     message = "the generator draws other images: rename STANDIN and write the new numbers here"
     assert np.allclose(blocks[:, 2], MIDDLE, atol=0.5), message
@@ -105,7 +106,7 @@ def test_only_files_named_as_images_are_taken_and_a_new_set_replaces_all_of_the_
 @pytest.mark.parametrize("bad", ["truncated", "no end", "no header", "large", "size"])
 def test_image_that_is_not_a_whole_jpeg_of_the_size_is_named(raw, tmp_path, capsys, monkeypatch, bad):
     whole = raw.files["Cher/Cher_0001.jpg"]
-    monkeypatch.setattr(raw.script, "LARGEST", 20_000)
+    monkeypatch.setattr(raw.script, "IMAGE_BYTES_MAX", 20_000)
     content = {
         "truncated": whole[:-700],
         "no end": whole[:-2],

@@ -6,7 +6,8 @@ import pytest
 from small_master import GOOD, HEADER
 
 from course.errors import CourseError
-from instructor.authoring import build, lint
+from course.notebook.cells import grade_id
+from instructor.authoring import lint, masters
 
 
 def master(folder, text, part="1_a"):
@@ -66,11 +67,11 @@ def test_lint_names_each_fault(old, new, words, tmp_path, monkeypatch):
     master(tmp_path, GOOD.replace(old, new, 1))
     monkeypatch.setenv("COURSE_SOLUTIONS", str(tmp_path))
     if words is None:
-        nb = build.source_notebook("00_a", "1_a")
-        assert [build.grade_id(cell) for cell in nb.cells] == [None, None, "f", "f-visible", "f-hidden"]
+        nb = masters.source_notebook("00_a", "1_a")
+        assert [grade_id(cell) for cell in nb.cells] == [None, None, "f", "f-visible", "f-hidden"]
     else:
         with pytest.raises(CourseError, match=re.escape(words)):
-            build.source_notebook("00_a", "1_a")
+            masters.source_notebook("00_a", "1_a")
 
 
 @pytest.fixture
@@ -122,8 +123,8 @@ def test_each_todo_in_the_cells_and_in_the_answers_is_a_fault(two_parts, tmp_pat
 def test_what_a_check_forbids_is_said_in_the_task(tmp_path, monkeypatch):
     master(tmp_path, GOOD)
     monkeypatch.setenv("COURSE_SOLUTIONS", str(tmp_path))
-    monkeypatch.setattr(build, "forbidden", lambda unit: {"f": ["torch.amp.GradScaler"]})
+    monkeypatch.setattr(masters, "forbidden", lambda unit: {"f": ["torch.amp.GradScaler"]})
     with pytest.raises(CourseError, match="f: its check forbids GradScaler; .* must say `GradScaler`"):
-        build.source_notebook("00_a", "1_a")
+        masters.source_notebook("00_a", "1_a")
     master(tmp_path, GOOD.replace("**Source**", "\n#\n# **Not allowed** `torch.amp.GradScaler`.\n#\n# **Source**"))
-    build.source_notebook("00_a", "1_a")
+    masters.source_notebook("00_a", "1_a")

@@ -158,7 +158,7 @@ def test_without_a_compiler_the_reason_is_one_short_line(monkeypatch):
     monkeypatch.setattr(torch, "compile", refuse)
     made = compiling.compiled(double, torch.ones(2))
     assert made.call is None and made.reason.startswith("No working C++ compiler found")
-    assert "\n" not in made.reason and len(made.reason) <= compiling.LONGEST
+    assert "\n" not in made.reason and len(made.reason) <= compiling.REASON_CHARACTERS_MAX
 
 
 def test_a_compiled_function_was_called_with_the_example(monkeypatch):

@@ -119,7 +119,7 @@ def test_later_duplicates_of_a_pair_are_left_out(raw, tmp_path):
 
 
 def test_blocks_and_their_line_numbers_join(raw, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(script, "CHUNK", 5)  # every line is a block of its own
+    monkeypatch.setattr(script, "CHUNK_BYTES", 5)  # every line is a block of its own
     (tmp_path / "ratings.csv").write_bytes(text("ml-20m"))
     raw.run("ml-20m", "--from", tmp_path)
     check_columns(movielens.load("ml-20m"))

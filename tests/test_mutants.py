@@ -44,3 +44,12 @@ def test_a_digest_changes_with_what_is_computed_and_not_with_what_is_said():
     other = "def f(x):\n    return x + 2\n"
     bare = [mutant_records._bare(ast.parse(text).body) for text in (code, same, other)]
     assert bare[0] == bare[1] != bare[2]
+
+
+@pytest.mark.check
+def test_a_function_or_module_that_is_renamed_does_not_drop_out_of_the_digest_unseen():
+    mutant_records.refuse_unknown_modules()
+    assert mutant_records.digest(EXERCISES[0])
+    run = mutant_records.ROOT / "course" / "engine" / "run.py"
+    with pytest.raises(LookupError, match="has no no_such_function; mend JUDGES"):
+        mutant_records._of_file(run, ("run_probe", "no_such_function"))

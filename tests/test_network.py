@@ -10,7 +10,8 @@ from torch.distributed import distributed_c10d as c10d
 from course.errors import CourseError
 from course.notebook.solutions import load_solutions
 from course.parallel.distributed import RankError, run_ranks
-from course.parallel.network import Network, advance, now, position, simulate
+from course.parallel.network import Network, advance, now, simulate
+from course.parallel.positions import position
 
 FREE = Network(latency=0.0, bandwidth=1000.0)  # 1 ms per byte
 

@@ -11,8 +11,9 @@ from conftest import ROOT
 from small_master import GOOD
 
 from course.errors import CourseError
+from course.notebook.cells import grade_id
 from course.notebook.solutions import exercise_parts
-from instructor.authoring import build, command, new
+from instructor.authoring import command, masters, new
 
 UNIT, PART = "00_a", "1_a"
 CPU = torch.device("cpu")
@@ -25,6 +26,7 @@ def author(tmp_path, monkeypatch):
     for folder in ("solutions/00_a/answers", "course/checks/a"):
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "solutions" / UNIT / f"{PART}.py").write_text(ONE)
+    (tmp_path / "course/checks/a/__init__.py").write_text(new.package_text(UNIT, ["f"]))
     monkeypatch.setenv("COURSE_SOLUTIONS", str(tmp_path / "solutions"))
     monkeypatch.setattr(new, "ROOT", tmp_path)
     exercise_parts.cache_clear()
@@ -41,14 +43,17 @@ def test_what_is_made_builds(author):
     assert done.exit_code == 0, done.output
     files = sorted(path.relative_to(author).as_posix() for path in author.rglob("*.py"))
     assert files == [
+        "course/checks/a/__init__.py",
         "course/checks/a/clipped_norm.py",
         "solutions/00_a/1_a.py",
         "solutions/00_a/answers/clipped_norm.py",
     ]
     master = author / "solutions" / UNIT / f"{PART}.py"
+    package = (author / "course/checks/a/__init__.py").read_text()
+    assert package == new.package_text(UNIT, ["f", "clipped_norm"]), "the name is added to those that are there"
     assert "TODO: " in master.read_text(), "course build names these: test_lint.py"
-    nb = build.source_notebook(UNIT, PART)
-    names = [build.grade_id(cell) for cell in nb.cells if build.grade_id(cell)]
+    nb = masters.source_notebook(UNIT, PART)
+    names = [grade_id(cell) for cell in nb.cells if grade_id(cell)]
     assert names[3:] == ["clipped_norm", "clipped_norm-visible", "clipped_norm-hidden"]
     assert nb.cells[-1].source.startswith("## References"), "they stay at the end"
     assert "**Minutes** 5 core · 20 in all" in nb.cells[0].source
@@ -57,8 +62,9 @@ def test_what_is_made_builds(author):
         for check in ("check", "format --check"):
             width = 120 if path.is_relative_to(author / "solutions") else 100
             config = ["--config", str(ROOT / "pyproject.toml"), "--config", f"line-length = {width}"]
+            config += ["--config", 'lint.isort.known-first-party = ["course"]']  # `author` has little of it
             call = [sys.executable, "-m", "ruff", *check.split(), *config]
-            ruff = subprocess.run([*call, str(path)], capture_output=True, text=True)
+            ruff = subprocess.run([*call, str(path)], cwd=author, capture_output=True, text=True)
             assert ruff.returncode == 0 or path == master, ruff.stdout
 
 
@@ -73,10 +79,11 @@ def test_its_check_knows_right_from_wrong(author, monkeypatch):
     right, wrong = check.alternatives(), check.mistakes()
     assert len(right) >= 2 and len(wrong) >= 3
     for seed in (0, new._seed("clipped_norm")):
+        judge = check.at(CPU, seed)
         for answer in [check.reference(), *right]:
-            assert check.verdict(check.outcome(answer, CPU, seed), CPU, seed).correct
+            assert judge.verdict(judge.run(answer)).correct
         for known in wrong:
-            assert check.verdict(check.outcome(known.answer, CPU, seed), CPU, seed).mistake == known.name
+            assert judge.verdict(judge.run(known.answer)).mistake == known.name
 
 
 def test_behind_an_exercise_the_others_are_numbered_anew(author):

@@ -10,7 +10,7 @@ from conftest import ROOT
 
 from course.errors import CourseError
 from course.notebook.registry import parts, units
-from instructor.authoring import build, claims, execute
+from instructor.authoring import claims, execute, masters
 from instructor.authoring.execute import NOTEBOOK_LIMIT
 
 PARTS = [(unit, part) for unit in units() for part in parts(unit)]
@@ -25,7 +25,7 @@ def executed(unit, part):
 
 @every_part
 def test_executed_notebook_is_current(unit, part):
-    sources = [cell.source for cell in build.source_notebook(unit, part).cells]
+    sources = [cell.source for cell in masters.source_notebook(unit, part).cells]
     current = [cell.source for cell in executed(unit, part).cells] == sources
     assert current, f"run course build --execute {unit}/{part}"
 
@@ -60,7 +60,7 @@ def test_marked_cells_give_the_same_output_again(unit, tmp_path):
     for part in parts(unit):
         nb = executed(unit, part)
         nb.cells = [c for c in nb.cells if not c.source.startswith("### BEGIN HIDDEN TESTS")]  # test_grading runs them
-        (tmp_path / f"{part}.ipynb").write_text(build.text_of(nb))
+        (tmp_path / f"{part}.ipynb").write_text(masters.text_of(nb))
         marked = [c for c in nb.cells if "nbval-check-output" in c.metadata.get("tags", [])]
         assert marked, f"nbval compares marked cells only; mark those of {part} whose output is certain"
         assert not any("course.claim(" in c.source for c in marked), f"{part}: a claim says at which scale it holds"

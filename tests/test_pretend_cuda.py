@@ -21,13 +21,14 @@ from submissions import answered, command, part_of
 from torch.utils.data import DataLoader
 
 from course.checkup import schedule
-from course.engine.exercise import Outcome
+from course.engine.outcome import Outcome
 from course.engine.wire import pack, unpack
 from course.errors import CourseError
+from course.notebook.cells import grade_id
 from course.notebook.registry import parts, units
 from course.notebook.solutions import exercise_parts, load_definitions
 from course.system.files import write_text
-from instructor.authoring import build
+from instructor.authoring import masters
 from instructor.bench import gpu_measures
 from instructor.grading.gradebook import scores
 from instructor.release import class_folder as release
@@ -88,9 +89,9 @@ def test_a_second_gpu_is_refused_in_one_sentence(cuda, monkeypatch):
 
 def test_what_is_recorded_for_a_class_comes_back_on_the_device(cuda):
     exercise = SEGMENT_MAX
-    record = unpack(pack(exercise.record(cuda)))
+    record = unpack(pack(exercise.at(cuda).record()))
     assert any(isinstance(value, torch.Tensor) and value.is_cuda for value in record["expected"].values())
-    assert Outcome(record["expected"]).same(exercise.expected(cuda, 0))
+    assert Outcome(record["expected"]).same(exercise.at(cuda).expected())
     assert [name for name, *_ in record["mistakes"]] == [known.name for known in exercise.mistakes()]
 
 
@@ -135,8 +136,9 @@ def test_alternatives_pass(on_cuda, exercise):
 def test_mistakes_keep_their_words_on_cuda(on_cuda, exercise):
     for name, advice, wrong in exercise.mistakes():
         if (exercise.name, name) not in answers.NOT_CARRIED:
-            seen = exercise._kept_outcome(wrong, on_cuda, 0)  # run once: some keep lists, addresses, or a thread's turn
-            verdict = exercise.verdict(seen, on_cuda, 0)
+            judge = exercise.at(on_cuda)
+            seen = judge.run_once(wrong)  # once: some keep lists, addresses, or a thread's turn
+            verdict = judge.verdict(seen)
             words = " ".join(" ".join(verdict.report).split())
             assert not verdict.correct and " ".join(advice.split()) in words, (name, words)
     gc.collect()  # so that they are closed here and not during another test
@@ -199,8 +201,8 @@ def test_submissions_are_graded_on_the_device(tmp_path):
         ("eve", "\nright = segment_max\nsegment_max = lambda *args: right(*args).cpu()"),
     ):
         nb = answered(part, ["segment_max"], unit)
-        next(cell for cell in nb.cells if build.grade_id(cell) == "segment_max").source += more
-        write_text(inbox / learner / unit / f"{part}.ipynb", build.text_of(nb))
+        next(cell for cell in nb.cells if grade_id(cell) == "segment_max").source += more
+        write_text(inbox / learner / unit / f"{part}.ipynb", masters.text_of(nb))
     call = command(inbox, "--unit", unit, "--course", tmp_path, "--cuda", "--feedback")
     done = subprocess.run(call, cwd=ROOT, env=os.environ | PRETENDED, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

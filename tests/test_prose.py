@@ -2,16 +2,21 @@
 
 import ast
 import doctest
+import io
 import re
+import tokenize
+from collections import Counter
 
 import nbformat
 import pytest
 from conftest import ROOT
 from small_master import GOOD, MEASURES
 
+from course.checks import exercises
 from course.errors import CourseError
+from course.notebook.cells import cells_of
 from course.notebook.registry import parts, units
-from instructor.authoring import build, lint, prose
+from instructor.authoring import masters, prose
 
 STYLE_ITSELF = {"docs/style.md"}  # it shows what not to write
 DOCUMENTS = sorted({*ROOT.glob("*.md"), *ROOT.glob("learners/*.md"), *ROOT.glob("docs/**/*.md")})
@@ -31,7 +36,7 @@ def faults(tmp_path, monkeypatch):
         cell.outputs = [nbformat.v4.new_output("stream", text="2.75 times\n")]
         nbformat.write(nbformat.v4.new_notebook(cells=[cell]), tmp_path / "00_a" / "1_a.ipynb")
         try:
-            build.source_notebook("00_a", "1_a")
+            masters.source_notebook("00_a", "1_a")
         except CourseError as error:
             return str(error)
         return ""
@@ -81,10 +86,12 @@ def test_the_core_uses_nothing_of_an_extra_section(faults):
 
 def test_the_build_tells_the_length_of_a_part_and_of_its_long_tasks(faults, tmp_path):
     assert faults(GOOD + MEASURES) == ""
-    nb = build.source_notebook("00_a", "1_a")
-    assert prose.measured(nb, tmp_path / "none.ipynb") == "84 words, 6 core minutes"  # no minute of an experiment
+    nb = masters.source_notebook("00_a", "1_a")
+    assert (
+        prose.measured(cells_of(nb), tmp_path / "none.ipynb") == "84 words, 6 core minutes"
+    )  # no minute of an experiment
     nb.cells[1].source = nb.cells[1].source.replace("from 0.", "word " * 151)
-    assert "; Exercise 1 · Return it has 154 words" in prose.measured(nb, tmp_path / "none.ipynb")
+    assert "; Exercise 1 · Return it has 154 words" in prose.measured(cells_of(nb), tmp_path / "none.ipynb")
 
 
 @pytest.mark.parametrize("path", [path for path in DOCUMENTS if f"docs/{path.name}" not in STYLE_ITSELF],
@@ -110,12 +117,35 @@ def test_messages_have_no_word_of_the_list():
     assert {place: words for place, words in words_at.items() if words} == {}
 
 
+CODE = sorted({*(ROOT / "course").rglob("*.py"), *(ROOT / "instructor").rglob("*.py")})
+
+
+def remarks(path):
+    """The docstrings and comments of a module, as one text."""
+    text = path.read_text()
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, documented)]
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    comments = [token.string for token in tokens if token.type == tokenize.COMMENT]
+    return "\n".join([*comments, *(ast.get_docstring(node) or "" for node in nodes)])
+
+
+def test_docstrings_and_comments_have_no_word_of_the_list():
+    """`pytest -k word_of_the_list -rP` prints where they are."""
+    count = Counter()
+    for path in CODE:
+        for words, instead in prose.offences(remarks(path)):
+            count[instead] += 1
+            print(f"{path.relative_to(ROOT)}: write {instead}: {words}")
+    assert count == {}, "write something else; the list above says what"
+
+
 @pytest.mark.parametrize("unit", units())
 def test_worked_examples_of_tasks_are_true(unit):
-    references = {exercise.name: exercise.reference() for exercise in lint.exercises(unit)}
+    references = {exercise.name: exercise.reference() for exercise in exercises(unit)}
     for part in parts(unit):
-        nb = build.source_notebook(unit, part)
-        for code in [match["code"] for task in prose.tasks(nb) for match in prose.EXAMPLE.finditer(task)]:
+        nb = masters.source_notebook(unit, part)
+        for code in [match["code"] for task in prose.tasks(cells_of(nb)) for match in prose.EXAMPLE.finditer(task)]:
             import torch
 
             names = {name: references[name] for name in references if re.search(rf"\b{name}\b", code)}

@@ -16,10 +16,11 @@ import types
 import forks
 import torch
 from conftest import ROOT
-from exercises import EXERCISES, starts_processes
+from exercises import EXERCISES
 
 from course.engine.exercise import Exercise
 from course.engine.limits import Limits
+from course.notebook.registry import package_of
 
 CPU = torch.device("cpu")
 PATIENCE, PACE = 0.2, 3  # seconds, and times what the reference takes: a trial may take that together
@@ -28,8 +29,8 @@ RIGHT, WRONG = "_right", "_wrong"  # put into each module of probes: the first m
 
 def modules(exercise):
     """The modules of probes of its unit and of no unit; where trials take seconds, its own one."""
-    unit = f"course.checks.{exercise.unit[3:]}."
-    places = (f"{unit}{exercise.name}",) if starts_processes(exercise) else (unit, "course.engine.probing.")
+    unit = f"course.checks.{package_of(exercise.unit)}."
+    places = (f"{unit}{exercise.name}",) if exercise.starts_processes else (unit, "course.engine.probing.")
     return [sys.modules[name] for name in sorted(sys.modules) if name.startswith(places)]
 
 
@@ -81,16 +82,17 @@ def wrong(exercise):
 
 def right_answers(exercise):
     """The names of what answers `exercise`; each is asked up to its first wrong fact."""
-    module = sys.modules[f"course.checks.{exercise.unit[3:]}.{exercise.name}"]
+    module = sys.modules[f"course.checks.{package_of(exercise.unit)}.{exercise.name}"]
     for name, answer in ((RIGHT, exercise.alternatives()[0]), (WRONG, wrong(exercise))):
         answer.__module__ = module.__name__
         if inspect.isclass(answer):
             answer.__qualname__ = name  # where pickle looks for it
         setattr(module, name, answer)
-    start, expected = time.monotonic(), exercise.expected(CPU, 0)
+    start, expected = time.monotonic(), exercise.at(CPU).expected()
     limits = Limits(PATIENCE + PACE * (time.monotonic() - start))
     for name, answer in sorted(as_answers(exercise), key=lambda pair: not pair[0].endswith((RIGHT, WRONG))):
-        if exercise.outcome(answer, CPU, 0, None if name.endswith(RIGHT) else limits, like=expected).same(expected):
+        patience = None if name.endswith(RIGHT) else limits
+        if exercise.at(CPU).run(answer, patience, stop_when_differs_from=expected).same(expected):
             yield name.removeprefix(f"{module.__name__}.")
 
 

@@ -7,8 +7,8 @@ import nbformat
 import pytest
 from submissions import answered, part_of, release
 
-from instructor.authoring.build import grade_id
-from instructor.grading import rebuild as module
+from course.notebook.cells import grade_id
+from instructor.grading.limits import DEFAULTS, CourseGrading
 from instructor.grading.rebuild import EXTRA, Missing, Unreadable, learners_cells, read_submission, rebuild
 from instructor.release.wheel import with_install_cell
 
@@ -24,8 +24,8 @@ def by_id(notebook):
     return {c["metadata"]["nbgrader"]["grade_id"]: c for c in notebook["cells"] if "nbgrader" in c["metadata"]}
 
 
-def rebuilt(notebook):
-    return rebuild(release(PART), learners_cells(json.dumps(notebook).encode()))
+def rebuilt(notebook, limits=DEFAULTS):
+    return rebuild(release(PART), learners_cells(json.dumps(notebook).encode()), limits)
 
 
 def own(source, **fields):
@@ -81,15 +81,16 @@ def test_cells_of_the_learners_own_follow_what_they_followed_and_are_marked():
     assert cells[place + 1].source == "helper = 1" and "skipped = 1" not in [cell.source for cell in cells]
 
 
-def test_more_cells_than_anybody_reads_and_long_ones_are_dropped(monkeypatch):
-    monkeypatch.setattr(module, "MOST", 3)
+def test_more_cells_than_anybody_reads_and_long_ones_are_dropped():
     theirs = submitted()
     theirs["cells"] += [own(f"x = {number}", id=f"c{number}") for number in range(10)]
-    assert len(rebuilt(theirs).cells) == len(release(PART).cells) + 3
-    theirs["cells"] = [own("#" * module.CELL, id=f"c{number}") for number in range(3)]
-    monkeypatch.setattr(module, "ADDED", 2 * module.CELL)
-    assert len(rebuilt(theirs).cells) == len(release(PART).cells) + 2
-    theirs["cells"] = [own("#" * (module.CELL + 1))]
+    few = rebuilt(theirs, CourseGrading(added_cells=3))
+    assert len(few.cells) == len(release(PART).cells) + 3
+    longest = DEFAULTS.cell_characters
+    theirs["cells"] = [own("#" * longest, id=f"c{number}") for number in range(3)]
+    short = rebuilt(theirs, CourseGrading(added_characters=2 * longest))
+    assert len(short.cells) == len(release(PART).cells) + 2
+    theirs["cells"] = [own("#" * (longest + 1))]
     assert not [cell for cell in rebuilt(theirs).cells if cell.id.startswith(EXTRA)]
 
 

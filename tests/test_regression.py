@@ -28,7 +28,7 @@ DIGEST = "487638199cf86a2c6aeb5a528494a7b1e526ebed5c64b1a015cd2d0d3c4853f4"  # o
 
 
 def test_any_slice_is_a_part_of_the_whole_and_all_rows_are_different(tmp_path, monkeypatch):
-    monkeypatch.setattr(regression, "CHUNK", 60)  # three chunks of ten rows, the last half full
+    monkeypatch.setattr(regression, "CHUNK_VALUES", 60)  # three chunks of ten rows, the last half full
     made = regression.prepare(25, 6, data=tmp_path)
     whole = np.array(made.x)
     assert len(np.unique(whole, axis=0)) == 25
@@ -87,7 +87,7 @@ def test_the_peak_of_disk_is_told_before_anything_is_written_and_is_what_is_writ
         said.append(capsys.readouterr().out)
         return make(*args)
 
-    monkeypatch.setattr(regression, "LARGE", 10**6)
+    monkeypatch.setattr(regression, "SAID_FROM_BYTES", 10**6)
     monkeypatch.setattr(regression, "_labels", late)
     _free(monkeypatch, 10**10)
     made = regression.prepare(3000, 100, data=tmp_path)

@@ -3,8 +3,10 @@
 import pytest
 import torch
 
-from course.engine.compare import differs
-from course.engine.relations import distinguish, expected_elsewhere, relation
+from course.engine.compare import difference, differs
+from course.engine.difference import Difference, Kind
+from course.engine.relations import expected_elsewhere, relation
+from course.engine.report import difference_texts, relation_text
 
 pytestmark = pytest.mark.check
 x = torch.tensor([0.31, -1.72, 2.53, 0.044, 5.05, -0.36])
@@ -33,7 +35,7 @@ wide = (x.double() / 7).reshape(2, 3)
     ],
 )  # fmt: skip
 def test_a_relation_is_told(seen, expected, words):
-    assert differs(seen, expected) and relation(seen, expected) == words
+    assert differs(seen, expected) and relation_text(relation(seen, expected)) == words
 
 
 @pytest.mark.parametrize(
@@ -92,7 +94,7 @@ def test_relations_of_random_numbers_are_not_found():
     ],
 )
 def test_two_values_that_differ_never_have_the_same_text(seen, expected):
-    lines = distinguish(differs(seen, expected) or [f"yours    {seen}", f"expected {expected}"], seen, expected)
+    lines = difference_texts(difference(seen, expected) or Difference(Kind.VALUE, seen, expected))
     yours, right = lines[-2].removeprefix("yours"), lines[-1].removeprefix("expected")
     assert yours.partition(" at [")[0].split() != right.split()
     assert max(map(len, (yours, right))) < 250
@@ -100,7 +102,8 @@ def test_two_values_that_differ_never_have_the_same_text(seen, expected):
 
 def test_what_is_expected_elsewhere_is_told():
     facts = {"power 1": [0.1, 0.2, 0.3], "power 2": [0.01, 0.04, 0.09], "kind": "float", "one": 1}
-    assert expected_elsewhere("power 2", [0.1, 0.2, 0.3], facts) == 'Yours is what is expected under "power 1".'
+    words = 'Yours is what is expected under "power 1".'
+    assert relation_text(expected_elsewhere("power 2", [0.1, 0.2, 0.3], facts)) == words
     assert expected_elsewhere("power 2", [0.1, 0.2, 0.4], facts) is None
     assert expected_elsewhere("power 1", 1, facts) is None
     assert expected_elsewhere("power 1", "float", facts) is None

@@ -1,6 +1,6 @@
 """Facts that every learner has are no answer: those of another seed, given again, and one value for every call.
 
-A grade cell is graded with a seed that nobody knows (instructor/grading/seeds.py), which helps where facts depend on it.
+A grade cell has a seed that nobody knows (instructor/grading/seeds.py), which helps where facts depend on it.
 """
 
 import copy
@@ -15,10 +15,14 @@ from course.engine.run import all_tensors
 CPU = torch.device("cpu")
 OURS, THEIRS = 98768, 31  # the grader's seed, and one whose facts are known: no remainder by 2 to 7 is the same
 QUICK = "scaled_lr", "padding_waste", "speedup_bound", "row_stride"  # of the shorter tiers, one each of four units
-QUIZZES = {"ddp_facts"}  # asked nothing, they give their verdicts: whoever knows these knows the answer
-LAWS = {"seed_worker", "shows_frozen_bias"}  # the same facts of other values
 
-functions = [e for e in EXERCISES if inspect.isfunction(e.reference()) and e.name not in QUIZZES]
+
+def is_asked(exercise):
+    """Whether the answer is a function of something; one of nothing gives what it knows, the answer itself."""
+    return inspect.isfunction(exercise.reference()) and inspect.signature(exercise.reference()).parameters
+
+
+functions = [exercise for exercise in EXERCISES if is_asked(exercise)]
 
 
 def tiered(exercises):
@@ -46,7 +50,7 @@ def calls_of(exercise, seed):
         calls.append((copied(value), [t.detach().clone() for t in all_tensors([args, kwargs])]))
         return value
 
-    exercise.outcome(noted, CPU, seed)
+    exercise.at(CPU, seed).run(noted)
     return calls
 
 
@@ -70,8 +74,8 @@ def given_again(exercise, calls):
 
 @pytest.mark.parametrize("exercise", tiered(EXERCISES))
 def test_facts_depend_on_the_seed(exercise):
-    ours, theirs = exercise.expected(CPU, OURS), exercise.expected(CPU, THEIRS)
-    assert ours.same(theirs) == (exercise.name in QUIZZES | LAWS)
+    ours, theirs = exercise.at(CPU, OURS).expected(), exercise.at(CPU, THEIRS).expected()
+    assert ours.same(theirs) == exercise.same_facts_at_all_seeds
 
 
 @pytest.mark.parametrize("exercise", tiered(functions))

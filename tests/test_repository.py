@@ -7,28 +7,31 @@ import sys
 import tomllib
 from pathlib import Path
 
+import density
 import pytest
 from conftest import ROOT
 from packaging.requirements import Requirement
 
 from course.cli import INSTRUCTORS
 from course.notebook.registry import parts, units
-from instructor.authoring import build
+from instructor.authoring import masters
 from instructor.authoring.lint import lint_unit
 from instructor.verbs import VERBS
 
 pytestmark = pytest.mark.check
 
-GPU_SERVER = {"torch", "torchvision", "numpy", "PIL", "matplotlib", "tqdm", "cloudpickle"}
-AT_THE_TOP = {"__init__", "cli", "device", "errors", "lfw_dataset"}  # the last: `python -m course.lfw_dataset`
+GPU_SERVER = {"torch", "torchvision", "numpy", "PIL", "matplotlib", "tqdm", "cloudpickle", "anywidget", "traitlets"}
+# lfw_dataset: `python -m course.lfw_dataset`
+AT_THE_TOP = {"__init__", "cli", "device", "errors", "lfw_dataset", "text"}
 # A room imports from lower levels, and from itself; course/ from nothing of instructor/.
 LEVELS = """
+    text
     errors
     system
-    notebook device
-    datasets measure
+    notebook device datasets
+    experiment_sizes measure
     loading parallel learner
-    training plots engine
+    training plots figures engine
     checks
     checkup commands
     cli lfw_dataset
@@ -136,6 +139,19 @@ def test_ruff_finds_nothing():
         assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_code_is_written_for_reading_aloud():
+    """In course/ and instructor/ together; tests/density.py prints the figures beside those of other codebases."""
+    folders = ROOT / "course", ROOT / "instructor"
+    _, long_lines, comprehensions, packed, typed = density.density(*folders).figures
+    assert long_lines <= 2 and comprehensions <= 30 and packed <= 1.5 and typed >= 95
+    choices = []
+    for path in [*modules(), *modules("instructor")]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if density.is_statement_of_choice(node):
+                choices.append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    assert choices == [], "write an if"
+
+
 def project():
     return tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
@@ -189,7 +205,7 @@ def test_the_tree_in_contributing_names_every_room():
 def test_the_lint_refuses_no_master(unit):
     assert lint_unit(unit) == []
     for part in parts(unit):
-        build.source_notebook(unit, part)  # raises CourseError with the faults
+        masters.source_notebook(unit, part)  # raises CourseError with the faults
 
 
 def test_no_test_imports_another():

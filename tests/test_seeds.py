@@ -6,6 +6,7 @@ import pytest
 
 from course.errors import CourseError
 from instructor.grading import seeds
+from instructor.grading.limits import SEED_DRAWS, SEED_MAX
 from instructor.grading.plan import Plan
 
 UNIT = "03_large_batch"
@@ -42,7 +43,7 @@ def test_every_cell_has_a_seed_of_its_own():
     drawn = [
         {check.cell: check.seed for part in plan.parts.values() for check in part.checks.values()} for plan in plans
     ]
-    assert all(0 < seed <= seeds.LARGEST for seeds_ in drawn for seed in seeds_.values())
+    assert all(0 < seed <= SEED_MAX for seeds_ in drawn for seed in seeds_.values())
     for cells in drawn:
         assert len({*cells.values()}) == len(cells)
     assert all(drawn[0][cell] != drawn[1][cell] for cell in drawn[0])
@@ -74,7 +75,7 @@ def test_a_seed_that_was_settled_on_stays_even_if_a_right_answer_fails_later():
 def test_a_reference_that_fails_with_every_seed_is_an_error():
     part = next(iter(Plan(UNIT, secret="a").parts.values()))
     cell = next(iter(part.checks))
-    for _ in range(seeds.DRAWS):
+    for _ in range(SEED_DRAWS):
         assert not part.accept(cell, {"error": "it fails"})
     with pytest.raises(CourseError, match="it fails"):
         part.accept(cell, {"error": "it fails"})

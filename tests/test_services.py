@@ -4,6 +4,7 @@ import functools
 import http.server
 import json
 import os
+import pathlib
 import re
 import subprocess
 import sys
@@ -14,9 +15,10 @@ import zipfile
 import nbclient
 import nbformat
 import pytest
+from conftest import ROOT
 
 from course.checks.large_batch import scaled_lr
-from instructor.authoring.build import is_edited
+from course.learner.copies import is_edited
 from instructor.release import asked
 from instructor.release import class_folder as class_release
 from instructor.release.wheel import CELL
@@ -85,13 +87,48 @@ def test_a_notebook_alone_installs_the_course_checks_an_answer_and_keeps_it(addr
     assert re.search(r"igger step +1 +1 +\d", said[-1]), said[-1]
 
 
-def test_a_class_can_ask_for_help(address, service):
-    """Not with the Python of the tests: it finds the instructor's packages in the repository."""
+@pytest.fixture
+def installed(address, service):
+    """A function: the words after `python` -> what that Python says, which has a class's wheel; and the release."""
     (_, release), (home, env) = address, service
-    call = [home / "python/bin/python", "-m", "course.cli", "--help"]
-    done = subprocess.run(call, env=env | {"PYTHONPATH": str(release)}, cwd=home, capture_output=True, text=True)
-    listed = done.stdout.partition("Commands:")[2]
-    assert not done.stderr and " notebooks " in listed and " grade " not in listed
+    (wheel,) = release.glob("*.whl")
+
+    def run(*words):
+        call = [home / "python/bin/python", *words]
+        return subprocess.run(call, env=env, cwd=home, capture_output=True, text=True, timeout=120)
+
+    done = run("-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--disable-pip-version-check", str(wheel))
+    assert not done.returncode, done.stderr
+    return run, release
+
+
+def test_the_wheel_holds_the_class_s_commands_and_nothing_of_the_instructor(installed):
+    run, _ = installed
+    listed = run("-m", "course.cli", "--help").stdout.partition("Commands:")[2]
+    assert " notebooks " in listed and " grade " not in listed
+    refused = run("-m", "course.cli", "grade", "submitted")
+    assert refused.returncode == 1 and "scaling-pytorch-course-instructor is not installed here" in refused.stderr
+    missing = run("-c", "import instructor")
+    assert "No module named 'instructor'" in missing.stderr
+
+
+def test_the_wheel_alone_checks_a_notebook_and_looks_at_a_script(installed):
+    run, release = installed
+    checked = run("-m", "course.cli", "check", str(release / f"notebooks/{UNIT}/{PART}.ipynb"), "scaled_lr")
+    assert checked.returncode == 1 and "scaled_lr: not yet (cpu)" in checked.stdout, checked.stderr
+    looked = run("-m", "course.cli", "checkup", "--only-watch", str(ROOT / "tests/planted/healthy_mlp.py"))
+    assert not looked.returncode and "Check-up of healthy_mlp.py" in looked.stdout, looked.stderr
+
+
+def test_the_wheel_alone_starts_jupyterlab_on_its_notebooks(installed, monkeypatch):
+    """Which replaces the process: what it would become is looked at, and test_lab.py opens one."""
+    run, _ = installed
+    code = (
+        "import os; os.execv = lambda path, call: print(*call, sep='\\n'); from course.cli import main; main(['lab'])"
+    )
+    done = run("-c", code)
+    (folder,) = [line.partition("=")[2] for line in done.stdout.splitlines() if "root_dir=" in line]
+    assert (pathlib.Path(folder) / UNIT / f"{PART}.ipynb").is_file(), done.stderr
 
 
 def test_the_wheel_is_the_release_and_the_same_each_time(address):

@@ -1,12 +1,14 @@
 """Functions that were exchanged are seen and put back; settings and a module's own memory are left alone."""
 
 import os
+import sys
+import types
 
 import pytest
 import torch
 
 from course.checks import large_batch
-from course.engine import exercise
+from course.engine import judge
 from instructor.jail.tamper import Snapshot
 
 
@@ -23,8 +25,8 @@ def test_nothing_is_changed_where_nothing_was_touched(before):
 
 @pytest.mark.parametrize(
     "owner, name",
-    [(torch, "equal"), (os, "getpid"), (torch.Tensor, "any"), (torch.Tensor, "numel"), (exercise, "run_probe"),
-     (exercise.Exercise, "verdict")],
+    [(torch, "equal"), (os, "getpid"), (torch.Tensor, "any"), (torch.Tensor, "numel"), (judge, "run_probe"),
+     (judge.Judge, "verdict")],
 )  # fmt: skip
 def test_an_exchanged_function_is_named_and_put_back(owner, name, before):
     """Also one that is inherited: its new name in the class goes."""
@@ -33,6 +35,14 @@ def test_an_exchanged_function_is_named_and_put_back(owner, name, before):
     assert before.changed() == [f"{owner.__name__}.{name}"]
     before.restore()
     assert getattr(owner, name) is was and before.changed() == [] and (name in vars(owner)) is has
+
+
+def test_another_module_under_the_name_of_the_checks_is_seen_and_put_back(before):
+    name, was = large_batch.__name__, sys.modules[large_batch.__name__]
+    sys.modules[name] = types.ModuleType(name)
+    assert before.changed() == [f"sys.modules['{name}']"]
+    before.restore()
+    assert sys.modules[name] is was and before.changed() == []
 
 
 def test_a_removed_function_comes_back(before):
@@ -52,11 +62,11 @@ def test_settings_and_new_names_of_modules_are_no_changes(before):
 
 
 def test_other_code_in_the_same_function_is_seen_and_put_back():
-    before, own = Snapshot(), exercise.Exercise.outcome.__code__
-    exercise.Exercise.outcome.__code__ = (lambda self, *args: None).__code__
-    assert before.changed() == ["course.engine.exercise.Exercise.outcome"]
+    before, own = Snapshot(), judge.Judge.outcome.__code__
+    judge.Judge.outcome.__code__ = (lambda self, *args: None).__code__
+    assert before.changed() == ["course.engine.judge.Judge.outcome"]
     before.restore()
-    assert exercise.Exercise.outcome.__code__ is own and before.changed() == []
+    assert judge.Judge.outcome.__code__ is own and before.changed() == []
 
 
 def test_what_a_probe_finds_in_its_module_is_seen_and_put_back(before):
@@ -77,7 +87,7 @@ def test_torchs_hook_around_the_step_of_an_optimizer_is_no_change():
 
 def test_an_attribute_of_a_check_is_seen_and_put_back():
     before = Snapshot()
-    large_batch.LARS.outcome = large_batch.LARS.probe = print
+    large_batch.LARS.at = large_batch.LARS.probe = print
     assert len(before.changed()) == 2
     before.restore()
     assert before.changed() == [] and large_batch.LARS.probe is not print

@@ -1,11 +1,17 @@
 """What is read from a part's text: the same from master and notebook, and near misses named."""
 
+import ast
 import json
 
 import pytest
+from conftest import ROOT
 
+from course import checks
 from course.errors import CourseError
 from course.notebook import registry as units
+from course.notebook.cells import Cell, read_cells, script_cells, solution_cell
+from course.notebook.outline import outline
+from instructor.authoring.new import package_text
 
 MASTER = """# %% [markdown]
 # # Fast loading, part 2: Order that a disk likes
@@ -80,7 +86,9 @@ def test_a_part_says_what_its_header_and_its_tasks_say(one_unit):
     assert (part.core_minutes, part.all_minutes, part.points) == (55, 110, 5)
     assert part.needs == "part 1 (its answers are taken over if you solved it)"
     first, second = part.exercises
-    assert first == units.ExerciseFacts("04_fast_loading", "2_order", "first", 1, "First", 4, True, 35, 12)
+    assert first == units.ExerciseFacts(
+        "04_fast_loading", "2_order", "first", 1, "First", 4, True, 35, 12, difficulty=2
+    )
     assert (second.name, second.title, second.core, second.number) == ("second", "Second thing", False, 2)
     unit = units.load_unit("04_fast_loading")
     assert (unit.title, unit.points, unit.core_minutes, unit.all_minutes) == ("Fast loading", 5, 55, 110)
@@ -89,7 +97,7 @@ def test_a_part_says_what_its_header_and_its_tasks_say(one_unit):
 
 def test_a_class_without_masters_reads_the_same_from_its_notebooks(one_unit, monkeypatch):
     expected = units.load_unit("04_fast_loading")
-    cells = units.read_cells(expected.parts[0].path)
+    cells = read_cells(expected.parts[0].path)
     folder = one_unit / "notebooks" / "04_fast_loading"
     folder.mkdir(parents=True)
     text = notebook(cells, "solutions/04_fast_loading/2_order.py")
@@ -124,6 +132,68 @@ def test_what_is_not_there_is_one_sentence(find, asked, words, one_unit):
     with pytest.raises(CourseError) as raised:
         find(asked)
     assert str(raised.value).endswith(words)
+
+
+@pytest.mark.parametrize("unit", units.units())
+def test_each_package_of_probes_imports_the_exercises_in_its_folder(unit):
+    folder = ROOT / "course" / "checks" / units.package_of(unit)
+    names = [path.stem for path in folder.glob("*.py") if defines_an_exercise(path)]
+    right = package_text(unit, names)
+    advice = f"the exercises in its folder are {', '.join(sorted(names))}; write it as package_text in new.py does"
+    assert (folder / "__init__.py").read_text() == right, f"{folder.name}/__init__.py: {advice}"
+    assert units.unit_of(folder.name) == unit
+    for name in names:
+        found = checks.exercise(unit, name)
+        assert (found.name, found.unit, found.facts.name) == (name, unit, name)
+        assert found.sibling(names[0]) is checks.exercise(unit, names[0])
+
+
+def defines_an_exercise(path):
+    """Whether the module at `path` has a probe of its own name."""
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.FunctionDef) and node.name == path.stem:
+            return any(ast.unparse(decorator).startswith("exercise(") for decorator in node.decorator_list)
+    return False
+
+
+def test_an_unknown_exercise_is_one_sentence():
+    with pytest.raises(CourseError, match="03_large_batch has no exercise 'LRAS'; did you mean LARS?"):
+        checks.exercise("03_large_batch", "LRAS")
+    with pytest.raises(CourseError, match="03_large_batch asks no exercise 'LRAS'; did you mean LARS?"):
+        units.exercise_facts("03_large_batch", "LRAS")
+    assert checks.exercises("00_nothing") == []
+
+
+def test_cells_of_a_master_have_their_kind_marks_and_line():
+    cells = script_cells(MASTER + '# %% tags=["experiment"]\nprint(1)\n')
+    kinds = [(cell.kind, cell.role, cell.grade_id, cell.exercise, cell.points) for cell in cells]
+    assert kinds == [
+        ("markdown", "other", None, None, 0),
+        ("code", "given", "setup", None, 0),
+        ("markdown", "other", None, None, 0),
+        ("code", "answer", "first", "first", 0),
+        ("code", "check", "first-visible", "first", 4),
+        ("markdown", "other", None, None, 0),
+        ("code", "answer", "second", "second", 0),
+        ("markdown", "hidden", "essay", None, 3),
+        ("code", "other", None, None, 0),
+    ]
+    assert cells[-1].tags == ("experiment",) and cells[-1].source == "print(1)"
+    lines = MASTER.split("\n")
+    assert [lines[cell.line - 1][:4] for cell in cells[:-1]] == ["# %%"] * 8
+    assert solution_cell(cells, "second").source == "def second(): ..."
+    with pytest.raises(LookupError, match="no cell is the solution of third"):
+        solution_cell(cells, "third")
+
+
+def test_sections_begin_at_headings_also_inside_a_cell():
+    texts = ["# Title\n\nopening", "end of it\n\n## One\n\nread", "more", "## Two · extra"]
+    facts = "**Points** 2 · **{}** · **Difficulty** ●○○ · **Minutes** 5 · **Lines** 2"
+    cells = [Cell("markdown", {}, text) for text in [*texts, facts.format("Extra")]]
+    opening, one, two = outline(cells)
+    assert (opening.title, opening.text) == ("", "# Title\n\nopening\n\nend of it\n\n")
+    assert (one.title, one.text, one.is_extra) == ("One", "## One\n\nread\n\nmore", False)
+    assert two.says_extra and two.is_extra and two.kinds == {"Extra"} and two.facts[0].points == 2
 
 
 def test_a_folder_without_masters_is_one_sentence(tmp_path, monkeypatch):

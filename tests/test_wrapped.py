@@ -7,9 +7,10 @@ import inspect
 import numpy
 import pytest
 import torch
-from exercises import EXERCISES, starts_processes
+from exercises import EXERCISES
 
-from course.engine.run import Outcome
+from course.engine.outcome import Outcome
+from course.engine.report import ReportOptions
 from course.engine.wire import pack, unpack
 from instructor.grading.submission import _outcome_in
 from instructor.jail.reference import packed, unpacked
@@ -54,7 +55,7 @@ def wrapped(answer, wrap):
 
 
 FUNCTIONS = [
-    pytest.param(e, marks=[pytest.mark.all] * starts_processes(e), id=e.name)
+    pytest.param(e, marks=[pytest.mark.all] * e.starts_processes, id=e.name)
     for e in EXERCISES
     if inspect.isfunction(e.reference())
 ]
@@ -63,8 +64,9 @@ FUNCTIONS = [
 @pytest.mark.parametrize("wrap", [as_subclass, as_generator])
 @pytest.mark.parametrize("exercise", FUNCTIONS)
 def test_a_wrapped_result_counts_in_the_grader_as_in_the_notebook(exercise, wrap):
-    seen, expected = exercise.outcome(wrapped(exercise.reference(), wrap), CPU, 0), exercise.expected(CPU, 0)
+    judge = exercise.at(CPU)
+    seen, expected = judge.run(wrapped(exercise.reference(), wrap)), judge.expected()
     sent, right = _outcome_in(unpack(pack(as_message(seen)))), Outcome(unpacked(packed(expected.facts)))
-    here = exercise.verdict(seen, CPU, 0, diagnose=False)
-    there = exercise.verdict(sent, CPU, 0, diagnose=False, expected=right)
+    here = judge.verdict(seen, ReportOptions(diagnose=False))
+    there = judge.verdict(sent, ReportOptions(diagnose=False), expected=right)
     assert (there.correct, there.report) == (here.correct, here.report)

@@ -81,7 +81,7 @@ class Hooks:
         self.patches.close()
 
     def attach_to_models(self) -> None:
-        """Give the models that were found hooks of their own, and look for no others."""
+        """Attach hooks to each model that was found, and stop looking for others."""
         self.forward.end_finding()
         for module in list(self._seen.models.values()):
             self.forward.attach(module)

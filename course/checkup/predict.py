@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from course import checks
 from course.checkup.facts import Facts
 from course.checkup.formats import duration
 from course.checkup.phases import BACKWARD
@@ -55,8 +56,7 @@ def formula(unit: str, exercise: str) -> Callable[..., Any] | None:
     record = answers.read(unit, exercise)
     if not (record and record.passed and record.script):
         return None
-    checks = importlib.import_module(f"course.checks.{unit[3:]}")
-    return importlib.import_module("course.learner.solved").solved(getattr(checks, exercise))
+    return importlib.import_module("course.learner.solved").solved(checks.exercise(unit, exercise))
 
 
 def predictions(facts: Facts) -> dict[str, Prediction]:

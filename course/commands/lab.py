@@ -1,12 +1,11 @@
-"""Open JupyterLab on the notebooks, with the instructor's panels and the news question off: `course
-lab`.
-"""
+"""`course lab`: open JupyterLab on the notebooks, without the instructor's panels and the news."""
 
 import importlib.util
 import json
 import os
 import socket
 import sys
+from typing import NoReturn
 
 from course.errors import CourseError
 from course.system.files import write_text
@@ -23,9 +22,10 @@ HIDDEN = [
 OVERRIDES = {"@jupyterlab/filebrowser-extension:browser": {"showLastModifiedColumn": False}}
 
 
-def check_port(port):
-    """Raise CourseError if something listens on `port`: Jupyter would then take it for IPv6
-    alone.
+def check_port(port: int) -> None:
+    """Raise CourseError if something listens on `port`.
+
+    Jupyter would then take the port for IPv6 alone.
     """
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -33,11 +33,12 @@ def check_port(port):
             probe.bind(("127.0.0.1", port))
         except OSError as error:
             raise CourseError(
-                f"port {port} cannot be used ({error.strerror}); choose another: course lab --port {port + 1}"
+                f"port {port} cannot be used ({error.strerror}); "
+                f"choose another: course lab --port {port + 1}"
             ) from None
 
 
-def open_lab(port, browser, folder):
+def open_lab(port: int | None, browser: bool, folder: str) -> NoReturn:
     """Become a JupyterLab on the notebooks in `folder`.
 
     Args:
@@ -51,14 +52,14 @@ def open_lab(port, browser, folder):
             "JupyterLab is not installed here; install the course with its notebooks: make install"
         )
     settings = ROOT / "build" / "lab"
-    write_text(
-        settings / "page_config.json",
-        json.dumps({"disabledExtensions": dict.fromkeys(HIDDEN, True)}),
-    )
+    disabled = {"disabledExtensions": dict.fromkeys(HIDDEN, True)}
+    write_text(settings / "page_config.json", json.dumps(disabled))
     write_text(settings / "overrides.json", json.dumps(OVERRIDES))
-    call = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={folder}"]
-    call += [f"--LabApp.app_settings_dir={settings}", "--LabApp.news_url=None", "--LabApp.check_for_updates_class="
-             "jupyterlab.NeverCheckForUpdate"]  # fmt: skip
+    call = [sys.executable, "-m", "jupyterlab"]
+    call.append(f"--ServerApp.root_dir={folder}")
+    call.append(f"--LabApp.app_settings_dir={settings}")
+    call.append("--LabApp.news_url=None")
+    call.append("--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate")
     if port is not None:
         check_port(port)
         call += [f"--ServerApp.port={port}", "--ServerApp.port_retries=0"]

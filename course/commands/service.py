@@ -1,5 +1,6 @@
-"""What the first cell of a notebook says on a service that did not have the course
-(instructor/release/wheel.py).
+"""What the first cell of a notebook says on a service that did not have the course.
+
+instructor/release/wheel.py writes that cell.
 """
 
 from importlib.metadata import PackageNotFoundError, version
@@ -10,8 +11,7 @@ from course.system.folders import data_folder
 
 
 def installed(url: str) -> str:
-    """One line: that the course came from `url`, which torch there is, on which GPU, and where
-    answers and data go.
+    """One line: where the course came from, which torch and GPU there are, where answers go.
 
     Raises: CourseError if there is no torch.
     """

@@ -1,5 +1,4 @@
-"""MovieLens ratings as tensors, real or made up: prepared files -> *ratings* -> split, loaders,
-models.
+"""MovieLens ratings as tensors: prepared files -> *ratings* -> split, loaders, models.
 
 Every rating counts as an interaction (implicit feedback). The split into training and test is an
 exercise, except the published one, which is read as it is.  data_scripts/movielens.py prepares the
@@ -38,13 +37,15 @@ REMEDY = (
 )
 SPLIT = "ml-1m-ncf"
 FIELDS = ("users", "items", "ratings", "timestamps", "n_users", "n_items")
-SPLIT_FIELDS = ("train_users", "train_items", "test_items", "test_negatives", "n_users", "n_items")
+SPLIT_COLUMNS = ("train_users", "train_items", "test_items", "test_negatives")
+SPLIT_FIELDS = (*SPLIT_COLUMNS, "n_users", "n_items")
 
 
 @dataclass(frozen=True)
 class Ratings:
-    """Interactions of n rows, sorted by user, then time; no (user, item) pair twice, at least 2
-    rows per user.
+    """Interactions of n rows, sorted by user, then time.
+
+    No (user, item) pair is there twice; a user has at least 2 rows.
     """
 
     name: str
@@ -60,8 +61,9 @@ class Ratings:
 
 @dataclass(frozen=True)
 class Split:
-    """A leave-one-out split as published: training pairs, and for each user one test item and 99
-    negatives.
+    """A leave-one-out split as published.
+
+    It has training pairs, and for each user one test item and 99 negatives.
 
     Source: He et al. 2017, Neural Collaborative Filtering. In 156 of the rows of ML-1M the test
     item is one of its own negatives; 1,667 test items are not the last row of the user but another
@@ -78,16 +80,16 @@ class Split:
 
 
 def load(name: str = "ml-100k", folder: str | os.PathLike | None = None) -> Ratings:
-    """The Ratings `name`: the prepared real set if `folder` holds it, else a stand-in made there
-    and kept.
+    """The Ratings `name`: the prepared real set if `folder` holds it, else a stand-in.
+
+    A stand-in is made once and kept there. Prints one line if it is a stand-in.
 
     Args:
         name: one of STANDINS ("tiny" exists as a stand-in only).
-        folder: the data folder; default COURSE_DATA, else `data/` beside the package.
+        folder: the data folder; default COURSE_DATA, else `data/` next to the package.
 
-    Prints one line if it is a stand-in.
     Raises: CourseError for an unknown name, a damaged prepared file, or a folder that cannot be
-    written.
+        written.
     """
     check_name("MovieLens", name, STANDINS)
     folder = prepared_folder(folder)
@@ -97,9 +99,8 @@ def load(name: str = "ml-100k", folder: str | os.PathLike | None = None) -> Rati
     notice = "{}: stand-in, {:,} users x {:,} items, {:,} rows".format(name, *STANDINS[name])
     print(notice + f"; real: make data DATA=movielens NAMES={name}" * (name in SIZES))
     path = folder / STANDIN.format(name)
-    return _ratings(
-        path, name, standin(path, FIELDS, lambda: make_standin(*STANDINS[name])), real=False
-    )
+    stored = standin(path, FIELDS, lambda: make_standin(*STANDINS[name]))
+    return _ratings(path, name, stored, real=False)
 
 
 def load_ncf_split() -> Split:
@@ -110,24 +111,30 @@ def load_ncf_split() -> Split:
     path = prepared_folder() / f"{SPLIT}.npz"
     if not path.exists():
         raise CourseError(
-            f"the published NCF split is not in {path.parent}; put ml-1m.train.rating, ml-1m.test.rating and "
-            "ml-1m.test.negative (hexiangnan/neural_collaborative_filtering on GitHub, folder Data) in a folder F and "
-            "run: python data_scripts/movielens.py ml-1m --from F"
+            f"the published NCF split is not in {path.parent}; put ml-1m.train.rating, "
+            "ml-1m.test.rating and ml-1m.test.negative "
+            "(hexiangnan/neural_collaborative_filtering on GitHub, folder Data) in a folder F "
+            "and run: python data_scripts/movielens.py ml-1m --from F"
         )
     remedy = REMEDY.format("ml-1m")
     stored = read_arrays(path, SPLIT_FIELDS, remedy)
-    n_users, n_items = int(stored["n_users"]), int(stored["n_items"])
-    tensors = [torch.from_numpy(stored[field].astype(np.int64)) for field in SPLIT_FIELDS[:4]]
-    train_users, train_items, test_items, test_negatives = tensors
-    fit = (
-        train_users.shape == train_items.shape
-        and test_items.shape == (n_users,) == test_negatives.shape[:1]
-    )
-    if not (
-        fit and _within(train_users, n_users) and all(_within(ids, n_items) for ids in tensors[1:])
-    ):
+    columns = {field: _int64(stored[field]) for field in SPLIT_COLUMNS}
+    split = Split(SPLIT, **columns, n_users=int(stored["n_users"]), n_items=int(stored["n_items"]))
+    if not _fits_together(split):
         raise damaged(path, "columns that do not fit together", remedy)
-    return Split(SPLIT, *tensors, n_users, n_items)
+    return split
+
+
+def _fits_together(split):
+    """True if the columns of a Split have the lengths and the ids that they must have."""
+    if split.train_users.shape != split.train_items.shape:
+        return False
+    if not split.test_items.shape == (split.n_users,) == split.test_negatives.shape[:1]:
+        return False
+    items = (split.train_items, split.test_items, split.test_negatives)
+    return _within(split.train_users, split.n_users) and all(
+        _within(ids, split.n_items) for ids in items
+    )
 
 
 def prepared_folder(folder: str | os.PathLike | None = None) -> Path:
@@ -135,9 +142,8 @@ def prepared_folder(folder: str | os.PathLike | None = None) -> Path:
     return data_folder(folder) / "movielens"
 
 
-def make_standin(n_users, n_items, n):
-    """Invented ratings as a dict of FIELDS (numpy, n rows each; n_users, n_items), the same on
-    every machine.
+def make_standin(n_users: int, n_items: int, n: int) -> dict[str, np.ndarray | int]:
+    """Invented ratings as a dict of FIELDS, the same on every machine: arrays of `n` rows.
 
     The films of a user are drawn without replacement, with probability proportional to popularity
     times exp(taste of the user . genres of the film); their order in time is random.
@@ -147,17 +153,19 @@ def make_standin(n_users, n_items, n):
     popularity = rng.permutation((np.arange(n_items) + 0.04 * n_items) ** -1.3)  # Zipf-Mandelbrot
     taste, genres = _taste_vectors(rng, n_users, n_items)
     quality = 0.5 * rng.standard_normal(n_items)
-    items, stars = [], []
+    items = []
+    stars = []
     for user, count in enumerate(counts):
         # summed by genre in a fixed order, which a matrix product does not promise
-        affinity = sum(weight * genre for weight, genre in zip(taste[user], genres, strict=True))
+        affinity = np.zeros(n_items)
+        for weight, genre in zip(taste[user], genres, strict=True):
+            affinity += weight * genre
         # the `count` first arrivals of exponential clocks are a weighted draw without replacement
         arrival = rng.standard_exponential(n_items) / (popularity * np.exp(affinity))
         chosen = rng.permutation(np.sort(np.argpartition(arrival, count)[:count]))
         items.append(chosen)
-        stars.append(
-            2.7 + 0.3 * affinity[chosen] + quality[chosen] + 0.9 * rng.standard_normal(count)
-        )
+        noise = 0.9 * rng.standard_normal(count)
+        stars.append(2.7 + 0.3 * affinity[chosen] + quality[chosen] + noise)
     users = np.repeat(np.arange(n_users), counts)
     items = _every_item_once(rng, np.concatenate(items), n_items)
     ratings = np.clip(np.rint(np.concatenate(stars)), 1, 5)
@@ -183,8 +191,9 @@ def _interactions_per_user(rng, n_users, n_items, n, fewest=20):
 
 
 def _taste_vectors(rng, n_users, n_items, n_genres=8):
-    """(taste (n_users, n_genres), genres (n_genres, n_items)): a user likes few genres, a film has
-    one or two.
+    """(taste (n_users, n_genres), genres (n_genres, n_items)).
+
+    A user likes few genres, a film has one or two.
     """
     taste = 6 * rng.dirichlet(np.full(n_genres, 0.3), n_users)
     genres = 0.3 * rng.standard_normal((n_genres, n_items))
@@ -204,11 +213,14 @@ def _every_item_once(rng, items, n_items):
 
 
 def _timestamps(rng, counts):
-    """int64 (n,), seconds, ascending within a user: seconds apart, now and then none, sometimes
-    weeks.
+    """int64 (n,), seconds, ascending within a user.
+
+    They are seconds apart, now and then none, sometimes weeks.
     """
     n = counts.sum()
-    gaps = rng.integers(0, 40, n) + (rng.random(n) < 0.01) * rng.integers(0, 30 * 86_400, n)
+    gaps = rng.integers(0, 40, n)
+    pauses = rng.random(n) < 0.01
+    gaps = gaps + pauses * rng.integers(0, 30 * 86_400, n)
     start = np.repeat(rng.integers(880_000_000, 890_000_000, len(counts)), counts)
     elapsed = np.cumsum(gaps)
     before = np.repeat(elapsed[np.cumsum(counts) - counts], counts)
@@ -217,10 +229,11 @@ def _timestamps(rng, counts):
 
 def _ratings(path, name, stored, real):
     """The Ratings of the arrays `stored`, which were read from `path`."""
-    n_users, n_items = int(stored["n_users"]), int(stored["n_items"])
-    users, items, timestamps = (
-        torch.from_numpy(stored[f].astype(np.int64)) for f in ("users", "items", "timestamps")
-    )
+    n_users = int(stored["n_users"])
+    n_items = int(stored["n_items"])
+    users = _int64(stored["users"])
+    items = _int64(stored["items"])
+    timestamps = _int64(stored["timestamps"])
     ratings = torch.from_numpy(stored["ratings"].astype(np.float32))
     fit = users.shape == items.shape == timestamps.shape == ratings.shape
     if not (fit and _within(users, n_users) and _within(items, n_items)):
@@ -228,5 +241,10 @@ def _ratings(path, name, stored, real):
     return Ratings(name, users, items, ratings, timestamps, n_users, n_items, real)
 
 
+def _int64(array):
+    return torch.from_numpy(array.astype(np.int64))
+
+
 def _within(ids, bound):
+    """True if all `ids` are from 0 to below `bound`, and there is one."""
     return len(ids) > 0 and int(ids.min()) >= 0 and int(ids.max()) < bound

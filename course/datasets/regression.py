@@ -1,5 +1,6 @@
-"""Data for a linear regression at any size: seed -> *prepare* -> X and y, read as NumPy arrays
-without loading them.
+"""Data for a linear regression at any size: seed -> *prepare* -> X and y.
+
+X and y are read like NumPy arrays, but are not in memory.
 
 The data of FFCV's guide to large-scale linear regression (Leclerc et al. 2023): independent
 variables uniform in [0, 1), true weights and intercept likewise, y = X w + b + normal noise. All of
@@ -13,6 +14,7 @@ import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from tqdm import tqdm
@@ -23,21 +25,23 @@ from course.system.files import atomic_write
 
 # rename it when the numbers drawn change, and y is made again
 FOLDER = "{rows}x{columns}-seed{seed}-drawn"
-CHUNK = 1 << 22  # values drawn at a time: 16 MB
+CHUNK_VALUES = 1 << 22  # drawn at a time: 16 MB
 NOISE = 1.0  # standard deviation of the noise in y
-RECORDS = "records"  # the record file that unit 04 writes beside y
-# bytes from which on a notebook says what it writes; share of the disk that it leaves
-LARGE, KEPT_FREE = (
-    10**9,
-    0.2,
+RECORDS = "records"  # the record file that unit 04 writes next to y
+SAID_FROM_BYTES = 10**9  # from which on a notebook says what it writes
+FREE_SHARE = 0.2  # of the free disk that stays free
+ROWS_STEP = 1000  # if there is no room for all rows, a multiple of this is made
+ADVICE = (
+    "Make room or get write permission there, choose another folder (COURSE_DATA), "
+    "or ask for fewer rows."
 )
-ADVICE = "Make room or get write permission there, choose another folder (COURSE_DATA), or ask for fewer rows."
 
 
 @dataclass(frozen=True)
 class Regression:
-    """A regression problem in a folder. Its arrays are not in memory, so it is cheap to send to
-    another process.
+    """A regression problem in a folder.
+
+    Its arrays are not in memory, so it is cheap to send to another process.
     """
 
     folder: Path
@@ -47,17 +51,17 @@ class Regression:
     b: float  # the true intercept
 
     @property
-    def x(self):
+    def x(self) -> "DrawnRows":
         """float32 (rows, columns), a DrawnRows."""
         return DrawnRows(self.rows, self.columns, self.seed)
 
     @property
-    def y(self):
+    def y(self) -> np.ndarray:
         """float32 array (rows,), read-only and memory-mapped."""
         return np.load(self.folder / "y.npy", mmap_mode="r")
 
     @property
-    def w(self):
+    def w(self) -> np.ndarray:
         """float32 array (columns,), the true weights."""
         return _truth(self.columns, self.seed)[0]
 
@@ -71,38 +75,41 @@ class DrawnRows:
     dtype = np.dtype(np.float32)
 
     def __init__(self, rows: int, columns: int, seed: int):
-        self.shape, self.seed = (rows, columns), seed
+        self.shape = (rows, columns)
+        self.seed = seed
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self.shape[0]
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: int | slice) -> np.ndarray:
         rows, columns = self.shape
         if not isinstance(index, slice):
-            place = range(rows)[index]
-            return self[place : place + 1][0]
+            row = range(rows)[index]
+            return self[row : row + 1][0]
         first, last, step = index.indices(rows)
         if step != 1:
             raise CourseError(
                 f"asked for X with step {step}, but X is drawn in runs of rows; slice it as x[a:b]."
             )
-        values, chunk = np.empty((max(0, last - first), columns), np.float32), _chunk(columns)
-        for number in range(first // chunk, -(-last // chunk)):
-            start, end = max(first, number * chunk), min(last, (number + 1) * chunk)
-            drawn = _drawn(self.seed, number, min(chunk, rows - number * chunk), columns)
-            values[start - first : end - first] = drawn[
-                start - number * chunk : end - number * chunk
-            ]
+        values = np.empty((max(0, last - first), columns), np.float32)
+        chunk_rows = _chunk_rows(columns)
+        for number in range(first // chunk_rows, -(-last // chunk_rows)):
+            begin = number * chunk_rows  # the first row of the chunk
+            drawn = _drawn(self.seed, number, min(chunk_rows, rows - begin), columns)
+            start = max(first, begin)
+            end = min(last, begin + chunk_rows)
+            values[start - first : end - first] = drawn[start - begin : end - begin]
         return values
 
-    def __array__(self, dtype=None, copy=None):
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return self[:].astype(dtype or self.dtype, copy=False)
 
 
 @functools.lru_cache(maxsize=1)
 def _drawn(seed, number, rows, columns):
-    """The first `rows` rows of chunk `number` of X; the last one drawn is kept, 16 MB, or a row if
-    that is more.
+    """The first `rows` rows of chunk `number` of X.
+
+    The last one drawn is kept: 16 MB, or a row if that is more.
     """
     return _stream(seed, 1 + number).random((rows, columns), dtype=np.float32)
 
@@ -119,20 +126,20 @@ def _truth(columns, seed):
 
 
 def prepare(rows: int, columns: int, seed: int = 0, data: str | Path | None = None) -> Regression:
-    """The Regression of `rows` by `columns`, or of fewer rows where the disk has no room for its
-    record file.
+    """The Regression of `rows` by `columns`, or of fewer rows if the disk is too small.
 
     Says before anything is written how much it will be in the end, if that is more than a gigabyte,
     the record file of unit 04 included; it is also the peak, because nothing is stored twice. A
     fifth of the free disk stays free.
 
     Args:
-        data: the data folder; default COURSE_DATA, else `data/` beside the package.
+        data: the data folder; default COURSE_DATA, else `data/` next to the package.
 
     X, w and b are bit-identical on every machine, y is except for rounding. Making y shows a
     progress bar.
+
     Raises: CourseError for an impossible size, or a disk that has no room for a thousand rows or
-    cannot be written.
+        cannot be written.
     """
     if rows < 1 or columns < 1 or seed < 0:
         wanted = f"{rows} rows, {columns} columns and seed {seed}"
@@ -140,17 +147,19 @@ def prepare(rows: int, columns: int, seed: int = 0, data: str | Path | None = No
             f"asked for {wanted}; there must be at least 1 row and 1 column, and no seed below 0."
         )
     parent = data_folder(data) / "regression"
-    if not (parent / FOLDER.format(rows=rows, columns=columns, seed=seed) / RECORDS).exists():
+    if not (_folder(parent, rows, columns, seed) / RECORDS).exists():
         rows = _rows_that_fit(parent, rows, columns, seed)
     w, b = _truth(columns, seed)
-    made = Regression(
-        parent / FOLDER.format(rows=rows, columns=columns, seed=seed), rows, columns, seed, b
-    )
+    made = Regression(_folder(parent, rows, columns, seed), rows, columns, seed, b)
     if not _is_whole(made):
         y = _labels(rows, columns, seed, w, b)
         with atomic_write(made.folder / "y.npy", ADVICE) as out:
             np.save(out, y)
     return made
+
+
+def _folder(parent, rows, columns, seed):
+    return parent / FOLDER.format(rows=rows, columns=columns, seed=seed)
 
 
 def _is_whole(made):
@@ -163,53 +172,65 @@ def _is_whole(made):
 
 def _labels(rows, columns, seed, w, b):
     """y: float32 (rows,)."""
-    y, chunk = np.empty(rows, np.float32), _chunk(columns)
-    with tqdm(
-        total=4 * rows * columns, file=sys.stdout, unit="B", unit_scale=True, leave=False
-    ) as bar:
-        for number, first in enumerate(range(0, rows, chunk)):
-            rng, part = _stream(seed, 1 + number), y[first : first + chunk]
+    y = np.empty(rows, np.float32)
+    chunk_rows = _chunk_rows(columns)
+    x_bytes = 4 * rows * columns
+    with tqdm(total=x_bytes, file=sys.stdout, unit="B", unit_scale=True, leave=False) as bar:
+        for number, first in enumerate(range(0, rows, chunk_rows)):
+            rng = _stream(seed, 1 + number)
+            part = y[first : first + chunk_rows]
             x = rng.random((len(part), columns), dtype=np.float32)
-            part[:] = (
-                x @ w + np.float32(b) + NOISE * rng.standard_normal(len(part), dtype=np.float32)
-            )
+            noise = NOISE * rng.standard_normal(len(part), dtype=np.float32)
+            part[:] = x @ w + np.float32(b) + noise
             bar.update(x.nbytes)
     return y
 
 
-def _chunk(columns):
+def _chunk_rows(columns):
     """Rows drawn at a time."""
-    return max(1, CHUNK // columns)
+    return max(1, CHUNK_VALUES // columns)
 
 
 def _rows_that_fit(parent, rows, columns, seed):
     """`rows`, or fewer, as the disk has room; prints what will be written.  Raises: CourseError."""
     parent = parent.absolute()
-    free = shutil.disk_usage(
-        next(there for there in (parent, *parent.parents) if there.exists())
-    ).free
+    there = next(folder for folder in (parent, *parent.parents) if folder.exists())
+    free = shutil.disk_usage(there).free
+    usable = (1 - FREE_SHARE) * free
+    free_gb = free / 1e9
     peak = record_bytes(rows, columns)
-    if peak <= (1 - KEPT_FREE) * free:
-        if peak > LARGE:
-            print(
-                f"{parent} gets one file of {peak / 1e9:.1f} GB, nothing twice; {free / 1e9:.1f} GB are free."
-            )
+    if peak <= usable:
+        if peak > SAID_FROM_BYTES:
+            size = f"one file of {peak / 1e9:.1f} GB, nothing twice"
+            print(f"{parent} gets {size}; {free_gb:.1f} GB are free.")
         return rows
-    pattern = FOLDER.format(rows="*", columns=columns, seed=seed)
-    made = [int(path.parent.name.split("x")[0]) for path in parent.glob(f"{pattern}/{RECORDS}")]
-    most = math.floor((1 - KEPT_FREE) * free / record_bytes(1000, columns)) * 1000
-    fewer = max([most, *(n for n in made if n < rows)])
-    if fewer < min(rows, 1000):
-        raise CourseError(f"1,000 rows take {record_bytes(1000, columns) / 1e9:.2f} GB in {parent}, where "
-                          f"{free / 1e9:.2f} GB are free. {ADVICE}")  # fmt: skip
-    print(
-        f"{rows:,} rows take {peak / 1e9:.1f} GB, {free / 1e9:.1f} GB are free: here are {fewer:,} rows."
-    )
+    step_bytes = record_bytes(ROWS_STEP, columns)
+    fewer = math.floor(usable / step_bytes) * ROWS_STEP
+    for made in _rows_made(parent, columns, seed):
+        if made < rows:
+            fewer = max(fewer, made)
+    if fewer < min(rows, ROWS_STEP):
+        raise CourseError(
+            f"{ROWS_STEP:,} rows take {step_bytes / 1e9:.2f} GB in {parent}, "
+            f"where {free_gb:.2f} GB are free. {ADVICE}"
+        )
+    taken = f"{rows:,} rows take {peak / 1e9:.1f} GB"
+    print(f"{taken}, {free_gb:.1f} GB are free: here are {fewer:,} rows.")
     return fewer
+
+
+def _rows_made(parent, columns, seed):
+    """The numbers of rows for which `parent` has a record file."""
+    pattern = FOLDER.format(rows="*", columns=columns, seed=seed)
+    records = parent.glob(f"{pattern}/{RECORDS}")
+    return [int(path.parent.name.split("x")[0]) for path in records]
 
 
 def record_bytes(rows: int, columns: int) -> int:
     """Bytes that a regression problem takes in the end: its record file, and y."""
     row = 4 * (columns + 1)
-    place = 2 ** math.ceil(math.log2(row)) if row < 4096 else math.ceil(row / 4096) * 4096
-    return 4096 + rows * (place + 4)
+    if row < 4096:
+        record = 2 ** math.ceil(math.log2(row))
+    else:
+        record = math.ceil(row / 4096) * 4096
+    return 4096 + rows * (record + 4)

@@ -1,5 +1,4 @@
-"""Sequences of very different lengths, drawn or real: name -> *tokens, lengths, labels* -> batches,
-samplers, models.
+"""Sequences of very different lengths: name -> *tokens, lengths, labels* -> batches, models.
 
 A set is flat: the tokens of all sequences one after the other, and how many belong to each. Three
 sets: "demo", the drawn set of asym's demonstration (lengths 1, 4, 16, 64, each as frequent as it is
@@ -7,6 +6,7 @@ short), "lognormal" (many short ones, a long tail), and "histories", the films t
 user has rated, in the order of time.
 """
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,7 @@ NAMES = ("demo", "lognormal", "histories")
 ROWS = {"demo": 1024, "lognormal": 4096}  # sequences, where nobody says how many
 VOCABULARY = 8  # of the drawn sets
 MARKER = 0  # a drawn sequence has label 1 if this token is in it
-LONGEST = 256  # tokens of a sequence of "lognormal"
+LENGTH_MAX = 256  # tokens of a sequence of "lognormal"
 FIELDS = ("values", "lengths", "labels", "vocabulary", "real")  # of a file
 REMEDY = "make it again with data_scripts/sequences.py, or remove it."
 
@@ -49,8 +49,10 @@ class Sequences:
 
 
 def collate(samples: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor, Tensor]:
-    """One ragged batch of `samples`, (tokens, label) each: all tokens in a row, the lengths, the
-    labels.
+    """One ragged batch of `samples`: all tokens in a row, the lengths, the labels.
+
+    Args:
+        samples: (tokens, label) each.
 
     Returns: (values int64 (total,), lengths int64 (n,), labels float32 (n,)).
     Raises: CourseError if there is no sample, or one without a token.
@@ -59,60 +61,60 @@ def collate(samples: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor, T
         raise CourseError(
             "a batch was asked for, but there is no sample in it; leave empty batches out."
         )
-    lengths = torch.tensor([len(tokens) for tokens, _ in samples])
+    tokens, labels = zip(*samples, strict=True)
+    lengths = torch.tensor([len(of_sample) for of_sample in tokens])
     if not lengths.all():
+        first_empty = int((lengths == 0).nonzero()[0])
         raise CourseError(
-            f"sample {int((lengths == 0).nonzero()[0])} of a batch has no token; a sequence needs at least one."
+            f"sample {first_empty} of a batch has no token; a sequence needs at least one."
         )
-    return (
-        torch.cat([tokens for tokens, _ in samples]),
-        lengths,
-        torch.stack([label for _, label in samples]),
-    )
+    return torch.cat(tokens), lengths, torch.stack(labels)
 
 
 def load(
     name: str = "demo", rows: int | None = None, folder: str | Path | None = None
 ) -> Sequences:
-    """The set `name`; a file <folder>/sequences/<name>.npz that data_scripts/sequences.py wrote
-    comes first.
+    """The set `name`: of its file, if there is one, else drawn.
+
+    The file is <folder>/sequences/<name>.npz, which data_scripts/sequences.py writes.
 
     Args:
         name: one of NAMES, or of such a file.
         rows: how many sequences of a drawn set, or of the first users (default: ROWS, all users).
-        folder: the data folder; default COURSE_DATA, else `data/` beside the package.
+        folder: the data folder; default COURSE_DATA, else `data/` next to the package.
 
     Raises: CourseError for an unknown name, a damaged file, or fewer than one row.
     """
     file = data_folder(folder) / "sequences" / f"{name}.npz"
-    return _head(_read(file, name), rows) if file.exists() else draw(name, rows, folder=folder)
+    if not file.exists():
+        return draw(name, rows, folder=folder)
+    return _head(_read(file, name), rows)
 
 
 def draw(
     name: str = "demo", rows: int | None = None, seed: int = 0, folder: str | Path | None = None
 ) -> Sequences:
-    """The set `name` as `load` gives it where no file was written: drawn, or made of MovieLens's
-    ratings.
-    """
+    """The set `name` as `load` gives it without a file: drawn, or made of MovieLens's ratings."""
     check_name("sequence", name, NAMES)
     if rows is not None and rows < 1:
         raise CourseError(f"{rows} sequences were asked for; ask for at least 1.")
     if name == "histories":
         return _head(_histories(folder), rows)
     rng = torch.Generator().manual_seed(seed)
-    lengths = {"demo": _demo_lengths, "lognormal": lognormal_lengths}[name](rows or ROWS[name], rng)
-    return with_lengths(name, lengths, rng)
+    draw_lengths = _demo_lengths if name == "demo" else lognormal_lengths
+    return with_lengths(name, draw_lengths(rows or ROWS[name], rng), rng)
 
 
 def save(data: Sequences, file: Path) -> None:
-    """Write a set as the .npz file that `load` reads. Raises: CourseError if it cannot be
-    written.
+    """Write a set as the .npz file that `load` reads.
+
+    Raises: CourseError if it cannot be written.
     """
     save_arrays(file, **{field: getattr(data, field) for field in FIELDS})
 
 
 def lognormal_lengths(
-    rows: int, rng: torch.Generator, mean: float = 2.5, std: float = 1.0, longest: int = LONGEST
+    rows: int, rng: torch.Generator, mean: float = 2.5, std: float = 1.0, longest: int = LENGTH_MAX
 ) -> Tensor:
     """int64 (rows,): lengths whose logarithm is normal, rounded up, from 1 to `longest`."""
     drawn = torch.exp(mean + std * torch.randn(rows, generator=rng)).ceil().long()
@@ -125,27 +127,29 @@ def _demo_lengths(rows, rng):
 
 
 def with_lengths(name: str, lengths: Tensor, rng: torch.Generator | int) -> Sequences:
-    """A drawn set with these lengths: half of the sequences hold the marker at one place, the
-    others not at all.
+    """A drawn set with these lengths.
+
+    Half of the sequences hold the marker at one place, the others not at all.
 
     Args:
         rng: a generator, or the seed of a new one.
     """
-    rng = rng if isinstance(rng, torch.Generator) else torch.Generator().manual_seed(rng)
+    if not isinstance(rng, torch.Generator):
+        rng = torch.Generator().manual_seed(rng)
     total = int(lengths.sum())
     values = torch.randint(MARKER + 1, VOCABULARY, (total,), generator=rng)
     labels = torch.rand(len(lengths), generator=rng) < 0.5
     starts = lengths.cumsum(0) - lengths
-    places = starts + (torch.rand(len(lengths), generator=rng) * lengths).long().clamp(
-        max=lengths - 1
-    )
-    values[places[labels]] = MARKER
+    offsets = (torch.rand(len(lengths), generator=rng) * lengths).long().clamp(max=lengths - 1)
+    positions = starts + offsets
+    values[positions[labels]] = MARKER
     return Sequences(name, values, lengths, labels.float(), VOCABULARY, real=False)
 
 
 def _histories(folder):
-    """Each user's films in the order of time; the label: whether a user's mean of stars is above
-    the median user's.
+    """Each user's films in the order of time.
+
+    The label is whether a user's mean of stars is above the median user's.
     """
     ratings = movielens.load("ml-100k", folder)
     lengths = torch.bincount(ratings.users, minlength=ratings.n_users)
@@ -162,20 +166,27 @@ def _head(example, rows):
         return example
     lengths = example.lengths[:rows]
     values = example.values[: int(lengths.sum())]
-    return Sequences(
-        example.name, values, lengths, example.labels[:rows], example.vocabulary, example.real
+    return dataclasses.replace(
+        example, values=values, lengths=lengths, labels=example.labels[:rows]
     )
 
 
 def _read(file, name):
-    values, lengths, labels, vocabulary, real = map(
-        torch.from_numpy, read_arrays(file, FIELDS, REMEDY).values()
-    )
-    fits = (
-        len(lengths) == len(labels) > 0
-        and bool((lengths > 0).all())
-        and int(lengths.sum()) == len(values)
-    )
-    if not fits or not 0 <= int(values.min()) <= int(values.max()) < vocabulary:
+    """The set of the .npz file `file`.  Raises: CourseError if it is damaged."""
+    stored = read_arrays(file, FIELDS, REMEDY)
+    values = torch.from_numpy(stored["values"])
+    lengths = torch.from_numpy(stored["lengths"])
+    labels = torch.from_numpy(stored["labels"])
+    vocabulary = int(stored["vocabulary"])
+    if not _belong_together(values, lengths, labels, vocabulary):
         raise damaged(file, "lengths, labels and tokens that do not belong together", REMEDY)
-    return Sequences(name, values, lengths, labels.float(), int(vocabulary), bool(real))
+    return Sequences(name, values, lengths, labels.float(), vocabulary, bool(stored["real"]))
+
+
+def _belong_together(values, lengths, labels, vocabulary):
+    """True if there are as many labels as lengths, and as many tokens as these say."""
+    if not len(lengths) == len(labels) > 0 or not (lengths > 0).all():
+        return False
+    if int(lengths.sum()) != len(values):
+        return False
+    return 0 <= int(values.min()) and int(values.max()) < vocabulary

@@ -1,98 +1,119 @@
-"""Which known mistake an answer makes: its Outcome, those of the known mistakes -> *the one that it
-is*, or none.
+"""Which known mistake an answer makes: its Outcome, those of the known mistakes -> *the one it is*.
 
 A mistake that gives all of the learner's facts is named. So is one that gives the same facts up to
-and including the
-first wrong one and differs later: a variant of it, or a second fault on top. That needs a fact of
-its own, a wrong
-value that no other mistake gives there and that two ideas hardly have in common: no bare False,
-small count or name.
+and including the first wrong one and differs later: a variant of it, or a second fault on top. That
+needs a fact that only this mistake gives, with a wrong value that two ideas hardly have in common:
+no bare False, small count or name.
 """
 
-from course.engine.compare import differs
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from course.engine.outcome import Comparison, Outcome
 from course.engine.relations import digits, numbers_in
-from course.engine.run import Outcome
 
-TELLING = 1.0  # so much must the wrong values hold that are a mistake's own, see `_weight`
-SEVERAL = 4  # so many wrong facts in common are enough, whatever follows
+WEIGHT_MIN = 1.0  # the wrong values that only one mistake gives must weigh so much, see `_weight`
+SHARED_MANY = 4  # so many wrong facts in common are enough, whatever follows
 
 
-def find_mistake(seen, expected, known):
-    """(name, advice) of the known mistake that an answer makes, or (None, None).
+class KnownOutcome(NamedTuple):
+    """A known mistake: the name of its answer, what to say about it, what the probe finds of it."""
+
+    name: str
+    advice: str
+    outcome: Outcome
+
+
+@dataclass
+class _Candidate:
+    """A known mistake that has the first wrong facts in common with an answer."""
+
+    known: KnownOutcome
+    pair: Comparison  # of the mistake with the answer
+    shared: list[str]  # the wrong facts that they have in common
+
+
+def find_mistake(seen: Comparison, known: Iterable[KnownOutcome]) -> KnownOutcome | None:
+    """The known mistake that an answer makes, or None.
 
     Args:
-        seen, expected: Outcomes of the answer and of the reference.
-        known: (name, advice, Outcome) of the known mistakes, asked for one by one; an Outcome that
-            shares no fault with `seen` may end at its first fact that differs.
+        seen: the Outcome of the answer against that of the reference.
+        known: asked for one by one; an Outcome that shares no fault with the answer may end at its
+            first fact that differs.
     """
-    alike = []
-    for name, advice, outcome in known:
-        if outcome.same(seen):
-            return name, advice
-        if shared := shared_faults(outcome, seen, expected):
-            alike.append((name, advice, outcome, shared))
-    for name, advice, outcome, shared in alike:
-        others = {fact for other in alike if other[0] != name for fact in other[3]}
-        own = sum(
-            _weight(seen.facts[fact], expected.facts[fact]) for fact in shared if fact not in others
-        )
-        if own >= TELLING and (
-            len(shared) >= SEVERAL or _one_holds_the_other(outcome, seen, expected)
-        ):
-            return name, advice
-    return None, None
+    candidates = []
+    for mistake in known:
+        pair = Comparison(mistake.outcome, seen.seen)
+        if pair.is_same():
+            return mistake
+        shared = _shared_faults(pair, seen)
+        if shared:
+            candidates.append(_Candidate(mistake, pair, shared))
+    for candidate in candidates:
+        if _is_variant(candidate, candidates, seen):
+            return candidate.known
+    return None
 
 
-def shared_faults(outcome, seen, expected):
-    """The wrong facts that two Outcomes have in common before they differ, the first wrong one of
-    `seen` among them.
+def shared_faults(mistake: Outcome, seen: Comparison) -> list[str]:
+    """The wrong facts that a mistake and an answer have in common before they differ.
+
+    The first wrong fact of the answer is among them, or there is none.
     """
+    return _shared_faults(Comparison(mistake, seen.seen), seen)
+
+
+def _shared_faults(pair: Comparison, seen: Comparison) -> list[str]:
     shared = []
-    for fact, value in seen.facts.items():
-        if fact not in outcome.facts or differs(outcome.facts[fact], value):
+    for fact in seen.seen.facts:
+        if fact not in pair.seen.facts or pair.difference(fact):
             break
-        if fact in expected.facts and differs(value, expected.facts[fact]):
+        if fact in seen.expected.facts and seen.difference(fact):
             shared.append(fact)
     return shared
 
 
-def _one_holds_the_other(outcome, seen, expected):
-    """True if one set of wrong facts contains the other, and they share most of what is wrong with
-    `seen`.
-    """
-    faults = [
-        {
-            fact
-            for fact, value in o.facts.items()
-            if fact in expected.facts and differs(value, expected.facts[fact])
-        }
-        for o in (outcome, seen)
-    ]
-    same = {
-        fact
-        for fact in faults[0] & faults[1]
-        if differs(outcome.facts[fact], seen.facts[fact]) is None
-    }
-    return same in faults and 2 * len(same) > len(faults[1])
+def _is_variant(candidate: _Candidate, candidates: list[_Candidate], seen: Comparison) -> bool:
+    """Whether the answer is a variant of this mistake and of no other candidate."""
+    facts_of_others: set[str] = set()
+    for other in candidates:
+        if other.known.name != candidate.known.name:
+            facts_of_others.update(other.shared)
+    weight = 0.0
+    for fact in candidate.shared:
+        if fact not in facts_of_others:
+            weight += _weight(seen.seen.facts[fact], seen.expected.facts[fact])
+    if weight < WEIGHT_MIN:
+        return False
+    return len(candidate.shared) >= SHARED_MANY or _one_holds_the_other(candidate.pair, seen)
 
 
-def _weight(value, right):
-    """How much a wrong value tells: each different number counts 0.1 for one digit, up to 1 for
-    four.
-    """
-    yours, expected = numbers_in(value) or [], numbers_in(right) or []
+def _one_holds_the_other(pair: Comparison, seen: Comparison) -> bool:
+    """Whether one set of wrong facts contains the other, and most of the answer's are shared."""
+    faults_of_mistake = set(Comparison(pair.seen, seen.expected).wrong_facts())
+    faults = set(seen.wrong_facts())
+    same = {fact for fact in faults_of_mistake & faults if not pair.difference(fact)}
+    return same in (faults_of_mistake, faults) and 2 * len(same) > len(faults)
+
+
+def _weight(value: Any, right: Any) -> float:
+    """How much a wrong value tells: each number counts 0.1 for one digit, up to 1 for four."""
+    yours = numbers_in(value) or []
+    expected = numbers_in(right) or []
     if len(yours) != len(expected):
         return 0.0
-    off = {number for number, other in zip(yours, expected, strict=True) if number != other}
-    return sum(0.1 + 0.3 * (min(digits(number), 4) - 1) for number in off if number)
+    wrong = {number for number, other in zip(yours, expected, strict=True) if number != other}
+    wrong.discard(0)
+    return sum(0.1 + 0.3 * (min(digits(number), 4) - 1) for number in wrong)
 
 
-def first_wrong(outcome, expected):
-    """The part of `outcome` up to its first fact that is not as expected, that fact included."""
+def first_wrong(comparison: Comparison) -> Outcome:
+    """The part of the Outcome `seen` up to its first fact that is not as expected, included."""
     kept = Outcome()
-    for fact, value in outcome.facts.items():
+    for fact, value in comparison.seen.facts.items():
         kept.facts[fact] = value
-        if differs(value, expected.facts.get(fact)):
+        if fact not in comparison.expected.facts or comparison.difference(fact):
             return kept
-    kept.raised = outcome.raised
+    kept.raised = comparison.seen.raised
     return kept

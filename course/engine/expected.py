@@ -1,55 +1,54 @@
-"""Where expected facts come from: reference answers (notebook/solutions.py), or facts recorded of
-them.
+"""Where expected facts come from in a class's folder, which has no masters: a file of facts.
 
-In a class's folder, which has no masters, they are the facts that the release recorded on the
-visible seed: one file per unit and kind of device, of plain data.
+The release recorded them of the reference answers on the visible seed: one file per unit and kind
+of device, of plain data. Elsewhere the reference itself is run (judge.py).
 """
 
 import functools
 import hashlib
 import lzma
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from course.errors import CourseError
 from course.system.folders import ROOT
 
+if TYPE_CHECKING:
+    import torch
+
 CHECKS = ROOT / "course" / "checks"
 ENGINE = ROOT / "course" / "engine"
 GET_IT = "download the course folder again."
+Records = dict[str, dict[str, Any]]  # exercise -> what Judge.record gave
 
 
-def facts_file(unit, device):
-    """The path of what was recorded of `unit` on the kind of device that the torch.device `device`
-    is.
-    """
+def facts_file(unit: str, device: "torch.device") -> Path:
+    """The path of what was recorded of `unit` on the kind of device that `device` is."""
     return CHECKS / "recorded" / f"{unit}.{device.type}.facts"
 
 
-def pack_facts(records):
-    """The bytes of a facts file: `records`, {exercise: plain data}, and which checks they were
-    recorded with.
-    """
-    # it imports torch, which who only asks for folders need not wait for
-    from course.engine.wire import (
-        pack,
-    )
+def pack_facts(records: Records) -> bytes:
+    """The bytes of a facts file: `records`, and which checks they were recorded with."""
+    # imports torch, which a caller that only asks for folders need not wait for
+    from course.engine.wire import pack
 
     # a mistake repeats most of the facts
     return lzma.compress(pack({"checks": _checks_digest(), "records": records}))
 
 
 @functools.cache
-def load_facts(path):
-    """The records that `pack_facts` was given, read once per process; nothing in the file is
-    executed.
+def load_facts(path: Path) -> Records:
+    """The records that `pack_facts` was given, read once per process; nothing in them is executed.
 
     Raises: CourseError if there is no such file, it is damaged, or it was recorded with other
-    checks.
+        checks.
     """
     from course.engine.wire import WireError, unpack
 
     try:
         content = unpack(lzma.decompress(path.read_bytes()))
-        made_for, records = content["checks"], content["records"]
+        made_for = content["checks"]
+        records: Records = content["records"]
     except FileNotFoundError:
         raise CourseError(
             f"looked for recorded facts in {path}, found no such file; {GET_IT}"
@@ -63,11 +62,10 @@ def load_facts(path):
     return records
 
 
-def _checks_digest():
-    """A string that changes when the source of any check does."""
-    sources = [
-        path.read_text(encoding="utf-8")
-        for folder in (CHECKS, ENGINE)
-        for path in sorted(folder.rglob("*.py"))
-    ]
+def _checks_digest() -> str:
+    """A text that changes when the source of any check does."""
+    sources = []
+    for folder in (CHECKS, ENGINE):
+        for path in sorted(folder.rglob("*.py")):
+            sources.append(path.read_text(encoding="utf-8"))
     return hashlib.sha256("\0".join(sources).encode()).hexdigest()

@@ -1,338 +1,135 @@
-"""Run an answer within limits of time and output, without input, and restore random state and
-settings afterwards.
+"""Run an answer within limits of time and output, and say what ended it.
 
-File descriptors 1 and 2 go to a temporary file while the answer runs, which also catches child
-processes and C
-libraries: nbgrader gives 0 points for any byte on stderr. This guards against accidents, not
+process_state.py keeps what the answer prints and changes. This guards against accidents, not
 against malice.
 """
 
-import builtins
 import contextlib
-import io
-import linecache
 import os
-import random
-import re
 import signal
 import sys
 import tempfile
 import threading
 import time
-import traceback
-import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
-from unittest import mock
+from types import FrameType
+from typing import Any
 
-import numpy
-import torch
+from course.engine.process_state import captured, kept_state
+from course.engine.stops import LimitReached, MachineBusy, Raised, Stop, describe
+from course.system.busy import PATIENCE, is_busy
 
-from course.device import PATIENCE, is_busy
-from course.errors import CourseError
-
-# (read, write, value while an answer or the reference runs), whatever a notebook has set
-_SETTINGS = (
-    (torch.is_grad_enabled, torch.set_grad_enabled, True),
-    (torch.get_default_dtype, torch.set_default_dtype, torch.float32),
-    (torch.get_num_threads, torch.set_num_threads, torch.get_num_threads()),
-    (torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms, False),
-    (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, "highest"),
-    (torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly, False),
-    *(
-        (partial(torch.is_autocast_enabled, k), partial(torch.set_autocast_enabled, k), False)
-        for k in ("cpu", "cuda")
-    ),
-)
-GPU_LOST = (
-    "a computation on the GPU has failed, here or in an earlier cell (perhaps an index out of range), and this "
-    "process cannot use the GPU any more. Restart the kernel; with COURSE_DEVICE=cpu Python names the line."
-)
-NOTHING_YET = "Not written yet: replace `raise NotImplementedError()`."
-SHOWN = 4_000  # bytes of output kept for the report
-TICK = 0.05  # seconds between two checks of the time and the output
+PRINTED_BYTES_MAX = 4_000  # of the output that is kept for the report
+TICK_SECONDS = 0.05  # between two checks of the time and the output
 
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of an answer: seconds, of its own on a busy machine, and bytes of output."""
+    """The limits of an answer.
+
+    Attributes:
+        seconds: on the clock; on a busy machine, those in which it had a processor.
+        output: bytes that it may print.
+    """
 
     seconds: float = 20.0
     output: int = 1_000_000
 
 
-@dataclass(frozen=True)
-class Raised:
-    """An exception of an answer as plain data: the name of its type, and the text for the
-    learner.
-    """
+def run_answer(run: Callable[[], object], answer: Any, limits: Limits) -> tuple[Raised | None, str]:
+    """Call `run()` and return (what ended it or None, what was printed).
 
-    kind: str
-    text: str
+    Random numbers, settings and streams are the caller's own again afterwards.
 
-    @property
-    def gist(self) -> str:
-        """Python's message without quoted names, numbers and the line, which differ among answers;
-        "" for others.
-
-        A number after "=" stays: it names the case of the probe, as in "src=1".
-        """
-        if not self.text.startswith(
-            "stopped by "
-        ):  # ours hold the learner's lines, where ranks hang
-            return ""
-        message = self.text.partition("\nin line ")[0].partition(": ")[2]
-        return re.sub(r"'[^']*'|`[^`]*`|(?<!=)\b\d+", "", message)
-
-
-class LimitReached(BaseException):
-    """The answer ran too long or printed too much. A BaseException, so `except Exception` does not
-    catch it.
-    """
-
-
-class MachineBusy(LimitReached):
-    """Other work kept the processors busy for too long; nothing is known about the answer."""
-
-
-class AskedForInput(Exception):
-    """The answer asked for keyboard input."""
-
-
-class InputChanged(Exception):
-    """The answer changed a tensor that it was given."""
-
-
-class NoReturn(Exception):
-    """The answer returned None where a value was asked for."""
-
-
-class LeftBehind(Exception):
-    """The answer changed a global setting of torch."""
-
-
-def run_answer(run, answer, limits: Limits) -> tuple[Raised | None, str]:
-    """Call `run()` and return (Raised or None, what was printed); random state and streams are
-    restored.
+    Args:
+        answer: what is asked, so that the line of it that raised can be named.
     """
     raised = None
     with tempfile.TemporaryFile() as file:
         try:
-            with _kept_state(), _captured(file.fileno()):
-                try:
-                    with limited(limits, file.fileno()):
-                        run()
-                except KeyboardInterrupt:
-                    raise
-                except BaseException as error:
-                    raised = describe(error, answer)
+            with kept_state(), captured(file.fileno()):
+                raised = _what_ended(run, answer, limits, file.fileno())
         except RuntimeError as error:  # random states of GPUs cannot be read or restored
             if "CUDA error" not in str(error):
                 raise
-            raised = Raised(type(error).__name__, GPU_LOST)
+            raised = Raised(Stop.GPU_LOST, type(error).__name__)
         file.seek(0)
-        return raised, file.read(SHOWN).decode(errors="replace")
+        return raised, file.read(PRINTED_BYTES_MAX).decode(errors="replace")
 
 
-def describe(error: BaseException, answer) -> Raised:
-    """The exception that ended a probe, as Raised."""
-    kind = type(error).__name__
-    if isinstance(error, NotImplementedError) and not error.args:
-        return Raised(kind, _nothing_yet(error, answer))
-    if isinstance(error, (LimitReached, AskedForInput, InputChanged, LeftBehind, NoReturn)):
-        return Raised(kind, str(error))
+def _what_ended(
+    run: Callable[[], object], answer: Any, limits: Limits, descriptor: int
+) -> Raised | None:
+    """Call `run()` within `limits`; return what ended it, None if it came to its end."""
     try:
-        message = " ".join(str(error).split())
-    except Exception:  # the learner's own __str__
-        message = "(its message cannot be shown)"
-    if isinstance(error, CourseError):
-        return Raised(kind, str(error))
-    message = message if len(message) <= 300 else message[:300] + " ..."
-    # parallel.distributed says where and which
-    rank = f" in rank {error.rank}" if hasattr(error, "rank") else ""
-    return Raised(kind, f"stopped by {kind}{rank}: {message}" + _line_of(error, answer))
-
-
-def _nothing_yet(error, answer):
-    """A sentence on whose NotImplementedError() ended a probe: the answer's own, or that of
-    something it calls.
-    """
-    *_, frame = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    where, own = frame.f_code.co_qualname, getattr(answer, "__qualname__", None)
-    if own is None or hasattr(error, "frames") or f"{where}.".startswith(f"{own}."):
-        return NOTHING_YET
-    return f"Your code calls {where.removeprefix('<locals>.')}, which is not written yet: write that one first."
-
-
-def _line_of(error, answer):
-    own = vars(answer).values() if isinstance(answer, type) else [answer]
-    file = next(
-        (function.__code__.co_filename for function in own if hasattr(function, "__code__")), None
-    )
-    frames = getattr(error, "frames", None) or [
-        (frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)
-    ]
-    lines = [line for path, line in frames if path == file]
-    return (
-        f"\nin line {lines[-1]} of your cell: {linecache.getline(file, lines[-1]).strip()}"
-        if lines
-        else ""
-    )
+        with limited(limits, descriptor):
+            run()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        return describe(error, answer)
+    return None
 
 
 @contextlib.contextmanager
-def _kept_state():
-    """Seed random numbers and neutralise settings inside the block; restore the caller's
-    afterwards.
-    """
-    saved = (
-        random.getstate(),
-        numpy.random.get_state(),
-        numpy.geterr(),
-        os.getcwd(),
-        torch.empty(0).device,
-    )
-    settings = [get() for get, _, _ in _SETTINGS]
-    gpus = range(torch.cuda.device_count()) if torch.cuda.is_available() else []
-    # the former is slower
-    seed = torch.manual_seed if gpus else torch.default_generator.manual_seed
-    with torch.random.fork_rng(devices=gpus), warnings.catch_warnings():
-        warnings.simplefilter("default")
-        torch.set_default_device(None)
-        _set([inside for _, _, inside in _SETTINGS])
-        seed(0)
-        random.seed(0)
-        numpy.random.seed(0)
-        try:
-            yield
-        finally:
-            _set(settings)
-            torch.set_default_device(None if saved[4].type == "cpu" else saved[4])
-            os.chdir(saved[3])
-            numpy.seterr(**saved[2])
-            numpy.random.set_state(saved[1])
-            random.setstate(saved[0])
-
-
-def _set(values):
-    for (get, set_, _), value in zip(_SETTINGS, values, strict=True):
-        if (
-            get() != value
-        ):  # or torch imports its compiler, which takes a second, to switch determinism off
-            set_(value)
-
-
-@contextlib.contextmanager
-def _captured(descriptor):
-    """Send everything printed inside the block, by any means, to `descriptor`; refuse requests for
-    input.
-    """
-    sys.stdout.flush()
-    sys.stderr.flush()
-    with contextlib.ExitStack() as stack:
-        for number in (1, 2):
-            stack.callback(_restore, os.dup(number), number)
-            os.dup2(descriptor, number)
-        stream = _Stream(
-            os.fdopen(os.dup(descriptor), "wb", 0), errors="replace", write_through=True
-        )
-        stack.callback(stream.close)
-        for old in {id(s): s for s in (sys.stdout, sys.stderr)}.values():
-            if hasattr(
-                old, "__dict__"
-            ):  # a notebook's stream, kept by a logging handler, has no descriptor of its own
-                stack.enter_context(mock.patch.object(old, "write", stream.write))
-        for name, value in (("stdout", stream), ("stderr", stream), ("stdin", _NoInput())):
-            stack.enter_context(mock.patch.object(sys, name, value))
-        stack.enter_context(mock.patch.object(builtins, "input", _no_input))
-        yield
-
-
-@contextlib.contextmanager
-def limited(limits, descriptor):
-    """Raise LimitReached inside the block when it runs too long or `descriptor` grows too large
-    (main thread only).
+def limited(limits: Limits, descriptor: int) -> Iterator[None]:
+    """Raise LimitReached inside the block when it runs too long or `descriptor` grows too large.
 
     On a busy machine only seconds in which this process had a processor count, up to PATIENCE times
     on the clock. A nested block has its own limits; those of the outer block apply again after it.
+    Only the main thread can be limited; in others the block runs without limits.
     """
-    if threading.current_thread() is not threading.main_thread() or not hasattr(
-        signal, "setitimer"
-    ):
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or not hasattr(signal, "setitimer"):
         yield
         return
-    began, used, ended, here = time.monotonic(), time.process_time(), False, sys._getframe().f_code
+    began = time.monotonic()
+    used = time.process_time()
+    has_ended = False
+    here = sys._getframe().f_code
 
-    def look(signum, frame):
-        if (
-            ended
-            or not frame
-            or frame.f_code is here
-            or frame.f_code.co_filename == contextlib.__file__
-        ):
-            return  # raising on the way out would leave the timer running
-        if time.monotonic() > began + limits.seconds and (
-            late := _too_late(limits.seconds, began, used)
-        ):
-            raise late
+    def check(signum: int, frame: FrameType | None) -> None:
+        if has_ended or not frame or _is_leaving(frame, here):
+            return
+        if time.monotonic() > began + limits.seconds:
+            _raise_if_too_late(limits.seconds, began, used)
         if os.fstat(descriptor).st_size > limits.output:
             raise LimitReached(
                 f"your code printed more than {limits.output:,} bytes and was stopped."
             )
 
-    before = signal.signal(signal.SIGALRM, look)
+    before = signal.signal(signal.SIGALRM, check)
     # repeated: an `except:` in the answer can catch one
-    outer = signal.setitimer(signal.ITIMER_REAL, TICK, TICK)
+    outer = signal.setitimer(signal.ITIMER_REAL, TICK_SECONDS, TICK_SECONDS)
     try:
         yield
         if os.fstat(descriptor).st_size > limits.output:
             raise LimitReached(f"your code printed more than {limits.output:,} bytes.")
     finally:
-        ended = True
+        has_ended = True
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
         signal.setitimer(signal.ITIMER_REAL, *outer)
 
 
-def _too_late(seconds, began, used):
-    """What stops an answer that has had its `seconds` on the clock; None if others had the
-    processors meanwhile.
+def _is_leaving(frame: FrameType, code: object) -> bool:
+    """Whether a signal came on the way out of `limited`, where raising would keep the timer on."""
+    return frame.f_code is code or frame.f_code.co_filename == contextlib.__file__
+
+
+def _raise_if_too_late(seconds: float, began: float, used: float) -> None:
+    """Stop an answer that has had its `seconds`, unless others had the processors meanwhile.
+
+    Args:
+        began, used: time on the clock and of this process on a processor when the answer began.
     """
     own = time.process_time() - used
     if own >= seconds or not is_busy():
-        return LimitReached(f"your code ran longer than {seconds:g} seconds and was stopped.")
+        raise LimitReached(f"your code ran longer than {seconds:g} seconds and was stopped.")
     if time.monotonic() > began + PATIENCE * seconds:
-        return MachineBusy(
-            f"the machine is too busy: the check was stopped after {PATIENCE * seconds:g} seconds, in which it had a "
-            f"processor for {own:.1f}. This says nothing of your code; run the check again."
+        raise MachineBusy(
+            f"the machine is too busy: the check was stopped after {PATIENCE * seconds:g} seconds, "
+            f"in which it had a processor for {own:.1f}. This says nothing of your code; run the "
+            "check again."
         )
-    return None
-
-
-def _restore(saved, number):
-    os.dup2(saved, number)
-    os.close(saved)
-
-
-def _no_input(prompt=""):
-    raise AskedForInput("your code asks for input, but nobody is at the keyboard; remove input().")
-
-
-class _Stream(io.TextIOWrapper):
-    """The stream that an answer prints to. Once closed it forwards to stdout, because logging
-    handlers may keep it.
-    """
-
-    def write(self, text):
-        return sys.stdout.write(text) if self.closed else super().write(text)
-
-    def flush(self):
-        if not self.closed:
-            super().flush()
-
-
-class _NoInput(io.TextIOBase):
-    def read(self, size=-1):
-        _no_input()
-
-    readline = read

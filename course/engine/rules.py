@@ -1,5 +1,4 @@
-"""What the source of an answer must not use: a live answer and what its task forbids -> *a
-sentence*, or None.
+"""What the source of an answer must not use: an answer and what its task forbids -> *a sentence*.
 
     refusal(answer, ["torch.nn.parallel", "torch.distributed.reduce"])
 
@@ -17,13 +16,24 @@ import functools
 import inspect
 import linecache
 import sys
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from types import FunctionType
+from typing import Any, NamedTuple
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _REFUSED = "which the task does not allow. Write it yourself."
 _UNKNOWN = object()  # what a name stands for that may be anything
+SHOWN_LENGTH = 60  # characters of a line or a name in the sentence
 
 
-def refusal(answer, forbids):
+class _Use(NamedTuple):
+    """A name or `a.b.c` in a source, and what it stands for."""
+
+    node: ast.Name | ast.Attribute
+    value: Any
+
+
+def refusal(answer: Any, forbids: Iterable[str]) -> str | None:
     """Say where an answer uses what its task forbids.
 
     Args:
@@ -31,126 +41,147 @@ def refusal(answer, forbids):
         forbids: dotted paths of functions, classes or modules. A module stands for all that is made
             in it, a class for its subclasses and objects too.
 
-    Returns: str, one sentence on the first place, the answer's own source before its helpers'; None
-        if there is none, or no source.
+    Returns: one sentence on the first place, the answer's own source before its helpers'; None if
+        there is none, or no source.
     """
     forbidden = {path: _objects(path) for path in forbids}
-    seen, waiting = set(), [answer] * bool(forbids)
+    if not forbidden:
+        return None
+    read = set()
+    waiting = collections.deque([answer])
     while waiting:
-        value = waiting.pop(0)
-        if path := _forbidden(value, forbidden):
+        value = waiting.popleft()
+        path = _forbidden(value, forbidden)
+        if path:
             return f"`{_name(value)}` is {path} or derived from it, {_REFUSED}"
         for function in _functions(value):
-            if function.__code__ in seen:
-                continue
-            seen.add(function.__code__)
-            for node, used in _uses(function):
-                if path := _forbidden(used, forbidden):
-                    return f"line {node.lineno}, `{_line(function, node)}`, uses {path}, {_REFUSED}"
-                if (
-                    getattr(used, "__module__", None) == function.__module__
-                ):  # a helper: its source counts too
-                    waiting.append(used)
+            if function.__code__ not in read:
+                read.add(function.__code__)
+                uses = _uses(function)
+                sentence = _first_refused(function, uses, forbidden)
+                if sentence:
+                    return sentence
+                waiting += _helpers(function, uses)
     return None
 
 
-def _objects(path):
-    """What is loaded at a dotted path: a list, since a function may have the name of its module."""
-    parts, places = path.split("."), []
+def _first_refused(
+    function: FunctionType, uses: list[_Use], forbidden: Mapping[str, list[Any]]
+) -> str | None:
+    """The sentence on the first forbidden thing that `function` uses, or None."""
+    for use in uses:
+        path = _forbidden(use.value, forbidden)
+        if path:
+            line = _line(function, use.node)
+            return f"line {use.node.lineno}, `{line}`, uses {path}, {_REFUSED}"
+    return None
+
+
+def _helpers(function: FunctionType, uses: list[_Use]) -> list[Any]:
+    """What `function` uses of its own module: its source counts too."""
+    home = function.__module__
+    return [use.value for use in uses if getattr(use.value, "__module__", None) == home]
+
+
+def _objects(path: str) -> list[Any]:
+    """What is loaded at a dotted path: a list, as a function may have the name of its module."""
+    parts = path.split(".")
+    found = []
     for cut in range(len(parts), 0, -1):
-        place = sys.modules.get(".".join(parts[:cut]), _UNKNOWN)
+        value = sys.modules.get(".".join(parts[:cut]), _UNKNOWN)
         for name in parts[cut:]:
-            place = _member(place, name)
-        if place is not _UNKNOWN:
-            places.append(place)
-    return places
+            value = _member(value, name)
+        if value is not _UNKNOWN:
+            found.append(value)
+    return found
 
 
-def _member(owner, name):
-    """What a module or a class holds under `name`; of other objects, and of what is imported late,
-    nothing is known.
+def _member(owner: Any, name: str) -> Any:
+    """What a module or a class holds under `name`, else _UNKNOWN.
+
+    Nothing is known of other objects, and of what is imported late.
     """
     if inspect.ismodule(owner):
         return vars(owner).get(name, _UNKNOWN)
     return getattr(owner, name, _UNKNOWN) if isinstance(owner, type) else _UNKNOWN
 
 
-def _forbidden(value, forbidden):
-    """The forbidden path that `value` is, belongs to, inherits from or is an object of; None if it
-    is none.
-    """
-    return next(
-        (
-            path
-            for path, targets in forbidden.items()
-            if any(_is(value, target) for target in targets)
-        ),
-        None,
-    )
+def _forbidden(value: Any, forbidden: Mapping[str, list[Any]]) -> str | None:
+    """The forbidden path that `value` is, belongs to, inherits from or is an object of, or None."""
+    for path, targets in forbidden.items():
+        if any(_is(value, target) for target in targets):
+            return path
+    return None
 
 
-def _is(value, target):
+def _is(value: Any, target: Any) -> bool:
     if inspect.ismodule(target):
         home = value.__name__ if inspect.ismodule(value) else getattr(value, "__module__", None)
         return f"{home}.".startswith(f"{target.__name__}.")
     if isinstance(target, type):
-        return issubclass(value if isinstance(value, type) else type(value), target)
+        return issubclass(_class_of(value), target)
     return value is target
 
 
-def _functions(value):
-    """The functions, without decorators, that a function is, or that a class or the class of an
-    object holds.
-    """
-    held = (
-        [value]
-        if inspect.isfunction(value)
-        else vars(value if isinstance(value, type) else type(value)).values()
-    )
-    held = [
-        inspect.unwrap(getattr(one, "fget", None) or getattr(one, "__func__", one)) for one in held
-    ]
-    return [function for function in held if inspect.isfunction(function)]
+def _class_of(value: Any) -> type:
+    """`value` itself if it is a class, else its class."""
+    return value if isinstance(value, type) else type(value)
 
 
-def _uses(function):
-    """[(node, what it stands for)] of every name and every a.b.c in the source of `function`, as
-    far as it is known.
+def _functions(value: Any) -> list[FunctionType]:
+    """The functions, without decorators, that a function is, or that a class holds.
+
+    Of any other object, those of its class.
     """
+    held = [value] if inspect.isfunction(value) else vars(_class_of(value)).values()
+    functions = []
+    for member in held:
+        # of a property, of a classmethod or staticmethod
+        bare: Any = getattr(member, "fget", None) or getattr(member, "__func__", member)
+        function = inspect.unwrap(bare)
+        if inspect.isfunction(function):
+            functions.append(function)
+    return functions
+
+
+def _uses(function: FunctionType) -> list[_Use]:
+    """Every name and every a.b.c in the source of `function` that is known, in order of lines."""
     uses = []
     for root in _syntax(function):
         names = _local_names(function, root)
-        notes = {
-            id(getattr(node, kind, None))
-            for node in ast.walk(root)
-            for kind in ("annotation", "returns")
-        }
-        waiting = [root]
-        while waiting:
-            node = waiting.pop(0)
-            if id(node) in notes:
-                continue
-            if (
-                isinstance(node, (ast.Name, ast.Attribute))
-                and (value := _value(node, names)) is not _UNKNOWN
-            ):
-                uses.append((node, value))
-            waiting += ast.iter_child_nodes(node)
-    return sorted(uses, key=lambda use: use[0].lineno)
+        for node in _without_annotations(root):
+            if isinstance(node, (ast.Name, ast.Attribute)):
+                value = _value(node, names)
+                if value is not _UNKNOWN:
+                    uses.append(_Use(node, value))
+    return sorted(uses, key=lambda use: use.node.lineno)
 
 
-def _syntax(function):
-    """The nodes of the file that may define `function`; none where Python does not have its
-    text.
-    """
+def _without_annotations(root: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes of `root`, level by level, except annotations, which use nothing."""
+    annotations = set()
+    for node in ast.walk(root):
+        for kind in ("annotation", "returns"):
+            annotations.add(id(getattr(node, kind, None)))
+    waiting = collections.deque([root])
+    while waiting:
+        node = waiting.popleft()
+        if id(node) not in annotations:
+            yield node
+            waiting.extend(ast.iter_child_nodes(node))
+
+
+def _syntax(function: FunctionType) -> list[ast.AST]:
+    """The nodes that may define `function`; none where Python does not have its text."""
     code = function.__code__
-    return _definitions("".join(linecache.getlines(code.co_filename))).get(code.co_firstlineno, [])
+    text = "".join(linecache.getlines(code.co_filename))
+    return _definitions(text).get(code.co_firstlineno, [])
 
 
 @functools.lru_cache(8)  # or a cell of many helpers is read once for each of them
-def _definitions(text):
-    """{number of the first line: its nodes} of the functions in `text`; {} if that is no Python."""
-    by_line = {}
+def _definitions(text: str) -> dict[int, list[ast.AST]]:
+    """{first line: its nodes} of the functions in `text`; {} if that is not valid Python."""
+    by_line: dict[int, list[ast.AST]] = {}
     with contextlib.suppress(SyntaxError, ValueError):
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, _FUNCTIONS):
@@ -158,39 +189,43 @@ def _definitions(text):
     return by_line
 
 
-def _first_line(node):
-    return min(part.lineno for part in (node, *getattr(node, "decorator_list", [])))
+def _first_line(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> int:
+    decorators = getattr(node, "decorator_list", [])
+    return min(part.lineno for part in (node, *decorators))
 
 
-def _local_names(function, root):
-    """{name: what it stands for} in `function`: its globals, its closure, and what its own text
-    imports and assigns.
+def _local_names(function: FunctionType, root: ast.AST) -> MutableMapping[str, Any]:
+    """{name: what it stands for} in `function`.
+
+    Known are its globals, its closure, and what its own text imports and assigns.
     """
-    names = collections.ChainMap({}, function.__globals__)
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+    names: MutableMapping[str, Any] = collections.ChainMap({}, function.__globals__)
+    cells = function.__closure__ or ()
+    for name, cell in zip(function.__code__.co_freevars, cells, strict=True):
         with contextlib.suppress(ValueError):  # an empty cell
             names[name] = cell.cell_contents
-    nodes = [*ast.walk(root)]
-    stored = {
-        node.id
-        for node in nodes
-        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
-    }
-    names |= dict.fromkeys(
-        stored | {node.arg for node in nodes if isinstance(node, ast.arg)}, _UNKNOWN
-    )
-    for node in nodes:
+    names.update(dict.fromkeys(_stored(root), _UNKNOWN))
+    for node in ast.walk(root):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
-            names |= {
-                name: next(reversed(_objects(path)), _UNKNOWN) for name, path in _imported(node)
-            }
+            for name, path in _imported(node):
+                objects = _objects(path)
+                names[name] = objects[-1] if objects else _UNKNOWN
         elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             names[node.targets[0].id] = _value(node.value, names)
     return names
 
 
-def _imported(node):
-    """(name, dotted path) of each name that an import statement binds."""
+def _stored(root: ast.AST) -> Iterator[str]:
+    """Yield the names of the parameters of a function, and those that it assigns."""
+    for node in ast.walk(root):
+        if isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            yield node.id
+
+
+def _imported(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, str]]:
+    """Yield (name, dotted path) of each name that an import statement binds."""
     for item in node.names:
         top = item.name.split(".")[0]
         if isinstance(node, ast.ImportFrom):
@@ -199,16 +234,17 @@ def _imported(node):
             yield item.asname or top, item.name if item.asname else top
 
 
-def _value(node, names):
+def _value(node: ast.AST, names: Mapping[str, Any]) -> Any:
     """What a name or a.b.c stands for; _UNKNOWN for any other expression."""
     if isinstance(node, ast.Attribute):
         return _member(_value(node.value, names), node.attr)
     return names.get(node.id, _UNKNOWN) if isinstance(node, ast.Name) else _UNKNOWN
 
 
-def _line(function, node):
-    return linecache.getline(function.__code__.co_filename, node.lineno).strip()[:60]
+def _line(function: FunctionType, node: ast.expr) -> str:
+    text = linecache.getline(function.__code__.co_filename, node.lineno)
+    return text.strip()[:SHOWN_LENGTH]
 
 
-def _name(value):
-    return str(getattr(value, "__name__", type(value).__name__))[:60]
+def _name(value: Any) -> str:
+    return str(getattr(value, "__name__", type(value).__name__))[:SHOWN_LENGTH]

@@ -1,73 +1,51 @@
 """Run a probe on an answer, within limits: what it finds, fact by fact, is an Outcome.
 
-Judges nothing: what differs from the reference is said by report.py, which known mistake it is by
-diagnosis.py.
+Judges nothing: judge.py compares the Outcome with that of the reference.
 """
 
 import functools
-import itertools
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Iterator
+from typing import Any
 
 import torch
 
 from course.engine.compare import differs, plain, same_values
-from course.engine.limits import InputChanged, LeftBehind, NoReturn, Raised, run_answer
+from course.engine.limits import Limits, run_answer
+from course.engine.outcome import Outcome
+from course.engine.stops import InputChanged, LeftBehind, NoReturn
+
+Answer = Callable[..., Any]  # what a learner writes: a function or a class
+Facts = Generator[tuple[str, Any], None, None]  # what a probe yields: a sentence, and plain data
+Probe = Callable[[Answer, torch.device, int], Facts]
 
 
-@dataclass
-class Outcome:
-    """What a probe found about one answer: its facts in order, and the exception that ended it, if
-    any.
-    """
-
-    facts: dict = field(default_factory=dict)
-    raised: Raised | None = None
-    printed: str = ""
-    refused: str | None = None  # why there was nothing to look at: no function, no class
-    is_cut: bool = False  # stopped early at the first differing fact
-
-    def same(self, other):
-        """True if facts, exception type and message gist match."""
-        kinds = [o.raised and o.raised.kind for o in (self, other)]
-        gists = {o.raised.gist for o in (self, other) if o.raised and o.raised.gist}
-        return (
-            kinds[0] == kinds[1]
-            and len(gists) < 2
-            and len(self.facts) == len(other.facts)
-            and self.begins(other)
-        )
-
-    def begins(self, other):
-        """True if `other` holds all facts of this Outcome, with equal values."""
-        facts = self.facts.items()
-        return all(
-            fact in other.facts and differs(value, other.facts[fact]) is None
-            for fact, value in facts
-        )
-
-
-def run_probe(probe, answer, device, seed, limits, changes_inputs=False, like=None):
-    """The Outcome of `probe` on `answer`; every random number that it draws is the same at every
-    call.
+def run_probe(
+    probe: Probe,
+    answer: Answer,
+    device: torch.device,
+    seed: int,
+    limits: Limits,
+    changes_inputs: bool = False,
+    stop_when_differs_from: Outcome | None = None,
+) -> Outcome:
+    """The Outcome of `probe` on `answer`; its random numbers are the same at every call.
 
     Args:
-        probe: generator function (answer, device, seed) that yields (fact, value).
-        limits: Limits of the answer.
+        limits: those of the answer.
         changes_inputs: whether the answer may write into its arguments.
-        like: an Outcome; the probe is asked no further than to the first fact that differs from
-            this one's.
+        stop_when_differs_from: an Outcome; the probe is asked no further than to the first fact
+            that this one does not hold with the same value.
     """
     outcome = Outcome()
-    watched = answer if changes_inputs or isinstance(answer, type) else unchanged_inputs(answer)
+    is_watched = not changes_inputs and not isinstance(answer, type)
+    watched = unchanged_inputs(answer) if is_watched else answer
 
-    def collect():
+    def collect() -> None:
         facts = probe(watched, device, seed)
         for fact, value in facts:
             outcome.facts[fact] = plain(value)
-            outcome.is_cut = like is not None and not Outcome({fact: outcome.facts[fact]}).begins(
-                like
-            )
-            if outcome.is_cut:
+            if stop_when_differs_from and not _holds(stop_when_differs_from, fact, outcome):
+                outcome.is_cut = True
                 facts.close()
                 break
         if not torch.is_grad_enabled():
@@ -82,28 +60,39 @@ def run_probe(probe, answer, device, seed, limits, changes_inputs=False, like=No
     return outcome
 
 
-def is_same_object(answer, reference):
+def _holds(other: Outcome, fact: str, outcome: Outcome) -> bool:
+    """Whether `other` holds `fact` with the value that `outcome` has for it."""
+    return fact in other.facts and not differs(outcome.facts[fact], other.facts[fact])
+
+
+def is_same_object(answer: Any, reference: Any) -> bool:
     """True if `answer` is `reference`, also under another name."""
+    if answer is reference:
+        return True
     code = getattr(reference, "__code__", None)
-    return answer is reference or (code is not None and getattr(answer, "__code__", None) is code)
+    return code is not None and getattr(answer, "__code__", None) is code
 
 
-def unchanged_inputs(answer):
-    """`answer`, except that a call raises NoReturn if it gives None and InputChanged if it writes
-    into an argument.
+def unchanged_inputs(answer: Answer) -> Answer:
+    """`answer`, except that a call raises where the answer leaves its task.
+
+    It raises NoReturn if the answer gives None and InputChanged if it writes into an argument.
     """
 
     @functools.wraps(answer)
-    def watched(*args, **kwargs):
-        labelled = itertools.chain(
-            ((f"argument {i + 1}", a) for i, a in enumerate(args)), kwargs.items()
-        )
-        given = [(label, t, t.detach().clone()) for label, a in labelled for t in all_tensors(a)]
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        given = [(f"argument {number}", value) for number, value in enumerate(args, 1)]
+        given += kwargs.items()
+        copies = []
+        for label, value in given:
+            for tensor in all_tensors(value):
+                copies.append((label, tensor, tensor.detach().clone()))
         result = answer(*args, **kwargs)
-        for label, tensor, before in given:
+        for label, tensor, before in copies:
             if not same_values(tensor.detach(), before):
                 raise InputChanged(
-                    f"your code changed {label}, a tensor that belongs to its caller. Copy it first."
+                    f"your code changed {label}, a tensor that belongs to its caller. "
+                    "Copy it first."
                 )
         if result is None:
             raise NoReturn(
@@ -114,8 +103,8 @@ def unchanged_inputs(answer):
     return watched
 
 
-def all_tensors(value):
-    """Yields every tensor in `value`, lists, tuples and dicts in it included, in order."""
+def all_tensors(value: Any) -> Iterator[torch.Tensor]:
+    """Yield every tensor in `value`, also in lists, tuples and dicts, in order."""
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, (list, tuple)):

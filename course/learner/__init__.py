@@ -1,1 +1,1 @@
-"""A learner's answers, predictions and claims, and how far they are: kept beside the data."""
+"""A learner's answers, predictions and claims, and how far they are: kept next to the data."""

@@ -1,10 +1,10 @@
-"""Keep what a learner has solved for other notebooks: a file per exercise, beside the data.
+"""Keep what a learner has solved for other notebooks: a file per exercise, next to the data.
 
-    <data folder>/answers/<user>/<unit>/<exercise>.json       COURSE_ANSWERS names another folder;
-    `off` keeps nothing
+    <data folder>/answers/<user>/<unit>/<exercise>.json
 
-A file holds the script of the latest answer that passed (carry.py collects it) and how often it was
-tried. Nothing here runs an answer or imports torch; solved.py does.
+COURSE_ANSWERS names another folder than <data folder>/answers/<user>; `off` keeps nothing. A file
+holds the script of the latest answer that passed (carry.py collects it) and how often it was tried.
+Nothing here runs an answer or imports torch; solved.py does.
 """
 
 import contextlib
@@ -36,15 +36,14 @@ class Kept:
     unit: str
     exercise: str
     tries: int = 0
-    passed: str | None = (
-        None  # when `script` passed, ISO 8601 with its offset; None if no answer has
-    )
+    # when `script` passed, ISO 8601 with its offset; None if no answer has
+    passed: str | None = None
     script: str | None = None  # None too if the answer could not be carried
     name: str | None = None  # of the answer in the script
     mistake: str | None = None  # the known mistake of the latest try
 
 
-def folder():
+def folder() -> Path | None:
     """The Path of the folder of this learner's answers, or None if nothing is to be kept."""
     wanted = os.environ.get("COURSE_ANSWERS")
     if wanted == "off":
@@ -59,45 +58,56 @@ def _user():
         return "learner"
 
 
-def is_recording():
+def is_recording() -> bool:
     """True in a notebook, an IPython session and `course check`, unless COURSE_ANSWERS is off."""
     return folder() is not None and (recording or shell_of_kernel() is not None)
 
 
-def read(unit, exercise):
+def read(unit: str, exercise: str) -> Kept | None:
     """What is Kept of an exercise, or None if nothing is.
 
     Raises: CourseError if the file is damaged, or another user's: what it holds would run with your
-    rights.
+        rights.
     """
-    place = folder()
-    path = place and place / unit / f"{exercise}.json"
+    answers = folder()
+    if answers is None:
+        return None
+    path = answers / unit / f"{exercise}.json"
     try:
-        if not path or not path.exists():
+        if not path.exists():
             return None
         if hasattr(os, "getuid") and path.stat().st_uid not in (os.getuid(), 0):
             raise CourseError(
                 f"{path} belongs to another user; set COURSE_ANSWERS to a folder that you own."
             )
-        fields = json.loads(path.read_text(encoding="utf-8"))
-        return Kept(**{field.name: fields[field.name] for field in dataclasses.fields(Kept)})
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        return Kept(**{field.name: stored[field.name] for field in dataclasses.fields(Kept)})
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CourseError(
             f"{path} cannot be read ({error}); check {exercise} again to replace it."
         ) from None
 
 
-def read_unit(unit):
+def read_unit(unit: str) -> dict[str, Kept]:
     """{exercise: Kept} of a unit, without files that cannot be read."""
     records = {}
-    place = folder()
-    for path in sorted((place / unit).glob("*.json")) if place else []:
+    answers = folder()
+    if answers is None:
+        return records
+    for path in sorted((answers / unit).glob("*.json")):
         with contextlib.suppress(CourseError):
             records[path.stem] = read(unit, path.stem)
     return records
 
 
-def record(unit, exercise, passed, mistake=None, script=None, name=None):
+def record(
+    unit: str,
+    exercise: str,
+    passed: bool,
+    mistake: str | None = None,
+    script: str | None = None,
+    name: str | None = None,
+) -> None:
     """Add a try to what is kept of an exercise.
 
     Args:
@@ -112,10 +122,12 @@ def record(unit, exercise, passed, mistake=None, script=None, name=None):
             answer = read(unit, exercise) or Kept(unit, exercise)
         except CourseError:
             answer = Kept(unit, exercise)
-        answer.tries, answer.mistake = answer.tries + 1, mistake
+        answer.tries += 1
+        answer.mistake = mistake
         if passed:
             answer.passed = datetime.now().astimezone().isoformat(timespec="seconds")
-            answer.script, answer.name = script, name
+            answer.script = script
+            answer.name = name
         write_text(path, json.dumps(dataclasses.asdict(answer), indent=1))
 
 
@@ -128,15 +140,14 @@ def _locked(place):
     except OSError as error:
         raise CourseError(f"{place} cannot be written ({error.strerror})") from None
     with file:  # closing it unlocks
-        with contextlib.suppress(
-            AttributeError, OSError
-        ):  # Windows, or a file system without locks
+        # Windows, or a file system without locks
+        with contextlib.suppress(AttributeError, OSError):
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
-def when(text):
-    """ "22 Nov, 14:03" of a time as it is kept; the year too if it is another one."""
-    time_ = datetime.fromisoformat(text)
-    year = "" if time_.year == datetime.now().year else f" {time_.year}"
-    return f"{time_.day} {time_:%b}{year}, {time_:%H:%M}"
+def when(text: str) -> str:
+    """Text "22 Nov, 14:03" of a time as it is kept; the year too if it is another one."""
+    moment = datetime.fromisoformat(text)
+    year = "" if moment.year == datetime.now().year else f" {moment.year}"
+    return f"{moment.day} {moment:%b}{year}, {moment:%H:%M}"

@@ -1,9 +1,8 @@
-"""Extract an answer's source with its dependencies: the statements of the notebook that define it,
-for answers.py.
+"""Extract an answer's source with its dependencies: the statements of a notebook that define it.
 
-A name is followed to the latest cell that sets it: of the answer's own cell every statement counts
-that sets a name it needs, of another cell only definitions do (cells.py). What another cell has
-computed cannot be carried.
+answers.py keeps them. A name is followed to the latest cell that sets it: of the answer's own cell
+every statement counts that sets a name it needs, of another cell only definitions do (cells.py).
+What another cell has computed cannot be carried.
 """
 
 import ast
@@ -11,20 +10,34 @@ import builtins
 import functools
 import symtable
 import sys
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
-from course.notebook.code import CodeCell, as_python, is_definition, load
+from course.notebook.cells import Cell
+from course.notebook.code import as_python, is_definition, load
 
 # texts of the cells that `course check` ran; a notebook's own kernel knows them by itself
 run_cells = []
 
 
 class NotCarried(Exception):
-    """Why an answer works only in its notebook; the message continues a sentence that starts with
-    "it".
+    """Why an answer works only in its notebook.
+
+    The message continues a sentence that starts with "it".
     """
 
 
-def script_of(answer, name, notebook, cells):
+class _Statement(NamedTuple):
+    """A statement of a cell."""
+
+    node: ast.stmt
+    sets: set[str]  # names that it sets
+    reads: set[str]  # names that it looks up, now or later
+
+
+def script_of(
+    answer: Any, name: str, notebook: dict[str, Any], cells: Sequence[str]
+) -> tuple[str, str]:
     """(script, name) that define `answer` in an empty module, where it then has that name.
 
     Args:
@@ -35,77 +48,112 @@ def script_of(answer, name, notebook, cells):
 
     Raises: NotCarried if it needs what only this process has.
     """
+    # a copy of the items, because another thread may define a name meanwhile
     names = [key for key, value in [*notebook.items()] if value is answer]
     if not names:
         raise NotCarried("has no name in the notebook; give it one and check that")
-    name = name if name in names else names[0]
+    if name not in names:
+        name = names[0]
     script = "\n\n".join(definitions([name], cells, notebook)) + "\n"
     try:
         load_script(script, name, "<kept answer>")
     except Exception as error:
-        raise NotCarried(
-            f"cannot be defined on its own ({type(error).__name__}: {error})"
-        ) from None
+        why = f"{type(error).__name__}: {error}"
+        raise NotCarried(f"cannot be defined on its own ({why})") from None
     return script, name
 
 
-def definitions(answers, cells, notebook):
-    """Texts of the statements of `cells` that define the names `answers`, each after those that it
-    needs.
+def definitions(
+    answers: Sequence[str], cells: Sequence[str], notebook: dict[str, Any]
+) -> list[str]:
+    """Texts of the statements of `cells` that define the names `answers`.
+
+    Each stands after those that it needs.
 
     Raises: NotCarried if one needs a name of the dict `notebook` that no definition sets.
     """
-    latest = {name: cell for cell in cells for _, sets, _ in _statements(cell) for name in sets}
-    chosen, seen = [], set()
-    own = {latest[name] for name in answers if name in latest}
+    search = _Definitions(answers, cells, notebook)
+    for name in answers:
+        search.need(name)
+    return search.chosen
 
-    def need(name):
-        if name in seen or (
-            name not in latest and (name not in notebook or hasattr(builtins, name))
-        ):
-            return  # IPython puts an `open` of its own into every notebook
-        seen.add(name)
-        cell = latest.get(name, "")
-        setting = [(node, reads) for node, sets, reads in _statements(cell) if name in sets]
-        if not setting or not (cell in own or all(is_definition(node) for node, _ in setting)):
+
+class _Definitions:
+    """The statements that answers need, found from name to name."""
+
+    def __init__(self, answers, cells, notebook):
+        self.notebook = notebook
+        self.chosen = []  # texts of statements
+        self._seen = set()  # names
+        self._latest = {}  # name -> the latest cell that sets it
+        for cell in cells:
+            for statement in _statements(cell):
+                for name in statement.sets:
+                    self._latest[name] = cell
+        self._own = {self._latest[name] for name in answers if name in self._latest}
+
+    def need(self, name):
+        """Choose the statements that set `name`, after those that they need.
+
+        Raises: NotCarried if no definition sets it.
+        """
+        if name in self._seen or not self._is_of_notebook(name):
+            return
+        self._seen.add(name)
+        for statement in self._setting(name):
+            for other in sorted(statement.reads):
+                self.need(other)
+            text = ast.unparse(statement.node)
+            if text not in self.chosen:
+                self.chosen.append(text)
+
+    def _is_of_notebook(self, name):
+        """True for a name of the notebook that is not a built-in one which no cell sets.
+
+        IPython puts an `open` of its own into every notebook.
+        """
+        if name in self._latest:
+            return True
+        return name in self.notebook and not hasattr(builtins, name)
+
+    def _setting(self, name):
+        """The statements that set `name`.  Raises: NotCarried if they cannot be carried."""
+        cell = self._latest.get(name, "")
+        setting = [statement for statement in _statements(cell) if name in statement.sets]
+        defined = all(is_definition(statement.node) for statement in setting)
+        if not setting or not (cell in self._own or defined):
             raise NotCarried(
                 f"uses {name}, which no definition sets; set it in the cell of the answer"
             )
-        for node, reads in setting:
-            for other in sorted(reads):
-                need(other)
-            if (text := ast.unparse(node)) not in chosen:
-                chosen.append(text)
-
-    for name in answers:
-        need(name)
-    return chosen
+        return setting
 
 
 @functools.lru_cache(maxsize=1000)
 def _statements(cell):
-    """[(node, names that it sets, names that it looks up, now or later)] of a cell's text; none if
-    it is not Python.
-    """
+    """The _Statements of a cell's text; none if it is not Python."""
     try:
-        return [(node, *_names(node)) for node in ast.parse(cell).body]
+        return [_statement(node) for node in ast.parse(cell).body]
     except (SyntaxError, ValueError):
         return []
 
 
-def _names(node):
+def _statement(node):
+    """The _Statement of a syntax tree."""
     table = symtable.symtable(ast.unparse(node), "<cell>", "exec")
-    sets = {
-        symbol.get_name()
-        for symbol in table.get_symbols()
-        if symbol.is_assigned() or symbol.is_imported()
-    }
-    for inner in (
-        [] if is_definition(node) else ast.walk(node)
-    ):  # f.calls = 0 and table[0] = 1 change f and table
-        if isinstance(getattr(inner, "ctx", None), ast.Store):
-            sets |= {name.id for name in ast.walk(inner) if isinstance(name, ast.Name)}
-    return sets, _globals(table)
+    sets = set()
+    for symbol in table.get_symbols():
+        if symbol.is_assigned() or symbol.is_imported():
+            sets.add(symbol.get_name())
+    if not is_definition(node):
+        for inner in ast.walk(node):
+            # f.calls = 0 and table[0] = 1 change f and table
+            if isinstance(getattr(inner, "ctx", None), ast.Store):
+                sets |= _names_in(inner)
+    return _Statement(node, sets, _globals(table))
+
+
+def _names_in(node):
+    return {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
 
 
 def _globals(table):
@@ -114,24 +162,27 @@ def _globals(table):
     return names.union(*map(_globals, table.get_children()))
 
 
-def load_script(script, name, file):
-    """The object `name` of a `script`, executed in a module of its own. Raises: whatever the script
-    raises.
+def load_script(script: str, name: str, file: str) -> Any:
+    """The object `name` of a `script`, executed in its own module.
 
     Args:
         file: what tracebacks call the script; they show its lines.
+
+    Raises: whatever the script raises.
     """
-    return getattr(load("kept_answer", {file: CodeCell(script, role="answer")}), name)
+    answer = Cell("code", {"solution": name}, script)
+    module = load("kept_answer", {file: answer})
+    return getattr(module, name)
 
 
-def cells_of_kernel():
+def cells_of_kernel() -> list[str]:
     """The texts of the cells that ran in this kernel, in their order."""
     shell = shell_of_kernel()
     ran = shell.history_manager.input_hist_raw if shell and shell.history_manager else []
     return [*run_cells, *map(as_python, ran)]
 
 
-def shell_of_kernel():
+def shell_of_kernel() -> Any:
     """IPython's shell if this process is a notebook's or an IPython session's, else None."""
     ipython = sys.modules.get("IPython")
-    return ipython and ipython.get_ipython()
+    return ipython.get_ipython() if ipython else None

@@ -1,7 +1,7 @@
-"""Check the answers in a notebook file from a terminal: its definitions are run in a fresh process,
-then its checks.
+"""Check the answers in a notebook file from a terminal.
 
-What runs of a cell is said in learner/cells.py.
+Its definitions are run in a fresh process, then its checks. notebook/code.py says what of a cell
+runs.
 """
 
 import contextlib
@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 from course.errors import CourseError
 from course.learner import answers, carry
@@ -17,19 +18,26 @@ from course.notebook.code import RUN, execute, read_code
 from course.notebook.registry import near
 from course.system.folders import ROOT
 
-_START = "from course.learner import check_notebook; check_notebook.run_in_main(*__import__('sys').argv[1:])"
+# a notebook must not find a name `sys` that it has not imported
+_START = """
+from course.learner import check_notebook
+check_notebook.run_in_main(*__import__("sys").argv[1:])
+"""
 
 
 def check_notebook(path: Path, names: tuple[str, ...] = ()) -> int:
-    """Print the reports of the checks of `names` (default: all) in the notebook at `path`; return
-    the exit code.
+    """Print the reports of a notebook's checks; return the exit code.
+
+    Args:
+        names: the exercises whose checks are run (default: all).
 
     Raises: CourseError if there is no such notebook or exercise.
     """
     known = [cell.exercise for cell in read_code(path) if cell.role == "check"]
     if not known:
+        ours = ROOT / "notebooks"
         raise CourseError(
-            f"{path} holds no exercise of this course; name one of the notebooks in {ROOT / 'notebooks'}."
+            f"{path} holds no exercise of this course; name one of the notebooks in {ours}."
         )
     for name in names:
         if name not in known:
@@ -40,12 +48,15 @@ def check_notebook(path: Path, names: tuple[str, ...] = ()) -> int:
     return subprocess.run(call, cwd=path.resolve().parent, env=env).returncode
 
 
-def run_in_main(path: str, *names: str):
-    """Run the notebook at `path` in the main module of this process, which it then ends with its
-    exit code.
+def run_in_main(path: str, *names: str) -> NoReturn:
+    """Run the notebook at `path` in the main module of this process, and end the process.
+
+    The exit code is 1 if an exercise is not solved.
     """
     answers.recording = True
-    file, failed, checked = Path(path), {}, []
+    file = Path(path)
+    checked = []  # exercises
+    failed = {}  # exercise -> what its latest cell raised, "" if nothing
     for number, cell in enumerate(read_code(file), 1):
         where = f"<cell {number} of {file.name}>"
         if cell.role == "check" and (not names or cell.exercise in names):
@@ -55,14 +66,14 @@ def run_in_main(path: str, *names: str):
             with contextlib.redirect_stdout(io.StringIO()):
                 failed[cell.exercise] = _run(cell, where)
     missing = [name for name in checked if failed[name]]
-    names = f"; not solved: {', '.join(missing)}" if missing else ""
-    print(f"\n{len(checked) - len(missing)} of {len(checked)} solved{names}")
+    which = f"; not solved: {', '.join(missing)}" if missing else ""
+    print(f"\n{len(checked) - len(missing)} of {len(checked)} solved{which}")
     sys.stdout.flush()
     os._exit(bool(missing))  # an answer's forgotten threads and processes keep nobody waiting
 
 
 def _run_check(cell, where, stopped):
-    """What is wrong with an answer, "" if nothing is; the report is printed."""
+    """Print the report of a check; return what is wrong with the answer, "" if nothing is."""
     if stopped:
         print(f"{cell.exercise}: its cell stops with {stopped}")
         return stopped
@@ -73,8 +84,9 @@ def _run_check(cell, where, stopped):
 
 
 def _run(cell, where, *reports):
-    """Execute a cell; the text of what it raises, without the kind if it is one of `reports`, "" if
-    nothing.
+    """Execute a cell; return the text of what it raises, "" if nothing.
+
+    The text begins with the kind of error, unless that is one of `reports`.
     """
     try:
         carry.run_cells.append(cell.source)

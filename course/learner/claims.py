@@ -1,12 +1,12 @@
 """What a text says about a measurement, tested on the reader's machine: one line of output.
 
-    claim("two workers are faster than one", ratio > 1, f"{ratio:.2f} times", otherwise="You have
-    one free core.")
+    claim("two workers are faster than one", ratio > 1, f"{ratio:.2f} times",
+          otherwise="You have one free core.")
 
 prints "Holds here: two workers are faster than one (1.62 times)."; `otherwise` is printed only if
 the claim fails. The facts of the claim also go into the metadata of the output, from which
-instructor/authoring/claims.py writes docs/claims.md. A claim
-is not an exercise: it never raises, never counts for a grade and writes nothing to stderr.
+instructor/authoring/claims.py writes docs/claims.md. A claim is not an exercise: it never raises,
+never counts for a grade and writes nothing to stderr.
 """
 
 import contextlib
@@ -16,14 +16,10 @@ import sys
 from dataclasses import asdict, dataclass
 
 MARK = "course_claim"  # the key of a claim in the metadata of an output
-LONGEST = 300  # characters of a sentence, a value or an explanation
+TEXT_CHARACTERS_MAX = 300  # of a sentence, a value or an explanation
 WORDS = {True: "Holds here", False: "Does not hold here", None: "Cannot be decided here"}
 # green, amber, grey: readable on white and on black
-COLOURS = {
-    True: "#2e7d32",
-    False: "#c77700",
-    None: "#757575",
-}
+COLOURS = {True: "#2e7d32", False: "#c77700", None: "#757575"}
 
 
 @dataclass(frozen=True)
@@ -40,16 +36,19 @@ class Claim:
     @property
     def verdict(self) -> str:
         """The words before the sentence, e.g. "Does not hold here at smoke scale"."""
-        return WORDS[self.held] + " at smoke scale" * (self.scale == "smoke")
+        words = WORDS[self.held]
+        return f"{words} at smoke scale" if self.scale == "smoke" else words
 
     @property
     def text(self) -> str:
-        """The words after the verdict: the sentence, its number and, unless the claim held,
-        `otherwise`.
-        """
-        value = f" ({self.value})" if self.value else ""
-        otherwise = f" {self.otherwise}" if self.otherwise and self.held is not True else ""
-        return f"{self.sentence.rstrip('.')}{value}.{otherwise}"
+        """The words after the verdict: the sentence, its number, and `otherwise` unless it held."""
+        text = self.sentence.rstrip(".")
+        if self.value:
+            text += f" ({self.value})"
+        text += "."
+        if self.otherwise and self.held is not True:
+            text += f" {self.otherwise}"
+        return text
 
     def __str__(self) -> str:
         return f"{self.verdict}: {self.text}"
@@ -77,29 +76,40 @@ def claim(sentence: str, holds: object, value: object = "", otherwise: str = "")
     from course.device import machine, scale
 
     with contextlib.suppress(Exception, SystemExit):
-        _show(
-            Claim(
-                _text(sentence), _decided(holds), _text(value), machine(), scale(), _text(otherwise)
-            )
+        made = Claim(
+            sentence=_text(sentence),
+            held=_decided(holds),
+            value=_text(value),
+            machine=machine(),
+            scale=scale(),
+            otherwise=_text(otherwise),
         )
+        _show(made)
 
 
 def _decided(holds):
     """True, False, or None if `holds` is neither."""
     try:
         number = float(holds.item() if hasattr(holds, "item") else holds)
-        return None if isinstance(holds, str) or math.isnan(number) else bool(number)
+        if isinstance(holds, str) or math.isnan(number):
+            return None
+        return bool(number)
     except (Exception, SystemExit):
         return None
 
 
 def _text(value):
-    """`value` in one line of at most LONGEST characters, numbers with four digits."""
+    """`value` in one line of at most TEXT_CHARACTERS_MAX, numbers with four digits."""
+    if value is None:
+        return ""
     with contextlib.suppress(Exception):  # not an array or tensor of one element
         value = value.item()
-    text = f"{value:.4g}" if type(value) is float else "" if value is None else str(value)
-    text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
+    text = f"{value:.4g}" if type(value) is float else str(value)
+    printable = "".join(character if character.isprintable() else " " for character in text)
+    line = " ".join(printable.split())
+    if len(line) <= TEXT_CHARACTERS_MAX:
+        return line
+    return line[: TEXT_CHARACTERS_MAX - 3] + "..."
 
 
 def _show(made):

@@ -2,19 +2,21 @@
 
 They are what is not asked, and what is asked as an extra and used by the core.
 
-There are no such files where the masters are.  instructor/authoring/given.py writes them.
+There are no such files where the masters are.  instructor/release/given.py writes them.
 """
 
 import functools
-import importlib
+from collections.abc import Callable
+from typing import Any
 
+from course.learner.protocols import Exercise
 from course.notebook.solutions import load_definitions
 from course.system.folders import ROOT
 
 FOLDER = ROOT / "course" / "given"
 
 
-def load_given(exercise, solved, asked=False):
+def load_given(exercise: Exercise, solved: Callable[[Exercise], Any], asked: bool = False) -> Any:
     """The given answer to `exercise`, or None if there is none.
 
     Args:
@@ -25,14 +27,16 @@ def load_given(exercise, solved, asked=False):
     module = _scripts(exercise.unit).get(exercise.name)
     if module is None or (exercise.name in module.ASKED) != asked:
         return None
-    checks = importlib.import_module(f"course.checks.{exercise.unit[3:]}")
     for name in module.NEEDS[exercise.name]:
-        setattr(module, name, solved(getattr(checks, name)))
+        setattr(module, name, solved(exercise.sibling(name)))
     return getattr(module, exercise.name)
 
 
 @functools.cache
 def _scripts(unit):
     """{exercise: module that defines the given answer to it}."""
-    modules = [load_definitions(path) for path in sorted((FOLDER / unit).glob("*.py"))]
-    return {name: module for module in modules for name in module.NEEDS}
+    module_of = {}
+    for path in sorted((FOLDER / unit).glob("*.py")):
+        module = load_definitions(path)
+        module_of |= dict.fromkeys(module.NEEDS, module)
+    return module_of

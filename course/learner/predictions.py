@@ -1,11 +1,10 @@
-"""Show what the learner predicted beside what was measured."""
+"""Show what the learner predicted next to what was measured."""
 
 from collections.abc import Mapping, Sequence
 
 
 def reveal(prediction: object, form: str = "{}") -> str:
-    """The learner's prediction in brackets, to print after a measured value; an empty string for
-    None.
+    """The learner's prediction in brackets, to print after a measured value; "" for None.
 
     Args:
         prediction: what the learner wrote into the cell before the measurement, or None.
@@ -15,8 +14,9 @@ def reveal(prediction: object, form: str = "{}") -> str:
 
 
 def leaders(values: Mapping[str, float], margin: float, most: bool = False) -> list[str]:
-    """The names whose value is within `margin` of the best one, best first: more than one are too
-    close to call.
+    """The names whose value is within `margin` of the best one, best first.
+
+    More than one are too close to call.
 
     Args:
         values: {name: measured value}.
@@ -24,16 +24,19 @@ def leaders(values: Mapping[str, float], margin: float, most: bool = False) -> l
         most: whether the largest value is the best (default: the smallest).
     """
     ranked = sorted(values, key=values.get, reverse=most)
-    return [
-        name
-        for name in ranked
-        if abs(values[name] - values[ranked[0]]) <= margin or name == ranked[0]
-    ]
+    best = ranked[:1]
+    for name in ranked[1:]:
+        if abs(values[name] - values[ranked[0]]) <= margin:
+            best.append(name)
+    return best
 
 
 def reveal_leader(prediction: object, best: Sequence[str]) -> str:
-    """Text: the best name beside the prediction; if `best`, as `leaders` gives it, has several: too
-    close to call.
+    """The best name with the prediction.
+
+    If `best`, as `leaders` gives it, has several, they are too close to call.
     """
-    names = " or ".join(best) + (": too close to call" if len(best) > 1 else "")
+    names = " or ".join(best)
+    if len(best) > 1:
+        names += ": too close to call"
     return names + reveal(prediction)

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from course.learner import answers
 from course.notebook import registry as units
 
-TITLE = 40  # columns
-HEADS = "solved", "tried", "of", "points", "core min left"
-GREEN, YELLOW, PLAIN = "\033[32m", "\033[33m", "\033[0m"
+TITLE_COLUMNS = 40
+HEADS = ("solved", "tried", "of", "points", "core min left")
+GREEN = "\033[32m"
+YELLOW = "\033[33m"
+PLAIN = "\033[0m"
 LEFT = 'style="text-align: left"'
 FORM = "{:>7}{:>6}{:>4}{:>9}{:>14}"
 
@@ -22,16 +24,16 @@ class Row:
     """How far one part is, or one unit."""
 
     title: str
-    solved: int
-    tried: int
-    of: int
-    earned: int
-    points: int
-    minutes_left: int  # of the core
+    solved: int = 0
+    tried: int = 0
+    of: int = 0
+    earned: int = 0
+    points: int = 0
+    minutes_left: int = 0  # of the core
     next: units.ExerciseFacts | None = None  # the first one to solve, core before extra
     is_unit: bool = False
 
-    def cells(self):
+    def cells(self) -> tuple[int, int, int, str, int]:
         """The texts of the columns after the title."""
         return self.solved, self.tried, self.of, f"{self.earned}/{self.points}", self.minutes_left
 
@@ -39,31 +41,44 @@ class Row:
 class Progress:
     """Rows of a table, shown as text in a terminal and as a table in a notebook."""
 
-    def __init__(self, rows, note=""):
-        self.rows, self.note = rows, note
+    def __init__(self, rows: list[Row], note: str = ""):
+        self.rows = rows
+        self.note = note
 
-    def __str__(self):
+    def __str__(self) -> str:
         return self.text()
 
     __repr__ = __str__
 
     def text(self, coloured: bool = False) -> str:
         """The table as text; if `coloured`, solved rows are green and begun ones yellow."""
-        lines = [" " * TITLE + FORM.format(*HEADS)]
+        lines = [" " * TITLE_COLUMNS + FORM.format(*HEADS)]
         for row in self.rows:
-            title = row.title if row.is_unit else f"  {row.title}"
-            title = title if len(title) < TITLE else title[: TITLE - 2] + "…"
-            line = f"{title:<{TITLE}}{FORM.format(*row.cells())}"
-            if coloured and row.tried:
-                line = f"{GREEN if row.solved == row.of else YELLOW}{line}{PLAIN}"
-            lines += ["", line] if row.is_unit else [line]
-            lines += [f"  next: {_next(row.next)}"] if row.is_unit and row.next else []
-        return "\n".join([*lines, *(["", self.note] if self.note else [])])
+            if row.is_unit:
+                lines.append("")
+            lines.append(_text_row(row, coloured))
+            if row.is_unit and row.next:
+                lines.append(f"  next: {_next(row.next)}")
+        if self.note:
+            lines += ["", self.note]
+        return "\n".join(lines)
 
     def _repr_html_(self):
-        head = "".join(f"<th>{name}</th>" for name in ("", *HEADS)) + f"<th {LEFT}>next</th>"
+        heads = "".join(f"<th>{name}</th>" for name in ("", *HEADS))
         body = "".join(_html_row(row) for row in self.rows)
-        return f"<table><tr>{head}</tr>{body}</table><p>{html.escape(self.note)}</p>"
+        table = f"<table><tr>{heads}<th {LEFT}>next</th></tr>{body}</table>"
+        return f"{table}<p>{html.escape(self.note)}</p>"
+
+
+def _text_row(row, coloured):
+    title = row.title if row.is_unit else f"  {row.title}"
+    if len(title) >= TITLE_COLUMNS:
+        title = title[: TITLE_COLUMNS - 2] + "…"
+    line = f"{title:<{TITLE_COLUMNS}}{FORM.format(*row.cells())}"
+    if not coloured or not row.tried:
+        return line
+    colour = GREEN if row.solved == row.of else YELLOW
+    return f"{colour}{line}{PLAIN}"
 
 
 def _next(exercise):
@@ -74,63 +89,83 @@ def _html_row(row):
     texts = [row.title, *map(str, row.cells()), _next(row.next) if row.next else ""]
     tag = "th" if row.is_unit else "td"
     cells = [f"<{tag}>{html.escape(text)}</{tag}>" for text in texts]
-    for at in (0, -1):  # words; Jupyter puts everything to the right
-        cells[at] = cells[at].replace(f"<{tag}>", f"<{tag} {LEFT}>")
+    for column in (0, -1):  # words; Jupyter puts everything to the right
+        cells[column] = cells[column].replace(f"<{tag}>", f"<{tag} {LEFT}>")
     return f"<tr>{''.join(cells)}</tr>"
 
 
 def progress(*asked: str) -> Progress:
-    """A table of what is solved, tried and left in the units or parts `asked` ("04", "04/2";
-    default: all units).
+    """A table of what is solved, tried and left in the units or parts `asked`.
+
+    Args:
+        asked: names such as "04" or "04/2" (default: all units).
 
     Raises: CourseError if there is no such unit.
     """
-    parts = [pair for text in asked for pair in units.find_parts(text)]
-    parts = parts or [(unit, part) for unit in units.units() for part in units.parts(unit)]
+    parts_of = {}  # unit -> its parts, in the order asked
+    for unit, part in _parts(asked):
+        parts_of.setdefault(unit, []).append(part)
     rows = []
-    for unit in dict.fromkeys(unit for unit, _ in parts):
+    for unit, parts in parts_of.items():
         records = answers.read_unit(unit)
-        of_parts = [
-            _row(units.load_part(unit, part), records)
-            for of, part in dict.fromkeys(parts)
-            if of == unit
-        ]
-        rows += [_sum(units.load_unit(unit), of_parts), *of_parts]
+        of_parts = [_row(units.load_part(unit, part), records) for part in parts]
+        rows.append(_sum(units.load_unit(unit), of_parts))
+        rows += of_parts
     off = answers.folder() is None
     return Progress(rows, "Nothing is kept here: COURSE_ANSWERS is off." if off else "")
 
 
+def _parts(asked):
+    """The pairs (unit, part) of the units and parts `asked`, none of them twice; all by default."""
+    pairs = []
+    for text in asked or units.units():
+        pairs += units.find_parts(text)
+    return list(dict.fromkeys(pairs))
+
+
 def _row(part, records):
+    """The Row of a part; `records` are {exercise: Kept} of its unit."""
     exercises = [exercise for exercise in part.exercises if exercise.asked]
-    solved = {
-        exercise.name
-        for exercise in exercises
-        if exercise.name in records and records[exercise.name].passed
-    }
-    missing = [exercise for exercise in exercises if exercise.name not in solved]
-    done = sum(
-        exercise.minutes for exercise in exercises if exercise.core and exercise.name in solved
-    )
+    tried = [exercise for exercise in exercises if exercise.name in records]
+    solved = [exercise for exercise in tried if records[exercise.name].passed]
+    missing = [exercise for exercise in exercises if exercise not in solved]
+    minutes_left = 0
+    if any(exercise.core for exercise in missing):
+        done = sum(exercise.minutes for exercise in solved if exercise.core)
+        minutes_left = max(0, part.core_minutes - done)
     return Row(
         title=f"{part.number} {part.title}",
         solved=len(solved),
-        tried=sum(exercise.name in records for exercise in exercises),
+        tried=len(tried),
         of=len(exercises),
-        earned=sum(exercise.points for exercise in exercises if exercise.name in solved),
-        points=sum(exercise.points for exercise in exercises),
-        minutes_left=max(0, part.core_minutes - done)
-        if any(exercise.core for exercise in missing)
-        else 0,
-        next=min(missing, key=lambda exercise: not exercise.core, default=None),
+        earned=_points(solved),
+        points=_points(exercises),
+        minutes_left=minutes_left,
+        next=_first_core(missing),
     )
+
+
+def _points(exercises):
+    return sum(exercise.points for exercise in exercises)
+
+
+def _first_core(exercises):
+    """The first exercise of the core, else the first; None if there is none."""
+    return min(exercises, key=lambda exercise: not exercise.core, default=None)
 
 
 def _sum(unit, rows):
-    names = "solved", "tried", "of", "earned", "points", "minutes_left"
-    following = [row.next for row in rows if row.next]
-    return Row(
-        title=f"{unit.name.partition('_')[0]} {unit.title}",
-        **{name: sum(getattr(row, name) for row in rows) for name in names},
-        next=min(following, key=lambda exercise: not exercise.core, default=None),
-        is_unit=True,
-    )
+    """The Row of a unit, whose parts have `rows`."""
+    total = Row(f"{unit.name.partition('_')[0]} {unit.title}", is_unit=True)
+    following = []
+    for row in rows:
+        total.solved += row.solved
+        total.tried += row.tried
+        total.of += row.of
+        total.earned += row.earned
+        total.points += row.points
+        total.minutes_left += row.minutes_left
+        if row.next:
+            following.append(row.next)
+    total.next = _first_core(following)
+    return total

@@ -1,33 +1,32 @@
-"""Which answer later cells use: the learner's, of this kernel or kept from another one, else the
-reference.
+"""Which answer later cells use: the learner's, else the reference.
 
     LFWDataset_now = course.solved(check.LFWDataset)
 
-A check that is called tells this module its result; answers.py keeps it, carry.py extracts the
-script.
+The learner's answer is one of this kernel, or kept from another one. A check that is called tells
+this module its result; answers.py keeps it, carry.py extracts the script.
 """
 
 import contextlib
 import sys
 import textwrap
+from typing import Any, NoReturn
 
 import course.learner.answers as store
 from course.errors import CourseError
 from course.learner.carry import NotCarried, cells_of_kernel, load_script, script_of
 from course.learner.given import load_given
+from course.learner.protocols import Exercise, Verdict
 from course.notebook.registry import has_solutions, load_unit
 
-WIDTH = 80
+WIDTH = 80  # characters of a printed line
 solved_answers = {}  # (unit, exercise) -> the answer whose latest check in this process passed
 failed_here = set()  # (unit, exercise) whose latest check in this process failed
 _said = set()  # sentences to print once per session
 
 
-def note(exercise, answer, verdict, is_visible):
-    """Remember the Verdict of a check; keep it for other notebooks if it is a visible one of a
-    notebook.
-    """
-    key = exercise.unit, exercise.name
+def note(exercise: Exercise, answer: Any, verdict: Verdict, is_visible: bool) -> None:
+    """Remember the Verdict of a check; keep it for other notebooks if it is visible in its own."""
+    key = (exercise.unit, exercise.name)
     if verdict.correct:
         solved_answers[key] = answer
         failed_here.discard(key)
@@ -38,15 +37,14 @@ def note(exercise, answer, verdict, is_visible):
         _keep(exercise, answer, verdict)
 
 
-def solved(exercise):
-    """The learner's answer to `exercise`, else the reference; prints which, unless the check passed
-    here.
+def solved(exercise: Exercise) -> Any:
+    """The learner's answer to `exercise`, else the reference.
 
-    An answer that was kept, by another notebook or before a restart, is used if its visible check
-    passes once more. Where there is neither an answer nor a solution, it says so and returns an
-    Unsolved.
+    Prints which, unless the check passed here. An answer that was kept, by another notebook or
+    before a restart, is used if its visible check passes once more. Where there is neither an
+    answer nor a solution, it says so and returns an Unsolved.
     """
-    key = exercise.unit, exercise.name
+    key = (exercise.unit, exercise.name)
     if key in solved_answers:
         return solved_answers[key]
     given = load_given(exercise, solved)
@@ -58,23 +56,18 @@ def solved(exercise):
         return _fallback(exercise, str(error).rstrip("."))
     if not (record and record.passed):
         return _fallback(exercise, "not solved yet")
+    yours = f"your answer of {store.when(record.passed)}"
     if not record.script:
-        return _fallback(
-            exercise, f"your answer of {store.when(record.passed)} works only in its own notebook"
-        )
+        return _fallback(exercise, f"{yours} works only in its own notebook")
     try:
         answer = _load(exercise, record)
     except NotCarried as error:
-        return _fallback(
-            exercise,
-            f"your answer of {store.when(record.passed)} no longer passes its check: {error}",
-        )
-    whose = f"your answer of {store.when(record.passed)}{_part_of(exercise)}"
-    _say(
-        f"{exercise.name}: "
-        + (f"the latest check failed; using {whose}." if key in failed_here else whose)
-    )
-    if key not in failed_here:
+        return _fallback(exercise, f"{yours} no longer passes its check: {error}")
+    yours += _part_of(exercise)
+    if key in failed_here:
+        _say(f"{exercise.name}: the latest check failed; using {yours}.")
+    else:
+        _say(f"{exercise.name}: {yours}")
         solved_answers[key] = answer
     return answer
 
@@ -85,23 +78,15 @@ def _load(exercise, record):
     Raises: NotCarried with the reason if it does not load or does not pass.
     """
     try:
-        answer = load_script(
-            record.script,
-            record.name,
-            f"<your answer to {exercise.name}, {store.when(record.passed)}>",
-        )
+        file = f"<your answer to {exercise.name}, {store.when(record.passed)}>"
+        answer = load_script(record.script, record.name, file)
     except Exception as error:
         raise NotCarried(f"{type(error).__name__}: {error}") from None
     for _ in range(2):  # on a busy machine a time limit may strike
         verdict = exercise.judge(answer, diagnose=False)
         if verdict.correct:
             return answer
-    wrong = [number for number, line in enumerate(verdict.report) if line.startswith(" NO  ")]
-    raise NotCarried(
-        " ".join(line[5:] for line in verdict.report[wrong[0] :][:2])
-        if wrong
-        else verdict.report[-1]
-    )
+    raise NotCarried(verdict.reason)
 
 
 def _fallback(exercise, reason):
@@ -117,9 +102,8 @@ def _fallback(exercise, reason):
 
 
 def _say(sentence):
-    print(
-        "\n".join(textwrap.wrap(sentence, WIDTH, subsequent_indent="     ", break_on_hyphens=False))
-    )
+    lines = textwrap.wrap(sentence, WIDTH, subsequent_indent="     ", break_on_hyphens=False)
+    print("\n".join(lines))
 
 
 def _part_of(exercise):
@@ -132,12 +116,13 @@ def _part_of(exercise):
 
 
 def _keep(exercise, answer, verdict):
-    script = name = None
+    """Record a try; keep the answer for other notebooks if it is right and can be carried."""
+    script = None
+    name = None
     if verdict.correct:
+        notebook = vars(sys.modules["__main__"])
         try:
-            script, name = script_of(
-                answer, exercise.name, vars(sys.modules["__main__"]), cells_of_kernel()
-            )
+            script, name = script_of(answer, exercise.name, notebook, cells_of_kernel())
         except NotCarried as error:
             _say(f"{exercise.name}: counts in this notebook only; it {error}.")
     try:
@@ -149,20 +134,18 @@ def _keep(exercise, answer, verdict):
 
 
 class Unsolved:
-    """Stands for an answer that is not there: calling it or asking for an attribute raises
-    CourseError.
-    """
+    """Stands for an answer that is not there: to call it or ask for an attribute is an error."""
 
-    def __init__(self, exercise):
+    def __init__(self, exercise: str):
         self.exercise = exercise
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise CourseError(
-            f"this needs your answer to {self.exercise}, whose check has not passed yet; solve it, run its check, then "
-            "the cell with course.solved."
+            f"this needs your answer to {self.exercise}, whose check has not passed yet; "
+            "solve it, run its check, then the cell with course.solved."
         )
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):  # Python's own questions, of pickle and copy for one
             raise AttributeError(name)
         self()

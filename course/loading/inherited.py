@@ -1,5 +1,4 @@
-"""What a worker process has of the process that started it, asked from inside a worker: part 3 of
-unit 01.
+"""What a worker has of the process that started it, asked from inside: part 3 of unit 01.
 
 In a module because forkserver and spawn send the dataset as a pickle, which names its class by the
 module.
@@ -14,6 +13,8 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 LOCK = threading.Lock()
+LOCK_SECONDS = 0.2  # that a worker waits for a lock that was held
+CHANGE_SECONDS = 20  # that it waits at most for changes by the main process
 settings = {"changed": False}  # a global of this module
 
 
@@ -24,32 +25,32 @@ class Inherited(Dataset):
         name: a name that is defined in a cell of the notebook.
     """
 
-    def __init__(self, name):
-        self.name, self.rng, self.plain = name, np.random.default_rng(0), 0
+    def __init__(self, name: str):
+        self.name = name
+        self.rng = np.random.default_rng(0)
+        self.plain = 0
         self.shared = torch.zeros(1, dtype=torch.int64).share_memory_()
 
-    def __len__(self):
+    def __len__(self) -> int:
         return 1
 
-    def __getitem__(self, i):
-        stop = time.monotonic() + 20
+    def __getitem__(self, i: int) -> dict[str, bool]:
+        stop = time.monotonic() + CHANGE_SECONDS
         while not self.shared and time.monotonic() < stop:
             time.sleep(0.01)  # until the main process has changed both attributes
+        fresh = np.random.default_rng(0)
         return {
-            "draws the numbers of the dataset's generator": self.rng.random()
-            == np.random.default_rng(0).random(),
+            "draws the numbers of the dataset's generator": self.rng.random() == fresh.random(),
             "sees a change of a shared tensor": bool(self.shared),
             "sees a change of a plain attribute": bool(self.plain),
             "has a global as the main process set it": settings["changed"],
             "has the names of your notebook": hasattr(sys.modules["__main__"], self.name),
-            "has a lock that was held, and cannot get it": not LOCK.acquire(timeout=0.2),
+            "has a lock that was held, and cannot get it": not LOCK.acquire(timeout=LOCK_SECONDS),
         }
 
 
 def inherited(start_method: str, name: str) -> dict[str, bool]:
-    """What a worker started by `start_method` has of this process: the item of an Inherited
-    dataset.
-    """
+    """The item of an Inherited dataset in a worker that `start_method` has started."""
     dataset = Inherited(name)
     loader = DataLoader(
         dataset, batch_size=None, num_workers=1, multiprocessing_context=start_method

@@ -10,9 +10,9 @@ import mmap
 import multiprocessing
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,6 +20,8 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 
 from course.device import cores, device
 from course.errors import CourseError
+
+Fill = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # (index, buffer) -> its rows
 
 
 class JpegDecoder:
@@ -41,20 +43,25 @@ class JpegDecoder:
 
         Raises: CourseError for a file that is missing, broken, or of another size than `out`.
         """
-        path, pixels = self.paths[index], _decoded(self.paths[index])
+        pixels = _decoded(self.paths[index])
         if pixels.shape != out.shape:
-            size, due = (
-                "x".join(map(str, list(shape)[:0:-1])) for shape in (pixels.shape, out.shape)
-            )
             raise CourseError(
-                f"{path} is {size} pixels, but the batch is {due}; resize all images to one size."
+                f"{self.paths[index]} is {_width_x_height(pixels)} pixels, "
+                f"but the batch is {_width_x_height(out)}; resize all images to one size."
             )
         np.divide(pixels.numpy(), np.float32(255), out=out.numpy())
 
 
+def _width_x_height(image):
+    """Text "250x200" of a tensor (3, height, width)."""
+    _, height, width = image.shape
+    return f"{width}x{height}"
+
+
 def jpeg_buffers(paths: Sequence[Path | str], count: int, batch_size: int) -> torch.Tensor:
-    """Memory for `count` batches of images like the first: float32 (count, batch_size, 3, height,
-    width).
+    """Memory for `count` batches of images like the first of `paths`.
+
+    Returns: float32 (count, batch_size, 3, height, width).
 
     In memory the colours of a pixel lie together (channels_last): the decoder's own order, and the
     one that convolutions in half precision prefer. The values are arbitrary.
@@ -64,15 +71,16 @@ def jpeg_buffers(paths: Sequence[Path | str], count: int, batch_size: int) -> to
 
 
 def aligned_buffers(count: int, rows: int, columns: int) -> list[torch.Tensor]:
-    """`count` float32 CPU tensors (rows, columns), each starting at a page boundary, as O_DIRECT
-    requires; a list.
+    """`count` float32 CPU tensors (rows, columns), each starting at a page boundary.
 
-    Their values are arbitrary.  They are pinned if the course's device is CUDA.
+    O_DIRECT requires that. Their values are arbitrary. They are pinned if the course's device is
+    CUDA.
     """
     step = mmap.PAGESIZE // 4  # floats per memory page
+    pinned = device().type == "cuda"
     buffers = []
     for _ in range(count):
-        memory = torch.empty(rows * columns + step, pin_memory=device().type == "cuda")
+        memory = torch.empty(rows * columns + step, pin_memory=pinned)
         first = -memory.data_ptr() % mmap.PAGESIZE // 4
         buffers.append(memory[first : first + rows * columns].view(rows, columns))
     return buffers
@@ -99,14 +107,28 @@ class Loader:
     Raises: ValueError if R is not a multiple of `batch`.
     """
 
-    def __init__(self, order, fill, ahead, buffers: list[torch.Tensor], columns: int, batch: int):
+    def __init__(
+        self,
+        order: Callable[[int], torch.Tensor],
+        fill: Fill,
+        ahead: Callable[[Fill, Sequence[torch.Tensor], list[torch.Tensor]], Generator],
+        buffers: list[torch.Tensor],
+        columns: int,
+        batch: int,
+    ):
         if len(buffers[0]) % batch:
             raise ValueError(
                 f"buffers of {len(buffers[0])} rows cannot be cut into batches of {batch}."
             )
-        self.order, self.fill, self.ahead, self.buffers = order, fill, ahead, buffers
-        self.columns, self.batch = columns, batch
-        self._epoch, self._batches, self._running = 0, None, None
+        self.order = order
+        self.fill = fill
+        self.ahead = ahead
+        self.buffers = buffers
+        self.columns = columns
+        self.batch = batch
+        self._epoch = 0
+        self._batches = None  # of an epoch, once somebody asked
+        self._running = None  # the epoch that was begun last
 
     def __len__(self) -> int:
         """The number of batches of an epoch."""
@@ -114,7 +136,7 @@ class Loader:
             self._batches = -(-len(self.order(self._epoch)) // self.batch)
         return self._batches
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         if self._running is not None:
             self._running.close()
         self._running = self._run(self._epoch)
@@ -134,23 +156,26 @@ class Loader:
 
 
 def worker_counts(n_batches: int | None = None) -> list[int]:
-    """Numbers of workers worth trying, ascending: 0 to 4, then powers of two, up to twice the
-    cores.
+    """Numbers of workers worth trying: 0 to 4, then powers of two, up to twice the cores.
+
+    They ascend.
 
     Args:
         n_batches: batches per pass; if given, every worker gets at least two.
     """
     most = 2 * cores()
-    counts = sorted({w for w in (0, 1, 2, 3, *(2**k for k in range(2, 9))) if w <= most} | {most})
-    return counts if n_batches is None else [w for w in counts if w <= n_batches // 2]
+    usual = (0, 1, 2, 3, 4, 8, 16, 32, 64, 128, 256)
+    counts = sorted({n for n in usual if n <= most} | {most})
+    if n_batches is None:
+        return counts
+    return [n for n in counts if n <= n_batches // 2]
 
 
 def image_paths(folder: Path | str) -> list[Path]:
-    """The sorted Paths of the images `<folder>/<Person>/<name>.jpg`; names that begin with a dot do
-    not count.
+    """The sorted Paths of the images `<folder>/<Person>/<name>.jpg`.
 
-    Sorted, because a file system lists a folder in any order, and an index must name the same image
-    on every machine.
+    Names that begin with a dot do not count. Sorted, because a file system lists a folder in any
+    order, and an index must name the same image on every machine.
 
     Raises: FileNotFoundError if there is no such image, or no folder.
     """
@@ -184,63 +209,68 @@ class OneWorker:
     """
 
     def __init__(self, dataset: Dataset, batch_size: int):
+        first_items = range(min(batch_size, len(dataset)))
         for _ in range(2):
-            default_collate([dataset[i] for i in range(min(batch_size, len(dataset)))])
+            default_collate([dataset[i] for i in first_items])
         self._batches = forked(_Timed(dataset), batch_size, 1, collate_fn=_timed_batch)
         self._booked = 0.0  # CPU seconds of the worker up to its latest batch
         self.costs()
 
     def costs(self) -> WorkerCosts:
         """The WorkerCosts of one more pass."""
-        before, main_before, wall = self._booked, time.process_time(), []
+        booked_before = self._booked
+        main_before = time.process_time()
+        wall = []
         for _, seconds, booked in self._batches:
             wall.append(seconds)
             self._booked = booked
-        n, main = len(wall), time.process_time() - main_before
-        return WorkerCosts((self._booked - before) / n, sum(wall) / n, main / n)
+        main = time.process_time() - main_before
+        n = len(wall)
+        return WorkerCosts((self._booked - booked_before) / n, sum(wall) / n, main / n)
 
 
 def one_worker_costs(dataset: Dataset, batch_size: int, passes: int = 3) -> WorkerCosts:
-    """The mean WorkerCosts of `passes` whole passes over `dataset`, after one that is not
-    counted.
+    """The mean WorkerCosts of `passes` whole passes over `dataset`.
+
+    One pass before them is not counted.
     """
     worker = OneWorker(dataset, batch_size)
-    costs = [worker.costs() for _ in range(passes)]
-    return WorkerCosts(*(sum(seconds) / passes for seconds in zip(*costs, strict=True)))
+    costs = torch.tensor([worker.costs() for _ in range(passes)], dtype=torch.float64)
+    return WorkerCosts(*costs.mean(0).tolist())
 
 
 def effective_cores(dataset: Dataset, rounds: int = 3, seconds: float = 0.4) -> float:
-    """How many times as fast as one process `cores()` forked processes at once make items of
-    `dataset`.
+    """How many times as fast as one process `cores()` forked processes make items of `dataset`.
 
-    Fewer than `cores()` where hardware threads share a core, where memory is too slow for all, or
-    where other programs compute. The median of `rounds`, each of which times one process and then
-    all for `seconds`; at most `cores()`.
+    All of them compute at the same time. Fewer than `cores()` where hardware threads share a core,
+    where memory is too slow for all, or where other programs compute. The median of `rounds`, each
+    of which times one process and then all for `seconds`; at most `cores()`.
 
     Raises: CourseError if `dataset` raises.
     """
     n = cores()
     if n == 1:
         return 1.0
-    rates = [
-        (_items_per_second(dataset, n, seconds), _items_per_second(dataset, 1, seconds))
-        for _ in range(rounds)
-    ]
-    return min(float(n), statistics.median(together / alone for together, alone in rates))
+    ratios = []
+    for _ in range(rounds):
+        together = _items_per_second(dataset, n, seconds)
+        alone = _items_per_second(dataset, 1, seconds)
+        ratios.append(together / alone)
+    return min(float(n), statistics.median(ratios))
 
 
 def _items_per_second(dataset, n, seconds):
     """Items per second that `n` forked processes make together."""
     context = multiprocessing.get_context("fork")
-    start, pipes, processes = context.Barrier(n), [], []
+    start = context.Barrier(n)
+    pipes = []
+    processes = []
     for k in range(n):
         mine, theirs = context.Pipe()
-        processes.append(
-            context.Process(
-                target=_make_items, args=(dataset, k, seconds, start, theirs), daemon=True
-            )
-        )
-        processes[-1].start()
+        arguments = (dataset, k, seconds, start, theirs)
+        process = context.Process(target=_make_items, args=arguments, daemon=True)
+        process.start()
+        processes.append(process)
         theirs.close()  # else the end of the process would not close the pipe
         pipes.append(mine)
     try:
@@ -263,7 +293,8 @@ def _make_items(dataset, first, seconds, start, pipe):
         start.abort()  # else the others wait for this process
         raise
     start.wait(60)
-    begin, made = time.perf_counter(), 0
+    begin = time.perf_counter()
+    made = 0
     while time.perf_counter() < begin + seconds:
         dataset[(first + made) % len(dataset)]
         made += 1
@@ -289,9 +320,8 @@ def _timed_batch(begun_and_items):
     return default_collate(items), time.perf_counter() - begun, time.process_time()
 
 
-def forked(dataset: Dataset, batch_size: int, num_workers: int = 0, **options) -> DataLoader:
-    """A DataLoader whose workers, if any, are forked and persistent; `options` go to the
-    DataLoader.
+def forked(dataset: Dataset, batch_size: int, num_workers: int = 0, **options: Any) -> DataLoader:
+    """A DataLoader with `options`, whose workers, if any, are forked and persistent.
 
     Definitions of a notebook cell cannot be pickled, so only forked workers have them.
     """
@@ -301,25 +331,19 @@ def forked(dataset: Dataset, batch_size: int, num_workers: int = 0, **options) -
 
 
 def evenly_spaced(dataset: Dataset, n: int) -> Dataset:
-    """Shorten the list `dataset.paths` to at most `n` items, evenly spaced, and return
-    `dataset`.
-    """
-    dataset.paths = dataset.paths[:: max(1, len(dataset.paths) // n)][:n]
+    """Shorten the list `dataset.paths` to at most `n` evenly spaced items; return `dataset`."""
+    step = max(1, len(dataset.paths) // n)
+    dataset.paths = dataset.paths[::step][:n]
     return dataset
 
 
 def _decoded(path):
     """uint8 tensor (3, height, width) of the JPEG file `path`."""
-    # a second that unit 04 need not wait
-    from torchvision.io import (
-        ImageReadMode,
-        decode_jpeg,
-        read_file,
-    )
+    # here, because it takes a second that unit 04 need not wait
+    from torchvision.io import ImageReadMode, decode_jpeg, read_file
 
     try:
         return decode_jpeg(read_file(str(path)), mode=ImageReadMode.RGB)
     except RuntimeError as error:
-        raise CourseError(
-            f"{path} cannot be read as a JPEG image ({str(error).splitlines()[0]})."
-        ) from None
+        reason = str(error).splitlines()[0]
+        raise CourseError(f"{path} cannot be read as a JPEG image ({reason}).") from None

@@ -5,16 +5,23 @@ of unit 04 can be run on a file larger than memory, and what it has to hold show
 """
 
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 
-def pages_in_use(
-    order: torch.Tensor, page_rows: int, batch: int
-) -> tuple[list[np.ndarray], list[np.ndarray], int]:
-    """For each batch of `order`: the pages that begin, those that end, both in file order; and the
-    most in use at once.
+class PagesInUse(NamedTuple):
+    """For each batch of an order the pages that begin and end with it, in file order."""
+
+    begin: list[np.ndarray]
+    end: list[np.ndarray]
+    most: int  # pages in use at the same time
+
+
+def pages_in_use(order: Tensor, page_rows: int, batch: int) -> PagesInUse:
+    """The PagesInUse of `order`.
 
     Args:
         order: int64 tensor (n,), a permutation of the row numbers.
@@ -25,20 +32,27 @@ def pages_in_use(
     n_batches = -(-len(pages) // batch)
     first = np.unique(pages, return_index=True)[1] // batch
     last = (len(pages) - 1 - np.unique(pages[::-1], return_index=True)[1]) // batch
-    begun, ended = np.bincount(first, minlength=n_batches), np.bincount(last, minlength=n_batches)
-    most = (begun.cumsum() - ended.cumsum() + ended).max()
-    begin, end = (
-        np.split(of.argsort(kind="stable"), counts.cumsum()[:-1])
-        for of, counts in ((first, begun), (last, ended))
-    )
-    return begin, end, int(most)
+    n_begun = np.bincount(first, minlength=n_batches)
+    n_ended = np.bincount(last, minlength=n_batches)
+    most = (n_begun.cumsum() - n_ended.cumsum() + n_ended).max()
+    return PagesInUse(_by_batch(first, n_begun), _by_batch(last, n_ended), int(most))
+
+
+def _by_batch(batch_of_page, counts):
+    """The page numbers of each batch, in ascending order; `counts` pages each."""
+    return np.split(batch_of_page.argsort(kind="stable"), counts.cumsum()[:-1])
 
 
 def batches_from_pages(
-    order: torch.Tensor, page_rows: int, batch: int, fill: Callable, floats: int
-) -> Iterator[torch.Tensor]:
-    """Yield float32 tensors (batch, floats), the rows of `order`; each page is read once, and held
-    while in use.
+    order: Tensor,
+    page_rows: int,
+    batch: int,
+    fill: Callable[[Tensor, Tensor], Tensor],
+    floats: int,
+) -> Iterator[Tensor]:
+    """Yield float32 tensors (batch, floats), the rows of `order`.
+
+    Each page is read once, and held while it is in use.
 
     Args:
         order, page_rows, batch: as in pages_in_use.
@@ -49,15 +63,15 @@ def batches_from_pages(
     begin, end, most = pages_in_use(order, page_rows, batch)
     pool = torch.empty(most, page_rows, floats)
     fresh = torch.empty(max(map(len, begin)) * page_rows, floats)
-    free, place = list(range(most)), np.zeros(len(order) // page_rows, np.int64)
-    of_page, rows = torch.arange(page_rows), order.split(batch)
-    for begun, index, ended in zip(begin, rows, end, strict=True):
+    free = list(range(most))  # places in the pool
+    place_of_page = np.zeros(len(order) // page_rows, np.int64)
+    of_page = torch.arange(page_rows)
+    for begun, index, ended in zip(begin, order.split(batch), end, strict=True):
         if len(begun):
-            place[begun] = [free.pop() for _ in begun]
+            place_of_page[begun] = [free.pop() for _ in begun]
             wanted = (torch.from_numpy(begun)[:, None] * page_rows + of_page).flatten()
-            pool[torch.from_numpy(place[begun])] = fill(wanted, fresh).view(
-                len(begun), page_rows, floats
-            )
-        slots = torch.from_numpy(place[index.numpy() // page_rows]) * page_rows + index % page_rows
-        yield pool.view(-1, floats).index_select(0, slots)
-        free += place[ended].tolist()
+            pages = fill(wanted, fresh).view(len(begun), page_rows, floats)
+            pool[torch.from_numpy(place_of_page[begun])] = pages
+        places = torch.from_numpy(place_of_page[index.numpy() // page_rows])
+        yield pool.view(-1, floats).index_select(0, places * page_rows + index % page_rows)
+        free += place_of_page[ended].tolist()

@@ -1,14 +1,17 @@
 """Loaders over a record file, made of answers to unit 04.
 
 `answers` holds them (writing and opening the file, orders, filling a buffer, reading ahead): a
-notebook passes the learner's, benchmarks/loading.py the reference's.
+notebook passes the learner's, instructor/bench/loading.py the reference's.
 """
 
 from pathlib import Path
+from typing import Any
 
+from course.datasets.regression import RECORDS, Regression
 from course.loading.loaders import Loader, aligned_buffers
 
-PAGE, WINDOW = 1 << 18, 1 << 23  # bytes of a page and, at least one batch, of a window
+PAGE_BYTES = 1 << 18
+WINDOW_BYTES = 1 << 23  # a window is at least one batch
 
 
 class RecordFile:
@@ -18,8 +21,7 @@ class RecordFile:
         answers: has the answers to unit 04 that are used: write_records (unless the file is there)
             and Records; for `loader` also read_ahead, gather or PageReader, random_order or
             quasi_random_order.
-        source: a `course.datasets.regression.Regression`; the file is `records` in its folder,
-            written if missing.
+        source: its problem; the file is `records` in its folder, written if missing.
         batch: rows of a batch.
         page, window: bytes of a page and of a window; a window holds one batch or several.
 
@@ -27,8 +29,17 @@ class RecordFile:
     rows.
     """
 
-    def __init__(self, answers, source, batch: int, page: int = PAGE, window: int = WINDOW):
-        self.answers, self.batch, self.path = answers, batch, Path(source.folder) / "records"
+    def __init__(
+        self,
+        answers: Any,
+        source: Regression,
+        batch: int,
+        page: int = PAGE_BYTES,
+        window: int = WINDOW_BYTES,
+    ):
+        self.answers = answers
+        self.batch = batch
+        self.path = Path(source.folder) / RECORDS
         if not self.path.exists():
             answers.write_records(self.path, source)
         self.records = answers.Records(self.path)
@@ -37,7 +48,15 @@ class RecordFile:
         self.page_rows = 1 << max(0, (page // self.stride).bit_length() - 1)
         self.window_rows = batch * max(1, window // (batch * self.stride))
 
-    def loader(self, order="random", rows=None, batch=None, buffers=1, threads=None, direct=False):
+    def loader(
+        self,
+        order: str = "random",
+        rows: int | None = None,
+        batch: int | None = None,
+        buffers: int = 1,
+        threads: int | None = None,
+        direct: bool = False,
+    ) -> Loader:
         """A Loader over the file.
 
         Args:
@@ -49,19 +68,39 @@ class RecordFile:
                 nothing is mapped.
             direct: reads past the page cache.
         """
-        rows, batch, answers = rows or self.records.rows, batch or self.batch, self.answers
-        page_rows, windows = self.page_rows, self.window_rows // self.page_rows
-        orders = {
-            "random": lambda epoch: answers.random_order(rows, 0, epoch),
-            "quasi-random": lambda epoch: answers.quasi_random_order(
-                rows, page_rows, windows, 0, epoch
-            ),
-        }
+        rows = rows or self.records.rows
+        batch = batch or self.batch
         if threads:
-            fill = answers.PageReader(
-                self.path, rows, self.stride, page_rows, threads=threads, direct=direct
-            ).fill
+            reader = self.answers.PageReader(
+                self.path, rows, self.stride, self.page_rows, threads=threads, direct=direct
+            )
+            fill = reader.fill
+            buffer_rows = self.window_rows
         else:
-            fill = lambda index, out: answers.gather(self.records.table[:rows], index, out)  # noqa: E731
-        held = aligned_buffers(buffers, self.window_rows if threads else batch, self.stride // 4)
-        return Loader(orders[order], fill, answers.read_ahead, held, self.records.columns, batch)
+            fill = self._gather_from(rows)
+            buffer_rows = batch
+        held = aligned_buffers(buffers, buffer_rows, self.stride // 4)
+        read_ahead = self.answers.read_ahead
+        columns = self.records.columns
+        return Loader(self._order(order, rows), fill, read_ahead, held, columns, batch)
+
+    def _order(self, name, rows):
+        """The function (epoch) -> row numbers that a Loader takes."""
+        windows = self.window_rows // self.page_rows
+
+        def random(epoch):
+            return self.answers.random_order(rows, 0, epoch)
+
+        def quasi_random(epoch):
+            return self.answers.quasi_random_order(rows, self.page_rows, windows, 0, epoch)
+
+        return {"random": random, "quasi-random": quasi_random}[name]
+
+    def _gather_from(self, rows):
+        """The function (index, out) -> rows that a Loader takes, reading from the mapped file."""
+        table = self.records.table[:rows]
+
+        def fill(index, out):
+            return self.answers.gather(table, index, out)
+
+        return fill

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from course.device import scale
 
-LONGEST = 100  # characters of a reason
+REASON_CHARACTERS_MAX = 100
 _cache = []  # the folder of this process; removed when Python ends
 
 
@@ -27,11 +27,11 @@ class Compiled:
 
 
 def compiled(function: Callable, *example: object) -> Compiled:
-    """The Compiled of `function`, which is called once with `example`; without compiler, or at
-    smoke scale, the reason.
+    """The Compiled of `function`, which is called once with `example`.
 
-    What torch compiled in an earlier process is not used: `seconds` are those of a first run.
-    Within a process torch keeps what it compiled, in memory and on disk.
+    Without a compiler, or at smoke scale, it holds the reason. What torch compiled in an earlier
+    process is not used: `seconds` are those of a first run. Within a process torch keeps what it
+    compiled, in memory and on disk.
     """
     import torch
 
@@ -43,16 +43,18 @@ def compiled(function: Callable, *example: object) -> Compiled:
         _cache.append(tempfile.TemporaryDirectory(prefix="compiled-", ignore_cleanup_errors=True))
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = _cache[0].name
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    begin, disabled = now(device), logging.root.manager.disable
+    begin = now(device)
+    disabled = logging.root.manager.disable
     logging.disable(logging.WARNING)  # what torch looked for and did not find, and what it ignores
     try:
         call = torch.compile(function)
         call(*example)
-    except (
-        Exception
-    ) as error:  # of many kinds: no compiler, no Triton, a Python or a system without support
+    # of many kinds: no compiler, no Triton, a Python or a system without support
+    except Exception as error:
         text = " ".join(str(error).split("\n\n")[0].split())
-        return Compiled(reason=text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}...")
+        if len(text) > REASON_CHARACTERS_MAX:
+            text = f"{text[: REASON_CHARACTERS_MAX - 3]}..."
+        return Compiled(reason=text)
     finally:
         logging.disable(disabled)
     return Compiled(call, now(device) - begin)

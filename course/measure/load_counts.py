@@ -44,23 +44,23 @@ class LoadCounts:
             self._numbers[self.NAMES.index(name)] += n
 
     def watch(self, transform: Callable) -> Callable:
-        """Return `transform`, a function of a PIL image or a tensor (3, H, W), with a count of
-        pixels augmented.
+        """Return `transform` with a count of pixels augmented.
+
+        Args:
+            transform: a function of a PIL image or of a tensor (3, H, W).
         """
 
         def watched(picture):
-            height_and_width = picture.shape[-2:] if hasattr(picture, "shape") else picture.size
-            self.add("pixels augmented", height_and_width[0] * height_and_width[1])
+            sides = picture.shape[-2:] if hasattr(picture, "shape") else picture.size
+            self.add("pixels augmented", sides[0] * sides[1])
             return transform(picture)
 
         return watched
 
-    def __enter__(self):
-        opens, decodes, starts = (
-            ImageFile.ImageFile.__init__,
-            ImageFile.ImageFile.load,
-            BaseProcess.start,
-        )
+    def __enter__(self) -> "LoadCounts":
+        opens = ImageFile.ImageFile.__init__
+        decodes = ImageFile.ImageFile.load
+        starts = BaseProcess.start
 
         def opened(image, *args, **kwargs):
             self.add("files opened")
@@ -80,5 +80,5 @@ class LoadCounts:
         self._patches.enter_context(mock.patch.object(BaseProcess, "start", started))
         return self
 
-    def __exit__(self, *error):
+    def __exit__(self, *error: object) -> None:
         self._patches.close()

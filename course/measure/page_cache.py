@@ -43,9 +43,7 @@ def drop_cached(path: Path | str, *mappings: mmap.mmap) -> bool:
 
 
 class Reads(NamedTuple):
-    """What this process has fetched so far, all of its threads together; the difference of two is
-    what came between.
-    """
+    """What this process has fetched so far, all of its threads together."""
 
     disk_bytes: float  # from the disk, read-ahead of the system included; NaN where nobody counts
     major_faults: int  # memory pages of mappings that a thread had to wait for
@@ -56,22 +54,27 @@ class Reads(NamedTuple):
 
 
 def reads() -> Reads:
-    """What this process has fetched so far. Source: read_bytes of proc_pid_io(5), ru_majflt of
-    getrusage(2).
+    """What this process has fetched so far.
+
+    Source: read_bytes of proc_pid_io(5), ru_majflt of getrusage(2).
     """
+    faults = resource.getrusage(resource.RUSAGE_SELF).ru_majflt
     try:
         lines = Path("/proc/self/io").read_text().splitlines()
-        disk = next(float(line.split()[1]) for line in lines if line.startswith("read_bytes:"))
-    except (OSError, StopIteration):  # no /proc, or a container that hides it
-        disk = math.nan
-    return Reads(disk, resource.getrusage(resource.RUSAGE_SELF).ru_majflt)
+    except OSError:  # no /proc, or a container that hides it
+        lines = []
+    for line in lines:
+        if line.startswith("read_bytes:"):
+            return Reads(float(line.split()[1]), faults)
+    return Reads(math.nan, faults)
 
 
 def map_rows(
     path: Path | str, rows: int, stride: int, advice: int | None = None
 ) -> tuple[mmap.mmap, torch.Tensor]:
-    """The mapping of a record file, and its first `rows` rows as a float32 tensor (rows, stride //
-    4) on it.
+    """The mapping of a record file, and its first `rows` rows as a tensor on it.
+
+    The tensor is float32 (rows, stride // 4).
 
     Args:
         stride: bytes per row.
@@ -87,12 +90,11 @@ def map_rows(
 
 
 def limited(fill: Callable, room: float, path: Path | str, *mappings: mmap.mmap) -> Callable:
-    """`fill`, before which the file is dropped whenever more than `room` bytes have come from the
-    disk.
+    """`fill`, but the file is dropped first if over `room` bytes have come from the disk since.
 
     Kinder than a machine whose memory has `room` bytes for the file: within a fill nothing is
-    dropped. It drops in the thread that fills, because a file whose rows are being touched
-    meanwhile is mapped again at once and stays.
+    dropped. The thread that fills drops the file, because a file whose rows another thread
+    touches meanwhile is mapped again immediately and stays.
 
     Args:
         fill: callable (index, buffer), as a Loader has it.
@@ -111,8 +113,9 @@ def limited(fill: Callable, room: float, path: Path | str, *mappings: mmap.mmap)
 
 
 def read_around(path: Path | str) -> float:
-    """Bytes that a fault in a mapping of the file brings at most, its neighbours included; NaN
-    where unknown.
+    """Bytes that a fault in a mapping of the file brings at most; NaN where unknown.
+
+    The neighbours of what is wanted are included.
 
     Source: read_ahead_kb of the disk, Linux's Documentation/ABI/stable/sysfs-block.
     """
@@ -121,6 +124,6 @@ def read_around(path: Path | str) -> float:
     for folder in (disk, disk / ".."):  # the second for a partition
         try:
             return 1024 * float((folder / "queue/read_ahead_kb").read_text())
-        except (OSError, ValueError):  # no Linux, or a file system without a disk of its own
+        except (OSError, ValueError):  # not Linux, or a file system without its own disk
             continue
     return math.nan

@@ -5,28 +5,16 @@ view moves nothing; `index_select` reads the rows that it copies, not the whole 
 that is changed in place is read and written.
 """
 
-import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 # read as much of their source as they write
-ROWS_ONLY = (
-    "index_select",
-    "index",
-    "gather",
-    "embedding",
-)
+ROWS_ONLY = ("index_select", "index", "gather", "embedding")
 # the first operand is written, not read
-UNREAD = (
-    "copy_",
-    "fill_",
-    "zero_",
-    "zeros_like",
-    "empty_like",
-)
+UNREAD = ("copy_", "fill_", "zero_", "zeros_like", "empty_like")
 
 
 class Moved(NamedTuple):
@@ -39,30 +27,34 @@ class Moved(NamedTuple):
 
 
 class Traffic(TorchDispatchMode):
-    """Inside `with`: `operations`, a list of Moved, one for each operation of torch in this thread
-    that moves bytes.
+    """Notes the operations of torch in this thread, inside `with`, that move bytes.
+
+    `operations` is a list of Moved.
     """
 
     def __init__(self):
         super().__init__()
         self.operations = []
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None
+    ) -> Any:
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
-        if not any(
-            r.alias_info and not r.alias_info.is_write for r in func._schema.returns
-        ):  # not a view
+        if not _makes_view(func):
             self._note(func.overloadpacket.__name__, args, kwargs, _tensors(result))
         return result
 
     def _note(self, name, args, kwargs, results):
-        given = _tensors([args, {key: value for key, value in kwargs.items() if key != "out"}])
+        options = {key: value for key, value in kwargs.items() if key != "out"}
+        given = _tensors([args, options])
         held = {tensor.untyped_storage().data_ptr() for tensor in _tensors([args, kwargs])}
-        written = sum(map(_bytes, results))
-        new = sum(
-            _bytes(tensor) for tensor in results if tensor.untyped_storage().data_ptr() not in held
-        )
+        written = 0
+        new = 0
+        for tensor in results:
+            written += _bytes(tensor)
+            if tensor.untyped_storage().data_ptr() not in held:
+                new += _bytes(tensor)
         if name in ROWS_ONLY:
             read = written + sum(map(_bytes, given[1:]))
         else:
@@ -81,11 +73,22 @@ class Traffic(TorchDispatchMode):
         return sum(operation.written for operation in self.operations)
 
 
+def _makes_view(operation):
+    """True if a result shares the memory of an argument and is not written."""
+    for result in operation._schema.returns:
+        if result.alias_info and not result.alias_info.is_write:
+            return True
+    return False
+
+
 def _tensors(values):
     return [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor)]
 
 
 def _bytes(tensor):
     """Bytes of the elements of a tensor in memory; what is expanded counts once."""
-    sizes = (n for n, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride or not n)
-    return tensor.element_size() * math.prod(sizes)
+    n_bytes = tensor.element_size()
+    for n, stride in zip(tensor.shape, tensor.stride(), strict=True):
+        if stride or not n:
+            n_bytes *= n
+    return n_bytes

@@ -10,18 +10,18 @@ import os
 
 
 def cpu_seconds() -> float:
-    """CPU seconds, user and system, that this process and its multiprocessing children, living or
-    ended, have used.
+    """CPU seconds, user and system, of this process and its multiprocessing children.
+
+    Children that have ended count too.
     """
     return _sum(_cpu_seconds)
 
 
 def private_bytes() -> float:
-    """Bytes of memory of this process and its living multiprocessing children, without pages of
-    mapped files.
+    """Bytes of memory of this process and its living multiprocessing children.
 
-    Memory that processes share is counted in each. Source: RssAnon and RssShmem of
-    proc_pid_status(5).
+    Pages of mapped files do not count. Memory that processes share is counted in each. Source:
+    RssAnon and RssShmem of proc_pid_status(5).
     """
     return _sum(lambda pid: _bytes_of(pid, "status", "RssAnon:", "RssShmem:"))
 
@@ -30,12 +30,11 @@ def busy_seconds() -> float:
     """CPU seconds that all processes of this machine have used since it was started."""
     try:
         with open("/proc/stat") as file:
-            user, nice, system, _, _, *others = (
-                int(field) for field in file.readline().split()[1:]
-            )
+            ticks = [int(field) for field in file.readline().split()[1:]]
     except FileNotFoundError:  # no /proc
         return math.nan
-    return (user + nice + system + sum(others[:3])) / os.sysconf("SC_CLK_TCK")
+    # user, nice, system; not idle and iowait; irq, softirq, steal
+    return (sum(ticks[:3]) + sum(ticks[5:8])) / os.sysconf("SC_CLK_TCK")
 
 
 def _sum(of):
@@ -58,8 +57,6 @@ def _cpu_seconds(pid):
 
 
 def _bytes_of(pid, file, *names):
-    """The sum of the sizes, in kB there, that the lines of /proc/<pid>/<file> give under
-    `names`.
-    """
+    """The sum of the sizes, in kB there, that /proc/<pid>/<file> gives under `names`."""
     with open(f"/proc/{pid}/{file}") as lines:
-        return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(names))
+        return sum(1024 * int(line.split()[1]) for line in lines if line.startswith(names))

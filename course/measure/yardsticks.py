@@ -1,5 +1,4 @@
-"""What unit 04 compares a loader with: copying the same bytes in memory by one thread or all, and
-reading a file.
+"""What unit 04 compares a loader with: copying the same bytes in memory, and reading a file.
 
 None of them is a limit: a copy that writes to memory can be passed by threads that write to one
 buffer in the cache. They are yardsticks, the same on every machine. Contestants take turns, so that
@@ -8,43 +7,45 @@ what else the machine does meets all of them alike.
 
 import os
 import time
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 import torch
 
+from course.datasets.regression import Regression
+
 GIGA = 1e9  # bytes of a gigabyte, as disks and buses count
-MEMCPY, ALL_THREADS, READING = (
-    "memcpy, one thread",
-    "memcpy, all threads",
-    "reading the file, page cache",
-)
-MOST = 400_000_000  # bytes that memcpy copies at a time: no second array of 40 GB
+MEMCPY = "memcpy, one thread"
+ALL_THREADS = "memcpy, all threads"
+READING = "reading the file, page cache"
+MEMCPY_BYTES_MAX = 400_000_000  # that memcpy copies at a time: no second array of 40 GB
 
 
-def iterate(loader) -> None:
+def iterate(loader: Iterable) -> None:
     """Ask `loader` for all its batches and do nothing with them."""
     for _ in loader:
         pass
 
 
-def one_pass(loader):
+def one_pass(loader: Iterable) -> Callable[[], None]:
     """A function without arguments that iterates over `loader` once."""
     return lambda: iterate(loader)
 
 
-def seconds_in_turn(contestants: dict, rounds: int) -> dict:
-    """{name: float64 tensor (rounds,) of seconds} of {name: function}; who begins changes from
-    round to round.
+def seconds_in_turn(
+    contestants: dict[str, Callable[[], Any]], rounds: int
+) -> dict[str, torch.Tensor]:
+    """{name: float64 tensor (rounds,) of seconds} of {name: function}.
 
-    In each turn the function is called twice, and the first call does not count: the others have
-    taken the caches.
+    Who begins changes from round to round. In each turn the function is called twice, and the first
+    call does not count: the others have taken the caches.
     """
-    names, seconds = (
-        list(contestants),
-        {name: torch.zeros(rounds, dtype=torch.float64) for name in contestants},
-    )
+    names = list(contestants)
+    seconds = {name: torch.zeros(rounds, dtype=torch.float64) for name in names}
     for k in range(rounds):
-        for name in names[k % len(names) :] + names[: k % len(names)]:
+        beginner = k % len(names)
+        for name in names[beginner:] + names[:beginner]:
             contestants[name]()
             start = time.perf_counter()
             contestants[name]()
@@ -52,21 +53,22 @@ def seconds_in_turn(contestants: dict, rounds: int) -> dict:
     return seconds
 
 
-def show_rates(seconds: dict, n_bytes: int) -> None:
-    """Print the median of the milliseconds of each contestant, and what that is in GB/s for
-    `n_bytes` per call.
-    """
+def show_rates(seconds: dict[str, torch.Tensor], n_bytes: int) -> None:
+    """Print of each contestant the median in milliseconds, and in GB/s for `n_bytes` per call."""
     for name, seconds_taken in seconds.items():
         middle = seconds_taken.median().item()
         print(f"{name:<46} {1000 * middle:8.1f} ms {n_bytes / middle / GIGA:7.3g} GB/s")
 
 
-def memcpy_of(n_bytes: int, threads: int | None = 1):
-    """A function that copies `n_bytes` in memory, with `threads` threads (None: all of torch's),
-    400 MB at a time.
+def memcpy_of(n_bytes: int, threads: int | None = 1) -> Callable[[], None]:
+    """A function that copies `n_bytes` in memory, MEMCPY_BYTES_MAX at a time.
+
+    Args:
+        threads: that it uses; None for all of torch's.
     """
-    part = min(n_bytes, MOST) // 4
-    source, target = torch.ones(part), torch.zeros(part)
+    part = min(n_bytes, MEMCPY_BYTES_MAX) // 4
+    source = torch.ones(part)
+    target = torch.zeros(part)
 
     def copy():
         before = torch.get_num_threads()
@@ -78,15 +80,18 @@ def memcpy_of(n_bytes: int, threads: int | None = 1):
     return copy
 
 
-def read_file(path, n_bytes: int) -> None:
+def read_file(path: str | os.PathLike, n_bytes: int) -> None:
     """Read the first `n_bytes` of a file into one small buffer, part by part."""
     buffer = bytearray(2**18)  # small enough to stay in the processor's cache
     with open(path, "rb", buffering=0) as file:
-        while n_bytes > 0 and (n_read := file.readinto(buffer)):
+        while n_bytes > 0:
+            n_read = file.readinto(buffer)
+            if not n_read:  # the end of the file
+                return
             n_bytes -= n_read
 
 
-def yardsticks(path, n_bytes: int) -> dict:
+def yardsticks(path: str | os.PathLike, n_bytes: int) -> dict[str, Callable[[], None]]:
     """{name: function} of all yardsticks for `n_bytes`: contestants like any others."""
     return {
         MEMCPY: memcpy_of(n_bytes),
@@ -95,24 +100,26 @@ def yardsticks(path, n_bytes: int) -> dict:
     }
 
 
-def without_yardsticks(seconds: dict):
+def without_yardsticks(
+    seconds: dict[str, torch.Tensor],
+) -> tuple[dict[str, torch.Tensor], dict[str, float]]:
     """(what `seconds` holds of the others, {name: median seconds} of the yardsticks in it)."""
     names = [name for name in (MEMCPY, ALL_THREADS, READING) if name in seconds]
     others = {name: duration for name, duration in seconds.items() if name not in names}
     return others, {name: seconds[name].median().item() for name in names}
 
 
-def rows_in_memory(data, share: float = 1 / 3):
-    """(x, y) of the first rows of a Regression as tensors: all rows, or as many as take `share` of
-    the memory.
+def rows_in_memory(data: Regression, share: float = 1 / 3) -> tuple[torch.Tensor, torch.Tensor]:
+    """(x, y) of the first rows of `data` as tensors.
+
+    Those are all rows, or as many as take `share` of the memory.
     """
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     held = min(data.rows, int(share * memory / (4 * data.columns)))
     if held < data.rows:
-        print(
-            f"X has no room in memory: TensorDataset gets {held:,} rows, and its times are scaled up"
-        )
-    x, y = data.x[:held], data.y[:held]
-    return torch.from_numpy(np.array(x) if isinstance(x, np.memmap) else x), torch.from_numpy(
-        np.array(y)
-    )
+        gets = f"TensorDataset gets {held:,} rows, and its times are scaled up"
+        print(f"X has no room in memory: {gets}")
+    x = data.x[:held]
+    if isinstance(x, np.memmap):
+        x = np.array(x)
+    return torch.from_numpy(x), torch.from_numpy(np.array(data.y[:held]))

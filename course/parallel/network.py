@@ -14,41 +14,33 @@ import copy
 import ctypes
 import heapq
 import itertools
-import linecache
-import os
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
-import cloudpickle
 import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
-from course.device import PATIENCE, is_busy
 from course.errors import CourseError, RankError
+from course.parallel.positions import of_rank, position
+from course.system.busy import PATIENCE, is_busy
 
-_OPERATIONS = c10d.__file__
-_HERE = os.path.dirname(__file__)
-_COURSE = os.path.dirname(_HERE)
-_LIBRARIES = tuple(os.path.dirname(module.__file__) for module in (torch, threading, cloudpickle))
-_NOT_THEIRS = (*_LIBRARIES, __file__, os.path.join(_HERE, "distributed.py"))
-GRACE = 0.5  # seconds in which a rank that computes must notice that the run is over
+GRACE_SECONDS = 0.5  # in which a rank that computes must notice that the run is over
 _here = threading.local()  # .rank: the virtual rank that runs in this thread
 
 
 @dataclass(frozen=True)
 class Network:
-    """A network on which a message of b bytes takes `latency + b / bandwidth` seconds, between any
-    two ranks.
+    """A network on which b bytes take `latency + b / bandwidth` seconds between any two ranks.
 
-    A message starts when both ends have come to it. A rank sends one message at a time and receives
-    one at a time, and can do both at once; others wait for their turn.
+    A message starts when both ends have come to it. A rank can send one message while it receives
+    one; other messages wait for their turn.
 
     Args:
         latency: seconds per message, 0 or more.
@@ -60,7 +52,8 @@ class Network:
 
     def route(self, source: int, target: int, n_bytes: int) -> tuple[tuple[Hashable, ...], float]:
         """(the links that a message of `n_bytes` occupies, the seconds that it occupies them)."""
-        return (("out of", source), ("into", target)), self.latency + n_bytes / self.bandwidth
+        links = (("out of", source), ("into", target))
+        return links, self.latency + n_bytes / self.bandwidth
 
 
 @dataclass(frozen=True)
@@ -84,85 +77,39 @@ class Simulation:
 
 
 def simulate(
-    fn: Callable, world_size: int, network: Network, *args, timeout: float = 60.0
+    fn: Callable[..., Any], world_size: int, network: Network, *args: Any, timeout: float = 60.0
 ) -> Simulation:
-    """Call `fn(rank, world_size, *args)` for each rank on the virtual `network`, as run_ranks does
-    on a real one.
+    """Call `fn(rank, world_size, *args)` for each rank on the virtual `network`.
 
-    Each rank gets its own copy of the arguments; globals and torch's random numbers are shared.
-    Computing takes no virtual time unless the rank says so by `advance`. Collectives of
-    torch.distributed are refused, except barrier.
+    run_ranks does the same on a real one. Each rank gets its own copy of the arguments; globals and
+    torch's random numbers are shared. Computing takes no virtual time unless the rank says so by
+    `advance`. Collectives of torch.distributed are refused, except barrier.
 
     Args:
         timeout: seconds on a real clock in which all ranks must have returned; more on a busy
             machine.
 
     Raises: the exception of the first rank that raised one, with its `rank` and `frames`; RankError
-    at once if every
-        rank waits, or if some have not returned in time: it says where each rank waits.
+        if every rank waits, or if some have not returned in time: it says where each rank waits.
     """
     with _threads_have_groups():
         return _Run(fn, world_size, network, args).outcome(timeout)
 
 
 def now() -> float:
-    """Virtual seconds on this rank's clock.  Raises: CourseError outside a virtual rank."""
+    """Virtual seconds on this rank's clock. Raises: CourseError outside a virtual rank."""
     return _this_rank().clock
 
 
 def advance(seconds: float) -> None:
-    """Move this rank's clock on, as computing for `seconds` would. Raises: CourseError outside a
-    virtual rank.
+    """Move this rank's clock on, as computing for `seconds` would.
+
+    Raises: CourseError outside a virtual rank.
     """
     _this_rank().clock += seconds
 
 
-def position(number: int, frames: list[tuple[str, int, str]]) -> str:
-    """One line on where a rank is: the operation of torch.distributed that it waits in, and its own
-    line.
-
-    Args:
-        frames: (file, line number, function) of its stack, innermost first.
-    """
-    theirs = [
-        i
-        for i, (file, line, _) in enumerate(frames)
-        if not file.startswith(_NOT_THEIRS) and _has(file, line)
-    ]
-    # a probe calls the answer
-    theirs = [i for i in theirs if not frames[i][0].startswith(_COURSE)] or theirs
-    operations = [
-        name for path, _, name in frames[: theirs[0] if theirs else None] if path == _OPERATIONS
-    ]
-    if not theirs and operations:
-        return f"rank {number} waits in {operations[-1]}, outside your code."
-    if not theirs:
-        return f"rank {number} does not say where it is: it may not have started yet."
-    file, line, _ = frames[theirs[0]]
-    waits = f"waits in {operations[-1]}, line" if operations else "is in line"
-    short = "the cell" if "ipykernel_" in file or file.startswith("<") else Path(file).name
-    return f"rank {number} {waits} {line} of {short}: {linecache.getline(file, line).strip()}"
-
-
-def of_rank(error: BaseException, number: int) -> BaseException:
-    """`error` with `rank` and `frames` set; a RankError instead of an exception that would end the
-    caller too.
-    """
-    frames = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
-    if isinstance(error, (SystemExit, KeyboardInterrupt)):
-        error = RankError(f"rank {number} ended itself by {type(error).__name__}: {error}")
-    error.rank, error.frames = number, frames
-    return error
-
-
-def _has(file, line):
-    """True if the source of a line can be shown: "<string>", from which Python starts a process,
-    has none.
-    """
-    return not file.startswith("<") or bool(linecache.getline(file, line).strip())
-
-
-def _this_rank():
+def _this_rank() -> "_Rank":
     if not hasattr(_here, "rank"):
         raise CourseError(
             "asked for a virtual clock outside a virtual rank; call it in a function for simulate."
@@ -171,66 +118,85 @@ def _this_rank():
 
 
 class _Ended(BaseException):
-    """Ends a rank when the run is over. A BaseException, so `except Exception` does not catch
-    it.
+    """Ends a rank when the run is over.
+
+    A BaseException, so `except Exception` does not catch it.
     """
+
+
+class _RankThread(threading.Thread):
+    """Ends without a word when the run is over, even if it is told so while it is ending."""
+
+    def run(self) -> None:
+        with contextlib.suppress(_Ended):
+            super().run()
 
 
 class _Rank:
     """One virtual rank: its thread, its clock, and the request or barrier for which it waits."""
 
-    def __init__(self, number, body):
-        self.number, self.clock, self.waiting, self.baton = (
-            number,
-            0.0,
-            None,
-            threading.Semaphore(0),
-        )
-        self.result, self.returned, self.receiving = None, False, []
-        self.thread = threading.Thread(target=body, args=(self,), daemon=True)
+    def __init__(self, number: int, body: Callable[["_Rank"], None]):
+        self.number = number
+        self.clock = 0.0
+        self.waiting: object = None  # the request or the barrier for which it waits
+        self.receiving: list[_Request] = []
+        self.result = None
+        self.returned = False
+        self.baton = threading.Semaphore(0)  # who has it runs
+        self.thread = _RankThread(target=body, args=(self,), daemon=True)
 
-    def receive(self, request):
-        """Note a request to receive. Raises: RuntimeError if one that is in progress has the same
-        memory.
+    def receive(self, request: "_Request") -> None:
+        """Note a request to receive.
+
+        Raises: RuntimeError if one that is in progress has the same memory.
         """
         self.receiving = [other for other in self.receiving if not other.waited]
         if any(_overlap(other.tensor, request.tensor) for other in self.receiving):
             raise RuntimeError(
-                "two messages are received into the same memory, and the later one overwrites the other; "
-                "wait for the first, or give each message its own tensor."
+                "two messages are received into the same memory, and the later one overwrites the "
+                "other; wait for the first, or give each message its own tensor."
             )
         self.receiving.append(request)
 
-    def state(self):
+    def state(self) -> str:
         """One line on where it is now."""
         if self.returned:
             return f"rank {self.number} has returned."
-        frames = traceback.extract_stack(sys._current_frames().get(self.thread.ident))
-        return position(self.number, [(f.filename, f.lineno, f.name) for f in reversed(frames)])
+        stack = traceback.extract_stack(sys._current_frames().get(self.thread.ident))
+        frames = [(frame.filename, frame.lineno, frame.name) for frame in reversed(stack)]
+        return position(self.number, frames)
 
 
 class _Request:
     """One end of a message: what isend and irecv return."""
 
-    def __init__(self, run, rank, tensor):
-        self.run, self.rank, self.tensor, self.posted = run, rank, tensor, rank.clock
-        self.end, self.source, self.waited, self.error = None, None, False, None
+    def __init__(self, run: "_Run", rank: _Rank, tensor: torch.Tensor):
+        self.run = run
+        self.rank = rank
+        self.tensor = tensor
+        self.posted = rank.clock  # virtual seconds
+        self.end: float | None = None  # when the message has arrived; None before
+        self.source: int | None = None
+        self.waited = False
+        self.error: Exception | None = None
 
-    def wait(self, timeout=None):
-        """Block until the message has arrived; return True. Raises: ValueError if its ends differ
-        in length.
+    def wait(self, timeout: float | None = None) -> bool:
+        """Block until the message has arrived; return True.
+
+        Raises: ValueError if its ends differ in length.
         """
         if self.end is None:
             self.run.block(self.rank, self)
         if self.error:
             raise self.error
-        self.rank.clock, self.waited = max(self.rank.clock, self.end), True
+        self.rank.clock = max(self.rank.clock, self.end)
+        self.waited = True
         return True
 
-    def _source_rank(self):  # what dist.recv asks for
+    def _source_rank(self) -> int:  # what dist.recv asks for
         return self.source
 
-    def is_completed(self):
+    def is_completed(self) -> bool:
         """True after wait(), which completes a request with gloo too."""
         return self.waited
 
@@ -243,36 +209,47 @@ class _Run:
     start messages later than that.
     """
 
-    def __init__(self, fn, world_size, network, args):
-        self.fn, self.network, self.args = fn, network, args
+    def __init__(
+        self, fn: Callable[..., Any], world_size: int, network: Network, args: tuple[Any, ...]
+    ):
+        self.fn = fn
+        self.args = args
+        self.network = network
         self.ranks = [_Rank(number, self._body) for number in range(world_size)]
-        self.ready, self.done = collections.deque(self.ranks), threading.Semaphore(0)
-        self.sends, self.recvs = (
-            collections.defaultdict(collections.deque),
-            collections.defaultdict(collections.deque),
-        )
-        self.pending, self.order, self.free = [], itertools.count(), collections.defaultdict(float)
-        self.at_barrier, self.messages, self.error, self.ended = [], [], None, False
+        self.ready = collections.deque(self.ranks)
+        self.at_barrier: list[_Rank] = []
+        # requests without a partner: {(source, target, tag): deque}, source is None for any
+        self.sends = collections.defaultdict(collections.deque)
+        self.recvs = collections.defaultdict(collections.deque)
+        # a heap of messages whose ends have both come, the one that can start first on top
+        self.pending: list[tuple] = []
+        self.order = itertools.count()  # decides between equal starts and ranks
+        self.free = collections.defaultdict(float)  # {link: when its last message ends}
+        self.messages: list[Message] = []
+        self.error: BaseException | None = None
+        self.ended = False
+        self.done = threading.Semaphore(0)
 
-    def outcome(self, timeout):
+    def outcome(self, timeout: float) -> Simulation:
         """The Simulation, after all ranks have returned."""
         for rank in self.ranks:
             rank.thread.start()
         try:
-            self._hand_over()
-            if not self.done.acquire(timeout=timeout * (PATIENCE if is_busy() else 1)):
-                raise RankError(
-                    f"not all ranks returned within {timeout:g} seconds.\n{self._states()}"
-                )
+            self._run_next()
+            patience = PATIENCE if is_busy() else 1
+            if not self.done.acquire(timeout=timeout * patience):
+                message = f"not all ranks returned within {timeout:g} seconds."
+                raise RankError(f"{message}\n{self._states()}")
             if self.error:
                 raise self.error
         finally:
             self._end()
-        return Simulation(
-            [r.result for r in self.ranks], max(r.clock for r in self.ranks), self.messages
-        )
+        results = [rank.result for rank in self.ranks]
+        seconds = max(rank.clock for rank in self.ranks)
+        return Simulation(results, seconds, self.messages)
 
-    def _body(self, rank):
+    def _body(self, rank: _Rank) -> None:
+        """What the thread of `rank` does."""
         rank.baton.acquire()
         _here.rank = rank
         try:
@@ -288,60 +265,70 @@ class _Run:
             return
         finally:
             del _here.rank
-        self._hand_over()
+        if not self.ended:
+            self._run_next()
 
-    def _states(self):
+    def _states(self) -> str:
         return "\n".join(rank.state() for rank in self.ranks)
 
-    def _end(self):
-        """End every thread: waiting ones at once, a computing one at its next line."""
+    def _end(self) -> None:
+        """End every thread: a waiting one immediately, a computing one at its next line."""
         self.ended = True
         for rank in self.ranks:
             rank.baton.release()
         for rank in self.ranks:
             rank.thread.join(timeout=0.1)
-        until = time.monotonic() + GRACE
-        while (
-            alive := [r.thread for r in self.ranks if r.thread.is_alive()]
-        ) and time.monotonic() < until:
+        until = time.monotonic() + GRACE_SECONDS
+        alive = self._alive()
+        while alive and time.monotonic() < until:
             for thread in alive:  # repeatedly: an `except:` in its code can catch one
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(
                     ctypes.c_ulong(thread.ident), ctypes.py_object(_Ended)
                 )
                 thread.join(timeout=0.05)
+            alive = self._alive()
 
-    def block(self, rank, reason):
+    def _alive(self) -> list[threading.Thread]:
+        return [rank.thread for rank in self.ranks if rank.thread.is_alive()]
+
+    def block(self, rank: _Rank, reason: object) -> None:
         """Let others run until `rank` is ready again."""
         rank.waiting = reason
-        self._hand_over(rank)
-
-    def _hand_over(self, rank=None):
-        """Give the baton to the next rank; if `rank` gives it away, wait until it comes back."""
         if self.ended:
-            if rank:
-                raise _Ended
+            raise _Ended
+        if self._run_next(rank):
             return
+        rank.baton.acquire()
+        if self.ended:
+            raise _Ended
+
+    def _run_next(self, current: _Rank | None = None) -> bool:
+        """Give the baton to the next rank that can run; True if that is `current`.
+
+        If there is none, the run is done.
+        """
         while not self.ready and self.pending:
-            self._settle()
+            self._deliver_first()
         if self.ready:
             following = self.ready.popleft()
-            if following is rank:
-                return
+            if following is current:
+                return True
             following.baton.release()
-        else:
-            if not all(r.returned for r in self.ranks):
-                self.error = self.error or RankError(
-                    f"every rank waits for another one.\n{self._states()}"
-                )
-            self.done.release()
-        if rank:
-            rank.baton.acquire()
-            if self.ended:
-                raise _Ended
+            return False
+        if not all(rank.returned for rank in self.ranks):
+            message = f"every rank waits for another one.\n{self._states()}"
+            self.error = self.error or RankError(message)
+        self.done.release()
+        return False
 
-    def post(self, kind, rank, other, tensor, tag):
-        """Return the request for one end of a message, `kind` "send" or "recv"; `other` is None for
-        any source.
+    def post(
+        self, kind: str, rank: _Rank, other: int | None, tensor: torch.Tensor, tag: int
+    ) -> _Request:
+        """Return the request for one end of a message.
+
+        Args:
+            kind: "send" or "recv".
+            other: the rank at the other end; None receives from any.
         """
         if self.ended:
             raise _Ended
@@ -350,60 +337,67 @@ class _Run:
         if not tensor.is_contiguous():
             raise ValueError(f"{kind} takes a contiguous tensor; call .contiguous() first.")
         request = _Request(self, rank, tensor.detach())
-        if kind == "recv":
-            rank.receive(request)
-        mine, theirs = (self.sends, self.recvs) if kind == "send" else (self.recvs, self.sends)
-        keys = (
-            [(rank.number, other, tag), (None, other, tag)]
-            if kind == "send"
-            else [(other, rank.number, tag)]
-        )
-        if other is None:
-            keys = [key for key, queue in theirs.items() if key[1:] == (rank.number, tag) and queue]
-        partner = next((theirs[key].popleft() for key in keys if theirs[key]), None)
-        if partner is None:
-            ends = (rank.number, other) if kind == "send" else (other, rank.number)
-            mine[(*ends, tag)].append(request)
+        if kind == "send":
+            recv = _first(self.recvs, [(rank.number, other, tag), (None, other, tag)])
+            if recv is None:
+                self.sends[rank.number, other, tag].append(request)
+            else:
+                self._pair(request, recv)
         else:
-            pair = (request, partner) if kind == "send" else (partner, request)
-            self._push(max(request.posted, partner.posted), pair)
+            rank.receive(request)
+            sources = [other]
+            if other is None:  # all that have sent to this rank, in the order of their first
+                sources = [key[0] for key in self.sends if key[1:] == (rank.number, tag)]
+            send = _first(self.sends, [(source, rank.number, tag) for source in sources])
+            if send is None:
+                self.recvs[other, rank.number, tag].append(request)
+            else:
+                self._pair(send, request)
         return request
 
-    def _push(self, start, pair):
-        heapq.heappush(
-            self.pending, (start, pair[0].rank.number, pair[1].rank.number, next(self.order), pair)
-        )
+    def _pair(self, send: _Request, recv: _Request) -> None:
+        """Note that both ends of a message have come."""
+        self._push(max(send.posted, recv.posted), send, recv)
 
-    def _settle(self):
+    def _push(self, start: float, send: _Request, recv: _Request) -> None:
+        entry = (start, send.rank.number, recv.rank.number, next(self.order), send, recv)
+        heapq.heappush(self.pending, entry)
+
+    def _deliver_first(self) -> None:
         """Deliver the message that can start first, or postpone it if its links are busy."""
-        start, source, target, _, (send, recv) = heapq.heappop(self.pending)
+        start, source, target, _, send, recv = heapq.heappop(self.pending)
         n_bytes = send.tensor.nbytes
         links, seconds = self.network.route(source, target, n_bytes)
         possible = max(start, *(self.free[link] for link in links))
         if possible > start:
-            return self._push(possible, (send, recv))
+            self._push(possible, send, recv)
+            return
+        end = start + seconds
         if recv.tensor.nbytes == n_bytes:
             with torch.no_grad():
                 _bytes_of(recv.tensor).copy_(_bytes_of(send.tensor))
         else:
             recv.error = ValueError(
-                f"received data size doesn't match expected size: rank {source} sends {n_bytes} bytes, "
-                f"rank {target} receives into {recv.tensor.nbytes}."
+                f"received data size doesn't match expected size: rank {source} sends {n_bytes} "
+                f"bytes, rank {target} receives into {recv.tensor.nbytes}."
             )
-        self.messages.append(Message(source, target, n_bytes, start, start + seconds))
-        self.free.update(dict.fromkeys(links, start + seconds))
+        self.messages.append(Message(source, target, n_bytes, start, end))
+        for link in links:
+            self.free[link] = end
         for request in (send, recv):
-            request.end, request.source = start + seconds, source
+            request.end = end
+            request.source = source
             if request.rank.waiting is request:
                 request.rank.waiting = None
                 self.ready.append(request.rank)
 
-    def barrier(self, rank):
+    def barrier(self, rank: _Rank) -> None:
         """Block until all ranks have come; their clocks then show the latest time."""
         self.at_barrier.append(rank)
         if len(self.at_barrier) < len(self.ranks):
-            return self.block(rank, self.at_barrier)
-        latest = max(r.clock for r in self.ranks)
+            self.block(rank, self.at_barrier)
+            return
+        latest = max(other.clock for other in self.ranks)
         for other in self.at_barrier:
             other.clock = latest
             if other is not rank:
@@ -411,53 +405,69 @@ class _Run:
         self.at_barrier = []
 
 
-def _overlap(one, other):
+def _first(waiting: dict[tuple, collections.deque], keys: Sequence[tuple]) -> _Request | None:
+    """Take the request that has waited longest at the first of `keys` at which one waits."""
+    for key in keys:
+        if waiting[key]:
+            return waiting[key].popleft()
+    return None
+
+
+def _overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
     if one.is_meta or not one.nbytes or not other.nbytes:
         return False
-    return (
-        one.data_ptr() < other.data_ptr() + other.nbytes
-        and other.data_ptr() < one.data_ptr() + one.nbytes
-    )
+    starts_before_end = one.data_ptr() < other.data_ptr() + other.nbytes
+    ends_after_start = other.data_ptr() < one.data_ptr() + one.nbytes
+    return starts_before_end and ends_after_start
 
 
-def _bytes_of(tensor):
+def _bytes_of(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.view(-1).view(torch.uint8)
 
 
 class _Group(dist.ProcessGroup):
     """The process group of one virtual rank."""
 
-    def __init__(self, run, rank):
+    def __init__(self, run: _Run, rank: _Rank):
         super().__init__(rank.number, len(run.ranks))
-        self.run, self.mine = run, rank
+        self.run = run
+        self.mine = rank
 
-    def getBackendName(self):  # a name that torch looks up
+    def getBackendName(self) -> str:  # a name that torch looks up
         return "virtual"
 
-    def send(self, tensors, to, tag):
-        return self.run.post("send", self.mine, to, tensors[0], tag)
+    def send(self, tensors: list[torch.Tensor], target: int, tag: int) -> _Request:
+        return self.run.post("send", self.mine, target, tensors[0], tag)
 
-    def recv(self, tensors, source, tag):
+    def recv(self, tensors: list[torch.Tensor], source: int, tag: int) -> _Request:
         return self.run.post("recv", self.mine, source, tensors[0], tag)
 
-    def recv_anysource(self, tensors, tag):
+    def recv_anysource(self, tensors: list[torch.Tensor], tag: int) -> _Request:
         return self.run.post("recv", self.mine, None, tensors[0], tag)
 
-    def barrier(self, *_, **options):
+    def barrier(self, *_: Any, **options: Any) -> SimpleNamespace:
         self.run.barrier(self.mine)
         return SimpleNamespace(wait=lambda timeout=None: True)
 
-    def _refused(self, *_, **options):
+    def _refused(self, *_: Any, **options: Any) -> None:
         raise CourseError(
-            "the virtual network carries send, recv, isend and irecv; write the collective from them."
+            "the virtual network carries send, recv, isend and irecv; "
+            "write the collective from them."
         )
 
-    allreduce = broadcast = reduce = allgather = all_gather_single = gather = scatter = (
-        reduce_scatter
-    ) = _refused
-    _allgather_base = _reduce_scatter_base = reduce_scatter_single = alltoall = alltoall_base = (
-        _refused
-    )
+    allreduce = _refused
+    broadcast = _refused
+    reduce = _refused
+    allgather = _refused
+    all_gather_single = _refused
+    _allgather_base = _refused
+    gather = _refused
+    scatter = _refused
+    reduce_scatter = _refused
+    _reduce_scatter_base = _refused
+    reduce_scatter_single = _refused
+    alltoall = _refused
+    alltoall_base = _refused
 
 
 class _World(threading.local, type(c10d._world)):
@@ -465,9 +475,10 @@ class _World(threading.local, type(c10d._world)):
 
 
 @contextlib.contextmanager
-def _threads_have_groups():
+def _threads_have_groups() -> Iterator[None]:
     """Give each thread a default group of its own inside the block."""
-    outer, c10d._world = c10d._world, _World()
+    outer = c10d._world
+    c10d._world = _World()
     try:
         yield
     finally:
@@ -475,7 +486,7 @@ def _threads_have_groups():
 
 
 @contextlib.contextmanager
-def _group_of_thread(group):
+def _group_of_thread(group: _Group) -> Iterator[None]:
     """Make `group` the default process group of this thread inside the block."""
     world = c10d._world
     entries = [

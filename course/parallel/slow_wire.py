@@ -1,10 +1,9 @@
 """A slow network card for real ranks, and a record of launches, transfers and waits.
 
 On one machine ranks exchange gradients through memory, so there is nothing to hide behind backward.
-`slow_wire` gives
-every rank a card with a latency and a bandwidth: an all-reduce is done for real, and its result is
-returned when the card would have had it. The card sends one message at a time and computes nothing,
-as a real one. Used by unit 02.
+`slow_wire` gives every rank a card with a latency and a bandwidth: an all-reduce is done for real,
+and its result is returned when the card would have had it. The card sends one message at a time and
+computes nothing, as a real one. Used by unit 02.
 """
 
 import contextlib
@@ -13,11 +12,12 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from course.parallel.distributed import CountingGroup, Traffic, group_in_place
+from course.parallel.counting import CountingGroup, OperationLog, group_in_place
 
 
 @dataclass
@@ -31,6 +31,17 @@ class Message:
     waited: float | None = None  # when a rank began to wait for it, or None
 
 
+@dataclass
+class _Job:
+    """A message in the queue of the card."""
+
+    message: Message
+    work: dist.Work  # the all-reduce that was started
+    tensors: list[torch.Tensor]
+    future: torch.futures.Future
+    seconds: float  # that the card takes for it
+
+
 class Wire:
     """The card of one rank.
 
@@ -39,72 +50,75 @@ class Wire:
     """
 
     def __init__(self, latency: float = 0.0, bandwidth: float = float("inf")):
-        self.latency, self.bandwidth, self.messages = latency, bandwidth, []
-        self._queue, self._free = queue.SimpleQueue(), 0.0
+        self.latency = latency
+        self.bandwidth = bandwidth
+        self.messages: list[Message] = []
+        self._queue: queue.SimpleQueue[_Job] = queue.SimpleQueue()
+        self._free = 0.0  # when the last message ends
         threading.Thread(target=self._send, daemon=True).start()
 
-    def launch(self, work, tensors) -> "LateWork":
+    def launch(self, work: dist.Work, tensors: list[torch.Tensor]) -> "LateWork":
         """Put an all-reduce that has been started into the card's queue."""
-        message = Message(sum(t.nbytes for t in tensors), time.perf_counter())
+        message = Message(sum(tensor.nbytes for tensor in tensors), time.perf_counter())
         self.messages.append(message)
         future = torch.futures.Future()
-        self._queue.put(
-            (message, work, tensors, future, self.latency + message.bytes / self.bandwidth)
-        )
+        seconds = self.latency + message.bytes / self.bandwidth
+        self._queue.put(_Job(message, work, tensors, future, seconds))
         return LateWork(message, future)
 
-    def _send(self):
+    def _send(self) -> None:
         while True:
-            message, work, tensors, future, seconds = self._queue.get()
+            job = self._queue.get()
+            message = job.message
             message.started = max(message.launched, self._free)
             # returns when all ranks have come, and has its own time, which is part of the card's
-            work.wait()
-            time.sleep(max(0.0, message.started + seconds - time.perf_counter()))
-            message.ended = self._free = time.perf_counter()
-            future.set_result(tensors)
+            job.work.wait()
+            time.sleep(max(0.0, message.started + job.seconds - time.perf_counter()))
+            message.ended = time.perf_counter()
+            self._free = message.ended
+            job.future.set_result(job.tensors)
 
 
 class LateWork(dist.Work):
     """What an asynchronous all-reduce over a slow wire returns."""
 
-    def __init__(self, message, future):
+    def __init__(self, message: Message, future: torch.futures.Future):
         super().__init__()
-        self.message, self.future = message, future
+        self.message = message
+        self.future = future
 
-    def wait(self, timeout=None):
+    def wait(self, timeout: Any = None) -> bool:
         """Return True once the card has the result."""
         self.message.waited = time.perf_counter()
         self.future.wait()
         return True
 
-    def is_completed(self):
+    def is_completed(self) -> bool:
         """Whether the card has the result."""
         return self.future.done()
 
-    def get_future(self):
+    def get_future(self) -> torch.futures.Future:
         """The torch.futures.Future of the result, which torch's DDP asks for."""
         return self.future
 
 
 class _SlowGroup(CountingGroup):
-    """A process group whose all-reduces go over a wire; all other operations are as fast as
-    before.
-    """
+    """A process group whose all-reduces go over a wire; the other operations are not slowed."""
 
-    def __init__(self, inner, wire):
-        super().__init__(inner, Traffic())
+    def __init__(self, inner: dist.ProcessGroup, wire: Wire):
+        super().__init__(inner, OperationLog())
         self.wire = wire
 
-    def allreduce(self, tensors, *args, **options):
+    def allreduce(self, tensors: list[torch.Tensor], *args: Any, **options: Any) -> LateWork:
         return self.wire.launch(self.inner.allreduce(tensors, *args, **options), tensors)
 
 
 @contextlib.contextmanager
 def slow_wire(latency: float = 0.0, bandwidth: float = float("inf")) -> Iterator[Wire]:
-    """Yield the Wire over which this rank's all-reduces go inside the block; gloo only, tensors on
-    the CPU.
+    """Yield the Wire over which this rank's all-reduces go inside the block.
 
-    An object that keeps the group, as DDP does, must be made inside the block.
+    For gloo and tensors on the CPU. An object that keeps the group, as DDP does, must be made
+    inside the block.
 
     Args:
         latency: seconds per message.

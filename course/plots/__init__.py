@@ -1,5 +1,4 @@
-"""Figures of the notebooks, one module per unit. Each function draws one idea and returns the
-Figure.
+"""Figures of the notebooks, one module per unit. Each function draws one idea and returns a Figure.
 
-Predictions of the learner are drawn hollow beside what was measured.
+Predictions of the learner are drawn hollow, next to what was measured.
 """

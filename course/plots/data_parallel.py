@@ -1,13 +1,24 @@
 """Figures of unit 02."""
 
+import itertools
 import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from torch import Tensor
 
 from course.plots.style import (
+    BLUE,
     COLORS,
+    GREEN,
     GREY,
+    PINK,
+    RED,
     arrow,
     axes,
     box,
@@ -15,12 +26,11 @@ from course.plots.style import (
     legend_beside,
     middle_and_reach,
     rows,
+    ticks_at,
 )
 
-BLUE, RED, GREEN = COLORS[:3]
 
-
-def pictures(images, titles):
+def pictures(images: Sequence[Tensor], titles: Sequence[str]) -> Figure:
     """Draw a row of grey-scale images, uint8 tensors (height, width), each under its title."""
     figure, *grid = axes(8.6, 1.35, columns=len(images))
     figure.suptitle(f"One image of each of the {len(images)} classes", fontsize=10)
@@ -31,53 +41,71 @@ def pictures(images, titles):
     return figure
 
 
-def _lanes(ax, base, devices, stages, gap=0.35, row="device"):
-    """Draw `stages`, tuples (title, text of each device, color, ways), from left to right, one
-    `row` per device.
+# ---- diagrams of a step
 
-    `ways`, which may be missing, are the messages (source, target) from the stage before, drawn as
-    arrows.
-    """
+
+class Stage(NamedTuple):
+    """What each device or rank holds at one time, and the messages from the stage before."""
+
+    title: str
+    texts: list[str]  # of each device
+    color: str
+    messages: list[tuple[int, int]] = []  # (source, target), drawn as arrows
+
+
+def _numbered(text: str, n: int) -> list[str]:
+    return [f"{text} {number}" for number in range(n)]
+
+
+def _lanes(
+    ax: Axes, base: float, devices: int, stages: Sequence[Stage], row: str = "device"
+) -> None:
+    """Draw `stages` from left to right, one `row` per device, the last of them at `base` + 1."""
+    gap = 0.75
     step = 10.6 / len(stages)
     for device in range(devices):
-        ax.text(
-            0.1, base + devices - device, f"{row} {device}", va="center", fontsize=8, color=GREY
-        )
-    for column, (title, texts, color, *ways) in enumerate(stages):
+        y = base + devices - device
+        ax.text(0.1, y, f"{row} {device}", va="center", fontsize=8, color=GREY)
+    top = base + devices + 0.75
+    for column, stage in enumerate(stages):
         x = 1.4 + step * (column + 0.5)
-        ax.text(x, base + devices + 0.75, title, ha="center", va="center", fontsize=8, color=GREY)
-        for device, text in enumerate(texts):
-            box(ax, x, base + devices - device, text, color, step - gap, 0.5)
-        for source, target in ways[0] if ways else ():
-            start, end = x - step / 2 - gap / 2 + 0.05, x - step / 2 + gap / 2 - 0.05
-            arrow(ax, (start, base + devices - source), (end, base + devices - target), color)
+        ax.text(x, top, stage.title, ha="center", va="center", fontsize=8, color=GREY)
+        for device, text in enumerate(stage.texts):
+            box(ax, x, base + devices - device, text, stage.color, step - gap, 0.5)
+        left = x - step / 2 - gap / 2 + 0.05
+        right = x - step / 2 + gap / 2 - 0.05
+        for source, target in stage.messages:
+            start = (left, base + devices - source)
+            end = (right, base + devices - target)
+            arrow(ax, start, end, stage.color)
 
 
-def data_parallel_steps():
-    """Draw what each device holds after each step of DataParallel's forward and backward; an arrow
-    is a message.
+def data_parallel_steps() -> Figure:
+    """Draw what each device holds after each step of DataParallel's forward and backward.
+
+    An arrow is a message.
     """
     devices = 3
     figure, ax = canvas(8.6, 1.2 + 0.75 * devices, 12, 2 * devices + 3.4)
-    each = range(devices)
-    out, back = [(0, d) for d in each], [(d, 0) for d in each]
+    out = [(0, device) for device in range(devices)]
+    back = [(device, 0) for device in range(devices)]
     forward = (
-        ("", ["batch, model"], GREY),
-        (
+        Stage("", ["batch, model"], GREY),
+        Stage(
             "scatter: batch / N, replicate: model",
-            [f"shard and replica {d}" for d in each],
+            _numbered("shard and replica", devices),
             BLUE,
             out,
         ),
-        ("compute in parallel", [f"output {d}" for d in each], BLUE),
-        ("gather: outputs / N", ["all outputs"], GREEN, back),
+        Stage("compute in parallel", _numbered("output", devices), BLUE),
+        Stage("gather: outputs / N", ["all outputs"], GREEN, back),
     )
     backward = (
-        ("", ["loss"], GREY),
-        ("gradient of the outputs", ["all rows"], RED),
-        ("scatter: outputs / N", [f"rows of {d}" for d in each], RED, out),
-        ("backward", [f"gradients {d}" for d in each], RED),
-        ("reduce: model", ["sum"], GREEN, back),
+        Stage("", ["loss"], GREY),
+        Stage("gradient of the outputs", ["all rows"], RED),
+        Stage("scatter: outputs / N", _numbered("rows of", devices), RED, out),
+        Stage("backward", _numbered("gradients", devices), RED),
+        Stage("reduce: model", ["sum"], GREEN, back),
     )
     halves = (
         (devices + 1.7, "forward", forward),
@@ -85,32 +113,27 @@ def data_parallel_steps():
     )
     for base, name, stages in halves:
         ax.text(0.1, base + devices + 1.25, name, va="center", fontsize=9, weight="bold")
-        _lanes(ax, base, devices, stages, gap=0.75)
+        _lanes(ax, base, devices, stages)
     ax.set_title("Every step sends the whole model out and its gradients back")
     return figure
 
 
-def ddp_steps(ranks=3):
+def ddp_steps(ranks: int = 3) -> Figure:
     """Draw what each rank holds after each stage of a step of DistributedDataParallel."""
     figure, ax = canvas(8.6, 1.0 + 0.4 * ranks, 12, ranks + 1.3)
-    each = range(ranks)
+    messages = list(itertools.permutations(range(ranks), 2))
     stages = (
-        ("own batch", [f"batch {r}" for r in each], BLUE),
-        ("forward, backward", [f"gradients {r}" for r in each], BLUE),
-        (
-            "all-reduce (mean)",
-            ["mean gradients"] * ranks,
-            GREEN,
-            [(a, b) for a in each for b in each if a != b],
-        ),
-        ("own optimizer step", ["same weights"] * ranks, GREY),
+        Stage("own batch", _numbered("batch", ranks), BLUE),
+        Stage("forward, backward", _numbered("gradients", ranks), BLUE),
+        Stage("all-reduce (mean)", ["mean gradients"] * ranks, GREEN, messages),
+        Stage("own optimizer step", ["same weights"] * ranks, GREY),
     )
-    _lanes(ax, 0, ranks, stages, gap=0.75, row="rank")
+    _lanes(ax, 0, ranks, stages, row="rank")
     ax.set_title("Only gradients travel, once per step")
     return figure
 
 
-def shards(dealt, classes):
+def shards(dealt: Mapping[str, Sequence[Sequence[int]]], classes: Sequence[int]) -> Figure:
     """Draw which rank uses which sample: a row per epoch, a column per sample, a colour per rank.
 
     Args:
@@ -135,142 +158,179 @@ def shards(dealt, classes):
     return figure
 
 
-def broadcast_tree(ranks=8):
+def broadcast_tree(ranks: int = 8) -> Figure:
     """Draw the binomial tree of a broadcast from rank 0: an arrow per message, a row per round."""
     rounds = math.ceil(math.log2(ranks))
     figure, ax = canvas(6.4, 0.7 + 0.6 * rounds, ranks, rounds + 1.2)
-    for r in range(rounds + 1):
+    for done in range(rounds + 1):
+        level = rounds - done
+        holders = 2**done
         for rank in range(ranks):
-            has = rank < 2**r
-            box(ax, rank + 0.5, rounds - r + 0.5, str(rank), BLUE if has else "#cccccc", 0.45, 0.4)
-        for rank in range(min(2**r, ranks) if r < rounds else 0):
-            if rank + 2**r < ranks:
-                arrow(
-                    ax, (rank + 0.5, rounds - r + 0.22), (rank + 2**r + 0.5, rounds - r - 0.22), RED
-                )
-        ax.text(
-            -0.1,
-            rounds - r + 0.5,
-            f"after round {r - 1}" if r else "start",
-            ha="right",
-            va="center",
-            fontsize=8,
-        )
+            color = BLUE if rank < holders else "#cccccc"
+            box(ax, rank + 0.5, level + 0.5, str(rank), color, 0.45, 0.4)
+        targets = range(holders, min(2 * holders, ranks)) if done < rounds else ()
+        for target in targets:
+            source = target - holders
+            arrow(ax, (source + 0.5, level + 0.22), (target + 0.5, level - 0.22), RED)
+        when = f"after round {done - 1}" if done else "start"
+        ax.text(-0.1, level + 0.5, when, ha="right", va="center", fontsize=8)
     ax.set_title(f"After {rounds} rounds, all {ranks} ranks hold the values")
     return figure
 
 
-def ring(ranks):
+# ---- all-reduces, piece by piece
+
+
+class Round(NamedTuple):
+    """The messages of all ranks at one time."""
+
+    title: str
+    adds: bool  # what arrives is added to what the target holds; else it replaces that
+    messages: list[tuple[int, int, int]]  # (source, target, piece)
+
+
+class Held(NamedTuple):
+    """What the ranks hold after a Round."""
+
+    title: str
+    sums: list[list[set[int]]]  # [rank][piece]: the ranks whose values the piece sums
+    arrived: set[tuple[int, int]]  # (rank, piece) of what has just arrived
+
+
+def ring(ranks: int) -> Figure:
     """Draw what each rank holds before and after each step of a ring all-reduce, piece by piece."""
-    steps = []
+    rounds = []
     for step in range(2 * (ranks - 1)):
         adds = step < ranks - 1
-        messages = [(rank, (rank + 1) % ranks, (rank - step) % ranks) for rank in range(ranks)]
-        steps.append((f"step {step}\n{'reduce-scatter' if adds else 'all-gather'}", adds, messages))
-    return _held_pieces(
-        _sent(ranks, steps),
-        f"One piece per rank and step: after {len(steps)} steps all hold the sum",
-    )
+        phase = "reduce-scatter" if adds else "all-gather"
+        messages = []
+        for rank in range(ranks):
+            messages.append((rank, (rank + 1) % ranks, (rank - step) % ranks))
+        rounds.append(Round(f"step {step}\n{phase}", adds, messages))
+    finding = f"One piece per rank and step: after {len(rounds)} steps all hold the sum"
+    return _held_pieces(_after_each(rounds, ranks), finding)
 
 
-def halving(ranks):
+def halving(ranks: int) -> Figure:
     """Draw what each rank holds before and after each step of recursive halving and doubling."""
-    steps, distances = [], [ranks >> k for k in range(1, ranks.bit_length())]
+    distances = [ranks >> k for k in range(1, ranks.bit_length())]
+    rounds = []
     for step, distance in enumerate([*distances, *reversed(distances)]):
-        adds, messages = step < len(distances), []
+        adds = step < len(distances)
+        phase = "halve" if adds else "double"
+        messages = []
         for rank in range(ranks):
             partner = rank ^ distance
             first = (rank if adds else partner) // distance * distance
             messages += [(partner, rank, piece) for piece in range(first, first + distance)]
-        steps.append(
-            (f"step {step}, distance {distance}\n{'halve' if adds else 'double'}", adds, messages)
-        )
-    return _held_pieces(
-        _sent(ranks, steps), f"Half, then a quarter: after {len(steps)} steps all hold the sum"
-    )
+        rounds.append(Round(f"step {step}, distance {distance}\n{phase}", adds, messages))
+    finding = f"Half, then a quarter: after {len(rounds)} steps all hold the sum"
+    return _held_pieces(_after_each(rounds, ranks), finding)
 
 
-def _sent(ranks, steps):
-    """The columns of `_held_pieces` for `steps`: (title, whether arrivals are added, [(source,
-    target, piece)]).
-    """
-    holds = [[{rank} for _ in range(ranks)] for rank in range(ranks)]
-    columns = [("at the start", holds, set())]
-    for title, adds, messages in steps:
-        before, holds = holds, [list(row) for row in holds]
+def _after_each(rounds: Sequence[Round], ranks: int) -> list[Held]:
+    """What the ranks hold at the start, each its own values, and after each of `rounds`."""
+    before = [[{rank} for _ in range(ranks)] for rank in range(ranks)]
+    states = [Held("at the start", before, set())]
+    for title, adds, messages in rounds:
+        after = [list(pieces) for pieces in before]
+        arrived = set()
         for source, target, piece in messages:
-            holds[target][piece] = before[source][piece] | (
-                before[target][piece] if adds else set()
-            )
-        columns.append((title, holds, {(target, piece) for _, target, piece in messages}))
-    return columns
+            after[target][piece] = before[source][piece]
+            if adds:
+                after[target][piece] = before[source][piece] | before[target][piece]
+            arrived.add((target, piece))
+        states.append(Held(title, after, arrived))
+        before = after
+    return states
 
 
-def _held_pieces(columns, finding):
-    """Draw columns (title, [rank][piece] -> set of ranks whose values it sums, {(rank, piece) that
-    just arrived}).
-    """
-    ranks, wide = len(columns[0][1]), 1 / (len(columns[0][1]) + 0.35)
-    figure, ax = canvas(8.6, 1.0 + 0.42 * ranks, len(columns) + 0.45, ranks + 1.3)
+def _held_pieces(states: Sequence[Held], finding: str) -> Figure:
+    """Draw the pieces of each rank, a column for each of `states`."""
+    ranks = len(states[0].sums)
+    width = 1 / (ranks + 0.35)
+    figure, ax = canvas(8.6, 1.0 + 0.42 * ranks, len(states) + 0.45, ranks + 1.3)
     ax.set_title(finding)
-    for column, (title, holds, arrived) in enumerate(columns):
-        ax.text(column + 0.9, ranks + 0.75, title, ha="center", va="center", fontsize=8, color=GREY)
-        for rank, row in enumerate(holds):
-            for piece, values in enumerate(row):
-                color = GREEN if len(values) == ranks else BLUE if len(values) > 1 else "#999999"
-                x, y = column + 0.9 + (piece - (ranks - 1) / 2) * wide, ranks - rank - 0.4
-                new = (rank, piece) in arrived
-                frame = dict(fc=color, ec="black" if new else "white", lw=1.2, zorder=int(new))
-                ax.add_patch(Rectangle((x - wide / 2, y - 0.3), wide, 0.6, **frame))
-                text = "all" if len(values) > 3 else "+".join("abcdefgh"[v] for v in sorted(values))
-                ax.text(x, y, text, ha="center", va="center", fontsize=8, color="white", zorder=3)
+    centred = dict(ha="center", va="center", fontsize=8)
+    for column, (title, sums, arrived) in enumerate(states):
+        ax.text(column + 0.9, ranks + 0.75, title, color=GREY, **centred)
+        for rank, pieces in enumerate(sums):
+            for piece, summed in enumerate(pieces):
+                x = column + 0.9 + (piece - (ranks - 1) / 2) * width
+                y = ranks - rank - 0.4
+                is_new = (rank, piece) in arrived
+                rectangle = Rectangle(
+                    (x - width / 2, y - 0.3),
+                    width,
+                    0.6,
+                    fc=_color_of_sum(len(summed), ranks),
+                    ec="black" if is_new else "white",
+                    lw=1.2,
+                    zorder=int(is_new),
+                )
+                ax.add_patch(rectangle)
+                ax.text(x, y, _text_of_sum(summed), color="white", zorder=3, **centred)
     for rank in range(ranks):
-        ax.text(
-            0.3, ranks - rank - 0.4, f"rank {rank}", ha="right", va="center", fontsize=8, color=GREY
-        )
+        y = ranks - rank - 0.4
+        ax.text(0.3, y, f"rank {rank}", ha="right", va="center", fontsize=8, color=GREY)
     return figure
 
 
-def crossover(measured, predicted, title):
+def _color_of_sum(summed: int, ranks: int) -> str:
+    """The colour of a piece that sums the values of so many of `ranks`."""
+    if summed == ranks:
+        return GREEN
+    return BLUE if summed > 1 else "#999999"
+
+
+def _text_of_sum(summed: set[int]) -> str:
+    if len(summed) > 3:
+        return "all"
+    return "+".join("abcdefgh"[rank] for rank in sorted(summed))
+
+
+# ---- measurements
+
+
+def crossover(
+    measured: Mapping[int, Mapping[str, float]],
+    predicted: Mapping[int, Mapping[str, float]],
+    title: str,
+) -> Figure:
     """Draw seconds of each all-reduce over the bytes: predictions as lines, virtual times as dots.
 
     Args:
         measured, predicted: {bytes: {variant: seconds}}.
     """
     figure, ax = axes(7.0, 3.6)
-    for size, name, color in zip((9, 7, 5, 3), next(iter(measured.values())), COLORS, strict=False):
-        ax.plot(
-            list(predicted),
-            [1e3 * s[name] for s in predicted.values()],
-            color=color,
-            lw=1.3,
-            label=name,
-        )
-        dots = [1e3 * s[name] for s in measured.values()]  # the smaller on top: some coincide
+    variants = next(iter(measured.values()))
+    sizes = (9, 7, 5, 3)  # the smaller on top: some coincide
+    for size, name, color in zip(sizes, variants, COLORS, strict=False):
+        line = [1e3 * seconds[name] for seconds in predicted.values()]
+        ax.plot(list(predicted), line, color=color, lw=1.3, label=name)
+        dots = [1e3 * seconds[name] for seconds in measured.values()]
         ax.plot(list(measured), dots, "o", color=color, ms=size)
-    ax.set(xscale="log", yscale="log", xlabel="bytes of the tensor", ylabel="ms",
-           title=title)  # fmt: skip
+    ax.set(xscale="log", yscale="log", xlabel="bytes of the tensor", ylabel="ms", title=title)
     ax.legend(frameon=False, title="lines: formulas, dots: clocks", alignment="left")
     return figure
 
 
-def _band(ax, x, seconds, label, color, scale=1.0, **style):
-    """Draw the median of each row of `seconds` (points, rounds), with the lowest and highest value
-    as bars.
-    """
-    middle, reach = middle_and_reach(seconds * scale)
-    ax.errorbar(
-        x, middle, reach, label=label, color=color, capsize=2, marker="o", ms=4, lw=1.4, **style
-    )
+def _band(ax: Axes, x: Sequence[float], values: Tensor, **style: Any) -> None:
+    """Draw the median of each row of `values` (points, rounds), lowest and highest as bars."""
+    middle, reach = middle_and_reach(values)
+    ax.errorbar(x, middle, reach, capsize=2, marker="o", ms=4, lw=1.4, **style)
 
 
-def per_image(batch_sizes, curves, title):
-    """Draw microseconds per image over the batch size; `curves` is {label: seconds (batch sizes,
-    rounds)}.
+def per_image(batch_sizes: Sequence[int], curves: Mapping[str, Tensor], title: str) -> Figure:
+    """Draw microseconds per image over the batch size.
+
+    Args:
+        curves: {label: seconds (batch sizes, rounds)}.
     """
     figure, ax = axes(8.6, 3.4)
+    images = torch.tensor(batch_sizes)[:, None]
     for (label, seconds), color in zip(curves.items(), COLORS, strict=False):
-        _band(ax, batch_sizes, seconds / torch.tensor(batch_sizes)[:, None], label, color, 1e6)
+        _band(ax, batch_sizes, seconds / images * 1e6, label=label, color=color)
     ax.set_xscale("log", base=2)
     ax.set_yscale("log")
     ax.set(xlabel="batch size", ylabel="µs per image", title=title)
@@ -278,9 +338,10 @@ def per_image(batch_sizes, curves, title):
     return figure
 
 
-def busiest_bytes(devices, data_parallel, ring, model_bytes):
-    """Draw the bytes of a step at the busiest device over the number of devices, for a star and a
-    ring.
+def busiest_bytes(
+    devices: Sequence[int], data_parallel: Sequence[int], ring: Sequence[int], model_bytes: int
+) -> Figure:
+    """Draw the bytes of a step at the busiest device, for a star and a ring.
 
     Args:
         devices: numbers of devices.
@@ -288,25 +349,32 @@ def busiest_bytes(devices, data_parallel, ring, model_bytes):
         model_bytes: bytes of the model, the unit of the axis.
     """
     figure, ax = axes(7.0, 3.2)
-    curves = ("a star, its centre", data_parallel, RED), ("a ring, each rank", ring, BLUE)
+    curves = (("a star, its centre", data_parallel, RED), ("a ring, each rank", ring, BLUE))
     for name, counts, color in curves:
-        ax.plot(
-            devices, [count / model_bytes for count in counts], "o-", color=color, ms=4, label=name
-        )
+        ax.plot(devices, np.array(counts) / model_bytes, "o-", color=color, ms=4, label=name)
     ax.axhline(4, color=GREY, lw=1, ls=":", label="4 times the model")
     ax.set_xscale("log", base=2)
     ax.set_yscale("log", base=2)
     ax.yaxis.set_major_formatter("{x:g}×")
-    ax.set_xticks(devices, [str(n) for n in devices])
-    ax.set(xlabel="devices", ylabel="bytes per step / model",
-           title="The centre of a star carries more with every device")  # fmt: skip
+    ticks_at(ax, devices)
+    ax.set(
+        xlabel="devices",
+        ylabel="bytes per step / model",
+        title="The centre of a star carries more with every device",
+    )
     ax.legend(frameon=False, fontsize=8)
     return figure
 
 
-def bandwidth(sizes, curves, predicted, title):
-    """Draw milliseconds of collectives over the bytes of the tensor, a panel each; what is
-    predicted is dashed.
+def bandwidth(
+    sizes: Sequence[int],
+    curves: Mapping[str, Tensor],
+    predicted: Sequence[Mapping[str, float]],
+    title: str,
+) -> Figure:
+    """Draw milliseconds of collectives over the bytes of the tensor, a panel each.
+
+    What is predicted is dashed.
 
     Args:
         curves: {label: seconds (sizes, rounds)}.
@@ -314,9 +382,10 @@ def bandwidth(sizes, curves, predicted, title):
     """
     figure, *grid = axes(8.6, 2.6, columns=len(curves), sharex=True, sharey=True)
     for ax, (label, seconds) in zip(grid, curves.items(), strict=True):
-        _band(ax, sizes, seconds, label, BLUE, 1e3)
+        _band(ax, sizes, seconds * 1e3, label=label, color=BLUE)
         if label in predicted[0]:
-            ax.plot(sizes, [1e3 * of[label] for of in predicted], color=RED, ls="--", lw=1)
+            ms = [1e3 * of_size[label] for of_size in predicted]
+            ax.plot(sizes, ms, color=RED, ls="--", lw=1)
         ax.set(xscale="log", yscale="log", title=label)
     grid[0].set_ylabel("ms")
     figure.supxlabel("bytes of the tensor", fontsize=9)
@@ -324,9 +393,10 @@ def bandwidth(sizes, curves, predicted, title):
     return figure
 
 
-def step_ratios(names, seconds, title):
-    """Draw step times relative to the last variant's in the same round: a dot per round, the median
-    as a line.
+def step_ratios(names: Sequence[str], seconds: Tensor, title: str) -> Figure:
+    """Draw step times relative to the last variant's in the same round.
+
+    A dot is a round, a line the median.
 
     Args:
         seconds: float64 tensor (rounds, variants).
@@ -334,9 +404,8 @@ def step_ratios(names, seconds, title):
     ratios = seconds / seconds[:, -1:]
     figure, ax = axes(7.0, 0.9 + 0.42 * len(names))
     for i in range(len(names)):
-        ax.plot(
-            ratios[:, i], [i] * len(ratios), "o", ms=4, alpha=0.6, color=COLORS[i % len(COLORS)]
-        )
+        color = COLORS[i % len(COLORS)]
+        ax.plot(ratios[:, i], [i] * len(ratios), "o", ms=4, alpha=0.6, color=color)
         middle = ratios[:, i].median().item()
         ax.plot([middle, middle], [i - 0.32, i + 0.32], color="black", lw=1.6)
         ax.text(middle, i - 0.34, f"{middle:.2f}", fontsize=8, ha="center", va="top")
@@ -346,73 +415,63 @@ def step_ratios(names, seconds, title):
     return figure
 
 
-def overlap_lanes(runs):
-    """Draw what a wrapper did in one backward: hooks and launches, messages on the wire, and waits,
-    as lanes over time.
+def overlap_lanes(runs: Mapping[str, Mapping[str, Sequence]]) -> Figure:
+    """Draw what a wrapper did in one backward, as lanes over time.
+
+    The lanes are hooks and launches, messages on the wire, and waits.
 
     Args:
         runs: {title: {"hooks": [(parameter, seconds)], "sent": [(launched, started, ended,
             waited)]}}, times in seconds from the start of backward.
     """
     figure, ax = axes(8.6, 0.8 + 1.15 * len(runs))
-    top, names, ends = 0, [], []
-    for title, run in runs.items():
-        last = 1e3 * max(t for _, t in run["hooks"])
-        ax.barh(top, last, height=0.5, color=BLUE, alpha=0.35)
-        ax.plot(
-            [1e3 * t for _, t in run["hooks"]], [top] * len(run["hooks"]), "|", color=BLUE, ms=13
-        )
-        ax.plot([1e3 * m[0] for m in run["sent"]], [top] * len(run["sent"]), "v", color=RED, ms=5)
-        end = 0.0
-        for i, (_, started, ended, waited) in enumerate(1e3 * torch.tensor(run["sent"])):
-            start, idle = max(waited, end), max(0.0, ended - max(waited, end))
-            ax.barh(
-                top + 1,
-                ended - started,
-                left=started,
-                height=0.5,
-                color=RED,
-                alpha=0.9 - 0.3 * (i % 2),
-            )
-            ax.text(
-                (started + ended) / 2,
-                top + 1,
-                str(i),
-                ha="center",
-                va="center",
-                fontsize=7,
-                color="white",
-            )
-            ax.barh(top + 2, idle, left=start, height=0.5, color=GREY)
-            end = max(end, ended)
-        ends.append(max(end, last))
-        ax.text(
-            0,
-            top - 0.42,
-            f" {title}: done after {ends[-1]:.0f} ms",
-            fontsize=9,
-            weight="bold",
-            va="bottom",
-        )
-        names += [
-            (top, "backward: hooks | launches ▾"),
-            (top + 1, "on the wire"),
-            (top + 2, "waiting"),
-        ]
-        top += 4
-    ax.set_yticks([row for row, _ in names], [name for _, name in names], fontsize=8)
-    first, *_, last = ends
-    ax.set_title(
-        f"{list(runs)[-1].capitalize()}: done in {last / first:.2f} of the time", fontsize=10
-    )
-    ax.set(xlabel="ms from the start of backward", ylim=(top - 1.4, -1.1))
+    lanes = ("backward: hooks | launches ▾", "on the wire", "waiting")
+    places = []
+    ends = []  # ms, of each run
+    for number, (title, run) in enumerate(runs.items()):
+        top = 4 * number
+        end = _lanes_of_run(ax, top, run)
+        text = f" {title}: done after {end:.0f} ms"
+        ax.text(0, top - 0.42, text, fontsize=9, weight="bold", va="bottom")
+        places += [top, top + 1, top + 2]
+        ends.append(end)
+    ax.set_yticks(places, lanes * len(runs), fontsize=8)
+    last = list(runs)[-1].capitalize()
+    ax.set_title(f"{last}: done in {ends[-1] / ends[0]:.2f} of the time", fontsize=10)
+    ax.set(xlabel="ms from the start of backward", ylim=(4 * len(runs) - 1.4, -1.1))
     ax.grid(axis="y", visible=False)
     return figure
 
 
-def overlap_sweep(layers, predicted, measured, flat, needs):
-    """Draw the time until all gradients are averaged over the layers per bucket, one panel per
-    wire.
+def _lanes_of_run(ax: Axes, top: int, run: Mapping[str, Sequence]) -> float:
+    """Draw one run of `overlap_lanes` in the three rows from `top` on; return its end in ms."""
+    hooks = 1e3 * np.array([seconds for _, seconds in run["hooks"]])
+    sent = 1e3 * torch.tensor(run["sent"])  # (messages, 4)
+    launches = [1e3 * message[0] for message in run["sent"]]
+    backward = max(hooks)
+    ax.barh(top, backward, height=0.5, color=BLUE, alpha=0.35)
+    ax.plot(hooks, [top] * len(hooks), "|", color=BLUE, ms=13)
+    ax.plot(launches, [top] * len(launches), "v", color=RED, ms=5)
+    end = 0.0
+    number = dict(ha="center", va="center", fontsize=7, color="white")
+    for i, (_, started, ended, waited) in enumerate(sent):
+        alpha = 0.9 - 0.3 * (i % 2)
+        ax.barh(top + 1, ended - started, left=started, height=0.5, color=RED, alpha=alpha)
+        ax.text((started + ended) / 2, top + 1, str(i), **number)
+        wait_start = max(waited, end)  # one wait begins when the one before has ended
+        ax.barh(top + 2, max(0.0, ended - wait_start), left=wait_start, height=0.5, color=GREY)
+        end = max(end, ended)
+    return max(end, backward)
+
+
+def overlap_sweep(
+    layers: Sequence[int],
+    predicted: Mapping[str, Sequence[float]],
+    measured: Mapping[str, Tensor],
+    flat: Mapping[str, float],
+    needs: Mapping[str, float],
+) -> Figure:
+    """Draw the time until all gradients are averaged over the layers per bucket, a panel per wire.
 
     Args:
         layers: layers per bucket.
@@ -422,106 +481,102 @@ def overlap_sweep(layers, predicted, measured, flat, needs):
         needs: {the same: time on the wire}.
     """
     figure, *grid = axes(8.6, 3.2, columns=len(predicted))
-    saved = {}
-    highest = max(
-        max(1 + needs[wire], flat[wire], float(measured[wire].max())) for wire in predicted
-    )
+    saved = {}  # of the time with one bucket, which cannot overlap
+    highest = 0.0
+    for wire in predicted:
+        highest = max(highest, 1 + needs[wire], flat[wire], float(measured[wire].max()))
     for ax, wire in zip(grid, predicted, strict=True):
-        _band(ax, layers, measured[wire], "measured", BLUE)
+        _band(ax, layers, measured[wire], label="measured", color=BLUE)
         ax.plot(layers, predicted[wire], "x--", color=RED, lw=1, label="predicted")
         ax.axhline(flat[wire], color=GREY, lw=1.2, label="one message after backward")
         ax.axhline(max(1, needs[wire]), color=GREEN, lw=1, ls=":", label="the longer of the two")
         ax.set_xscale("log", base=2)
-        ax.set_xticks(layers, [str(n) for n in layers])
+        ticks_at(ax, layers)
         middle = measured[wire].median(1).values
-        # of the time with one bucket, which cannot overlap
         saved[wire] = 1 - float(middle.min() / middle[-1])
         ax.set_title(f"{wire} wire ({needs[wire]:.1f} B): saves {saved[wire]:.0%}", fontsize=9)
         ax.set(xlabel="layers per bucket", ylim=(0, 1.05 * highest))
     grid[0].set_ylabel("time / backward alone")
     grid[-1].legend(frameon=False, fontsize=7, loc="lower left")
-    figure.suptitle(
-        f"Overlap saves most on the {max(saved, key=saved.get)} wire (B: backward)", fontsize=10
-    )
+    most = max(saved, key=saved.get)
+    figure.suptitle(f"Overlap saves most on the {most} wire (B: backward)", fontsize=10)
     return figure
 
 
-def scaling(ranks, strong, weak, cores, causes):
+def scaling(
+    ranks: Sequence[int], strong: Tensor, weak: Tensor, cores: int, causes: Mapping[str, Tensor]
+) -> Figure:
     """Draw the speed-up of N ranks, and what a step on N ranks is made of.
 
     Args:
         strong, weak: seconds of a step with one shared batch, and with a batch per rank, tensors
             (len(ranks), rounds).
-        cores: how many ranks have a core or a GPU of their own.
+        cores: how many ranks have their own core or GPU.
         causes: {name: shares of the step on one rank, tensor (len(ranks) - 1,)}, which add up to
             the step on N ranks.
     """
     figure, left, right = axes(8.6, 3.4, columns=2)
-    _band(left, ranks, strong[0].median() / strong, "one batch, shared", BLUE)
-    _band(
-        left,
-        ranks,
-        torch.tensor(ranks)[:, None] * weak[0].median() / weak,
-        "a batch per rank",
-        GREEN,
-    )
+    shared = strong[0].median() / strong
+    scaled = torch.tensor(ranks)[:, None] * weak[0].median() / weak
+    _band(left, ranks, shared, label="one batch, shared", color=BLUE)
+    _band(left, ranks, scaled, label="a batch per rank", color=GREEN)
     left.plot(ranks, ranks, color=GREY, ls="--", lw=1, label="N times")
     left.axvline(cores, color=GREY, lw=1, ls=":", label=f"as many ranks as cores: {cores}")
     left.set(xlabel="ranks", ylabel="images per second / those of one rank", xticks=ranks)
-    left.set_title(
-        f"{ranks[1]} ranks: {strong[0].median() / strong[1].median():.2f} times as fast with one batch",
-        fontsize=10,
-    )
+    times = strong[0].median() / strong[1].median()
+    title = f"{ranks[1]} ranks: {times:.2f} times as fast with one batch"
+    left.set_title(title, fontsize=10)
     left.legend(frameon=False, fontsize=8)
-    end, places = torch.zeros(len(ranks) - 1, dtype=torch.float64), torch.arange(len(ranks) - 1)
-    for k, ((name, shares), color) in enumerate(
-        zip(causes.items(), (GREY, *COLORS[:3]), strict=False)
-    ):
-        right.barh(
-            places + 0.19 * (k - 1.5), shares, left=end, height=0.18, color=color, label=name
-        )
-        end = end + shares
-    for row, total in zip(places.tolist(), end.tolist(), strict=True):
-        right.plot([total, total], [row - 0.4, row + 0.4], color="black", lw=1.2)
-    right.set_yticks(places, [f"N = {n}" for n in ranks[1:]])
-    right.set(xlabel="step / step on one rank (black: all)", ylim=(len(places) - 0.5, -1.1))
-    lost = {name: shares[0] for name, shares in causes.items() if name != "1/N"}
-    right.set_title(f"largest loss on {ranks[1]} ranks: {max(lost, key=lost.get)}", fontsize=10)
-    right.legend(
-        frameon=False, fontsize=7, ncols=4, loc="upper center", columnspacing=0.8, handlelength=1
-    )
+    _stairs(right, ranks, causes)
     return figure
 
 
-def sharded_memory(counted, predicted):
+def _stairs(ax: Axes, ranks: Sequence[int], causes: Mapping[str, Tensor]) -> None:
+    """Draw the `causes` of `scaling`: one bar after the other, a group for each N > 1."""
+    places = torch.arange(len(ranks) - 1)
+    end = torch.zeros(len(ranks) - 1, dtype=torch.float64)
+    colors = (GREY, *COLORS[:3])
+    for k, ((name, shares), color) in enumerate(zip(causes.items(), colors, strict=False)):
+        y = places + 0.19 * (k - 1.5)
+        ax.barh(y, shares, left=end, height=0.18, color=color, label=name)
+        end = end + shares
+    for row, total in zip(places.tolist(), end.tolist(), strict=True):
+        ax.plot([total, total], [row - 0.4, row + 0.4], color="black", lw=1.2)
+    ax.set_yticks(places, [f"N = {n}" for n in ranks[1:]])
+    ax.set(xlabel="step / step on one rank (black: all)", ylim=(len(places) - 0.5, -1.1))
+    lost = {name: shares[0] for name, shares in causes.items() if name != "1/N"}
+    largest = max(lost, key=lost.get)
+    ax.set_title(f"largest loss on {ranks[1]} ranks: {largest}", fontsize=10)
+    ax.legend(
+        frameon=False, fontsize=7, ncols=4, loc="upper center", columnspacing=0.8, handlelength=1
+    )
+
+
+def sharded_memory(
+    counted: Mapping[int, Mapping[str, float]], predicted: Mapping[int, Mapping[str, float]]
+) -> Figure:
     """Draw what a rank keeps and sends in each stage: counted as bars, predicted as outlines.
 
     Args:
         counted, predicted: {stage: {"parameters", "gradients", "optimizer" and "sent": bytes}}.
     """
     figure, left, right = axes(8.6, 3.2, columns=2)
-    names = ["DDP", *(f"stage {stage}" for stage in (1, 2, 3))]
-    base = torch.zeros(len(counted), dtype=torch.float64)
-    for what, color in zip(("parameters", "gradients", "optimizer"), COLORS, strict=False):
-        heights = torch.tensor([counted[s][what] / 1e6 for s in counted], dtype=torch.float64)
+    names = ["DDP", "stage 1", "stage 2", "stage 3"]
+    kept = ("parameters", "gradients", "optimizer")
+    outline = dict(fill=False, ec="black", ls="--")
+
+    base = np.zeros(len(counted))  # MB
+    for what, color in zip(kept, COLORS, strict=False):
+        heights = _megabytes(counted, what)
         left.bar(names, heights, 0.6, bottom=base, color=color, label=what)
-        base += heights
-    megabytes = [sum(v for k, v in predicted[s].items() if k != "sent") / 1e6 for s in predicted]
-    left.bar(names, megabytes, 0.72, fill=False, ec="black", ls="--", label="predicted")
-    totals = base.tolist()
+        base = base + heights
+    expected = sum(_megabytes(predicted, what) for what in kept)
+    left.bar(names, expected, 0.72, label="predicted", **outline)
     left.set_ylabel("MB per rank")
-    left.set_title(f"kept: {totals[0] / totals[-1]:.1f} times fewer in stage 3", fontsize=10)
-    right.bar(
-        names, [counted[s]["sent"] / 1e6 for s in counted], 0.6, color=COLORS[3], label="counted"
-    )
-    right.bar(
-        names,
-        [predicted[s]["sent"] / 1e6 for s in predicted],
-        0.72,
-        fill=False,
-        ec="black",
-        ls="--",
-    )
+    left.set_title(f"kept: {base[0] / base[-1]:.1f} times fewer in stage 3", fontsize=10)
+
+    right.bar(names, _megabytes(counted, "sent"), 0.6, color=PINK, label="counted")
+    right.bar(names, _megabytes(predicted, "sent"), 0.72, **outline)
     more = counted[3]["sent"] / counted[0]["sent"]
     right.set_ylabel("MB per rank")
     right.set_title(f"sent in one step: {more:.1f} times as many in stage 3", fontsize=10)
@@ -529,3 +584,8 @@ def sharded_memory(counted, predicted):
         ax.grid(axis="x", visible=False)
     left.legend(frameon=False, fontsize=8)
     return figure
+
+
+def _megabytes(stages: Mapping[int, Mapping[str, float]], what: str) -> np.ndarray:
+    """MB of one thing in each stage, float64 (stages,)."""
+    return np.array([of_stage[what] / 1e6 for of_stage in stages.values()])

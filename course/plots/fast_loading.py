@@ -1,118 +1,136 @@
-"""Figures of unit 04.  Figures of time show the yardsticks, too: memcpy and reading."""
+"""Figures of unit 04. Figures of time show the yardsticks, too: memcpy and reading."""
 
 import math
 import statistics
+from collections.abc import Iterable, Mapping, Sequence
 
-from course.plots.style import COLORS, GREY, arrow, axes, box, canvas, rows
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from torch import Tensor
 
-BLUE, RED, GREEN, _, ORANGE, _ = COLORS
+from course.measure.traffic import Moved
+from course.plots.style import (
+    BLUE,
+    COLORS,
+    GREEN,
+    GREY,
+    ORANGE,
+    RED,
+    arrow,
+    axes,
+    box,
+    canvas,
+    integer_ticks,
+    label_point,
+    rows,
+)
+
+PAGE_BYTES = 4096
+COLUMN_BYTES = 4
+SAME_LOSS = 0.3  # two excess losses whose logarithms differ by less stand at one height
+LEGEND_ABOVE = dict(frameon=False, fontsize=8, loc="upper center")
 
 
-def record_file():
-    """The record file: a header, then rows of equal stride in pages."""
-    pages, rows_of_page = 3, 4
+# ---- the record file
+
+
+def record_file() -> Figure:
+    """Draw the record file: a header, then rows of equal stride in pages."""
+    rows_of_page = 4
     figure, ax = canvas(8.6, 1.9, 12.2, 3.2)
     figure.suptitle("Row i begins at byte 4096 + i · stride", fontsize=10)
+    small = dict(ha="center", fontsize=8, color=GREY)
     box(ax, 0.9, 1.6, "header", GREY, 1.5, 0.7)
-    ax.text(0.9, 0.85, "4096 bytes", ha="center", fontsize=8, color=GREY)
-    for page in range(pages):
+    ax.text(0.9, 0.85, "4096 bytes", **small)
+    for page, color in enumerate((BLUE, GREEN, ORANGE)):
         start = 2.0 + 3.4 * page
-        for row in range(rows_of_page):
-            number = page * rows_of_page + row
-            box(
-                ax,
-                start + 0.4 + 0.8 * row,
-                1.6,
-                f"row {number}",
-                (BLUE, GREEN, ORANGE)[page % 3],
-                0.68,
-                0.7,
-            )
+        for place in range(rows_of_page):
+            number = page * rows_of_page + place
+            box(ax, start + 0.4 + 0.8 * place, 1.6, f"row {number}", color, 0.68, 0.7)
         ax.text(start + 1.6, 2.5, f"page {page}", ha="center", fontsize=9)
     arrow(ax, (2.4, 0.9), (3.2, 0.9))
-    ax.text(2.8, 0.35, "stride", ha="center", fontsize=8, color=GREY)
-    ax.text(
-        7.4,
-        0.35,
-        "a row: D values of x, one of y, zeros up to the stride",
-        ha="center",
-        fontsize=8,
-        color=GREY,
-    )
+    ax.text(2.8, 0.35, "stride", **small)
+    ax.text(7.4, 0.35, "a row: D values of x, one of y, zeros up to the stride", **small)
     return figure
 
 
-def record_rows():
-    """One row of a record file per number of columns: x, y and padding in bytes, a tick at each
-    4,096.
+def record_rows() -> Figure:
+    """Draw one row of a record file per number of columns: x, y and padding in bytes.
+
+    A tick is at each border of a page.
     """
-    columns = 1000, 1023, 1024, 2500
+    columns = (1000, 1023, 1024, 2500)
     figure, ax = axes(8.6, 1.2 + 0.42 * len(columns))
     figure.suptitle("One column more than 1,023 doubles the row", fontsize=10)
     for place, n in enumerate(columns):
-        stride = -(-4 * (n + 1) // 4096) * 4096
-        parts = {
-            "x": (0, 4 * n, BLUE),
-            "y": (4 * n, 4, ORANGE),
-            "padding": (4 * n + 4, stride - 4 * n - 4, GREY),
-        }
-        for name, (start, length, color) in parts.items():
-            ax.barh(place, max(length, 60 * (name == "y")), left=start, color=color, height=0.6,
-                    alpha=0.35 if name == "padding" else 1, label=name if not place else None)  # fmt: skip
-        lost = (stride - 4 * n - 4) / stride
-        ax.text(
-            stride + 100, place, f"{stride:,} bytes, {lost:.0%} padding", va="center", fontsize=8
-        )
+        x_bytes = COLUMN_BYTES * n
+        used = x_bytes + COLUMN_BYTES
+        stride = math.ceil(used / PAGE_BYTES) * PAGE_BYTES
+        labels = ("x", "y", "padding") if place == 0 else (None, None, None)
+        y_drawn = max(COLUMN_BYTES, 60)  # four bytes would not be seen
+        bar = dict(height=0.6)
+        ax.barh(place, x_bytes, left=0, color=BLUE, alpha=1, label=labels[0], **bar)
+        ax.barh(place, y_drawn, left=x_bytes, color=ORANGE, alpha=1, label=labels[1], **bar)
+        padding = stride - used
+        ax.barh(place, padding, left=used, color=GREY, alpha=0.35, label=labels[2], **bar)
+        text = f"{stride:,} bytes, {padding / stride:.0%} padding"
+        ax.text(stride + 100, place, text, va="center", fontsize=8)
     rows(ax, [f"{n:,} columns" for n in columns], 8)
     ax.set(
         xlabel="byte of the row (ticks: borders of memory pages)",
-        xticks=range(0, 12289, 4096),
+        xticks=range(0, 3 * PAGE_BYTES + 1, PAGE_BYTES),
         xlim=(0, 15500),
     )
     ax.legend(frameon=False, fontsize=8, ncols=3, loc="lower center", bbox_to_anchor=(0.45, 1))
     return figure
 
 
-def orders(drawn, page_rows, batch, title):
-    """The rows of several orders, {name: order}, side by side: a line per batch, squares coloured
-    by page.
+# ---- orders of rows
+
+
+def orders(drawn: Mapping[str, Tensor], page_rows: int, batch: int, title: str) -> Figure:
+    """Draw the rows of several orders: a line per batch, squares coloured by page.
+
+    Args:
+        drawn: {name: row numbers in the order in which they are read}, a panel each.
+        page_rows: rows per page.
     """
-    figure, *panels = axes(4.3 * len(drawn), 0.9 + 0.26 * max(-(-len(order) // batch) for order in drawn.values()),
-                           columns=len(drawn))  # fmt: skip
+    n_lines = max(math.ceil(len(order) / batch) for order in drawn.values())
+    figure, *panels = axes(4.3 * len(drawn), 0.9 + 0.26 * n_lines, columns=len(drawn))
     figure.suptitle(title, fontsize=10)
+    size = max(4, 2600 / batch**1.3)
     for ax, (name, order) in zip(panels, drawn.items(), strict=True):
-        n, pages = len(order), (order // page_rows).tolist()
-        lines, places = [i // batch for i in range(n)], [i % batch for i in range(n)]
-        points = ax.scatter(
-            places, lines, c=pages, cmap="viridis", marker="s", s=max(4, 2600 / batch**1.3)
-        )
+        pages = (order // page_rows).tolist()
+        lines, places = np.divmod(np.arange(len(order)), batch)
+        points = ax.scatter(places, lines, c=pages, cmap="viridis", marker="s", s=size)
         ax.invert_yaxis()
         ax.grid(False)
         ax.set_title(name, fontsize=9)
         ax.set(xlabel="place in the batch", ylabel="batch", yticks=range(max(lines) + 1))
-    figure.colorbar(
-        points,
-        ax=panels,
-        label="page in the file",
-        fraction=0.02,
-        ticks=range(0, max(pages) + 1, 5),
-    )
+    ticks = range(0, max(pages) + 1, 5)
+    figure.colorbar(points, ax=panels, label="page in the file", fraction=0.02, ticks=ticks)
     return figure
 
 
-def bias(pages, biases, batch):
-    """Bias of the batches against the pages held, next to 1 + B / W, with the batch marked."""
+def bias(pages: Sequence[int], biases: Sequence[float], batch: int) -> Figure:
+    """Draw the bias of the batches against the pages held, and 1 + B / W.
+
+    Args:
+        pages: pages held in memory, W.
+        biases: variances of batch means over that of random batches.
+        batch: rows per batch, B, marked.
+    """
     figure, ax = axes(7.4, 3.4)
     times = biases[pages.index(batch)]
-    figure.suptitle(
-        f"W = B pages: {times:.1f} times the variance of random batches; the rule says 2",
-        fontsize=10,
-    )
+    finding = f"W = B pages: {times:.1f} times the variance of random batches; the rule says 2"
+    figure.suptitle(finding, fontsize=10)
     ax.loglog(pages, biases, "o-", color=BLUE, label="windows", ms=4)
-    ax.loglog(pages, [1 + batch / n for n in pages], "--", color="black", lw=1, label="1 + B / W")
+    rule = 1 + batch / np.array(pages)
+    ax.loglog(pages, rule, "--", color="black", lw=1, label="1 + B / W")
     ax.axvline(batch, color=GREY, ls="--", lw=1)
-    ax.annotate("W = B", (batch, 1), (3, -4), xycoords=("data", "axes fraction"), textcoords="offset points",
-                va="top", fontsize=8, color=GREY)  # fmt: skip
+    small = dict(va="top", fontsize=8, color=GREY)
+    label_point(ax, "W = B", (batch, 1), (3, -4), xycoords=("data", "axes fraction"), **small)
     ax.axhline(1, color=GREY, ls=":", lw=1)
     ax.set(
         xlabel="pages held in memory, W",
@@ -122,24 +140,25 @@ def bias(pages, biases, batch):
     return figure
 
 
-def order_against_learning(seconds, excess, best, title):
-    """A dot per order, {name: seconds per epoch} and {name: excess loss}; `best` names the one to
-    point out.
+def order_against_learning(
+    seconds: Mapping[str, float], excess: Mapping[str, float], best: str, title: str
+) -> Figure:
+    """Draw a dot per order: excess loss against seconds per epoch.
+
+    Args:
+        seconds, excess: {name of the order: value}.
+        best: the name to point out.
     """
     figure, ax = axes(7.8, 3.4)
     figure.suptitle(title, fontsize=10)
     for name in seconds:
-        ax.loglog(seconds[name], excess[name], "o", color=GREEN if name == best else BLUE, ms=7)
-        level = [s / seconds[name] for s, e in zip(seconds.values(), excess.values(), strict=True)
-                 if abs(math.log(e / excess[name])) < 0.3]  # fmt: skip
-        place = (
-            dict(xytext=(-8, -3), ha="right")
-            if any(1 < ratio < 4 for ratio in level)
-            else dict(xytext=(8, -3))
-        )
-        ax.annotate(
-            name, (seconds[name], excess[name]), textcoords="offset points", fontsize=8, **place
-        )
+        color = GREEN if name == best else BLUE
+        ax.loglog(seconds[name], excess[name], "o", color=color, ms=7)
+        point = (seconds[name], excess[name])
+        if _has_neighbour(name, seconds, excess):
+            label_point(ax, name, point, (-8, -3), va="baseline", ha="right", fontsize=8)
+        else:
+            label_point(ax, name, point, (8, -3), va="baseline", fontsize=8)
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_major_formatter("{x:g}")
         axis.set_minor_formatter("")
@@ -148,8 +167,22 @@ def order_against_learning(seconds, excess, best, title):
     return figure
 
 
-def epoch_times(seconds, nbytes, yardsticks, title=""):
-    """GB/s of each loader as a bar, the range of its rounds as a line, the yardsticks dashed.
+def _has_neighbour(name: str, seconds: Mapping[str, float], excess: Mapping[str, float]) -> bool:
+    """Whether another dot stands a little to the right of the dot of `name`."""
+    for other in seconds:
+        height = abs(math.log(excess[other] / excess[name]))
+        if height < SAME_LOSS and 1 < seconds[other] / seconds[name] < 4:
+            return True
+    return False
+
+
+# ---- loaders
+
+
+def epoch_times(
+    seconds: Mapping[str, Tensor], nbytes: int, yardsticks: Mapping[str, float], title: str = ""
+) -> Figure:
+    """Draw GB/s of each loader as a bar, the range of its rounds as a line, yardsticks dashed.
 
     Args:
         seconds: {name: tensor of seconds per epoch}.
@@ -162,56 +195,65 @@ def epoch_times(seconds, nbytes, yardsticks, title=""):
     for place, (name, own) in enumerate(seconds.items()):
         rates = sorted(nbytes / s / 1e9 for s in own.tolist())
         middle = statistics.median(rates)
-        ax.barh(place, middle, color=GREEN if "ours" in name else BLUE, height=0.7)
+        ax.barh(place, middle, color=_color_of_loader(name), height=0.7)
         ax.plot([rates[0], rates[-1]], [place, place], color="black", lw=1)
         ax.text(rates[-1], place, f"  {middle:.1f}", va="center", fontsize=8)
     for (name, duration), color in zip(yardsticks.items(), (GREY, "black", RED), strict=False):
         ax.axvline(nbytes / duration / 1e9, color=color, ls="--", lw=1, label=name, zorder=1)
     rows(ax, seconds, 8)
     ax.set(xlabel="GB/s per epoch: median, and the range of all rounds as a line")
-    ax.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, 1.2), ncols=3)
+    ax.legend(**LEGEND_ABOVE, bbox_to_anchor=(0.5, 1.2), ncols=3)
     return figure
 
 
-def memory(nbytes, of_data):
-    """Memory of each loader besides mapped files, {name: bytes}, as dots on a log axis; the size of
-    the data dashed.
+def _color_of_loader(name: str) -> str:
+    return GREEN if "ours" in name else BLUE
+
+
+def memory(nbytes: Mapping[str, float], of_data: int) -> Figure:
+    """Draw the memory of each loader as a dot on a log axis; the size of the data is dashed.
+
+    Args:
+        nbytes: {name: bytes}, mapped files not counted.
+        of_data: bytes of the data.
     """
     figure, ax = axes(8.6, 1.4 + 0.32 * len(nbytes))
     ours = max(value for name, value in nbytes.items() if "ours" in name)
-    figure.suptitle(
-        f"Our loaders hold at most {ours / 1e6:.0f} MB of {of_data / 1e6:,.0f} MB of data",
-        fontsize=10,
-    )
+    finding = f"Our loaders hold at most {ours / 1e6:.0f} MB of {of_data / 1e6:,.0f} MB of data"
+    figure.suptitle(finding, fontsize=10)
     for place, (name, value) in enumerate(nbytes.items()):
+        megabytes = value / 1e6
         shown = max(value, 1e5) / 1e6
-        ax.plot(shown, place, "o", color=GREEN if "ours" in name else BLUE, ms=7)
-        ax.annotate(
-            f"{value / 1e6:,.1f}", (shown, place), (8, -3), textcoords="offset points", fontsize=8
-        )
+        ax.plot(shown, place, "o", color=_color_of_loader(name), ms=7)
+        point = (shown, place)
+        label_point(ax, f"{megabytes:,.1f}", point, (8, -3), va="baseline", fontsize=8)
     ax.axvline(of_data / 1e6, color=GREY, ls="--", lw=1, label="size of the data", zorder=1)
     ax.set_yticks(range(len(nbytes)), nbytes, fontsize=8)
     ax.set_xscale("log")
     ax.invert_yaxis()
     ax.margins(x=0.15, y=0.15)
     ax.set(xlabel="most MB held during an epoch, mapped files not counted")
-    ax.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, 1.25))
+    ax.legend(**LEGEND_ABOVE, bbox_to_anchor=(0.5, 1.25))
     return figure
 
 
-def timelines(runs):
-    """Recorded events as bars in lanes, one panel per run; `runs` is {title: list of (lane, start,
-    end) in seconds}.
+def timelines(runs: Mapping[str, Sequence[tuple[str, float, float]]]) -> Figure:
+    """Draw recorded events as bars in two lanes per run, "read" and "compute".
+
+    Args:
+        runs: {title: list of (lane, start, end) in seconds}.
     """
     figure, ax = axes(8.6, 1.2 + 0.75 * len(runs))
     figure.suptitle("With three buffers, reading and computing overlap", fontsize=10)
-    ticks, names = [], []
+    ticks = []
+    names = []
     for place, (title, events) in enumerate(runs.items()):
-        for row, (lane, color) in enumerate({"read": ORANGE, "compute": BLUE}.items()):
+        for row, (lane, color) in enumerate((("read", ORANGE), ("compute", BLUE))):
             y = 2.6 * place + row
-            spans = [
-                (1e3 * start, 1e3 * (end - start)) for name, start, end in events if name == lane
-            ]
+            spans = []
+            for name, start, end in events:
+                if name == lane:
+                    spans.append((1e3 * start, 1e3 * (end - start)))
             ax.broken_barh(spans, (y - 0.4, 0.8), color=color, ec="white", lw=0.5)
             ticks.append(y)
             names.append(f"{title}: {lane}")
@@ -222,35 +264,26 @@ def timelines(runs):
     return figure
 
 
-def pipeline_gain(shares, gains, predicted):
-    """The gain of reading ahead against the length of a step.
+def pipeline_gain(
+    shares: Sequence[float], gains: Sequence[Sequence[float]], predicted: Sequence[float]
+) -> Figure:
+    """Draw the gain of reading ahead against the length of a step.
 
     Args:
-        shares: list of seconds of steps over seconds of fills.
-        gains: list of sorted lists, the measured gain of each round.
-        predicted: list of predicted gains.
+        shares: seconds of steps over seconds of fills.
+        gains: sorted lists, the measured gain of each round.
+        predicted: predicted gains.
     """
     figure, ax = axes(7.4, 3.2)
-    order = sorted(range(len(shares)), key=shares.__getitem__)
-    ax.plot(
-        [shares[i] for i in order],
-        [predicted[i] for i in order],
-        "--",
-        color=RED,
-        lw=1.5,
-        label="predicted",
-    )
+    line = sorted(zip(shares, predicted, strict=True))
+    ax.plot(*zip(*line, strict=True), "--", color=RED, lw=1.5, label="predicted")
     middle = [statistics.median(values) for values in gains]
-    best = middle.index(max(middle))
-    figure.suptitle(f"Reading ahead gains most, {middle[best]:.2f} times, where a step takes {shares[best]:.2f} fills",
-                    fontsize=10)  # fmt: skip
-    ax.vlines(
-        shares,
-        [values[0] for values in gains],
-        [values[-1] for values in gains],
-        color="black",
-        lw=1,
-    )
+    most = max(middle)
+    share = shares[middle.index(most)]
+    finding = f"Reading ahead gains most, {most:.2f} times, where a step takes {share:.2f} fills"
+    figure.suptitle(finding, fontsize=10)
+    for x, values in zip(shares, gains, strict=True):
+        ax.vlines(x, values[0], values[-1], color="black", lw=1)
     ax.plot(shares, middle, "o", color=GREEN, label="measured: median and range of the rounds")
     ax.axhline(1, color=GREY, lw=0.8)
     ax.set_xscale("log", base=2)
@@ -263,81 +296,84 @@ def pipeline_gain(shares, gains, predicted):
 
 
 def cold_race(
-    results, title="Without room for the file, random rows from a mapping read it again and again"
-):
-    """Bytes from the disk over those of the file, and seconds, of one epoch: {(room, name):
-    (seconds, share)}.
+    results: Mapping[tuple[str, str], tuple[float, float]],
+    title: str = "Without room for the file, random rows from a mapping read it again and again",
+) -> Figure:
+    """Draw bytes from the disk over those of the file, and seconds, of one epoch.
+
+    Args:
+        results: {(room in memory, name of the loader): (seconds, share)}.
     """
-    rooms, names = (list(dict.fromkeys(key[i] for key in results)) for i in (0, 1))
-    figure, *both = axes(9.6, 1.4 + 0.55 * len(names), columns=2)
+    rooms = list(dict.fromkeys(room for room, _ in results))
+    names = list(dict.fromkeys(name for _, name in results))
+    figure, left, right = axes(9.6, 1.4 + 0.55 * len(names), columns=2)
     figure.suptitle(title, fontsize=10)
     for (room, name), (seconds, share) in results.items():
-        y = names.index(name) + 0.4 * rooms.index(room) - 0.2
-        for ax, value in zip(both, (share, seconds), strict=True):
-            ax.barh(
-                y,
-                value,
-                0.38,
-                color=(BLUE, ORANGE)[rooms.index(room)],
-                label=room if name == names[0] else None,
-            )
+        number = rooms.index(room)
+        color = (BLUE, ORANGE)[number]
+        y = names.index(name) + 0.4 * number - 0.2
+        label = room if name == names[0] else None
+        for ax, value in ((left, share), (right, seconds)):
+            ax.barh(y, value, 0.38, color=color, label=label)
             ax.text(value, y, f" {value:.2g}", va="center", fontsize=8)
-    for ax, label in zip(
-        both, ("bytes from the disk over those of the file", "seconds"), strict=True
-    ):
-        rows(ax, names if ax is both[0] else [""] * len(names), 8)
+    rows(left, names, 8)
+    rows(right, [""] * len(names), 8)
+    for ax, label in ((left, "bytes from the disk over those of the file"), (right, "seconds")):
         ax.margins(x=0.12)
         ax.set_xlabel(f"{label}, epoch 2")
-    both[0].legend(frameon=False, fontsize=8, loc="lower right")
+    left.legend(frameon=False, fontsize=8, loc="lower right")
     return figure
 
 
-def traffic(ways, batch_bytes):
-    """Passes over a batch as blocks in the order of the operations: reads and writes of each way to
-    write a step.
+# ---- bytes and passes
+
+
+def traffic(ways: Mapping[str, Sequence[Moved]], batch_bytes: float) -> Figure:
+    """Draw passes over a batch as blocks in the order of the operations.
 
     Args:
-        ways: {name: list of course.measure.traffic.Moved that read or write at least a batch}.
+        ways: {way to write a step: list of measure.traffic.Moved}; what reads or writes less than a
+            batch is left out.
         batch_bytes: bytes of x of the batch.
     """
     figure, ax = axes(8.6, 0.9 + 0.6 * len(ways))
-    moved = []
-    for place, operations in enumerate(ways.values()):
-        at = 0
-        for operation in operations:
-            for kind, n, color in (
-                ("read", operation.read, BLUE),
-                ("write", operation.written, ORANGE),
-            ):
-                if n >= batch_bytes:
-                    hatch = "//" if kind == "write" and operation.new else None
-                    ax.barh(
-                        place,
-                        batch_bytes / 1e6,
-                        left=at,
-                        color=color,
-                        ec="white",
-                        height=0.7,
-                        hatch=hatch,
-                    )
-                    if not hatch:
-                        ax.text(at + batch_bytes / 2e6, place, f"{operation.name}\n{kind}", ha="center", va="center",
-                                fontsize=7, color="white" if kind == "read" else "black")  # fmt: skip
-                    at += batch_bytes / 1e6
-        moved.append(at)
+    moved = []  # MB
+    for y, operations in enumerate(ways.values()):
+        moved.append(_blocks(ax, y, operations, batch_bytes))
     rows(ax, ways, 8)
-    figure.suptitle(
-        f"The best step moves {min(moved):.0f} MB, the worst {max(moved):.0f} MB", fontsize=10
-    )
+    finding = f"The best step moves {min(moved):.0f} MB, the worst {max(moved):.0f} MB"
+    figure.suptitle(finding, fontsize=10)
     ax.set(xlabel="MB moved per step (hatched: written into a new tensor)")
     return figure
 
 
-def loss(curves, floor):
-    """Excess losses against passes over the data.
+def _blocks(ax: Axes, y: int, operations: Iterable[Moved], batch_bytes: float) -> float:
+    """Draw the reads and writes of one way in row `y`; return their MB."""
+    width = batch_bytes / 1e6
+    block = dict(ec="white", height=0.7)
+    centred = dict(ha="center", va="center", fontsize=7)
+    end = 0.0
+    for operation in operations:
+        if operation.read >= batch_bytes:
+            ax.barh(y, width, left=end, color=BLUE, **block)
+            text = f"{operation.name}\nread"
+            ax.text(end + width / 2, y, text, color="white", **centred)
+            end += width
+        if operation.written >= batch_bytes:
+            hatch = "//" if operation.new else None
+            ax.barh(y, width, left=end, color=ORANGE, hatch=hatch, **block)
+            if not hatch:
+                text = f"{operation.name}\nwrite"
+                ax.text(end + width / 2, y, text, color="black", **centred)
+            end += width
+    return end
+
+
+def loss(curves: Mapping[str, tuple[Sequence[float], Sequence[float]]], floor: float) -> Figure:
+    """Draw excess losses against passes over the data.
 
     Args:
-        curves: {name: (passes, losses)}, two lists each.
+        curves: {name: (passes, losses)}.
         floor: loss of the true weights.
     """
     figure, ax = axes(7.8, 3.8)
@@ -346,9 +382,13 @@ def loss(curves, floor):
         shown = [value if value > 0 else math.nan for value in losses]
         ax.semilogy(passes, shown, "o-", color=color, label=name, ms=3)
     ax.axhline(floor, color=GREY, ls=":", lw=1, label="true weights")
-    best = min(curves, key=lambda name: curves[name][1][-1])
-    ax.set(xlabel="passes over the data", ylabel="mean squared residual\nabove the best weights'", xlim=(0, None),
-           title=f"{best} ends nearest to the best weights")  # fmt: skip
-    ax.xaxis.get_major_locator().set_params(integer=True)
+    last = {name: losses[-1] for name, (_, losses) in curves.items()}
+    ax.set(
+        xlabel="passes over the data",
+        ylabel="mean squared residual\nabove the best weights'",
+        xlim=(0, None),
+        title=f"{min(last, key=last.get)} ends nearest to the best weights",
+    )
+    integer_ticks(ax.xaxis)
     ax.legend(frameon=False, fontsize=8)
     return figure

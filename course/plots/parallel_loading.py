@@ -1,46 +1,59 @@
 """Figures of unit 01; they compute nothing that an exercise asks for."""
 
+from collections.abc import Iterable, Mapping, Sequence
+
 import matplotlib.pyplot as plt
 import torch
 from matplotlib.figure import Figure
+from torch import Tensor
 
-from course.errors import counted
 from course.plots.style import (
+    BLUE,
     COLORS,
+    DOTS_PER_INCH,
+    GREEN,
     GREY,
+    RED,
+    SKY_BLUE,
     arrow,
     axes,
     box,
     canvas,
+    label_point,
     legend_beside,
     middle_and_reach,
     rows,
     ticks_at,
 )
+from course.text import counted
+
+DRAWN_CORES_MAX = 8
 
 
-def batch_grid(images: torch.Tensor, titles: list[str] | None = None, columns: int = 8) -> Figure:
-    """A batch of images, float (n, 3, H, W), in rows of `columns`, each with its title, if there
-    are any.
+def batch_grid(images: Tensor, titles: Sequence[str] | None = None, columns: int = 8) -> Figure:
+    """Draw a batch of images in rows of `columns`.
+
+    Args:
+        images: float (n, 3, H, W), from 0 to 1.
+        titles: one per image.
     """
-    rows = -(-len(images) // columns)
-    figure, axes_ = plt.subplots(
-        rows, columns, squeeze=False, figsize=(1.5 * columns, 1.75 * rows), dpi=78
-    )
-    for ax in axes_.flat:
+    n_rows = -(-len(images) // columns)
+    size = (1.5 * columns, 1.75 * n_rows)
+    figure, grid = plt.subplots(n_rows, columns, squeeze=False, figsize=size, dpi=DOTS_PER_INCH)
+    for ax in grid.flat:
         ax.axis("off")
-    for k, picture in enumerate(
-        images.cpu().clamp(0, 1).permute(0, 2, 3, 1).numpy()
-    ):  # (n, H, W, 3)
-        axes_.flat[k].imshow(picture)
-        axes_.flat[k].set_title(titles[k] if titles else "", fontsize="small")
+    pictures = images.cpu().clamp(0, 1).permute(0, 2, 3, 1).numpy()  # (n, H, W, 3)
+    for k, picture in enumerate(pictures):
+        grid.flat[k].imshow(picture)
+        grid.flat[k].set_title(titles[k] if titles else "", fontsize="small")
     plt.close(figure)
     return figure
 
 
-def worker_plot(workers: list[int], seconds: torch.Tensor) -> Figure:
-    """Seconds of a pass against the number of workers: each pass a point, medians joined, a level
-    line without workers.
+def worker_plot(workers: Sequence[int], seconds: Tensor) -> Figure:
+    """Draw seconds of a pass against the number of workers.
+
+    Each pass is a point, a median a dash; a level line is the median without workers.
 
     Args:
         seconds: (len(workers), passes).
@@ -49,161 +62,182 @@ def worker_plot(workers: list[int], seconds: torch.Tensor) -> Figure:
     middle = seconds.quantile(0.5, dim=1)
     places = torch.tensor(workers)[:, None].expand_as(seconds)
     ax.plot(places.flatten(), seconds.flatten(), ".", color=GREY, ms=5)
-    ax.plot(workers, middle, "_", color=COLORS[0], ms=22, mew=2.5)
+    ax.plot(workers, middle, "_", color=BLUE, ms=22, mew=2.5)
     ax.set(xlabel="number of workers", ylabel="time per pass, s", xticks=workers, ylim=(0, None))
-    label = dict(textcoords="offset points", fontsize=8, color=COLORS[0])
-    ax.annotate("median", (workers[-1], middle[-1]), (15, -3), **label)
+    last = (workers[-1], middle[-1])
+    label_point(ax, "median", last, (15, -3), va="baseline", fontsize=8, color=BLUE)
     if workers[0] == 0:
-        ax.axhline(middle[0], color=COLORS[0], ls="--", lw=1)
+        ax.axhline(middle[0], color=BLUE, ls="--", lw=1)
         best = int(middle.argmin())
-        least = f"Fastest with {counted(workers[best], 'worker')}, {middle[0] / middle[best]:.2f} times as fast as none"
-        ax.set_title("No number of workers beats none" if best == 0 else least, fontsize=10)
+        title = "No number of workers beats none"
+        if best > 0:
+            times = f"{middle[0] / middle[best]:.2f} times as fast as none"
+            title = f"Fastest with {counted(workers[best], 'worker')}, {times}"
+        ax.set_title(title, fontsize=10)
     return figure
 
 
 def cpu(logical: int, physical: int) -> Figure:
-    """A processor with `physical` cores (at most 8 are drawn), their hardware threads and caches,
-    and memory.
+    """Draw a processor: cores, their hardware threads and caches, and memory.
+
+    Args:
+        logical, physical: numbers of cores; at most DRAWN_CORES_MAX are drawn.
     """
     figure, ax = canvas(7.4, 2.9, 10, 4.3)
-    shown, each = min(physical, 8), max(1, logical // physical)
+    shown = min(physical, DRAWN_CORES_MAX)
+    threads_each = max(1, logical // physical)
     box(ax, 5, 2.7, "", "#dddddd", 9.6, 2.9)
-    step = 9.2 / shown
-    for i in range(shown):
-        x = 0.4 + step * (i + 0.5)
-        box(ax, x, 2.95, "", "#ffffff", step - 0.2, 2.0)
-        for thread in range(each):
-            width = (step - 0.4) / each
-            number = (
-                f"{each * i + thread}" if shown * each > 8 else f"logical core {each * i + thread}"
-            )
-            box(
-                ax, x + (thread - (each - 1) / 2) * width, 3.35, number, COLORS[0], width - 0.1, 0.7
-            )
-        box(ax, x, 2.4, "L1, L2", COLORS[5], step - 0.5, 0.45)
-    box(ax, 5, 1.55, "L3 cache, shared", COLORS[2], 9.0, 0.35)
+    core_width = 9.2 / shown
+    thread_width = (core_width - 0.4) / threads_each
+    is_narrow = shown * threads_each > 8
+    for core in range(shown):
+        x = 0.4 + core_width * (core + 0.5)
+        box(ax, x, 2.95, "", "#ffffff", core_width - 0.2, 2.0)
+        for thread in range(threads_each):
+            number = threads_each * core + thread
+            text = f"{number}" if is_narrow else f"logical core {number}"
+            thread_x = x + (thread - (threads_each - 1) / 2) * thread_width
+            box(ax, thread_x, 3.35, text, BLUE, thread_width - 0.1, 0.7)
+        box(ax, x, 2.4, "L1, L2", SKY_BLUE, core_width - 0.5, 0.45)
+    box(ax, 5, 1.55, "L3 cache, shared", GREEN, 9.0, 0.35)
     box(ax, 5, 0.45, "memory: slow, large, shared by all cores and processes", GREY, 9.6, 0.55)
+    threads = "one hardware thread each"
+    if threads_each > 1:
+        threads = f"{threads_each} hardware threads each, which share its caches"
     more = f" ({shown} drawn)" if shown < physical else ""
-    threads = (
-        "one hardware thread each"
-        if each == 1
-        else f"{each} hardware threads each, which share its caches"
-    )
     ax.set_title(f"{physical} cores{more}, {threads}", fontsize=10)
     return figure
 
 
 def loader_diagram(num_workers: int = 4, batch_size: int = 8) -> Figure:
-    """Main process and workers: index lists go out, messages come back, pixels lie in shared
-    memory.
+    """Draw main process and workers.
+
+    Index lists go out, messages come back, pixels lie in shared memory.
     """
     figure, ax = canvas(8.6, 1.2 + 0.55 * num_workers, 12, num_workers + 0.8)
     middle = num_workers / 2 + 0.6
     box(ax, 1.6, middle, "main process\n\ntraining loop\nsampler", GREY, 2.5, 2.2)
-    box(ax, 10.6, middle, "shared memory\n\nthe pixels of\nthe batches", COLORS[2], 2.3, 2.2)
+    box(ax, 10.6, middle, "shared memory\n\nthe pixels of\nthe batches", GREEN, 2.3, 2.2)
+    small = dict(fontsize=7, color=GREY, bbox=dict(fc="white", ec="none", pad=0.6))
     for worker in range(num_workers):
         y = num_workers - worker + 0.1
+        y_at_process = middle + (y - middle) * 0.4
+        box(ax, 6.4, y, f"worker {worker}: builds batch {worker}", BLUE, 3.4, 0.5)
+        main_end = (2.95, y_at_process)
+        worker_end = (4.6, y)
+        arrow(ax, main_end, worker_end)
+        arrow(ax, worker_end, main_end)
+        arrow(ax, (8.2, y), (9.4, y_at_process), GREEN)
         first = worker * batch_size
-        box(ax, 6.4, y, f"worker {worker}: builds batch {worker}", COLORS[0], 3.4, 0.5)
-        ends = (2.95, middle + (y - middle) * 0.4), (4.6, y)
-        arrow(ax, *ends)
-        arrow(ax, *ends[::-1])
-        arrow(ax, (8.2, y), (9.4, middle + (y - middle) * 0.4), COLORS[2])
         text = f"indices {first} … {first + batch_size - 1}"
-        label = dict(
-            fontsize=7,
-            color=GREY,
-            ha="center",
-            va="center",
-            bbox=dict(fc="white", ec="none", pad=0.6),
-        )
-        ax.text(3.78, (middle + (y - middle) * 0.4 + y) / 2, text, **label)
+        ax.text(3.78, (y_at_process + y) / 2, text, ha="center", va="center", **small)
     ax.set_title(
         "Indices go out; what comes back says where the batch is, not its pixels", fontsize=10
     )
-    ax.plot([10.6, 10.6, 1.6, 1.6], [middle - 1.2, 0.1, 0.1, middle - 1.3], color=COLORS[2], lw=1)
-    arrow(ax, (1.6, 0.1), (1.6, middle - 1.15), COLORS[2])
-    label = dict(fontsize=8, color=COLORS[2], ha="center", va="bottom")
-    ax.text(6.1, 0.16, "the main process maps the memory of the batch: no copy", **label)
+    ax.plot([10.6, 10.6, 1.6, 1.6], [middle - 1.2, 0.1, 0.1, middle - 1.3], color=GREEN, lw=1)
+    arrow(ax, (1.6, 0.1), (1.6, middle - 1.15), GREEN)
+    text = "the main process maps the memory of the batch: no copy"
+    ax.text(6.1, 0.16, text, fontsize=8, color=GREEN, ha="center", va="bottom")
     return figure
 
 
 def streams() -> Figure:
-    """Three queues over time: what the processor queues, copies on one stream, steps on another,
-    events between.
+    """Draw three queues over time: of the processor, of a stream that copies, of one that steps.
+
+    Arrows are events.
     """
     figure, ax = canvas(9.2, 2.6, 13, 3.9)
-    lanes = ("processor", 3.2), ("side stream", 2.0), ("computing stream", 0.8)
-    for name, y in lanes:
+    lanes = {"processor": 3.2, "side stream": 2.0, "computing stream": 0.8}
+    for name, y in lanes.items():
         ax.text(0.1, y, name, va="center", fontsize=9)
         ax.plot([2.6, 12.9], [y, y], color=GREY, lw=0.6, zorder=0)
     for k in range(4):
         x = 3.4 + 2.4 * k
-        box(ax, x, 3.2, f"queue copy {k},\nstep {k - 1}" if k else "queue copy 0", GREY, 1.5, 0.62)
-        box(ax, x + 0.75, 2.0, f"copy {k}", COLORS[2], 1.3, 0.5)
+        queued = f"queue copy {k},\nstep {k - 1}" if k else "queue copy 0"
+        box(ax, x, 3.2, queued, GREY, 1.5, 0.62)
+        box(ax, x + 0.75, 2.0, f"copy {k}", GREEN, 1.3, 0.5)
         if k:
-            box(ax, x + 0.75, 0.8, f"step {k - 1}", COLORS[1], 2.1, 0.5)
-            arrow(ax, (x - 1.0, 1.7), (x - 0.25, 1.1), COLORS[2])
-    ax.text(
-        3.9, 1.35, "event: copy 0\nhas ended", ha="right", va="center", fontsize=8, color=COLORS[2]
-    )
+            box(ax, x + 0.75, 0.8, f"step {k - 1}", RED, 2.1, 0.5)
+            arrow(ax, (x - 1.0, 1.7), (x - 0.25, 1.1), GREEN)
+    event = "event: copy 0\nhas ended"
+    ax.text(3.9, 1.35, event, ha="right", va="center", fontsize=8, color=GREEN)
     ax.set_title(
         "Copy 1 runs during step 0; an arrow is an event that a step waits for", fontsize=10
     )
     return figure
 
 
-def timeline(spans: list[tuple[str, int, float, float]], title: str) -> Figure:
-    """Who did what when: one row and colour per process, a bar for each batch that is built.
+def timeline(spans: Sequence[tuple[str, int, float, float]], title: str) -> Figure:
+    """Draw who did what when: one row and colour per process, a bar for each batch that is built.
 
     Args:
-        spans: list of (row label, batch number, start, end), in seconds from the start of the pass.
+        spans: (row label, batch number, start, end), in seconds from the start of the pass.
     """
     names = sorted({row for row, *_ in spans}, reverse=True)
     figure, ax = axes(8.2, 0.9 + 0.42 * len(names))
+    number = dict(ha="center", va="center", color="white", fontsize=7)
     for row, batch, start, end in spans:
-        y, color = names.index(row), COLORS[names.index(row) % len(COLORS)]
-        ax.barh(
-            y, 1000 * (end - start), left=1000 * start, height=0.62, color=color, ec="white", lw=1.5
-        )
-        ax.text(
-            500 * (start + end), y, str(batch), ha="center", va="center", color="white", fontsize=7
-        )
+        y = names.index(row)
+        ms = 1000 * (end - start)
+        color = COLORS[y % len(COLORS)]
+        ax.barh(y, ms, left=1000 * start, height=0.62, color=color, ec="white", lw=1.5)
+        ax.text(500 * (start + end), y, str(batch), **number)
     ax.set_yticks(range(len(names)), names)
     ax.set(xlabel="time, ms (a number is a batch)", title=title, xlim=(0, None))
     ax.grid(axis="y", visible=False)
     return figure
 
 
-def rates(curves: dict[str, tuple], n_images: int | list[int], cores: int, title: str) -> Figure:
-    """Images per second against workers, median and range over passes; level lines without workers.
+def rates(
+    curves: Mapping[str, tuple[Sequence[int], Tensor]],
+    n_images: int | Sequence[int],
+    cores: int,
+    title: str,
+) -> Figure:
+    """Draw images per second against workers, median and range over passes.
+
+    Level lines are medians without workers.
 
     Args:
         curves: {label: (workers, seconds)}; seconds is a tensor (len(workers), passes).
         n_images: images in a pass, one number, or one for each curve.
     """
     figure, ax = axes(7.6)
-    n_images = n_images if isinstance(n_images, list) else [n_images] * len(curves)
+    if not isinstance(n_images, Sequence):
+        n_images = [n_images] * len(curves)
     styles = zip(curves.items(), n_images, COLORS, "os^DvP", strict=False)
     for (label, (workers, seconds)), n, color, marker in styles:
         middle, reach = middle_and_reach(n / seconds)
-        first = int(workers[0] == 0)
-        ax.errorbar(workers[first:], middle[first:], reach[:, first:], fmt=f"-{marker}", color=color, capsize=4,
-                    label=label)  # fmt: skip
+        first = int(workers[0] == 0)  # with workers
+        ax.errorbar(
+            workers[first:],
+            middle[first:],
+            reach[:, first:],
+            fmt=f"-{marker}",
+            color=color,
+            capsize=4,
+            label=label,
+        )
         if first:
             ax.axhline(middle[0], color=color, ls="--", lw=1, label=f"{label}, without workers")
     ax.axvline(cores, color=GREY, ls=":", lw=1, label=f"{cores} logical cores")
     ax.set(
         xlabel="number of workers", ylabel="images/s (median, range)", title=title, ylim=(0, None)
     )
-    ax.set_xticks(sorted({w for workers, _ in curves.values() for w in workers if w}))
+    ticks = set()
+    for workers, _ in curves.values():
+        ticks.update(workers)
+    ax.set_xticks(sorted(ticks - {0}))
     legend_beside(ax, 9)
     return figure
 
 
-def predicted_workers(cases: dict[tuple, tuple], workers: list[int]) -> Figure:
-    """Time per batch against workers: lines predicted from one worker, points measured, level lines
-    without workers.
+def predicted_workers(
+    cases: Mapping[tuple[str, int], tuple[object, Tensor, Tensor]], workers: Sequence[int]
+) -> Figure:
+    """Draw time per batch against workers: predicted from one worker as lines, measured as points.
+
+    Level lines are medians without workers.
 
     Args:
         cases: {(label, batch size): (costs, predicted ms for 1 and `workers`, measured ms for 0 and
@@ -212,19 +246,13 @@ def predicted_workers(cases: dict[tuple, tuple], workers: list[int]) -> Figure:
     figure, *panels = axes(1.2 + 3.6 * len(cases), 3.4, columns=len(cases))
     for ax, ((label, size), (_, predicted, measured)) in zip(panels, cases.items(), strict=True):
         middle, reach = middle_and_reach(measured)
-        worst = (measured[1:] / predicted[1:] - 1).quantile(0.5, dim=1).abs().max()
-        ax.plot(
-            [1, *workers],
-            predicted.quantile(0.5, dim=1),
-            "-",
-            color=COLORS[0],
-            label="predicted from one worker",
-        )
-        ax.errorbar(
-            workers, middle[1:], reach[:, 1:], fmt="o", color=COLORS[1], capsize=4, label="measured"
-        )
-        ax.axhline(middle[0], color=COLORS[1], ls=":", lw=1.5, label="measured without workers")
+        line = predicted.quantile(0.5, dim=1)
+        ax.plot([1, *workers], line, "-", color=BLUE, label="predicted from one worker")
+        points = dict(fmt="o", color=RED, capsize=4, label="measured")
+        ax.errorbar(workers, middle[1:], reach[:, 1:], **points)
+        ax.axhline(middle[0], color=RED, ls=":", lw=1.5, label="measured without workers")
         ax.set(xlabel="number of workers", ylabel=f"time per batch of {size}, ms", ylim=(0, None))
+        worst = (measured[1:] / predicted[1:] - 1).quantile(0.5, dim=1).abs().max()
         ax.set_title(f"{label}: predicted within {worst:.0%}", fontsize=10)
         ax.set_xscale("log", base=2)
         ticks_at(ax, [1, *workers])
@@ -232,39 +260,35 @@ def predicted_workers(cases: dict[tuple, tuple], workers: list[int]) -> Figure:
     return figure
 
 
-def bars(values: dict, xlabel: str, title: str, form: str = "{:,.0f}") -> Figure:
-    """One horizontal bar for each of {label: samples}: the median, with the range as a whisker and
-    a number beside.
+def bars(
+    values: Mapping[str, float | Sequence[float] | Tensor],
+    xlabel: str,
+    title: str,
+    form: str = "{:,.0f}",
+) -> Figure:
+    """Draw one horizontal bar for each of {label: samples}.
+
+    Its length is the median, a whisker the range, a number the median again in the format `form`.
     """
     figure, ax = axes(7.6, 0.9 + 0.36 * len(values))
     for y, of_row in enumerate(values.values()):
         samples = torch.as_tensor(of_row, dtype=torch.float64).reshape(1, -1)
         middle, reach = middle_and_reach(samples)
-        ax.barh(y, middle, xerr=reach, color=COLORS[0], ecolor=GREY, capsize=3, height=0.6)
-        end = (samples.max(), y)
-        ax.annotate(
-            form.format(middle.item()),
-            end,
-            (6, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=9,
-        )
+        ax.barh(y, middle, xerr=reach, color=BLUE, ecolor=GREY, capsize=3, height=0.6)
+        label_point(ax, form.format(middle.item()), (samples.max(), y), fontsize=9)
     rows(ax, values)
     ax.margins(x=0.12)
     ax.set(xlabel=f"{xlabel} (median, lowest to highest)", title=title, xlim=(0, None))
     return figure
 
 
-def stages(parts: dict[str, dict[str, float]], title: str) -> Figure:
-    """What an image costs, stage by stage: one stacked bar for each of {label: {stage:
-    microseconds}}.
-    """
+def stages(parts: Mapping[str, Mapping[str, float]], title: str) -> Figure:
+    """Draw what an image costs: one stacked bar for each of {label: {stage: microseconds}}."""
     figure, ax = axes(8.2, 1.4 + 0.5 * len(parts))
-    names = list(dict.fromkeys(stage for of in parts.values() for stage in of))
+    names = _in_order(name for of_bar in parts.values() for name in of_bar)
     left = torch.zeros(len(parts))
     for name, color in zip(names, (*COLORS, GREY, "#aaaaaa"), strict=False):
-        widths = torch.tensor([of.get(name, 0.0) for of in parts.values()])
+        widths = torch.tensor([of_bar.get(name, 0.0) for of_bar in parts.values()])
         ax.barh(range(len(parts)), widths, left=left, color=color, label=name, height=0.6)
         left += widths
     rows(ax, parts)
@@ -273,21 +297,19 @@ def stages(parts: dict[str, dict[str, float]], title: str) -> Figure:
     return figure
 
 
-def strips(runs: dict[str, list[tuple]], title: str = "") -> Figure:
-    """Where time goes in each of {title: [(label, number, start, end)]}: one strip each on a common
-    scale.
+def strips(runs: Mapping[str, Sequence[tuple[str, int, float, float]]], title: str = "") -> Figure:
+    """Draw where time goes in each of {title: [(label, number, start, end)]}, a strip each.
 
     A bar is an event, its colour says its label; times are in seconds.
     """
-    labels = list(dict.fromkeys(label for spans in runs.values() for label, *_ in spans))
+    labels = _in_order(label for spans in runs.values() for label, *_ in spans)
     figure, ax = axes(8.6, 1.3 + 0.5 * len(runs))
     for y, spans in enumerate(runs.values()):
         for label, color in zip(labels, COLORS, strict=False):
-            places = [
-                (1000 * start, 1000 * (end - start))
-                for name, _, start, end in spans
-                if name == label
-            ]
+            places = []
+            for name, _, start, end in spans:
+                if name == label:
+                    places.append((1000 * start, 1000 * (end - start)))
             ax.broken_barh(places, (y - 0.3, 0.6), color=color, ec="white", lw=0.3)
     for label, color in zip(labels, COLORS, strict=False):
         ax.barh(0, 0, color=color, label=label)  # for the legend
@@ -297,11 +319,16 @@ def strips(runs: dict[str, list[tuple]], title: str = "") -> Figure:
     return figure
 
 
-def queue(depths: dict[str, tuple[list, list]]) -> Figure:
-    """Batches that the loop could take, over time: one panel for each of {title: (moments in s,
-    batches)}.
+def _in_order(names: Iterable[str]) -> list[str]:
+    """Each of `names` once, in the order in which they come first."""
+    return list(dict.fromkeys(names))
 
-    Shaded where there are none.
+
+def queue(depths: Mapping[str, tuple[Sequence[float], Sequence[int]]]) -> Figure:
+    """Draw how many batches the loop could take, over time; shaded where there are none.
+
+    Args:
+        depths: {title: (moments in s, batches)}, a panel each.
     """
     figure, *panels = axes(8.6, 2.8, columns=len(depths))
     most = max(max(batches) for _, batches in depths.values())
@@ -312,6 +339,6 @@ def queue(depths: dict[str, tuple[list, list]]) -> Figure:
         for begin, end, depth in zip(ms, ms[1:], batches, strict=False):
             if not depth:
                 ax.axvspan(begin, end, color=GREY, alpha=0.3, lw=0)
-        ax.set(title=title, xlabel="time, ms", ylabel="batches ready for the loop",
-               xlim=(0, last), ylim=(-0.2, most + 0.5))  # fmt: skip
+        ax.set(title=title, xlabel="time, ms", ylabel="batches ready for the loop")
+        ax.set(xlim=(0, last), ylim=(-0.2, most + 0.5))
     return figure

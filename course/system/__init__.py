@@ -1,1 +1,1 @@
-"""Files that are written whole, and what fits in the memory and on the disk of this machine."""
+"""Files that are written whole, what fits in this machine's memory and on its disk, is it busy."""

@@ -65,8 +65,9 @@ def atomic_folder(
 
 
 def _put_in_place(new, path, keep):
-    """Rename the folder `new` to `path`, unless `keep()`; move the folder that was there to beside
-    `new`.
+    """Rename the folder `new` to `path`, unless `keep()`.
+
+    Move the folder that was there into the parent folder of `new`.
     """
     occupied = (errno.ENOTEMPTY, errno.EEXIST)
     while True:  # again if another process comes between two steps

@@ -1,89 +1,57 @@
-"""What the experiments of a unit need at `gpu` scale, and sizes that fit this machine.
+"""Sizes that fit this machine: what a unit needs at `gpu` scale -> *fitted* -> sizes, sentences.
 
 Where the disk, the memory or the GPU's memory is too small, sizes are halved until the unit needs
-at most KEPT of what is free, and a sentence says so. The bytes are those of files, of the largest
-tensors with what autograd keeps of them, and of processes. Minutes are guesses for one recent GPU.
+at most KEPT_SHARE of what is free, and a sentence says so. The bytes are those of files, of the
+largest tensors with what autograd keeps of them, and of processes. What each unit needs is in
+course/experiment_sizes/.
 """
 
-import os
 import shutil
 import sys
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from course.system.folders import data_folder
 
-KEPT = 0.8  # share of what is free that may be taken
+KEPT_SHARE = 0.8  # of what is free that may be taken
 RESOURCES = {"disk": "of the disk", "memory": "of memory", "gpu": "of the GPU's memory"}
 RATINGS = {"ml-20m": 20_000_263, "ml-1m": 1_000_209, "ml-100k": 100_000}
 SMALLER_DATA = {"ml-20m": "ml-1m", "ml-1m": "ml-100k"}
 CONTAINER = Path("/sys/fs/cgroup")  # what limits the container that this process may run in, Linux
-# bytes of a process with torch and a unit's checks: 0.3 to 0.46 GB on the CPU; with CUDA not
-# measured
-PROCESS = 0.5e9
-FACE = 3 * 250 * 250 * 4  # bytes of an image of LFW as floats
-WORKERS = min(2 * (os.cpu_count() or 1), 32)  # the most that unit 01 starts
+# of a process with torch and a unit's checks: 0.3 to 0.46 GB on the CPU; with CUDA not measured
+PROCESS_BYTES = 0.5e9
 
 
 @dataclass(frozen=True)
 class Need:
-    """Bytes of a resource: `fixed`, and bytes per unit of each size in `per`, which gets smaller if
-    they do not fit.
+    """Bytes of a resource: `fixed`, and bytes per unit of each size in `per`.
 
-    The unit of a data set is a rating, that of several numbers the largest. `join` combines the
-    bytes of the sizes: sum if their tensors exist together, max if one after the other.
+    The sizes in `per` get smaller if they do not fit. The unit of a data set is a rating, that of
+    several numbers the largest. `join` combines the bytes of the sizes: sum if their tensors exist
+    together, max if one after the other.
     """
 
     fixed: float
     per: dict[str, float] = field(default_factory=dict)
-    join: object = sum
+    join: Callable[[Iterable[float]], float] = sum
     shrinks: bool = True  # False: something else makes it fit
 
     def bytes(self, sizes: dict[str, object]) -> float:
+        """The bytes that are needed at `sizes`, {name: value}."""
+        if not self.per:
+            return self.fixed
         return self.fixed + self.join(
-            [each * _amount(sizes[name]) for name, each in self.per.items()] or [0]
+            each * _amount(sizes[name]) for name, each in self.per.items()
         )
 
 
-# unit -> minutes, {resource: Need}
-NEEDS = {
-    "01_parallel_loading": (25, {
-        "disk": Need(0.212e9),  # the images and two traces
-        # three per worker
-        "memory": Need(PROCESS, {"batch_size": 3 * WORKERS * FACE, "starved_images": FACE / 4}),
-        "gpu": Need(0, {"batch_size": 8 * 3 * 224 * 224 * 4}),
-    }),
-    "02_data_parallel": (30, {
-        "disk": Need(31e6),
-        # four ranks and the notebook
-        "memory": Need(5 * PROCESS, {"bytes": 4 * 3, "batches": 4 * 28 * 28 * 4}),
-        "gpu": Need(0, {"batches": 4 * 28 * 28 * 32 * 4}),
-    }),
-    "03_large_batch": (60, {
-        "disk": Need(0, {"dataset": 20}),
-        # twice: seen pairs, and an epoch with four negatives
-        "memory": Need(PROCESS, {"dataset": 650}),
-        # and the largest batch
-        "gpu": Need(0, {"dataset": 325, "critical_times": 4096 * 6 * 200 * 4}),
-    }),
-    "04_fast_loading": (60, {
-        # datasets/regression.py makes its file fit
-        "disk": Need(0, {"rows": 41_783}, shrinks=False),
-        "memory": Need(PROCESS, {"rows": 4 * 10_001}),
-        "gpu": Need(0, {"batch_size": 8 * 10_000 * 4}),
-    }),
-    # the embedding, the product, and the gradients of both; drawn on the CPU
-    "05_batch_grouping": (20, {
-        "memory": Need(PROCESS, {"emb_dims": 8 * 2**14, "rows_of_groups": 8 * 2**18, "rows_of_cost": 8 * 2**23}, max),
-        "gpu": Need(0, {"emb_dims": 16 * 2**14, "rows_of_groups": 16 * 2**18, "rows_of_cost": 16 * 2**23}, max),
-    }),
-    "06_faster_training": (45, {
-        "disk": Need(31e6),
-        # all images, those of a split, and a copy that changes
-        "memory": Need(PROCESS + 3 * 70_000 * 28 * 28 * 4),
-        "gpu": Need(0, {"gelu_numbers": 6 * 4, "block_rows": 8 * 16 * 2048 * 4, "few_megabytes": 2**20}, max),
-    }),
-}  # fmt: skip
+@dataclass(frozen=True)
+class UnitNeeds:
+    """What the experiments of a unit take at `gpu` scale."""
+
+    minutes: int  # a guess for one recent GPU
+    resources: dict[str, Need]  # by their names in RESOURCES; one that is left out is not needed
 
 
 def data_place() -> Path:
@@ -95,7 +63,8 @@ def data_place() -> Path:
 def free_bytes() -> dict[str, float]:
     """{resource: bytes that are free}, as far as the system says."""
     free = {"disk": shutil.disk_usage(data_place()).free}
-    if (memory := free_memory()) is not None:
+    memory = free_memory()
+    if memory is not None:
         free["memory"] = memory
     torch = sys.modules.get("torch")
     if torch and torch.cuda.is_available():
@@ -104,8 +73,7 @@ def free_bytes() -> dict[str, float]:
 
 
 def free_memory() -> int | None:
-    """Bytes of memory that are free, as the system and the container say; None where the system
-    does not.
+    """Bytes of memory that are free, as the system and the container say, or None if unknown.
 
     What the page cache holds of files counts as free, because the system gives it back on demand.
     """
@@ -114,64 +82,76 @@ def free_memory() -> int | None:
     except (OSError, KeyError):  # not Linux
         return None
     try:
-        limit, used = (
-            int((CONTAINER / f"memory.{name}").read_text()) for name in ("max", "current")
-        )
-        return min(free, limit - used + _numbers(CONTAINER / "memory.stat")["inactive_file"])
+        limit = int((CONTAINER / "memory.max").read_text())
+        used = int((CONTAINER / "memory.current").read_text())
+        cached = _numbers(CONTAINER / "memory.stat")["inactive_file"]
     except (OSError, KeyError, ValueError):  # no container, or one without a limit
         return free
+    return min(free, limit - used + cached)
 
 
 def _numbers(path):
     """{first word: the number that follows it} of the lines of a file."""
-    rows = [line.split() for line in path.read_text().splitlines()]
-    return {row[0]: int(row[1]) for row in rows if len(row) > 1 and row[1].isdecimal()}
+    numbers = {}
+    for line in path.read_text().splitlines():
+        words = line.split()
+        if len(words) > 1 and words[1].isdecimal():
+            numbers[words[0]] = int(words[1])
+    return numbers
 
 
 def fitted(
-    unit: str, sizes: dict[str, object], free: dict[str, float]
+    unit: str, needs: UnitNeeds, sizes: dict[str, object], free: dict[str, float]
 ) -> tuple[dict[str, object], list[str]]:
-    """(`sizes`, some of them smaller if a resource is short; sentences that say what the unit needs
-    and what shrank).
+    """(`sizes`, smaller where a resource is short; sentences for the reader).
+
+    The sentences say what the unit needs and what shrank.
 
     Args:
+        unit: its name, for the sentences.
         sizes: {name: value} of the unit at `gpu` scale.
         free: bytes that are free of each of RESOURCES; one that is left out counts as plenty.
     """
-    (minutes, needs), small = NEEDS[unit], dict(sizes)
-    while short := _short(needs, small, free):
-        smaller = small | {name: _smaller(small[name]) for name in needs[short].per}
+    resources = needs.resources
+    small = dict(sizes)
+    while short := _short(resources, small, free):
+        smaller = small | {name: _smaller(small[name]) for name in resources[short].per}
         if smaller == small:
             break
         small = smaller
+    total = _listed(_bytes(resources, sizes))
     sentences = [
-        f"{unit} at gpu scale takes up to {_listed(_bytes(needs, sizes))}, and {minutes} minutes, at a guess."
+        f"{unit} at gpu scale takes up to {total}, and {needs.minutes} minutes, at a guess."
     ]
-    changes = [
-        f"{name} {_shown(sizes[name])} -> {_shown(small[name])}"
-        for name in sizes
-        if small[name] != sizes[name]
-    ]
+    changes = _changes(sizes, small)
     if changes:
-        shrunk = (
-            f"so sizes shrink: {', '.join(changes)}; that takes {_listed(_bytes(needs, small))}."
-        )
-        sentences.append(f"Free are {_listed(free)}, {shrunk}")
-    if short:
+        less = _listed(_bytes(resources, small))
         sentences.append(
-            f"That is still too much {RESOURCES[short]}: expect it to fail, or set COURSE_SCALE=laptop."
+            f"Free are {_listed(free)}, so sizes shrink: {', '.join(changes)}; that takes {less}."
         )
+    if short:
+        advice = "expect it to fail, or set COURSE_SCALE=laptop."
+        sentences.append(f"That is still too much {RESOURCES[short]}: {advice}")
     return small, sentences
 
 
-def _bytes(needs, sizes):
-    return {name: need.bytes(sizes) for name, need in needs.items()}
+def _changes(sizes, small):
+    """Texts "rows 1,000 -> 500" of the values that differ."""
+    changes = []
+    for name, value in sizes.items():
+        if small[name] != value:
+            changes.append(f"{name} {_shown(value)} -> {_shown(small[name])}")
+    return changes
 
 
-def _short(needs, sizes, free):
+def _bytes(resources, sizes):
+    return {name: need.bytes(sizes) for name, need in resources.items()}
+
+
+def _short(resources, sizes, free):
     """The first resource of which `sizes` need too much, or None."""
-    for name, need in needs.items():
-        if need.shrinks and need.bytes(sizes) > KEPT * free.get(name, float("inf")):
+    for name, need in resources.items():
+        if need.shrinks and need.bytes(sizes) > KEPT_SHARE * free.get(name, float("inf")):
             return name
     return None
 
@@ -183,8 +163,9 @@ def _amount(value):
 
 
 def _smaller(value):
-    """The next smaller value of a size: half a number, all but the last of several, the next
-    smaller data set.
+    """The next smaller value of a size.
+
+    Half a number, all but the last of several, the next smaller data set.
     """
     if isinstance(value, str):
         return SMALLER_DATA.get(value, value)
@@ -198,8 +179,9 @@ def _shown(value):
 
 
 def _listed(n_bytes):
-    return ", ".join(
-        f"{n_bytes[name] / 1e9:.1f} GB {words}"
-        for name, words in RESOURCES.items()
-        if name in n_bytes
-    )
+    """Text "2.0 GB of the disk, 1.5 GB of memory" of {resource: bytes}."""
+    texts = []
+    for name, words in RESOURCES.items():
+        if name in n_bytes:
+            texts.append(f"{n_bytes[name] / 1e9:.1f} GB {words}")
+    return ", ".join(texts)

@@ -14,7 +14,7 @@ LASTING = (
 
 
 def data_folder(folder: str | os.PathLike | None = None) -> Path:
-    """The Path of the data folder: `folder`, else COURSE_DATA, else `data/` beside the package.
+    """The Path of the data folder: `folder`, else COURSE_DATA, else `data/` next to the package.
 
     Of a package from a wheel (instructor/release/wheel.py) it is where a notebook service keeps
     files, else in the home folder.

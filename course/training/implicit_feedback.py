@@ -1,16 +1,17 @@
-"""How ratings are split, negatives are drawn and a ranking is judged: what every experiment of unit
-03 needs.
+"""How experiments of unit 03 split ratings, draw negatives and judge a ranking.
 
 Three exercises of its part 1 ask for the same functions. They are extra, so the experiments run
 with these.
 """
 
 import torch
+from torch import Tensor
 
 
-def leave_one_out(users, timestamps):
-    """(rest, latest), two masks over the rows; `latest` has the latest row of each user, the last
-    of equal times.
+def leave_one_out(users: Tensor, timestamps: Tensor) -> tuple[Tensor, Tensor]:
+    """(rest, latest), two bool masks over the rows.
+
+    `latest` has the latest row of each user, the last of equal times.
     """
     by_time = timestamps.argsort(stable=True)
     rows = by_time[users[by_time].argsort(stable=True)]  # user by user, each in the order of time
@@ -21,23 +22,29 @@ def leave_one_out(users, timestamps):
     return ~latest, latest
 
 
-def sample_negatives(users, seen, generator=None):
-    """An item for each of `users`, uniform over those that `seen` (n_users, n_items) does not mark
-    for the user.
+def sample_negatives(
+    users: Tensor, seen: Tensor, generator: torch.Generator | None = None
+) -> Tensor:
+    """An item for each of `users`, uniform over those that the user has not seen.
+
+    Args:
+        users: int64 (n,).
+        seen: bool (n_users, n_items).
     """
     items = torch.zeros_like(users)
     wrong = torch.arange(len(users), device=users.device)
     while len(wrong):
-        items[wrong] = torch.randint(
-            seen.shape[1], wrong.shape, generator=generator, device=users.device
-        )
-        wrong = wrong[seen[users[wrong], items[wrong]]]
+        drawn = torch.randint(seen.shape[1], wrong.shape, generator=generator, device=users.device)
+        items[wrong] = drawn
+        wrong = wrong[seen[users[wrong], drawn]]
     return items
 
 
-def rank_metrics(scores, duplicate, k=10):
-    """(HR@k, NDCG@k) of the item in column 0; equal scores and NaN count against it, candidates
-    marked do not.
+def rank_metrics(scores: Tensor, duplicate: Tensor, k: int = 10) -> tuple[float, float]:
+    """(HR@k, NDCG@k) of the item in column 0.
+
+    Equal scores and NaN count against it, candidates marked as `duplicate` do not. Both tensors are
+    (n_users, candidates).
     """
     harmless = (scores < scores[:, :1]) | duplicate
     rank = len(scores[0]) - 1 - harmless[:, 1:].sum(1)

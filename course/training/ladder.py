@@ -1,14 +1,14 @@
-"""The ladder of unit 06: training steps of FashionCNN, each with one change more than the one
-before.
+"""The ladder of unit 06: training steps of FashionCNN, each with one change more than before.
 
 A change that stays out of a rung leaves everything else as it is, so two rungs differ by it alone.
 """
 
 import copy
 import itertools
+from collections.abc import Sequence
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from course.device import scale
@@ -16,17 +16,24 @@ from course.measure.compiling import compiled
 from course.measure.timing import MARGIN, Comparison, now
 from course.training.models import FashionCNN
 
-BASELINE, CONTROL = "baseline", "nothing changed"
-CHANGES = "no useless bias", "channels last", "fused optimizer", "16 bits"  # each rung adds one
+BASELINE = "baseline"
+CONTROL = "nothing changed"
+NO_BIAS = "no useless bias"
+CHANNELS_LAST = "channels last"
+FUSED = "fused optimizer"
+HALF = "16 bits"
+CHANGES = (NO_BIAS, CHANNELS_LAST, FUSED, HALF)  # each rung adds one
 COMPILED = "compiled model"  # on top of all CHANGES
-WARM_UP = 3  # steps; a compiled model compiles its backward pass in the first
+WARM_UP_STEPS = 3  # a compiled model compiles its backward pass in the first
 
 
 class Rung:
-    """A training step with `changes`, names in CHANGES or COMPILED, on `batches`, one after the
-    other.
+    """A training step with `changes` on `batches`, one after the other.
 
     Two Rungs start from the same weights if `seed` is the same.
+
+    Args:
+        changes: names in CHANGES or COMPILED.
 
     Attributes:
         reason: why it cannot be measured, "" if it can.
@@ -34,36 +41,48 @@ class Rung:
         done: steps that were made.
     """
 
-    def __init__(self, changes, batches, device, seed=0):
+    def __init__(
+        self,
+        changes: Sequence[str],
+        batches: Sequence[tuple[Tensor, Tensor]],
+        device: torch.device,
+        seed: int = 0,
+    ):
         torch.manual_seed(seed)
-        self.model, self.device, self.changes = FashionCNN(dropout=0.0).to(device), device, changes
-        layout = torch.channels_last if "channels last" in changes else torch.contiguous_format
-        for layer, norm in itertools.pairwise(self.model.convolutions):
-            if "no useless bias" in changes and isinstance(norm, nn.BatchNorm2d):
-                norm.running_mean -= layer.bias.detach()
-                layer.bias = None
+        self.changes = changes
+        self.device = device
+        self.model = FashionCNN(dropout=0.0).to(device)
+        if NO_BIAS in changes:
+            self._drop_biases()
+        layout = torch.channels_last if CHANNELS_LAST in changes else torch.contiguous_format
         self.model.to(memory_format=layout)
         self.batches = [(x.to(memory_format=layout), y) for x, y in batches]
-        fused = "fused optimizer" in changes or None  # None: what torch takes by itself
+        fused = FUSED in changes or None  # None: what torch takes by itself
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=1e-3, fused=fused)
         self.dtype = half_dtype(device)
         self.scaler = torch.amp.GradScaler(device.type) if self.dtype == torch.float16 else None
-        self.forward, self.step, self.done, self.reason, self.compile_seconds = (
-            self.model,
-            self.plain,
-            0,
-            "",
-            0.0,
-        )
+        self.forward = self.model
+        self.step = self.plain
+        self.done = 0
+        self.reason = ""
+        self.compile_seconds = 0.0
         if COMPILED in changes:
             self._compile()
         if not self.reason:
-            seconds = self.steps(WARM_UP - self.done)
-            self.compile_seconds += seconds if self.compile_seconds else 0
+            seconds = self.steps(WARM_UP_STEPS - self.done)
+            if self.compile_seconds:
+                self.compile_seconds += seconds
 
-    def plain(self, x, y):
+    def _drop_biases(self) -> None:
+        """Remove the biases that a BatchNorm subtracts, without a change of what it computes."""
+        for layer, norm in itertools.pairwise(self.model.convolutions):
+            if isinstance(norm, nn.BatchNorm2d):
+                norm.running_mean -= layer.bias.detach()
+                layer.bias = None
+
+    def plain(self, x: Tensor, y: Tensor) -> None:
         """One training step."""
-        half = "16 bits" in self.changes
+        half = HALF in self.changes
         self.optimizer.zero_grad()
         with torch.autocast(self.device.type, dtype=self.dtype, enabled=half):
             loss = F.cross_entropy(self.forward(x), y)
@@ -75,26 +94,26 @@ class Rung:
             loss.backward()
             self.optimizer.step()
 
-    def _compile(self):
-        if (
-            scale() == "laptop"
-        ):  # half a minute on two cores, which no training of the notebook pays back
+    def _compile(self) -> None:
+        # half a minute on two cores, which no training of the notebook pays back
+        if scale() == "laptop":
             self.reason = "it compiles for too long; measured at gpu scale"
             return
         before = copy.deepcopy(self.model.state_dict())
-        with torch.autocast(self.device.type, dtype=self.dtype, enabled="16 bits" in self.changes):
+        with torch.autocast(self.device.type, dtype=self.dtype, enabled=HALF in self.changes):
             made = compiled(self.model, self.batches[0][0])
         self.model.load_state_dict(before)  # this forward pass moved the running statistics
         self.forward = made.call
-        self.reason, self.compile_seconds = made.reason, made.seconds
+        self.reason = made.reason
+        self.compile_seconds = made.seconds
 
-    def steps(self, n):
+    def steps(self, n: int) -> float:
         """Make n steps and return their seconds."""
-        begin = now(self.device)
+        started = now(self.device)
         for _ in range(n):
             self.step(*self.batches[self.done % len(self.batches)])
             self.done += 1
-        return now(self.device) - begin
+        return now(self.device) - started
 
 
 def half_dtype(device: torch.device) -> torch.dtype:
@@ -103,20 +122,19 @@ def half_dtype(device: torch.device) -> torch.dtype:
     return torch.float16 if older else torch.bfloat16
 
 
-def ladder(batches, device) -> dict[str, Rung]:
-    """{name: Rung} of the baseline, the baseline again, the changes added one by one, and the model
-    compiled.
-    """
+def ladder(batches: Sequence[tuple[Tensor, Tensor]], device: torch.device) -> dict[str, Rung]:
+    """{name: Rung}: baseline, the same again, the changes added one by one, the model compiled."""
     changes = {BASELINE: (), CONTROL: ()}
-    changes |= {name: CHANGES[: number + 1] for number, name in enumerate(CHANGES)}
+    for number, name in enumerate(CHANGES):
+        changes[name] = CHANGES[: number + 1]
     changes[COMPILED] = (*CHANGES, COMPILED)
     return {name: Rung(made, batches, device) for name, made in changes.items()}
 
 
-def timed(rungs: dict[str, Rung], rounds: int, steps: int) -> dict[str, torch.Tensor]:
+def timed(rungs: dict[str, Rung], rounds: int, steps: int) -> dict[str, Tensor]:
     """{name: float64 tensor (rounds,)} of seconds per step; Rungs with a reason are left out.
 
-    In each round every Rung makes `steps` steps; their order turns round after each round.
+    In each round every Rung makes `steps` steps; their order is reversed after each round.
     """
     names = [name for name, rung in rungs.items() if not rung.reason]
     seconds = {name: [] for name in names}
@@ -126,16 +144,19 @@ def timed(rungs: dict[str, Rung], rounds: int, steps: int) -> dict[str, torch.Te
     return {name: torch.tensor(values, dtype=torch.float64) for name, values in seconds.items()}
 
 
-def compared(rungs: dict[str, Rung], seconds: dict[str, torch.Tensor]) -> dict[str, Comparison]:
+def compared(rungs: dict[str, Rung], seconds: dict[str, Tensor]) -> dict[str, Comparison]:
     """{name: Comparison} of each Rung but the first with the one before it.
 
     The second Rung is the control: how far its quartiles are from 1 is the noise of all others.
     """
-    found, noise = {}, MARGIN
+    found = {}
+    noise = MARGIN
     for before, name in itertools.pairwise(rungs):
         if rungs[name].reason:
             found[name] = Comparison(torch.zeros(0, 2, dtype=torch.float64), rungs[name].reason)
             continue
-        found[name] = Comparison(torch.stack([seconds[before], seconds[name]], 1), noise=noise)
-        noise = found[name].wobble if name == CONTROL else noise
+        pairs = torch.stack([seconds[before], seconds[name]], 1)
+        found[name] = Comparison(pairs, noise=noise)
+        if name == CONTROL:
+            noise = found[name].wobble
     return found

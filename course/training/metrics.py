@@ -5,14 +5,17 @@ that the user has never seen. How hits are counted is the argument `rank_metrics
 unit 03_large_batch.
 """
 
+from collections.abc import Callable
+
 import torch
+from torch import Tensor, nn
+
+# (scores, duplicate, k) -> (hit_rate, ndcg), with the positive in column 0
+RankMetrics = Callable[[Tensor, Tensor, int], tuple[float, float]]
 
 
-def candidates(
-    test_items: torch.Tensor, negatives: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """(items, duplicate), both (n_users, 1 + n_negatives): the held-out item in column 0, negatives
-    after it.
+def candidates(test_items: Tensor, negatives: Tensor) -> tuple[Tensor, Tensor]:
+    """(items, duplicate), both (n_users, 1 + n_negatives): the held-out item, then the negatives.
 
     Args:
         test_items: int64 tensor (n_users,).
@@ -30,9 +33,15 @@ def candidates(
 
 
 @torch.inference_mode()
-def evaluate(model, items, duplicate, rank_metrics, k=10, batch_size=2**17):
-    """Score all users' candidates with `model(users, items)` and return (hit_rate, ndcg) at `k`,
-    two floats.
+def evaluate(
+    model: nn.Module,
+    items: Tensor,
+    duplicate: Tensor,
+    rank_metrics: RankMetrics,
+    k: int = 10,
+    batch_size: int = 2**17,
+) -> tuple[float, float]:
+    """Score all users' candidates with `model(users, items)` and return (hit_rate, ndcg) at `k`.
 
     Args:
         items, duplicate: what `candidates` returns; row u holds the candidates of user u.
@@ -42,12 +51,12 @@ def evaluate(model, items, duplicate, rank_metrics, k=10, batch_size=2**17):
     The model is in eval mode during the call and in its previous mode afterwards.
     """
     users = torch.arange(len(items), device=items.device)[:, None].expand_as(items)
+    user_batches = users.reshape(-1).split(batch_size)
+    item_batches = items.reshape(-1).split(batch_size)
     was_training = model.training
     model.eval()
     try:
-        pairs = zip(
-            users.reshape(-1).split(batch_size), items.reshape(-1).split(batch_size), strict=True
-        )
+        pairs = zip(user_batches, item_batches, strict=True)
         scores = torch.cat([model(*pair) for pair in pairs])
     finally:
         model.train(was_training)

@@ -6,34 +6,39 @@ with score (user, item) pairs. FashionCNN, a small convolutional network, classi
 into ten classes. Losses, optimizers and negatives belong to training.
 
 NeuMF rearranges the formulas of the paper for speed. Each rewrite is exact except for rounding;
-dropout keeps its distribution, not its sequence of random numbers.  tests/test_models.py compares
-it with the textbook version.
+dropout keeps its distribution, not its sequence of random numbers. tests/test_models.py compares it
+with the textbook version.
 """
 
 import math
+from collections.abc import Sequence
 from functools import partial
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 # layers[0] is the width of the concatenated MLP embeddings: user and item get layers[0] // 2 each.
-# "factors" is the size of the GMF embeddings.  With the paper's tower each layer halves and the
+# "factors" is the size of the GMF embeddings. With the paper's tower each layer halves and the
 # last has as many units as factors.
 NEUMF_SIZES = {
-    "nvidia": dict(
-        factors=64, layers=(256, 256, 128, 64), dropout=0.5
-    ),  # defaults of NVIDIA's ncf.py
-    "paper": dict(
-        factors=8, layers=(64, 32, 16, 8), dropout=0.0
-    ),  # He et al. 2017, section 4.1, 8 predictive factors
-    "paper32": dict(factors=32, layers=(256, 128, 64, 32), dropout=0.0),  # the same tower with 32
+    # defaults of NVIDIA's ncf.py
+    "nvidia": dict(factors=64, layers=(256, 256, 128, 64), dropout=0.5),
+    # He et al. 2017, section 4.1, 8 predictive factors
+    "paper": dict(factors=8, layers=(64, 32, 16, 8), dropout=0.0),
+    # the same tower with 32
+    "paper32": dict(factors=32, layers=(256, 128, 64, 32), dropout=0.0),
 }
+GROUPS = 8  # of channels, in GroupNorm
+# From so many times the rows of its tables on, a batch multiplies the tables and not its own rows.
+# Below, the wider lookups eat what the products save.
+TABLE_PRODUCTS_FROM = 2
 
 
 class NeuMF(nn.Module):
-    """Logits of GMF and MLP side by side: model(users, items), two int64 tensors (batch,) ->
-    float32 (batch,).
+    """Logits of GMF and MLP side by side.
+
+    model(users, items), two int64 tensors (batch,) -> float32 (batch,)
 
     Args:
         factors: size of the two GMF embeddings, multiplied element by element.
@@ -47,16 +52,24 @@ class NeuMF(nn.Module):
     uniform, output weights LeCun uniform, biases torch's default, as in NVIDIA's neumf.py.
     """
 
-    def __init__(self, n_users, n_items, factors=8, layers=(64, 32, 16, 8), dropout=0.0, std=0.01):
+    def __init__(
+        self,
+        n_users: int,
+        n_items: int,
+        factors: int = 8,
+        layers: Sequence[int] = (64, 32, 16, 8),
+        dropout: float = 0.0,
+        std: float = 0.01,
+    ):
         super().__init__()
         self.dropout = dropout
         self.gmf_user = nn.Embedding(n_users, factors)
         self.gmf_item = nn.Embedding(n_items, factors)
         self.mlp_user = nn.Embedding(n_users, layers[0] // 2)
         self.mlp_item = nn.Embedding(n_items, layers[0] // 2)
-        self.mlp = nn.ModuleList(
-            nn.Linear(*widths) for widths in zip(layers, layers[1:], strict=False)
-        )
+        self.mlp = nn.ModuleList()
+        for width, next_width in zip(layers, layers[1:], strict=False):
+            self.mlp.append(nn.Linear(width, next_width))
         self.output = nn.Linear(factors + layers[-1], 1)
         for table in (self.gmf_user, self.gmf_item, self.mlp_user, self.mlp_item):
             nn.init.normal_(table.weight, std=std)
@@ -65,75 +78,84 @@ class NeuMF(nn.Module):
         limit = math.sqrt(3 / self.output.in_features)
         nn.init.uniform_(self.output.weight, -limit, limit)
 
-    def forward(self, users, items):
+    def forward(self, users: Tensor, items: Tensor) -> Tensor:
         p = self.dropout if self.training else 0.0
         hidden = relu_dropout_(self._first_layer(users, items), p)
         for layer in self.mlp[1:]:
-            # Dropout divides what it keeps by 1 - p.  The next weights are far smaller than the
-            # activations, so they carry the factor: W (h / (1 - p)) = (W / (1 - p)) h.
-            hidden = relu_dropout_(
-                F.linear(hidden, layer.weight / (1 - p) if p else layer.weight, layer.bias), p
-            )
-        # The output layer multiplies its halves separately, so they are never concatenated,
-        # and its GMF half goes into the user table: w . (u * i) = (w * u) . i.
+            hidden = F.linear(hidden, _after_dropout(layer.weight, p), layer.bias)
+            hidden = relu_dropout_(hidden, p)  # (batch, next width)
+        # The output layer multiplies its halves separately, so they are never concatenated.
         factors = self.gmf_user.embedding_dim
         of_gmf, of_mlp = self.output.weight.split(
             (factors, self.output.in_features - factors), dim=1
         )
-        logits = F.linear(hidden, of_mlp / (1 - p) if p else of_mlp, self.output.bias).squeeze(1)
+        mlp = F.linear(hidden, _after_dropout(of_mlp, p), self.output.bias).squeeze(1)
+        # Its GMF half goes into the user table: w . (u * i) = (w * u) . i
         gmf_user = lookup(self.gmf_user.weight * of_gmf, users)
-        return (logits + (gmf_user * lookup(self.gmf_item.weight, items)).sum(1)).float()
+        gmf_item = lookup(self.gmf_item.weight, items)
+        return (mlp + (gmf_user * gmf_item).sum(1)).float()
 
-    def _first_layer(self, users, items):
-        """W [user, item] + b, shape (batch, layers[1]), without ever concatenating the
-        embeddings.
+    def _first_layer(self, users: Tensor, items: Tensor) -> Tensor:
+        """W [user, item] + b, shape (batch, layers[1]), without concatenated embeddings.
+
+        W [user, item] = Wu user + Wi item
         """
-        weight, bias = self.mlp[0].weight, self.mlp[0].bias
-        of_user, of_item = weight.chunk(2, dim=1)  # W [user, item] = Wu user + Wi item
-        user_table, item_table = self.mlp_user.weight, self.mlp_item.weight
-        if len(users) >= 2 * (len(user_table) + len(item_table)):
-            # A batch with more rows than the tables repeats users and items: multiply each table
-            # row once, not each batch row.  Below about twice the tables' size the wider lookups
-            # eat what the products save.
-            return lookup(F.linear(user_table, of_user, bias), users) + lookup(
-                F.linear(item_table, of_item), items
-            )
-        return F.linear(lookup(user_table, users), of_user, bias) + F.linear(
-            lookup(item_table, items), of_item
-        )
+        of_user, of_item = self.mlp[0].weight.chunk(2, dim=1)
+        bias = self.mlp[0].bias
+        user_table = self.mlp_user.weight
+        item_table = self.mlp_item.weight
+        if len(users) >= TABLE_PRODUCTS_FROM * (len(user_table) + len(item_table)):
+            # The batch repeats users and items: multiply each table row once, not each batch row.
+            user_part = lookup(F.linear(user_table, of_user, bias), users)
+            item_part = lookup(F.linear(item_table, of_item), items)
+        else:
+            user_part = F.linear(lookup(user_table, users), of_user, bias)
+            item_part = F.linear(lookup(item_table, items), of_item)
+        return user_part + item_part
+
+
+def _after_dropout(weight: Tensor, p: float) -> Tensor:
+    """The weights of a layer whose inputs `relu_dropout_` has zeroed with probability `p`.
+
+    Dropout divides what it keeps by 1 - p. Weights are far smaller than activations, so they carry
+    the factor: W (h / (1 - p)) = (W / (1 - p)) h.
+    """
+    return weight / (1 - p) if p else weight
 
 
 class DotProduct(nn.Module):
-    """Logits of matrix factorisation: bias + user bias + item bias + user . item; called like
-    NeuMF.
+    """Logits of matrix factorisation: bias + user bias + item bias + user . item.
+
+    Called like NeuMF.
 
     Args:
         std: deviation of the initial embeddings; biases start at 0.
+
     Source: Rendle et al. 2020, section 3.1.
     """
 
-    def __init__(self, n_users, n_items, factors=8, std=0.1):
+    def __init__(self, n_users: int, n_items: int, factors: int = 8, std: float = 0.1):
         super().__init__()
-        self.user, self.item = nn.Embedding(n_users, factors), nn.Embedding(n_items, factors)
-        self.user_bias, self.item_bias = nn.Embedding(n_users, 1), nn.Embedding(n_items, 1)
+        self.user = nn.Embedding(n_users, factors)
+        self.item = nn.Embedding(n_items, factors)
+        self.user_bias = nn.Embedding(n_users, 1)
+        self.item_bias = nn.Embedding(n_items, 1)
         self.bias = nn.Parameter(torch.zeros(()))
-        for table, deviation in (
-            (self.user, std),
-            (self.item, std),
-            (self.user_bias, 0),
-            (self.item_bias, 0),
-        ):
-            nn.init.normal_(table.weight, std=deviation)
+        for table in (self.user, self.item):
+            nn.init.normal_(table.weight, std=std)
+        for table in (self.user_bias, self.item_bias):
+            nn.init.normal_(table.weight, std=0)
 
-    def forward(self, users, items):
+    def forward(self, users: Tensor, items: Tensor) -> Tensor:
         dot = (lookup(self.user.weight, users) * lookup(self.item.weight, items)).sum(1)
         biases = lookup(self.user_bias.weight, users) + lookup(self.item_bias.weight, items)
         return (dot + biases.squeeze(1) + self.bias).float()
 
 
 class FashionCNN(nn.Module):
-    """Logits of ten classes: model(images), float32 (n, 1, 28, 28) as of datasets.fashion.floats ->
-    float32 (n, 10).
+    """Logits of ten classes.
+
+    model(images), float32 (n, 1, 28, 28) as of datasets.fashion.floats -> float32 (n, 10)
 
     Two blocks of convolution, norm, ReLU and max-pooling, then three linear layers; some 1,475,000
     parameters, nearly all of them in the first linear layer. The linear layers have a ReLU between
@@ -150,11 +172,14 @@ class FashionCNN(nn.Module):
     Initialisation: torch's default.
     """
 
-    def __init__(self, dropout=0.25, norm="batch"):
+    def __init__(self, dropout: float = 0.25, norm: str | None = "batch"):
         super().__init__()
-        make_norm = {"batch": nn.BatchNorm2d, "group": partial(nn.GroupNorm, 8), None: nn.Identity}[
-            norm
-        ]
+        norms = {
+            "batch": nn.BatchNorm2d,
+            "group": partial(nn.GroupNorm, GROUPS),
+            None: nn.Identity,
+        }
+        make_norm = norms[norm]
         self.convolutions = nn.Sequential(
             nn.Conv2d(1, 32, 3, padding=1),  # (n, 32, 28, 28)
             make_norm(32),
@@ -175,11 +200,11 @@ class FashionCNN(nn.Module):
             nn.Linear(120, 10),
         )
 
-    def forward(self, images):
+    def forward(self, images: Tensor) -> Tensor:
         return self.classifier(self.convolutions(images)).float()
 
 
-def lookup(table, rows):
+def lookup(table: Tensor, rows: Tensor) -> Tensor:
     """Rows of `table`, shape (len(rows), columns): F.embedding with a faster gradient.
 
     On the CPU the gradient of F.embedding reads the whole batch once per thread; that of
@@ -188,14 +213,13 @@ def lookup(table, rows):
     return table.index_select(0, rows)
 
 
-def relu_dropout_(x, p):
-    """Apply ReLU to `x` in place and zero each element with probability `p`, WITHOUT the division
-    by 1 - p.
+def relu_dropout_(x: Tensor, p: float) -> Tensor:
+    """Apply ReLU to `x` in place and zero each element with probability `p`; return `x`.
+
+    WITHOUT dropout's division by 1 - p: the caller divides the weights of the next layer.
 
     Args:
         x: output of a layer that nothing else needs: float32 or bfloat16 (batch, width).
-
-    Returns: `x`; the caller divides by 1 - p in the weights of the next layer.
     """
     if p:
         # unseen by autograd: what is dropped is 0 after relu, where relu has gradient 0
@@ -203,13 +227,12 @@ def relu_dropout_(x, p):
     return F.relu_(x)
 
 
-def drop_(x, p):
-    """Zero each element of `x` with probability `p`, in place and without a gradient; follows
-    torch.manual_seed.
+def drop_(x: Tensor, p: float) -> None:
+    """Zero each element of `x` with probability `p`, in place and without a gradient.
 
-    F.dropout on the CPU draws a 32-bit number per element on one core, which is half the time of
-    NeuMF's training with dropout. For p = 0.5 one bit per element is enough, so a 64-bit number
-    serves 64 elements. A GPU needs no such trick.
+    Follows torch.manual_seed. F.dropout on the CPU draws a 32-bit number per element on one core,
+    which is half the time of NeuMF's training with dropout. For p = 0.5 one bit per element is
+    enough, so a 64-bit number serves 64 elements. A GPU needs no such trick.
 
     Args:
         x: contiguous float32, float64, bfloat16 or float16.
@@ -217,12 +240,12 @@ def drop_(x, p):
     if x.device.type != "cpu" or p != 0.5:
         x.mul_(torch.empty_like(x).bernoulli_(1 - p))
         return
-    width = 8 * x.element_size()
-    integer = {16: torch.int16, 32: torch.int32, 64: torch.int64}[width]
-    words = (
-        torch.empty(-(-x.numel() // 64), dtype=torch.int64).random_(-(2**63), None).view(integer)
-    )
+    bits = 8 * x.element_size()
+    integer = {16: torch.int16, 32: torch.int32, 64: torch.int64}[bits]
+    draws = torch.empty(math.ceil(x.numel() / 64), dtype=torch.int64)
+    words = draws.random_(-(2**63), None).view(integer)
     # Bit j of every word, shifted to the sign bit and back, becomes an integer of all ones or all
     # zeros.
-    mask = (words << torch.arange(width, dtype=integer)[:, None]).bitwise_right_shift_(width - 1)
+    shifts = torch.arange(bits, dtype=integer)[:, None]
+    mask = (words << shifts).bitwise_right_shift_(bits - 1)  # (bits, words)
     x.view(-1).view(integer).bitwise_and_(mask.view(-1)[: x.numel()])

@@ -6,24 +6,37 @@ recommender_loop.py.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from course.datasets import movielens
 from course.device import device
 from course.training.implicit_feedback import leave_one_out, rank_metrics, sample_negatives
-from course.training.metrics import evaluate
+from course.training.metrics import RankMetrics, evaluate
 from course.training.models import NEUMF_SIZES, NeuMF
-from course.training.recommender_loop import History, Interactions, epoch_batches, train
+from course.training.recommender_loop import (
+    Batch,
+    History,
+    Interactions,
+    LeaveOneOut,
+    SampleNegatives,
+    epoch_batches,
+    train,
+)
 
 # of a model that says 1/5 to all: one positive in five
 CONSTANT_LOSS = -(0.2 * math.log(0.2) + 0.8 * math.log(0.8))
 LOG_ODDS = math.log(0.2 / 0.8)  # the logit of 1/5
-HEALTH_ROWS = 8192  # samples on which silent units are counted
+SAMPLES_PER_POSITIVE = 5  # itself, and four negatives
+SILENCE_ROWS = 8192  # samples on which silent units are counted
+BATCH_FACTORS = (1, 16, 192)  # of the base batch
+
+MakeOptimizer = Callable[[Iterator[nn.Parameter]], torch.optim.Optimizer]
 
 
 class Experiment:
@@ -37,38 +50,46 @@ class Experiment:
         leave_one_out: (users, timestamps) -> (rest, latest), two masks over the rows.
         sample_negatives, rank_metrics: see `recommender_loop.epoch_batches` and `metrics.evaluate`.
 
-    data: Interactions on `course.device()`.   batches: 1, 16 and 192 times the base batch.
-    popularity: HR@10, on the validation items, of ranking by the number of training positives, the
-    same for all users.
+    Attributes:
+        data: Interactions on `course.device()`.
+        batches: 1, 16 and 192 times the base batch.
+        popularity: HR@10, on the validation items, of ranking by the number of training positives,
+            the same for all users.
     """
 
     def __init__(
-        self, sizes: SimpleNamespace, *, leave_one_out=leave_one_out, sample_negatives=sample_negatives,
-        rank_metrics=rank_metrics,
-    ):  # fmt: skip
+        self,
+        sizes: SimpleNamespace,
+        *,
+        leave_one_out: LeaveOneOut = leave_one_out,
+        sample_negatives: SampleNegatives = sample_negatives,
+        rank_metrics: RankMetrics = rank_metrics,
+    ):
         ratings = movielens.load(sizes.dataset)
         self.data = Interactions.from_ratings(ratings, leave_one_out, sample_negatives, device())
-        self.batches = [sizes.base_batch * k for k in (1, 16, 192)]
-        self.epochs, self.sample_negatives, self.rank_metrics = (
-            sizes.epochs,
-            sample_negatives,
-            rank_metrics,
-        )
+        self.batches = [sizes.base_batch * factor for factor in BATCH_FACTORS]
+        self.epochs = sizes.epochs
+        self.sample_negatives = sample_negatives
+        self.rank_metrics = rank_metrics
         counts = torch.bincount(self.data.train_items, minlength=self.data.n_items)
         self.popularity = evaluate(_Popularity(counts), *self.data.judged, rank_metrics)[0]
 
     def __str__(self):
         n_positives = len(self.data.train_users)
-        updates = ", ".join(
-            f"{math.ceil(5 * n_positives / batch):,} at batch {batch:,}" for batch in self.batches
-        )
-        return f"{n_positives:,} positives, {5 * n_positives:,} samples per epoch\nupdates per epoch: {updates}"
+        n_samples = SAMPLES_PER_POSITIVE * n_positives
+        updates = []
+        for batch in self.batches:
+            updates.append(f"{math.ceil(n_samples / batch):,} at batch {batch:,}")
+        sizes = f"{n_positives:,} positives, {n_samples:,} samples per epoch"
+        return f"{sizes}\nupdates per epoch: {', '.join(updates)}"
 
     def fresh_model(
         self, size: str = "paper", seed: int = 0, output_bias: float = LOG_ODDS
     ) -> NeuMF:
-        """A new NeuMF with one of models.NEUMF_SIZES and the same initial values at every call with
-        one seed.
+        """A new NeuMF, with the same initial values at every call with one seed.
+
+        Args:
+            size: a key of models.NEUMF_SIZES.
 
         Embeddings start with a deviation of 0.1 instead of the paper's 0.01: plain SGD would need
         several epochs more to leave the saddle at zero, where a product of two tiny vectors has
@@ -76,71 +97,88 @@ class Experiment:
         updates need not push all logits down.
         """
         torch.manual_seed(seed)
-        model = NeuMF(self.data.n_users, self.data.n_items, **NEUMF_SIZES[size], std=0.1).to(
-            self.data.device
-        )
+        model = NeuMF(self.data.n_users, self.data.n_items, **NEUMF_SIZES[size], std=0.1)
+        model = model.to(self.data.device)
         nn.init.constant_(model.output.bias, output_bias)
         return model
 
-    def first_batch(self, batch_size: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def first_batch(self, batch_size: int) -> Batch:
         """The first (users, items, labels) of an epoch, the same at every call."""
         generator = torch.Generator(self.data.device).manual_seed(0)
-        return next(
-            epoch_batches(self.data, batch_size, self.sample_negatives, generator=generator)
-        )
+        epoch = epoch_batches(self.data, batch_size, self.sample_negatives, generator=generator)
+        return next(epoch)
 
     def train(
-        self, model, optimizer, batch_size: int, epochs: float | None = None, **options
+        self,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        batch_size: int,
+        epochs: float | None = None,
+        **options: Any,
     ) -> History:
-        """The History of training `model`, with its silent units at the end; options: of
-        `recommender_loop.train`.
+        """The History of training `model`, with its silent units at the end.
+
+        Args:
+            options: of `recommender_loop.train`.
         """
         history = train(
-            model, optimizer, self.data, batch_size=batch_size, epochs=epochs or self.epochs,
-            sample_negatives=self.sample_negatives, rank_metrics=self.rank_metrics, **options,
-        )  # fmt: skip
+            model,
+            optimizer,
+            self.data,
+            batch_size=batch_size,
+            epochs=epochs or self.epochs,
+            sample_negatives=self.sample_negatives,
+            rank_metrics=self.rank_metrics,
+            **options,
+        )
         if isinstance(model, NeuMF) and not history.diverged:
             history.silent = self.silent_units(model)
         return history
 
     @torch.no_grad()
-    def silent_units(self, model: NeuMF, rows: int = HEALTH_ROWS) -> list[float]:
-        """Share of the units of each MLP layer that output 0 for all of `rows` samples, floats from
-        0 to 1.
+    def silent_units(self, model: NeuMF, rows: int = SILENCE_ROWS) -> list[float]:
+        """Share of the units of each MLP layer that output 0 for all of `rows` samples.
+
+        Floats from 0 to 1.
         """
         users, items, _ = self.first_batch(rows)
-        hidden, shares = (
-            torch.cat([model.mlp_user.weight[users], model.mlp_item.weight[items]], dim=1),
-            [],
-        )
+        hidden = torch.cat([model.mlp_user.weight[users], model.mlp_item.weight[items]], dim=1)
+        shares = []
         for layer in model.mlp:
             hidden = F.relu(layer(hidden))
             shares.append((hidden == 0).all(0).float().mean().item())
         return shares
 
     def train_fresh(
-        self, make_optimizer: Callable, batch_size: int, seed: int = 0, **options
+        self, make_optimizer: MakeOptimizer, batch_size: int, seed: int = 0, **options: Any
     ) -> History:
-        """The History of training a fresh model with the optimizer that
-        `make_optimizer(parameters)` returns.
+        """The History of training a fresh model with `make_optimizer(parameters)`.
 
         Args:
             seed: of the initial values, the order and the negatives.
+            options: of `recommender_loop.train`.
         """
         model = self.fresh_model(seed=seed)
-        return self.train(
-            model, make_optimizer(model.parameters()), batch_size, seed=seed, **options
-        )
+        optimizer = make_optimizer(model.parameters())
+        return self.train(model, optimizer, batch_size, seed=seed, **options)
 
-    def train_sgd(self, batch_size: int, lr: float, momentum: float = 0.9, **options) -> History:
+    def train_sgd(
+        self, batch_size: int, lr: float, momentum: float = 0.9, **options: Any
+    ) -> History:
         """The History of training a fresh model by SGD."""
-        return self.train_fresh(
-            lambda p: torch.optim.SGD(p, lr=lr, momentum=momentum), batch_size, **options
-        )
 
-    def train_adam(self, batch_size: int, lr: float, **options) -> History:
+        def sgd(parameters: Iterator[nn.Parameter]) -> torch.optim.Optimizer:
+            return torch.optim.SGD(parameters, lr=lr, momentum=momentum)
+
+        return self.train_fresh(sgd, batch_size, **options)
+
+    def train_adam(self, batch_size: int, lr: float, **options: Any) -> History:
         """The History of training a fresh model by Adam."""
-        return self.train_fresh(lambda p: torch.optim.Adam(p, lr=lr), batch_size, **options)
+
+        def adam(parameters: Iterator[nn.Parameter]) -> torch.optim.Optimizer:
+            return torch.optim.Adam(parameters, lr=lr)
+
+        return self.train_fresh(adam, batch_size, **options)
 
     def test(self, model: nn.Module) -> tuple[float, float]:
         """(HR@10, NDCG@10) of `model` on the test items, which nothing may be tuned on."""
@@ -148,41 +186,26 @@ class Experiment:
 
 
 class _Popularity(nn.Module):
-    """A model that scores an item by how often it was chosen, whoever asks."""
+    """A model that scores an item by how often it was chosen, the same for all users."""
 
-    def __init__(self, counts):
+    def __init__(self, counts: Tensor):
         super().__init__()
         self.counts = counts
 
-    def forward(self, users, items):
+    def forward(self, users: Tensor, items: Tensor) -> Tensor:
         return self.counts[items].float()
 
 
 def print_run(label: str, history: History) -> None:
-    """Print a line about a run: how it ended, last training loss, updates, seconds, silent units
-    per MLP layer.
-    """
-    end = (
-        "diverged"
-        if history.diverged
-        else f"HR@10 {history.hit_rate[-1]:.3f}, NDCG@10 {history.ndcg[-1]:.3f}"
-    )
-    seconds = sum(history.seconds_train)
-    health = (
-        "  silent units " + ", ".join(f"{share:.0%}" for share in history.silent)
-        if history.silent
-        else ""
-    )
-    print(
-        f"{label:<31}{end:<28}loss {history.loss[-1]:<8.3g}{history.updates:>7,} updates{seconds:>6.1f} s{health}"
-    )
+    """Print a line about a run.
 
-
-def print_log(history: History) -> None:
-    """Print one line per evaluation: epoch, mean training loss since the last one, HR@10, NDCG@10,
-    samples/s.
+    How it ended, last training loss, updates, seconds, silent units per MLP layer.
     """
-    print("epoch    loss   HR@10  NDCG@10   samples/s")
-    columns = (history.epoch, history.loss, history.hit_rate, history.ndcg, history.throughput)
-    for epoch, loss, hit_rate, ndcg, throughput in zip(*columns, strict=True):
-        print(f"{epoch:5.4g} {loss:7.4f} {hit_rate:7.3f} {ndcg:8.3f} {throughput:11,.0f}")
+    end = "diverged"
+    if not history.diverged:
+        end = f"HR@10 {history.hit_rate[-1]:.3f}, NDCG@10 {history.ndcg[-1]:.3f}"
+    health = ""
+    if history.silent:
+        health = "  silent units " + ", ".join(f"{share:.0%}" for share in history.silent)
+    cost = f"{history.updates:>7,} updates{sum(history.seconds_train):>6.1f} s"
+    print(f"{label:<31}{end:<28}loss {history.loss[-1]:<8.3g}{cost}{health}")

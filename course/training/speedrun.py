@@ -1,9 +1,8 @@
-"""The race of unit 06: seconds until the validation accuracy reaches a target, for a Recipe on a
-Track.
+"""The race of unit 06: seconds until the validation accuracy reaches a target.
 
 Every contestant trains the same FashionCNN on the same images; a Recipe says how. The clock starts
 before the first image is converted and stops after the evaluation that reaches the target. Runs are
-kept, one line of JSON each, beside the learner's answers.
+kept, one line of JSON each, next to the learner's answers.
 """
 
 import dataclasses
@@ -12,10 +11,11 @@ import json
 import math
 import os
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from PIL import Image
@@ -32,7 +32,9 @@ from course.measure.timing import now
 from course.training.models import FashionCNN
 
 KEPT = "speedruns.jsonl"
-EVALUATED_AT_ONCE = 500  # images, with the data in memory
+EVALUATION_BATCH = 500  # images, with the data in memory
+VALIDATION_SHARE = 5  # of a Track with fewer images: one for validation per so many to train on
+CYCLE_STEPS_MIN = 5
 
 
 @dataclass(frozen=True)
@@ -50,9 +52,8 @@ class Recipe:
     fused: bool = False  # the optimizer updates all tensors in one call
     useless_bias: bool = True  # keep the bias of convolutions that a BatchNorm follows
     label_smoothing: float = 0.0
-    late_evaluation: bool = (
-        False  # at the shares LATE of each cycle; else after every epoch, and at a cycle's end
-    )
+    # at the shares LATE of each cycle; else after every epoch, and at a cycle's end
+    late_evaluation: bool = False
 
 
 # advice -> the fields of Recipe that follow it
@@ -68,7 +69,8 @@ ADVICE = {
     "late evaluation": dict(late_evaluation=True),
 }
 PLAIN = Recipe()
-CYCLE, WARM_UP = 1.5, 0.2  # epochs, and the share of them in which the learning rate rises
+CYCLE = 1.5  # epochs
+WARM_UP = 0.2  # the share of a cycle in which the learning rate rises
 PEAK = 2.5  # of the cycle, in constant learning rates
 LATE = (0.8, 0.9, 1.0)  # of a cycle
 
@@ -78,32 +80,40 @@ def recipe(*advice: str) -> Recipe:
 
     The learning rate grows in proportion to the batch (linear scaling), and by PEAK for a one-cycle
     schedule.
+
     Raises: CourseError for another name.
     """
     unknown = [name for name in advice if name not in ADVICE]
     if unknown:
         raise CourseError(f"no advice is called {unknown[0]!r}; there are {', '.join(ADVICE)}.")
-    fields = {key: value for name in advice for key, value in ADVICE[name].items()}
+    fields = {}
+    for name in advice:
+        fields |= ADVICE[name]
     made = dataclasses.replace(PLAIN, epochs=CYCLE, **fields)
-    lr = PLAIN.lr * made.batch_size / PLAIN.batch_size * (PEAK if made.one_cycle else 1)
+    lr = PLAIN.lr * made.batch_size / PLAIN.batch_size
+    if made.one_cycle:
+        lr *= PEAK
     return dataclasses.replace(made, lr=lr)
 
 
 def contestants(left_out: Iterable[str] | None = None) -> dict[str, Recipe]:
-    """{name: Recipe}: the plain script, all advice, and all but one for each name in `left_out`
-    (default: ADVICE).
+    """{name: Recipe}: the plain script, all advice, and all but one piece of it.
+
+    Args:
+        left_out: names of these pieces (default: ADVICE).
     """
-    but_one = {
-        f"without {name}": recipe(*(other for other in ADVICE if other != name))
-        for name in left_out or ADVICE
-    }
-    return {"plain": PLAIN, "everything": recipe(*ADVICE)} | but_one
+    recipes = {"plain": PLAIN, "everything": recipe(*ADVICE)}
+    for name in left_out or ADVICE:
+        others = [other for other in ADVICE if other != name]
+        recipes[f"without {name}"] = recipe(*others)
+    return recipes
 
 
 @dataclass(frozen=True)
 class Track:
-    """What all contestants train on: uint8 images (n, 28, 28), int64 labels, and the accuracy to
-    reach.
+    """What all contestants train on, and the accuracy to reach.
+
+    Images are uint8 (n, 28, 28), labels int64 (n,).
     """
 
     name: str
@@ -131,38 +141,45 @@ def track(data: fashion.Fashion, target: float, images: int | None = None) -> Tr
             raise CourseError(
                 f"{images} images were asked for; {data.name} has {len(rest):,} to train on."
             )
-        rest, held = rest[:images], held[: max(1, images // 5)]
-    pixels, labels = data.train_images, data.train_labels
-    name = f"{data.name}{'' if data.real else ' stand-in'}, {len(rest):,} images"
-    parts = (
-        pixels[rest],
-        labels[rest],
-        pixels[held],
-        labels[held],
-        data.test_images,
-        data.test_labels,
+        rest = rest[:images]
+        held = held[: max(1, images // VALIDATION_SHARE)]
+    source = data.name if data.real else f"{data.name} stand-in"
+    return Track(
+        name=f"{source}, {len(rest):,} images",
+        images=data.train_images[rest],
+        labels=data.train_labels[rest],
+        validation_images=data.train_images[held],
+        validation_labels=data.train_labels[held],
+        test_images=data.test_images,
+        test_labels=data.test_labels,
+        target=target,
     )
-    return Track(name, *parts, target)
+
+
+class Evaluation(NamedTuple):
+    """What was known of a contestant after `epoch` epochs and `seconds` seconds."""
+
+    epoch: float
+    seconds: float
+    accuracy: float  # on the validation images
 
 
 @dataclass
 class Run:
-    """What a contestant did.  `seconds` is infinite if it did not reach the target; `model` is not
-    kept in a file.
-    """
+    """What a contestant did."""
 
     name: str
     seed: int
-    seconds: float
+    seconds: float  # infinite if it did not reach the target
     epochs: float  # trained until then
-    accuracies: list  # (epoch, seconds, validation accuracy) of every evaluation
+    accuracies: list[Evaluation]  # read from a file, each is a list of the same three numbers
     recipe: dict
     track: str
     target: float
     machine: str
     at: str  # ISO 8601
     test_accuracy: float | None = None  # after the race, if it was asked for
-    model: nn.Module | None = field(default=None, repr=False, compare=False)
+    model: nn.Module | None = field(default=None, repr=False, compare=False)  # not kept in a file
 
 
 def race(
@@ -173,238 +190,280 @@ def race(
     device: torch.device | str = "cpu",
     most_epochs: float = 10,
 ) -> Run:
-    """Train until the validation accuracy reaches `track.target`, at most `most_epochs`, and return
-    the Run.
+    """Train until the validation accuracy reaches `track.target`, and return the Run.
 
-    A cycle that ends below the target is followed by another one.
+    A cycle that ends below the target is followed by another one, until `most_epochs` are trained.
     """
     device = torch.device(device)
     torch.manual_seed(seed)
     racer = _Racer(how, track, seed, device)
-    started, seconds, accuracies = now(device), math.inf, []
+    started = now(device)
+    reached = math.inf
+    accuracies = []
     racer.prepare()
     for epoch in racer.train(most_epochs):
         accuracy = racer.accuracy()
-        accuracies.append((epoch, now(device) - started, accuracy))
+        seconds = now(device) - started
+        accuracies.append(Evaluation(epoch, seconds, accuracy))
         if accuracy >= track.target:
-            seconds = accuracies[-1][1]
+            reached = seconds
             break
-    at = datetime.now().astimezone().isoformat(timespec="seconds")
-    facts = dataclasses.asdict(how), track.name, track.target, machine(), at
-    return Run(name, seed, seconds, accuracies[-1][0], accuracies, *facts, model=racer.model)
+    return Run(
+        name=name,
+        seed=seed,
+        seconds=reached,
+        epochs=accuracies[-1].epoch,
+        accuracies=accuracies,
+        recipe=dataclasses.asdict(how),
+        track=track.name,
+        target=track.target,
+        machine=machine(),
+        at=datetime.now().astimezone().isoformat(timespec="seconds"),
+        model=racer.model,
+    )
 
 
 def warm_up(track: Track, device: torch.device | str) -> None:
-    """Train a few steps of the plain script and of all advice, so that no contestant pays for what
-    torch does once.
+    """Train a few steps of the plain script and of all advice.
+
+    So no contestant pays for what torch does once.
     """
     few = slice(0, 256)
-    parts = dict(images=track.images[few], labels=track.labels[few])
-    held = dict(
+    short = dataclasses.replace(
+        track,
+        target=math.inf,
+        images=track.images[few],
+        labels=track.labels[few],
         validation_images=track.validation_images[few],
         validation_labels=track.validation_labels[few],
     )
     for how in (PLAIN, recipe(*ADVICE)):
-        race(
-            "warm-up",
-            how,
-            dataclasses.replace(track, target=math.inf, **parts, **held),
-            0,
-            device,
-            most_epochs=1,
-        )
+        race("warm-up", how, short, 0, device, most_epochs=1)
 
 
 def test_accuracy(run: Run, track: Track) -> float:
     """Share of the test images that the trained model of `run` classifies correctly, in float32."""
     model = run.model.eval()
     device = next(model.parameters()).device
+    image_batches = track.test_images.split(EVALUATION_BATCH)
+    label_batches = track.test_labels.split(EVALUATION_BATCH)
+    correct = 0
     with torch.inference_mode():
-        pairs = zip(
-            track.test_images.split(EVALUATED_AT_ONCE),
-            track.test_labels.split(EVALUATED_AT_ONCE),
-            strict=True,
-        )
-        right = sum(
-            (model(fashion.floats(x.to(device))).argmax(1) == y.to(device)).sum() for x, y in pairs
-        )
-    return right.item() / len(track.test_labels)
+        for images, labels in zip(image_batches, label_batches, strict=True):
+            predicted = model(fashion.floats(images.to(device))).argmax(1)
+            correct += (predicted == labels.to(device)).sum()
+    return correct.item() / len(track.test_labels)
 
 
 test_accuracy.__test__ = False  # its name makes pytest think that it is a test
 
 
 class _PerImage(Dataset):
-    """Images one by one, through Pillow and torchvision's transforms, as
-    torchvision.datasets.FashionMNIST does it.
+    """Images one by one, through Pillow and torchvision's transforms.
+
+    As torchvision.datasets.FashionMNIST does it.
     """
 
-    def __init__(self, images, labels):
-        self.images, self.labels = images, labels
-        self.transform = transforms.Compose(
-            [transforms.ToTensor(), transforms.Normalize((fashion.MEAN,), (fashion.DEVIATION,))]
-        )
+    def __init__(self, images: Tensor, labels: Tensor):
+        self.images = images
+        self.labels = labels
+        normalize = transforms.Normalize((fashion.MEAN,), (fashion.DEVIATION,))
+        self.transform = transforms.Compose([transforms.ToTensor(), normalize])
 
     def __len__(self):
         return len(self.labels)
 
-    def __getitem__(self, i):
-        return self.transform(Image.fromarray(self.images[i].numpy())), int(self.labels[i])
+    def __getitem__(self, i: int) -> tuple[Tensor, int]:
+        image = Image.fromarray(self.images[i].numpy())
+        return self.transform(image), int(self.labels[i])
 
 
 class _Racer:
     """A model, its optimizer and its batches, as a Recipe says."""
 
-    def __init__(self, how, track, seed, device):
-        self.how, self.track, self.device = how, track, device
+    def __init__(self, how: Recipe, track: Track, seed: int, device: torch.device):
+        self.how = how
+        self.track = track
+        self.device = device
         self.generator = torch.Generator().manual_seed(seed)
         self.model = FashionCNN().to(device)
-        layers = list(self.model.convolutions)
-        for layer, after in zip(layers, layers[1:], strict=False):
-            if isinstance(after, nn.BatchNorm2d) and not how.useless_bias:
-                layer.bias = None
+        if not how.useless_bias:
+            self._drop_biases()
         if how.channels_last:
             self.model = self.model.to(memory_format=torch.channels_last)
         # torch's foreach updates are its default on CUDA, so "not fused" is what a plain script
         # gets
         self.optimizer = torch.optim.Adam(self.model.parameters(), how.lr, fused=how.fused or None)
-        self.per_epoch = math.ceil(len(track.labels) / how.batch_size)
+        self.per_epoch = math.ceil(len(track.labels) / how.batch_size)  # steps
 
-    def prepare(self):
+    def _drop_biases(self) -> None:
+        for layer, after in itertools.pairwise(self.model.convolutions):
+            if isinstance(after, nn.BatchNorm2d):
+                layer.bias = None
+
+    def prepare(self) -> None:
         """Put the images on the device, or into loaders."""
-        track, how = self.track, self.how
-        if how.in_memory:
-            parts = track.images, track.labels, track.validation_images, track.validation_labels
-            self.images, self.labels, *self.held = (part.to(self.device) for part in parts)
+        track = self.track
+        if self.how.in_memory:
+            self.images = track.images.to(self.device)
+            self.labels = track.labels.to(self.device)
+            self.held_images = track.validation_images.to(self.device)
+            self.held_labels = track.validation_labels.to(self.device)
             return
+        batch_size = self.how.batch_size
         images = _PerImage(track.images, track.labels)
-        self.loader = DataLoader(images, how.batch_size, shuffle=True, generator=self.generator)
-        self.held_loader = DataLoader(
-            _PerImage(track.validation_images, track.validation_labels), how.batch_size
-        )
+        self.loader = DataLoader(images, batch_size, shuffle=True, generator=self.generator)
+        held = _PerImage(track.validation_images, track.validation_labels)
+        self.held_loader = DataLoader(held, batch_size)
 
-    def train(self, most_epochs):
+    def train(self, most_epochs: float) -> Iterator[float]:
         """Train, and yield the epochs done whenever it is time to evaluate."""
-        how, schedule = self.how, None
-        cycle, most = (
-            max(5, round(how.epochs * self.per_epoch)),
-            round(most_epochs * self.per_epoch),
-        )
-        late = {round(share * cycle) for share in LATE}
+        cycle = max(CYCLE_STEPS_MIN, round(self.how.epochs * self.per_epoch))  # steps
+        most = round(most_epochs * self.per_epoch)
+        schedule = None
         for step, (images, labels) in enumerate(itertools.islice(self.batches(), most)):
-            if how.one_cycle and step % cycle == 0:
+            if self.how.one_cycle and step % cycle == 0:
                 schedule = torch.optim.lr_scheduler.OneCycleLR(
-                    self.optimizer, how.lr, cycle + 1, pct_start=WARM_UP
+                    self.optimizer, self.how.lr, cycle + 1, pct_start=WARM_UP
                 )
             self.step(images, labels)
             if schedule:
                 schedule.step()
-            done, place = step + 1, step % cycle + 1
-            due = place in late if how.late_evaluation else done % self.per_epoch == 0
-            if due or done == most or (how.one_cycle and place == cycle):
+            done = step + 1
+            if done == most or self._is_evaluated_after(step, cycle):
                 yield done / self.per_epoch
 
-    def step(self, images, labels):
+    def _is_evaluated_after(self, step: int, cycle: int) -> bool:
+        """Whether the recipe evaluates after this step, counted from 0; `cycle` is in steps."""
+        done_in_cycle = step % cycle + 1
+        if self.how.one_cycle and done_in_cycle == cycle:
+            return True
+        if self.how.late_evaluation:
+            return done_in_cycle in [round(share * cycle) for share in LATE]
+        return (step + 1) % self.per_epoch == 0
+
+    def step(self, images: Tensor, labels: Tensor) -> None:
         """One update."""
         self.model.train()
         self.optimizer.zero_grad()
         with self.autocast():
-            loss = F.cross_entropy(
-                self.model(images), labels, label_smoothing=self.how.label_smoothing
-            )
+            outputs = self.model(images)
+            loss = F.cross_entropy(outputs, labels, label_smoothing=self.how.label_smoothing)
         loss.backward()
         self.optimizer.step()
 
-    def batches(self):
+    def batches(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield batches on the device, epoch after epoch, each in another order."""
         while True:
             if not self.how.in_memory:
-                yield from ((self.laid_out(x), y.to(self.device)) for x, y in self.loader)
+                for images, labels in self.loader:
+                    yield self.laid_out(images), labels.to(self.device)
                 continue
             order = torch.randperm(len(self.labels), generator=self.generator).to(self.device)
             for rows in order.split(self.how.batch_size):
                 yield self.laid_out(fashion.floats(self.images[rows])), self.labels[rows]
 
-    def accuracy(self):
+    def accuracy(self) -> float:
         """Share of the validation images that are classified correctly."""
         self.model.eval()
+        correct = 0
         with torch.inference_mode(), self.autocast():
-            right = sum((self.model(x).argmax(1) == y).sum() for x, y in self.held_batches())
-        return right.item() / len(self.track.validation_labels)
+            for images, labels in self.held_batches():
+                correct += (self.model(images).argmax(1) == labels).sum()
+        return correct.item() / len(self.track.validation_labels)
 
-    def held_batches(self):
+    def held_batches(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield the validation images in batches on the device."""
         if not self.how.in_memory:
-            yield from ((self.laid_out(x), y.to(self.device)) for x, y in self.held_loader)
+            for images, labels in self.held_loader:
+                yield self.laid_out(images), labels.to(self.device)
             return
-        for x, y in zip(*(part.split(EVALUATED_AT_ONCE) for part in self.held), strict=True):
-            yield self.laid_out(fashion.floats(x)), y
+        image_batches = self.held_images.split(EVALUATION_BATCH)
+        label_batches = self.held_labels.split(EVALUATION_BATCH)
+        for images, labels in zip(image_batches, label_batches, strict=True):
+            yield self.laid_out(fashion.floats(images)), labels
 
-    def laid_out(self, images):
+    def laid_out(self, images: Tensor) -> Tensor:
         """`images` on the device, in the memory format of the recipe."""
-        form = torch.channels_last if self.how.channels_last else torch.contiguous_format
-        return images.to(self.device).contiguous(memory_format=form)
+        layout = torch.channels_last if self.how.channels_last else torch.contiguous_format
+        return images.to(self.device).contiguous(memory_format=layout)
 
-    def autocast(self):
+    def autocast(self) -> torch.autocast:
+        """The context of a forward pass."""
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.how.bf16)
 
 
 # ---- the leaderboard
 
 
+class Spread(NamedTuple):
+    """How many times as long a contestant takes, over the seeds."""
+
+    median: float
+    lowest: float
+    highest: float
+
+
+class Standing(NamedTuple):
+    """A contestant on the leaderboard."""
+
+    name: str
+    seconds: float  # median of its runs
+    runs: int
+
+
 def kept_file() -> Path | None:
-    """The Path of the file of this learner's runs, or None if nothing is to be kept
-    (COURSE_ANSWERS=off).
-    """
+    """The Path of the file of this learner's runs; None if COURSE_ANSWERS=off: keep nothing."""
     folder = answers.folder()
     return folder and folder / KEPT
 
 
 def keep(run: Run, file: str | os.PathLike | None = None) -> None:
-    """Append `run` to `file` (default: `kept_file()`); what the file holds stays. Print a sentence
-    if that fails.
-    """
+    """Append `run` to `file` (default: `kept_file()`); print a sentence if that fails."""
     path = Path(file) if file else kept_file()
     if path is None:
         return
-    line = {name: value for name, value in vars(run).items() if name != "model"}
+    facts = {name: value for name, value in vars(run).items() if name != "model"}
+    line = json.dumps(facts).encode() + b"\n"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with open(
-            path, "ab+", buffering=0
-        ) as stream:  # one write of one line: two kernels do not mix theirs
+        # one write of one line: two kernels do not mix theirs
+        with open(path, "ab+", buffering=0) as stream:
             stream.seek(max(0, stream.seek(0, os.SEEK_END) - 1))
-            cut_short = stream.read(1) not in (b"", b"\n")  # a program ended while it wrote
-            stream.write(b"\n" * cut_short + json.dumps(line).encode() + b"\n")
+            was_cut_short = stream.read(1) not in (b"", b"\n")  # a program ended while it wrote
+            if was_cut_short:
+                line = b"\n" + line
+            stream.write(line)
     except OSError as error:
         print(f"{path.name} cannot be written ({error.strerror}), so this run is not kept.")
 
 
 def kept(file: str | os.PathLike | None = None) -> list[Run]:
-    """All runs in `file` (default: `kept_file()`), oldest first; damaged lines are skipped and stay
-    in the file.
+    """All runs in `file` (default: `kept_file()`), oldest first.
+
+    Damaged lines are skipped and stay in the file.
     """
     path = Path(file) if file else kept_file()
     if path is None or not path.exists():
         return []
-    runs, damaged = [], []
-    for number, line in enumerate(
-        path.read_text(encoding="utf-8", errors="replace").splitlines(), 1
-    ):
+    runs = []
+    damaged = []
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
         try:
-            runs += [Run(**json.loads(line))] if line.strip() else []
+            runs.append(Run(**json.loads(line)))
         except (ValueError, TypeError):
             damaged.append(str(number))
     if damaged:
-        print(
-            f"{path.name}: the leaderboard leaves out what is not a run, at line {', '.join(damaged)}."
-        )
+        places = ", ".join(damaged)
+        print(f"{path.name}: the leaderboard leaves out what is not a run, at line {places}.")
     return runs
 
 
-def worth(runs: Iterable[Run], base: str) -> dict[str, tuple[float, float, float]]:
-    """{name: (median, lowest, highest)} of how many times as long as `base` each name takes, paired
-    by seed.
+def worth(runs: Iterable[Run], base: str) -> dict[str, Spread]:
+    """{name: Spread} of how many times as long as `base` each name takes, paired by seed.
 
     The latest run of a name and seed counts; a name that shares no seed with `base` is left out.
     """
@@ -413,26 +472,29 @@ def worth(runs: Iterable[Run], base: str) -> dict[str, tuple[float, float, float
     for (name, seed), seconds in latest.items():
         if name != base and (base, seed) in latest:
             ratios.setdefault(name, []).append(seconds / latest[base, seed])
-    return {name: (statistics.median(own), min(own), max(own)) for name, own in ratios.items()}
+    return {
+        name: Spread(statistics.median(own), min(own), max(own)) for name, own in ratios.items()
+    }
 
 
-def standings(runs: Iterable[Run], track: Track) -> list[tuple[str, float, int]]:
-    """(name, median seconds, runs) of each name that raced on this track and machine, fastest
-    first.
-    """
-    here = [
-        run
-        for run in runs
-        if (run.track, run.target, run.machine) == (track.name, track.target, machine())
-    ]
+def standings(runs: Iterable[Run], track: Track) -> list[Standing]:
+    """The Standing of each name that raced on this track and machine, fastest first."""
+    wanted = (track.name, track.target, machine())
     seconds = {}
-    for run in here:
-        seconds.setdefault(run.name, []).append(run.seconds)
-    entries = [(name, statistics.median(own), len(own)) for name, own in seconds.items()]
-    return sorted(entries, key=lambda entry: entry[1])
+    for run in runs:
+        if (run.track, run.target, run.machine) == wanted:
+            seconds.setdefault(run.name, []).append(run.seconds)
+    entries = []
+    for name, own in seconds.items():
+        entries.append(Standing(name, statistics.median(own), len(own)))
+    return sorted(entries, key=lambda entry: entry.seconds)
 
 
 def next_name(runs: Iterable[Run]) -> str:
     """The name of the learner's next entry: "mine 1", "mine 2", ..."""
-    numbers = [int(number) for run in runs if (number := run.name.removeprefix("mine ")).isdigit()]
-    return f"mine {max(numbers, default=0) + 1}"
+    numbers = [0]
+    for run in runs:
+        number = run.name.removeprefix("mine ")
+        if number.isdigit():
+            numbers.append(int(number))
+    return f"mine {max(numbers) + 1}"

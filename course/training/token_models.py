@@ -1,5 +1,6 @@
-"""Models that read tokens: how to put their layers together for groups and flat batches is unit
-05's task.
+"""Models that read tokens.
+
+How to put their layers together for groups and flat batches is the task of unit 05.
 """
 
 import math
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 class TokenPool(nn.Module):
     """Embedding, linear map, maximum over the tokens of a sequence, projection to one score.
 
-    The model of asym's demonstration (github.com/daeseoklee/asym).  `features` and `score` work on
+    The model of asym's demonstration (github.com/daeseoklee/asym). `features` and `score` work on
     any shape, for batches without padding.
     """
 
@@ -22,10 +23,9 @@ class TokenPool(nn.Module):
         self.proj = nn.Linear(hidden_dim, 1)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        """float32 (n,): the scores of a padded batch x (n, longest), whose tokens are where `mask`
-        is True.
-        """
-        return self.score(self.features(x).masked_fill(~mask[..., None], -math.inf).amax(1))
+        """float32 (n,): the scores of a padded batch x (n, longest); `mask` is True at tokens."""
+        features = self.features(x).masked_fill(~mask[..., None], -math.inf)
+        return self.score(features.amax(1))
 
     def features(self, tokens: Tensor) -> Tensor:
         """float32 (..., hidden_dim) of int64 tokens (...): what the maximum is taken of."""
@@ -37,9 +37,7 @@ class TokenPool(nn.Module):
 
 
 class TokenAttention(nn.Module):
-    """Embedding, one layer of self-attention, mean over the tokens of a sequence, projection to one
-    score.
-    """
+    """Embedding, one layer of self-attention, mean over a sequence, projection to one score."""
 
     def __init__(self, vocabulary: int, dim: int, heads: int = 4):
         super().__init__()
@@ -49,25 +47,31 @@ class TokenAttention(nn.Module):
         self.proj = nn.Linear(dim, 1)
 
     def queries_keys_values(self, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """q, k, v, each float32 (..., heads, length, dim / heads), of int64 tokens (...,
-        length).
+        """(q, k, v), each float32 (..., heads, length, dim / heads).
+
+        Args:
+            tokens: int64 (..., length).
         """
         # (..., length, 3, heads, dim / heads)
         split = self.qkv(self.emb(tokens)).unflatten(-1, (3, self.heads, -1))
         return tuple(split.movedim(-3, 0).transpose(-3, -2))
 
     def scores_of_tokens(self, attended: Tensor) -> Tensor:
-        """float32 (..., length): a score per token, of what attention gives (..., heads, length,
-        dim / heads).
+        """float32 (..., length): a score per token.
+
+        Args:
+            attended: what attention gives, (..., heads, length, dim / heads).
         """
         return self.proj(attended.transpose(-3, -2).flatten(-2)).squeeze(-1)
 
 
 def attention_written_out(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-    """softmax(q kᵀ / √d) v, with every intermediate result in memory; `mask` is True where a query
-    may look at a key.
+    """softmax(q kᵀ / √d) v, with every intermediate result in memory.
+
+    Args:
+        mask: bool, True where a query may look at a key.
 
     Source: Vaswani et al. 2017, section 3.2.1.
     """
-    weights = (q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])).masked_fill(~mask, -math.inf)
-    return torch.softmax(weights, -1) @ v
+    scores = (q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])).masked_fill(~mask, -math.inf)
+    return torch.softmax(scores, -1) @ v

@@ -1,1 +1,1 @@
-"""Masters to notebooks: build, check the form and the prose, execute, start a new exercise."""
+"""Make notebooks of masters: build, check form and prose, execute, start a new exercise."""

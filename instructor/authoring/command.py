@@ -1,5 +1,7 @@
 """The commands of authors: course build, course new exercise."""
 
+from collections.abc import Iterable
+
 import click
 
 # Each command imports what it needs when it runs: jupytext, nbgrader and torch take seconds,
@@ -13,7 +15,7 @@ import click
     is_flag=True,
     help="Also run the solved notebooks and keep their outputs (minutes).",
 )
-def build(parts, execute):
+def build(parts: tuple[str, ...], execute: bool) -> None:
     """Build notebooks from the masters in solutions/.
 
     Every unit is built unless units or parts are named. A learner's notebook that has edits is kept
@@ -26,10 +28,11 @@ def build(parts, execute):
       course build --execute fast_loading/2
     """
     from instructor.authoring.build import build as build_part
-    from instructor.authoring.build import refuse, remove_gone, write_contents
+    from instructor.authoring.build import remove_gone, write_contents
     from instructor.authoring.claims import write_claims
     from instructor.authoring.execute import execute as execute_parts
     from instructor.authoring.lint import lint_unit
+    from instructor.authoring.masters import refuse
 
     wanted = selected(parts)
     for unit, names in wanted.items():
@@ -46,7 +49,7 @@ def build(parts, execute):
 
 
 @click.group()
-def new():
+def new() -> None:
     """Start something new, as in course new exercise 04/1 clipped_norm."""
 
 
@@ -58,7 +61,7 @@ def new():
     metavar="EXERCISE",
     help="Put it behind this exercise (default: at the end of the part).",
 )
-def exercise(place, name, after):
+def exercise(place: str, name: str, after: str | None) -> None:
     """Make the files and cells of exercise NAME, which work as they are.
 
     The probe, the known mistakes and the cells in the master double a tensor; make yours of them
@@ -77,13 +80,14 @@ def exercise(place, name, after):
     click.echo(f"Then test it: .venv/bin/python -m pytest -k {name}")
 
 
-def selected(asked):
-    """{unit: [parts]} of what was named on the command line, or of everything."""
-    from course.notebook.registry import find_parts, parts, units
+def selected(asked: Iterable[str]) -> dict[str, list[str]]:
+    """{unit: parts} of what was named on the command line, or of everything."""
+    from course.notebook.registry import all_parts, find_parts
 
-    pairs = [pair for name in asked for pair in find_parts(name)]
-    pairs = pairs or [(unit, part) for unit in units() for part in parts(unit)]
-    return {
-        unit: sorted({p for u, p in pairs if u == unit})
-        for unit in sorted({unit for unit, _ in pairs})
-    }
+    found = []
+    for name in asked:
+        found += find_parts(name)
+    parts_of_unit = {}
+    for unit, part in sorted(set(found or all_parts())):
+        parts_of_unit.setdefault(unit, []).append(part)
+    return parts_of_unit

@@ -16,17 +16,19 @@ import nbformat
 from nbformat import NotebookNode
 
 from course.errors import CourseError
+from course.notebook.cells import EXPERIMENT
 from course.notebook.registry import parts, solutions_folder
 from course.system.files import write_text
-from instructor.authoring.build import source_notebook, text_of
+from instructor.authoring.masters import source_notebook, text_of
 
 NOTEBOOK_LIMIT = 1_000_000  # bytes of an executed notebook
 CELL_SECONDS = 1200  # at laptop scale on two cores
 
 
 def execute(unit: str, wanted: list[str], progress: Callable = print) -> None:
-    """Run the parts `wanted` of `unit` and write them with their outputs; of earlier parts only the
-    answers are run.
+    """Run the parts `wanted` of `unit` and write them with their outputs.
+
+    Of earlier parts only the answers are run.
 
     Raises: CourseError that names the cell whose code failed, or if a notebook gets too large.
     """
@@ -37,17 +39,18 @@ def execute(unit: str, wanted: list[str], progress: Callable = print) -> None:
             if part in wanted:
                 _write(unit, part, executed_notebook(source, answers, progress))
             elif part < max(wanted):
-                source.cells = [
-                    cell
-                    for cell in source.cells
-                    if "experiment" not in cell.metadata.get("tags", [])
-                ]
+                source.cells = [cell for cell in source.cells if not _measures(cell)]
                 executed_notebook(source, answers, progress)
 
 
+def _measures(cell):
+    return EXPERIMENT in cell.metadata.get("tags", [])
+
+
 def warm_up() -> None:
-    """Import what prints on a machine's first run, so that no cell shows it: Matplotlib lists its
-    fonts.
+    """Import what prints on a machine's first run (Matplotlib lists its fonts).
+
+    No cell shows it then.
     """
     code = "import matplotlib.font_manager, torch, torchvision, IPython"
     subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
@@ -68,15 +71,22 @@ def executed_notebook(
 
     nb = nbformat.from_dict(source)
     total = sum(cell.cell_type == "code" for cell in nb.cells)
-    client = NotebookClient(nb, kernel_name="python3", timeout=CELL_SECONDS, record_timing=False, coalesce_streams=True,
-                            force_raise_errors=True,  # whatever a cell allows
-                            extra_arguments=["--log-level=ERROR"])  # fmt: skip
+    client = NotebookClient(
+        nb,
+        kernel_name="python3",
+        timeout=CELL_SECONDS,
+        record_timing=False,
+        coalesce_streams=True,
+        force_raise_errors=True,  # whatever a cell allows
+        extra_arguments=["--log-level=ERROR"],
+    )
     started = {}
     client.on_cell_execute = lambda cell, cell_index: started.update({cell_index: time.monotonic()})
 
     def note(cell, cell_index, execute_reply):
         seconds = round(time.monotonic() - started[cell_index])
-        cell.metadata.update({"seconds": seconds} if seconds else {})  # prose.py counts them
+        if seconds:
+            cell.metadata["seconds"] = seconds  # prose.py counts them
         progress(f"  cell {execute_reply['content']['execution_count']} of {total}")
 
     client.on_cell_executed = note

@@ -1,30 +1,33 @@
-"""Find what makes a part hard to read: the rules of docs/style.md that a program can hold, one
-function each.
+"""Find what makes a part hard to read: a function per rule of docs/style.md.
 
-The form of a master: lint.py.
+It has the rules that a program can hold. The form of a master: lint.py.
 """
 
 import re
 import symtable
 from collections.abc import Iterator
 from pathlib import Path
-
-import nbformat
+from typing import NamedTuple
 
 from course.learner.claims import MARK
-from course.notebook.registry import EXERCISE_TITLE, FACTS_LINE, MINUTES_LINE
-
-# under **Must**, and in every other paragraph of a task that starts in bold
-MOST_CONDITIONS, MOST_OTHERS = (
-    3,
-    2,
+from course.notebook.cells import Cell, read_cells
+from course.notebook.outline import Section, outline
+from course.notebook.statements import (
+    EXERCISE_TITLE,
+    EXTRA_HEADING,
+    FACTS_LINE,
+    part_header,
+    task_facts,
 )
+
+MUST_CONDITIONS_MAX = 3  # under **Must**
+CONDITIONS_MAX = 2  # in every other paragraph of a task that starts in bold
 FREE = ("Points", "Source", "Example", "Predict", "Takeaway")  # paragraphs that hold no conditions
-LONG_TASK, LONG_TAKEAWAY, WORDS_PER_MINUTE = 150, 30, 180  # words
-# minutes that a header may differ from the formula, because experiments take other seconds each
-# time
-OFF = 3
-EXTRA = "· extra"  # how the heading of a section ends that is not core
+TASK_WORDS = 150  # of a task from which on the build says how long it is
+TAKEAWAY_WORDS_MAX = 30
+WORDS_PER_MINUTE = 180
+# that a header may differ from the formula, because experiments take other seconds each time
+MINUTES_OFF_MAX = 3
 
 INSTEAD = {  # what docs/style.md replaces: pattern -> what to write
     r"anew": "again, from scratch",
@@ -40,7 +43,8 @@ INSTEAD = {  # what docs/style.md replaces: pattern -> what to write
     r"hand(s|ed|ing)? over": "pass, transfer, send",
     r"(in|out)side of": "inside, outside",
     r"of (my|your|its|his|their) own(?! [a-z])": "its own ...",
-    r"(?<!there )(is|are|was|were) no (?!longer|more|less|fewer|better|worse|\w+er\b)\w+": "is not a ...",
+    r"(?<!there )(is|are|was|were) no "
+    r"(?!longer|more|less|fewer|better|worse|\w+er\b)\w+": "is not a ...",
     r"where (it|the claims?|this|these) (does|do) not hold": "claim(..., otherwise=)",
 }
 _INSTEAD = {re.compile(rf"\b{pattern}\b", re.I): instead for pattern, instead in INSTEAD.items()}
@@ -52,130 +56,105 @@ _HINTS = re.compile(r"<details>.*?</details>", re.S)
 EXAMPLE = re.compile(r"^```(?:python|pycon)?\n(?P<code>>>> .*?)^```", re.M | re.S)
 _QUESTION = re.compile(r"\A## (?:.*\?(?: · extra)?$|.*\n+\*\*[^*]+\?\*\*$)", re.M)
 _FENCED = re.compile(r"^```.*?^```", re.M | re.S)
+_FIGURE = re.compile(r"^ *plots\.\w+\(", re.M)
 _GUESS = re.compile(r"^(?:predicted|my_guess)\w* = None", re.M)
 _NUMBER = re.compile(r"(?<![\w.])\d+(?:,\d{3})*(?:\.\d+)?(?![\w.]*\d)")
+_GIVES_NOTHING_AWAY = {*map(str, range(13)), "100"}  # numbers that any text has
 
 
-class Section(list):
-    """What a part has between two headings: (cell, text) pairs; a text cell with a heading in it is
-    cut in two.
+class Run(NamedTuple):
+    """What a cell did when its notebook was executed."""
+
+    printed: str = ""  # and claimed
+    seconds: float = 0
+
+
+NOT_RUN = Run()
+Runs = dict[str, Run]  # by the id of the cell
+
+
+def lint_prose(cells: list[Cell], executed: Path) -> Iterator[str]:
+    """The faults of a part's prose.
+
+    Args:
+        executed: path of the notebook with its outputs, which need not exist.
     """
-
-    def __init__(self, title=""):
-        self.title, self.says_extra = title, title.endswith(EXTRA)
-
-    @property
-    def text(self):
-        return "\n\n".join(text for cell, text in self if cell.cell_type == "markdown")
-
-    @property
-    def code(self):
-        return "\n".join(text for cell, text in self if cell.cell_type == "code")
-
-    @property
-    def kinds(self):
-        """Of its exercises: "Core", "Extra"."""
-        return {match["kind"] for match in FACTS_LINE.finditer(self.text)}
-
-    @property
-    def experiments(self):
-        return [
-            number
-            for number, (cell, _) in enumerate(self)
-            if "experiment" in cell.metadata.get("tags", [])
-        ]
-
-
-def sections(nb) -> list[Section]:
-    """The Sections of a part; the first is what comes before the first heading."""
-    result = [Section()]
-    for cell in nb.cells:
-        is_text = cell.cell_type == "markdown"
-        for text in filter(
-            None, re.split(r"^(?=## )", cell.source, flags=re.M) if is_text else [cell.source]
-        ):
-            if is_text and text.startswith("## "):
-                result.append(Section(text.partition("\n")[0][3:].strip()))
-            result[-1].append((cell, text))
-    return result
-
-
-def lint_prose(nb, executed: Path) -> Iterator[str]:
-    """The faults of a revised part; `executed` is the notebook with its outputs, which need not
-    exist.
-    """
-    outputs = _outputs(executed)
-    for task in tasks(nb):
+    runs = _runs(executed)
+    for task in tasks(cells):
         yield from conditions(task)
-    for section in sections(nb)[1:]:
-        for fault in (*marked(section), *questions(section), *told(section, outputs)):
+    for section in outline(cells)[1:]:
+        for fault in (*marked(section), *questions(section), *told(section, runs)):
             yield f'"{section.title}" {fault}'
-    yield from leaning(nb)
-    stated, due = MINUTES_LINE.search(nb.cells[0].source), core_minutes(nb, outputs)
-    if stated and abs(int(stated["core"]) - due) > OFF:
-        yield f"its header says {stated['core']} minutes for the core, the formula of docs/style.md {due}"
-    for words, instead in offences(
-        "\n\n".join(cell.source for cell in nb.cells if cell.cell_type == "markdown")
-    ):
+    yield from leaning(cells)
+    stated = part_header(cells[0].source).core_minutes
+    due = core_minutes(cells, runs)
+    if stated is not None and abs(stated - due) > MINUTES_OFF_MAX:
+        yield (f"its header says {stated} minutes for the core, the formula of docs/style.md {due}")
+    text = "\n\n".join(cell.source for cell in cells if cell.kind == "markdown")
+    for words, instead in offences(text):
         yield f"write {instead}: {words}"
 
 
-def leaning(nb) -> Iterator[str]:
+def leaning(cells: list[Cell]) -> Iterator[str]:
     """Sections of the core that use a name which only an extra section before them defines."""
-    core, extra = set(), set()
-    for section in sections(nb):
+    core = set()
+    extra = set()
+    for section in outline(cells):
         whole = symtable.symtable(section.code, section.title, "exec")
-        defined = {
-            name.get_name()
-            for name in whole.get_symbols()
-            if name.is_assigned() or name.is_imported()
-        }
-        (extra if section.says_extra else core).update(defined)
-        if not section.says_extra and (leant := _referenced(whole) & extra - core):
-            yield f'"{section.title}" uses {", ".join(sorted(leant))} of an extra section, which may be skipped'
+        symbols = whole.get_symbols()
+        made = {name.get_name() for name in symbols if name.is_assigned() or name.is_imported()}
+        if section.says_extra:
+            extra |= made
+            continue
+        core |= made
+        leant = _referenced(whole) & extra - core
+        if leant:
+            names = ", ".join(sorted(leant))
+            yield f'"{section.title}" uses {names} of an extra section, which may be skipped'
 
 
 def _referenced(table, is_whole=True):
     """The global names that a symbol table, or one inside it, refers to."""
-    here = {
-        name.get_name()
-        for name in table.get_symbols()
-        if name.is_referenced() and (is_whole or name.is_global())
-    }
-    return here.union(*(_referenced(inner, False) for inner in table.get_children()))
+    names = set()
+    for symbol in table.get_symbols():
+        if symbol.is_referenced() and (is_whole or symbol.is_global()):
+            names.add(symbol.get_name())
+    for inner in table.get_children():
+        names |= _referenced(inner, is_whole=False)
+    return names
 
 
-def tasks(nb) -> list[str]:
+def tasks(cells: list[Cell]) -> list[str]:
     """The texts of the tasks of a part, without hints."""
-    texts = [
-        cell.source
-        for cell in nb.cells
-        if cell.cell_type == "markdown" and FACTS_LINE.search(cell.source)
-    ]
-    return [
-        _HINTS.sub("", text[title.start() :])
-        for text in texts
-        if (title := EXERCISE_TITLE.search(text))
-    ]
+    texts = []
+    for cell in cells:
+        title = EXERCISE_TITLE.search(cell.source)
+        if cell.kind == "markdown" and title and task_facts(cell.source):
+            texts.append(_HINTS.sub("", cell.source[title.start() :]))
+    return texts
 
 
 def conditions(task: str) -> Iterator[str]:
-    """More conditions than one can hold in mind; a condition is an item, a sentence or what a
-    semicolon ends.
+    """More conditions than one can hold in mind.
+
+    A condition is an item, a sentence or what a semicolon ends.
     """
     for match in _LABELLED.finditer(task):
+        label = match["label"]
         pieces = re.split(r"\n[-*] |[;.](?=\s|$)", match["text"].replace("e.g.", ""))
-        count, must = sum(bool(piece.strip()) for piece in pieces), match["label"] == "Must"
-        if match["label"] not in FREE and count > (
-            most := MOST_CONDITIONS if must else MOST_OTHERS
-        ):
-            yield f"{_title(task)}: {count} conditions under **{match['label']}**, more than {most}; drop or give some"
+        count = sum(bool(piece.strip()) for piece in pieces)
+        most = MUST_CONDITIONS_MAX if label == "Must" else CONDITIONS_MAX
+        if label not in FREE and count > most:
+            yield (
+                f"{_title(task)}: {count} conditions under **{label}**, more than {most}; "
+                "drop or give some"
+            )
 
 
 def marked(section: Section) -> Iterator[str]:
     """A heading that does not say that its section is extra, or says so of a core exercise."""
-    if section.kinds == {"Extra"} and not section.says_extra:
-        yield f'has extra exercises only: end its heading with "{EXTRA}"'
+    if section.is_extra and not section.says_extra:
+        yield f'has extra exercises only: end its heading with "{EXTRA_HEADING}"'
     if "Core" in section.kinds and section.says_extra:
         yield "is called extra and has a core exercise"
 
@@ -186,56 +165,49 @@ def questions(section: Section) -> Iterator[str]:
         return
     if not _QUESTION.search(section.text):
         yield "measures: make its heading, or the bold line below it, the question"
-    after = "\n\n".join(
-        text for cell, text in section[section.experiments[0] :] if cell.cell_type == "markdown"
-    )
-    takeaways = [
-        match["text"] for match in _LABELLED.finditer(after) if match["label"] == "Takeaway"
-    ]
+    first = section.experiments[0]
+    after = Section(section.title, section.cells[first:]).text
+    labelled = _LABELLED.finditer(after)
+    takeaways = [match["text"] for match in labelled if match["label"] == "Takeaway"]
     if len(takeaways) != 1:
         yield f"measures: it needs one paragraph **Takeaway** after that, not {len(takeaways)}"
-    elif len(takeaways[0].split()) > LONG_TAKEAWAY:
-        yield f"has a takeaway of over {LONG_TAKEAWAY} words"
+    elif len(takeaways[0].split()) > TAKEAWAY_WORDS_MAX:
+        yield f"has a takeaway of over {TAKEAWAY_WORDS_MAX} words"
 
 
-def told(section: Section, outputs: dict) -> Iterator[str]:
-    """A number above a prediction that the experiment below it prints or claims, and no code
-    gives.
-    """
-    above, guessed, given = "", False, {*_NUMBER.findall(section.code), *map(str, range(13)), "100"}
-    for number, (cell, text) in enumerate(section):
-        # an example is no measurement
-        above += _FENCED.sub("", text) if cell.cell_type == "markdown" else ""
-        guessed |= cell.cell_type == "code" and bool(_GUESS.search(text))
-        if guessed and number in section.experiments:
-            printed, _ = outputs.get(cell.id, ("", 0))
-            for answer in sorted({*_NUMBER.findall(above)} & {*_NUMBER.findall(printed)} - given):
+def told(section: Section, runs: Runs) -> Iterator[str]:
+    """A number above a prediction that the experiment below it prints, and no code gives."""
+    given = _GIVES_NOTHING_AWAY.union(_NUMBER.findall(section.code))
+    above = ""
+    is_guessed = False
+    for number, cell in enumerate(section.cells):
+        if cell.kind == "markdown":
+            above += _FENCED.sub("", cell.source)  # an example measures nothing
+        elif _GUESS.search(cell.source):
+            is_guessed = True
+        if is_guessed and number in section.experiments:
+            printed = runs.get(cell.id, NOT_RUN).printed
+            both = {*_NUMBER.findall(above)} & {*_NUMBER.findall(printed)}
+            for answer in sorted(both - given):
                 yield f"says {answer} above a prediction, which the cell below prints"
-            guessed = False
+            is_guessed = False
 
 
-def core_minutes(nb, outputs: dict) -> int:
-    """What the core of a part takes: its text, its core exercises, a minute per figure and guess,
-    its experiments.
+def core_minutes(cells: list[Cell], runs: Runs) -> int:
+    """What the core of a part takes.
+
+    That is its text, its core exercises, a minute per figure and guess, its experiments.
     """
-    total = 0
-    for section in sections(nb):
-        if section.says_extra or section.kinds == {"Extra"} or section.title == "References":
+    minutes = 0.0
+    for section in outline(cells):
+        if section.is_extra or section.title == "References":
             continue
-        total += len(_HINTS.sub("", section.text).split()) / WORDS_PER_MINUTE
-        total += sum(
-            int(match["minutes"])
-            for match in FACTS_LINE.finditer(section.text)
-            if match["kind"] != "Extra"
-        )
-        total += len(re.findall(r"^ *plots\.\w+\(", section.code, re.M)) + len(
-            _GUESS.findall(section.code)
-        )
-        total += (
-            sum(outputs.get(section[number][0].id, ("", 0))[1] for number in section.experiments)
-            / 60
-        )
-    return round(total)
+        minutes += _words(section) / WORDS_PER_MINUTE
+        minutes += sum(facts.minutes for facts in section.facts if facts.is_core)
+        minutes += len(_FIGURE.findall(section.code)) + len(_GUESS.findall(section.code))
+        for number in section.experiments:
+            minutes += runs.get(section.cells[number].id, NOT_RUN).seconds / 60
+    return round(minutes)
 
 
 def offences(text: str) -> Iterator[tuple[str, str]]:
@@ -243,38 +215,40 @@ def offences(text: str) -> Iterator[tuple[str, str]]:
     text = _CODE.sub(" ", text)
     for pattern, instead in _INSTEAD.items():
         for match in pattern.finditer(text):
-            yield " ".join(text[max(0, match.start() - 30) : match.end() + 20].split()), instead
+            around = text[max(0, match.start() - 30) : match.end() + 20]
+            yield " ".join(around.split()), instead
 
 
-def measured(nb, executed: Path) -> str:
+def measured(cells: list[Cell], executed: Path) -> str:
     """What `course build` says of the length of a part."""
-    words = sum(len(_HINTS.sub("", section.text).split()) for section in sections(nb))
-    lengths = {
-        _title(t): len(EXAMPLE.sub("", FACTS_LINE.sub("", t.partition("\n")[2])).split())
-        for t in tasks(nb)
-    }
-    long = [f"{title} has {count} words" for title, count in lengths.items() if count > LONG_TASK]
-    return "; ".join(
-        [f"{words:,} words, {core_minutes(nb, _outputs(executed))} core minutes", *long]
-    )
+    words = sum(_words(section) for section in outline(cells))
+    said = [f"{words:,} words, {core_minutes(cells, _runs(executed))} core minutes"]
+    for task in tasks(cells):
+        body = task.partition("\n")[2]
+        count = len(EXAMPLE.sub("", FACTS_LINE.sub("", body)).split())
+        if count > TASK_WORDS:
+            said.append(f"{_title(task)} has {count} words")
+    return "; ".join(said)
+
+
+def _words(section):
+    """The number of words of a section, without hints."""
+    return len(_HINTS.sub("", section.text).split())
 
 
 def _title(task):
     return EXERCISE_TITLE.search(task)[0].lstrip("# ")
 
 
-def _outputs(path):
-    """{id of a code cell: (what it printed and claimed, its seconds)} of the executed notebook at
-    `path`.
-    """
-    texts = {}
-    for cell in nbformat.read(path, as_version=4).cells if path.exists() else []:
-        claims = [
-            output.get("metadata", {}).get(MARK, {}).get("value", "")
-            for output in cell.get("outputs", [])
-        ]
-        printed = "\n".join(
-            [*claims, *(output.get("text", "") for output in cell.get("outputs", []))]
-        )
-        texts[cell.id] = printed, cell.metadata.get("seconds", 0)
-    return texts
+def _runs(executed: Path) -> Runs:
+    """The Run of each cell of an executed notebook; none if there is no such file."""
+    runs = {}
+    for cell in read_cells(executed) if executed.exists() else []:
+        claimed = []
+        printed = []
+        for output in cell.outputs:
+            claim = output.get("metadata", {}).get(MARK, {})
+            claimed.append(claim.get("value", ""))
+            printed.append("".join(output.get("text", "")))
+        runs[cell.id] = Run("\n".join([*claimed, *printed]), cell.seconds)
+    return runs

@@ -4,20 +4,21 @@ A GPU server need not have Jupyter, and a kernel takes seconds to start. Tables 
 notebook would show, are not kept.  `course build --execute` makes the notebooks in solutions/.
 """
 
+import contextlib
 import linecache
 import os
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from course.learner import claims
 from course.learner.claims import Claim
-from course.notebook.registry import read_cells, solutions_folder
+from course.notebook.cells import read_cells
+from course.notebook.registry import solutions_folder
 
 
 def run_part(unit: str, part: str, done: Callable[[int, int, list[Claim]], None]) -> list[Claim]:
-    """Run the solved part from top to bottom in a new module `__main__` and return its claims,
-    which are printed.
+    """Run the solved part in a new module `__main__` and return its claims, which are printed.
 
     Args:
         done: called with (cells that ran, cells in all, claims so far) after each cell.
@@ -25,39 +26,48 @@ def run_part(unit: str, part: str, done: Callable[[int, int, list[Claim]], None]
     Raises: whatever a cell raises; the exception has a note that names the cell.
     """
     os.environ["MPLBACKEND"] = "agg"
-    cells, timings = read_cells(solutions_folder() / unit / f"{part}.py"), []
+    cells = read_cells(solutions_folder() / unit / f"{part}.py")
     sources = [cell.source + "\n" for cell in cells if cell.kind == "code"]
+    made = []
+    # as in a kernel: what is defined in __main__ is pickled by value
+    module = types.ModuleType("__main__")
+    with _as_main(module), _collecting_claims(made):
+        for number, source in enumerate(sources, 1):
+            place = f"in cell {number} of {len(sources)}"
+            _run_cell(source, f"<cell {number} of {part}>", vars(module), place)
+            done(number, len(sources), made)
+    return made
 
-    def show(claim):
-        timings.append(claim)
+
+@contextlib.contextmanager
+def _as_main(module: types.ModuleType) -> Iterator[None]:
+    before = sys.modules["__main__"]
+    sys.modules["__main__"] = module
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = before
+
+
+@contextlib.contextmanager
+def _collecting_claims(made: list[Claim]) -> Iterator[None]:
+    """Inside the block, each claim is added to `made` and printed."""
+
+    def show(claim: Claim) -> None:
+        made.append(claim)
         print(claim, flush=True)
 
-    before = sys.modules["__main__"], claims._show
-    # as in a kernel: what is defined there is pickled by value
-    module = types.ModuleType("__main__")
-    sys.modules["__main__"], claims._show = module, show
+    before = claims._show
+    claims._show = show
     try:
-        for number, source in enumerate(sources, 1):
-            _run_cell(
-                source,
-                f"<cell {number} of {part}>",
-                vars(module),
-                f"in cell {number} of {len(sources)}",
-            )
-            done(number, len(sources), timings)
+        yield
     finally:
-        sys.modules["__main__"], claims._show = before
-    return timings
+        claims._show = before
 
 
-def _run_cell(source, name, namespace, place):
-    # inspect reads it
-    linecache.cache[name] = (
-        len(source),
-        None,
-        source.splitlines(keepends=True),
-        name,
-    )
+def _run_cell(source: str, name: str, namespace: dict, place: str) -> None:
+    lines = source.splitlines(keepends=True)
+    linecache.cache[name] = (len(source), None, lines, name)  # inspect reads it
     try:
         exec(compile(source, name, "exec"), namespace)
     except Exception as error:

@@ -12,17 +12,29 @@ import importlib
 import io
 import statistics
 import time
+from dataclasses import dataclass
 
 import torch
 
+from course.checks import exercises
 from course.device import machine
-from course.engine.exercise import CheckFailed
+from course.engine.exercise import Answer, CheckFailed, Exercise
 from course.notebook.registry import units
 from course.parallel.distributed import run_ranks
-from instructor.authoring.lint import exercises
+
+LONG_SECONDS = 2  # how many checks take longer is printed
 
 
-def seconds(exercise, answer):
+@dataclass(frozen=True)
+class Waits:
+    """Seconds that checks of one exercise take."""
+
+    right: float  # the first check of a right answer
+    again: float  # the second
+    wrong: float  # the slowest known mistake
+
+
+def seconds(exercise: Exercise, answer: Answer) -> float:
     """Seconds that the visible check of `exercise` takes to judge `answer`."""
     started = time.perf_counter()
     with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(CheckFailed):
@@ -30,28 +42,43 @@ def seconds(exercise, answer):
     return time.perf_counter() - started
 
 
-def run():
-    """Print the seconds of every exercise, with a right answer and with its slowest known
-    mistake.
-    """
+def waits(exercise: Exercise) -> Waits:
+    """The Waits for checks of `exercise`."""
+    right = exercise.alternatives()[0]
+    first = seconds(exercise, right)
+    again = seconds(exercise, right)
+    wrong = max(seconds(exercise, known.answer) for known in exercise.mistakes())
+    return Waits(first, again, wrong)
+
+
+def run() -> None:
+    """Print the seconds of every exercise, with a right answer and with its slowest mistake."""
     torch.optim.SGD([torch.zeros(1)], lr=0.1)  # torch imports its compiler with the first optimizer
     importlib.import_module("torchvision.io")  # as the first JPEG does
-    rows, all_exercises = [], [exercise for unit in units() for exercise in exercises(unit)]
+    all_exercises = []
+    for unit in units():
+        all_exercises += exercises(unit)
     started = time.perf_counter()
     run_ranks(max, 1, backend="gloo")  # a rank's two arguments are numbers
-    print(
-        f"first ranks, forked from a server that imports torch first: {time.perf_counter() - started:.3f} s"
-    )
+    first_ranks = time.perf_counter() - started
+    print(f"first ranks, forked from a server that imports torch first: {first_ranks:.3f} s")
+    rows = []
     for exercise in all_exercises:
-        right = exercise.alternatives()[0]
-        first, again = seconds(exercise, right), seconds(exercise, right)
-        wrong = max(seconds(exercise, known.answer) for known in exercise.mistakes())
-        rows.append((first, again, wrong))
-        times = f"right {first:6.3f} s   again {again:6.3f} s   slowest wrong {wrong:6.3f} s"
+        row = waits(exercise)
+        rows.append(row)
+        times = f"right {row.right:6.3f} s   again {row.again:6.3f} s"
+        times += f"   slowest wrong {row.wrong:6.3f} s"
         print(f"{exercise.name:<24} {times}", flush=True)
-    for what, times in zip(
-        ("right", "again", "slowest wrong"), zip(*rows, strict=True), strict=True
-    ):
-        print(f"{what}: median {statistics.median(times):.3f} s, above 2 s {sum(t > 2 for t in times)} "
-              f"of {len(times)}, slowest {max(times):.3f} s")  # fmt: skip
+    _print_column("right", [row.right for row in rows])
+    _print_column("again", [row.again for row in rows])
+    _print_column("slowest wrong", [row.wrong for row in rows])
     print(machine())
+
+
+def _print_column(what: str, times: list[float]) -> None:
+    long = sum(t > LONG_SECONDS for t in times)
+    median = f"median {statistics.median(times):.3f} s"
+    print(
+        f"{what}: {median}, above {LONG_SECONDS} s {long} of {len(times)}, "
+        f"slowest {max(times):.3f} s"
+    )

@@ -1,12 +1,22 @@
-"""`course bench NAME`: the command lines of all benchmarks. Each is imported when it runs, with all
-that it needs.
+"""`course bench NAME`: the command lines of all benchmarks.
+
+Each is imported when it runs, with all that it needs.
 """
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
 POSITIVE = click.IntRange(1)
+OPTIMIZERS = ["sgd", "adam", "lars"]
+BATCHES = [1024, 4096, 16384, 49152, 147456]
+DEFAULT_SIZES = ["200000x1000", "100000x4000"]
+
+# an option whose help shows its default
+_option = partial(click.option, show_default=True)
 
 
 class Size(click.ParamType):
@@ -14,46 +24,42 @@ class Size(click.ParamType):
 
     name = "NxD"
 
-    def convert(self, value, param, ctx):
+    def convert(
+        self, value: str, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, int]:
+        """Return (rows, columns); fail with a usage error if `value` is not a size."""
         rows, _, columns = value.partition("x")
         if not (rows.isdecimal() and columns.isdecimal()):
             self.fail(f"{value} is not a size; write rows x columns like 200000x1000", param, ctx)
         return int(rows), int(columns)
 
 
-def _rounds(default):
-    return click.option(
-        "--rounds",
-        type=POSITIVE,
-        default=default,
-        show_default=True,
-        help="How often each is timed.",
-    )
+def _rounds(default: int) -> Callable[[Any], Any]:
+    return _option("--rounds", type=POSITIVE, default=default, help="How often each is timed.")
 
 
-def _batch_size(default, text="Items per batch."):
-    return click.option(
-        "--batch-size", type=POSITIVE, default=default, show_default=True, help=text
-    )
+def _batch_size(default: int, text: str) -> Callable[[Any], Any]:
+    return _option("--batch-size", type=POSITIVE, default=default, help=text)
+
+
+def _folder(name: str, text: str, **options: Any) -> Callable[[Any], Any]:
+    return click.option(name, type=click.Path(path_type=Path), help=text, **options)
 
 
 @click.group(epilog="Example: course bench loading epochs --rounds 3")
-def bench():
-    """Run a benchmark: contestants take turns, and the tables show medians with their spread and
-    the machine.
+def bench() -> None:
+    """Run a benchmark.
+
+    Contestants take turns, and the tables show medians with their spread and the machine.
     """
 
 
 @bench.command(epilog="Example: course bench lfw paths --batch-size 32")
 @click.argument("what", type=click.Choice(["paths"]))
-@click.option(
-    "--folder",
-    type=click.Path(path_type=Path),
-    help="Holds <Person>/<image>.jpg (default: prepared LFW).",
-)
+@_folder("--folder", "Holds <Person>/<image>.jpg (default: prepared LFW).")
 @_rounds(7)
 @_batch_size(64, "Images per batch.")
-def lfw(what, folder, rounds, batch_size):
+def lfw(what: str, folder: Path | None, rounds: int, batch_size: int) -> None:
     """How fast LFW can be loaded: decoders, workers and threads, at equal pixels."""
     from instructor.bench import lfw
 
@@ -62,19 +68,24 @@ def lfw(what, folder, rounds, batch_size):
 
 @bench.command(epilog="Example: course bench loading epochs --sizes 200000x1000")
 @click.argument("what", type=click.Choice(["epochs", "sgd"]))
-@click.option("--sizes", type=Size(), multiple=True, default=["200000x1000", "100000x4000"], show_default=True,
-              help="Rows x columns of the data (may be repeated).")  # fmt: skip
+@_option(
+    "--sizes",
+    type=Size(),
+    multiple=True,
+    default=DEFAULT_SIZES,
+    help="Rows x columns of the data (may be repeated).",
+)
 @_rounds(7)
 @_batch_size(2048, "Rows per batch.")
-@click.option(
-    "--ffcv",
-    type=click.Path(path_type=Path),
-    help="Holds FFCV's packages, where it is not installed.",
-)
-def loading(what, sizes, rounds, batch_size, ffcv):
-    """How fast rows reach a linear regression, against memcpy, PyTorch's loaders and FFCV where
-    there is one.
-    """
+@_folder("--ffcv", "Holds FFCV's packages, where it is not installed.")
+def loading(
+    what: str,
+    sizes: tuple[tuple[int, int], ...],
+    rounds: int,
+    batch_size: int,
+    ffcv: Path | None,
+) -> None:
+    """How fast rows reach a linear regression, against memcpy, PyTorch's loaders and FFCV."""
     from instructor.bench import loading
 
     loading.run(what, sizes, rounds, batch_size, ffcv)
@@ -82,10 +93,10 @@ def loading(what, sizes, rounds, batch_size, ffcv):
 
 @bench.command("data-parallel", epilog="Example: course bench data-parallel steps --ranks 4")
 @click.argument("what", type=click.Choice(["steps"]))
-@click.option("--ranks", type=POSITIVE, default=2, show_default=True, help="Number of processes.")
+@_option("--ranks", type=POSITIVE, default=2, help="Number of processes.")
 @_rounds(31)
 @_batch_size(64, "Images per rank.")
-def data_parallel(what, ranks, rounds, batch_size):
+def data_parallel(what: str, ranks: int, rounds: int, batch_size: int) -> None:
     """What DDP by hand costs compared with torch's."""
     from instructor.bench import data_parallel
 
@@ -93,40 +104,17 @@ def data_parallel(what, ranks, rounds, batch_size):
 
 
 @bench.group(epilog="Example: course bench ncf accuracy --model dot --factors 64")
-def ncf():
+def ncf() -> None:
     """Neural Collaborative Filtering on MovieLens 1M."""
 
 
 @ncf.command(epilog="Example: course bench ncf accuracy --model neumf --factors 32 --seeds 3")
-@click.option(
-    "--model",
-    type=click.Choice(["neumf", "dot"]),
-    default="neumf",
-    show_default=True,
-    help="Which one.",
-)
-@click.option(
-    "--factors",
-    type=POSITIVE,
-    multiple=True,
-    default=[8, 32],
-    show_default=True,
-    help="May be repeated.",
-)
-@click.option(
-    "--epochs", type=POSITIVE, default=20, show_default=True, help="Passes over the training data."
-)
-@click.option(
-    "--seeds",
-    type=POSITIVE,
-    default=3,
-    show_default=True,
-    help="Runs with the settings that are chosen.",
-)
-def accuracy(model, factors, epochs, seeds):
-    """HR@10 and NDCG@10 on ML-1M: settings chosen on validation items, tested once on the test
-    items.
-    """
+@_option("--model", type=click.Choice(["neumf", "dot"]), default="neumf", help="Which one.")
+@_option("--factors", type=POSITIVE, multiple=True, default=[8, 32], help="May be repeated.")
+@_option("--epochs", type=POSITIVE, default=20, help="Passes over the training data.")
+@_option("--seeds", type=POSITIVE, default=3, help="Runs with the settings that are chosen.")
+def accuracy(model: str, factors: tuple[int, ...], epochs: int, seeds: int) -> None:
+    """HR@10 and NDCG@10 on ML-1M: settings chosen on validation items, then tested once."""
     from instructor.bench import ncf
 
     for number in factors:
@@ -134,24 +122,18 @@ def accuracy(model, factors, epochs, seeds):
 
 
 @ncf.command(epilog="Example: course bench ncf critical --optimizer adam --batch 1024 --batch 4096")
-@click.option("--optimizer", type=click.Choice(["sgd", "adam", "lars"]), multiple=True, default=["sgd", "adam", "lars"],
-              show_default=True, help="Whose learning rates are searched.")  # fmt: skip
-@click.option("--batch", type=POSITIVE, multiple=True, default=[1024, 4096, 16384, 49152, 147456], show_default=True,
-              help="Batch sizes, rising.")  # fmt: skip
-@click.option(
-    "--seeds", type=POSITIVE, default=3, show_default=True, help="Runs with each learning rate."
+@_option(
+    "--optimizer",
+    type=click.Choice(OPTIMIZERS),
+    multiple=True,
+    default=OPTIMIZERS,
+    help="Whose learning rates are searched.",
 )
-@click.option(
-    "--target",
-    type=click.FloatRange(0, 1),
-    default=0.55,
-    show_default=True,
-    help="Validation HR@10.",
-)
-def critical(optimizer, batch, seeds, target):
-    """Updates to a target against batch size, learning rates searched: the table in part 3 of unit
-    03.
-    """
+@_option("--batch", type=POSITIVE, multiple=True, default=BATCHES, help="Batch sizes, rising.")
+@_option("--seeds", type=POSITIVE, default=3, help="Runs with each learning rate.")
+@_option("--target", type=click.FloatRange(0, 1), default=0.55, help="Validation HR@10.")
+def critical(optimizer: tuple[str, ...], batch: tuple[int, ...], seeds: int, target: float) -> None:
+    """Updates to a target against batch size, learning rates searched: see part 3 of unit 03."""
     from instructor.bench import critical_batch
 
     critical_batch.run(optimizer, sorted(batch), seeds, target)
@@ -159,45 +141,21 @@ def critical(optimizer, batch, seeds, target):
 
 @bench.command(epilog="Example: course bench grouping --asym asym-main --rounds 3")
 @click.argument("what", type=click.Choice(["epochs", "thresholds"]), default="epochs")
-@click.option(
-    "--asym",
-    type=click.Path(path_type=Path),
-    metavar="FOLDER",
-    help="Holds asym's package, to take part.",
-)
-@click.option(
-    "--dims",
-    type=POSITIVE,
-    multiple=True,
-    default=[64, 256, 1024],
-    show_default=True,
-    help="Embeddings.",
-)
+@_folder("--asym", "Holds asym's package, to take part.", metavar="FOLDER")
+@_option("--dims", type=POSITIVE, multiple=True, default=[64, 256, 1024], help="Embeddings.")
 @_rounds(5)
-def grouping(what, asym, dims, rounds):
-    """How fast batches of ragged sequences train, padded, grouped and flat, and asym if you have
-    it.
-    """
+def grouping(what: str, asym: Path | None, dims: tuple[int, ...], rounds: int) -> None:
+    """How fast batches of ragged sequences train, padded, grouped, flat, and by asym."""
     from instructor.bench import grouping
 
     grouping.run(what, asym, dims, rounds)
 
 
 @bench.command(epilog="Example: course bench speedrun --seeds 1")
-@click.option(
-    "--seeds", type=POSITIVE, default=3, show_default=True, help="Runs of each contestant."
-)
-@click.option(
-    "--target",
-    type=click.FloatRange(0, 1),
-    default=0.9,
-    show_default=True,
-    help="Validation accuracy.",
-)
-def speedrun(seeds, target):
-    """How long Fashion-MNIST takes to 90 %, plain, with all advice of unit 06, and with each piece
-    left out.
-    """
+@_option("--seeds", type=POSITIVE, default=3, help="Runs of each contestant.")
+@_option("--target", type=click.FloatRange(0, 1), default=0.9, help="Validation accuracy.")
+def speedrun(seeds: int, target: float) -> None:
+    """How long Fashion-MNIST takes to 90 %: plain, with all advice, and each piece left out."""
     from instructor.bench import speedrun
 
     speedrun.run(seeds, target)
@@ -205,9 +163,7 @@ def speedrun(seeds, target):
 
 @bench.command(epilog="Example: course bench grading all --cohort 1000")
 @click.argument("unit", default="03_large_batch")
-@click.option(
-    "--submissions", type=POSITIVE, default=6, show_default=True, help="Solved ones, for the ratio."
-)
+@_option("--submissions", type=POSITIVE, default=6, help="Solved ones, for the ratio.")
 @_rounds(3)
 @click.option(
     "--cohort",
@@ -215,9 +171,10 @@ def speedrun(seeds, target):
     metavar="N",
     help="Instead: kill and resume a batch of N submissions.",
 )
-def grading(unit, submissions, rounds, cohort):
-    """How fast UNIT, or all units, are graded compared with nbgrader autograde, and whether a
-    killed batch resumes.
+def grading(unit: str, submissions: int, rounds: int, cohort: int | None) -> None:
+    """How fast UNIT, or all units, are graded compared with nbgrader autograde.
+
+    With --cohort: whether a killed batch resumes.
     """
     from course.notebook.registry import parts, units
     from instructor.bench import grading
@@ -228,7 +185,7 @@ def grading(unit, submissions, rounds, cohort):
 
 
 @bench.command(epilog="Example: course bench checks")
-def checks():
+def checks() -> None:
     """How long a learner waits for a check, with right and with wrong answers."""
     from instructor.bench import checks
 
@@ -236,18 +193,16 @@ def checks():
 
 
 @bench.command(epilog="Example: course bench checkup --only padding")
-@click.option(
-    "--steps",
-    type=POSITIVE,
-    default=60,
-    show_default=True,
-    help="Steps that are watched, and timed.",
-)
+@_option("--steps", type=POSITIVE, default=60, help="Steps that are watched, and timed.")
 @_rounds(5)
 @click.option("--only", multiple=True, metavar="SCRIPT", help="Of tests/planted (may be repeated).")
-@click.option("--public", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="FOLDER",
-              help="Try public scripts, too: clones of pytorch/examples, karpathy/nanoGPT and others.")  # fmt: skip
-def checkup(steps, rounds, only, public):
+@click.option(
+    "--public",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="FOLDER",
+    help="Try public scripts, too: clones of pytorch/examples, karpathy/nanoGPT and others.",
+)
+def checkup(steps: int, rounds: int, only: tuple[str, ...], public: Path | None) -> None:
     """Whether the check-up names a planted fault first, and what following its advice is worth."""
     from instructor.bench import checkup
 
@@ -258,15 +213,20 @@ def checkup(steps, rounds, only, public):
 @click.option(
     "--minutes", type=click.FloatRange(1), help="Stop after that; the next call continues."
 )
-@click.option("--only", multiple=True, metavar="STEP", help="tests, UNIT, UNIT/PART, ncf, linear, grouping, copies, "
-              "race, grading or checkup; may be given several times.")  # fmt: skip
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="STEP",
+    help="tests, UNIT, UNIT/PART, ncf, linear, grouping, copies, race, grading or checkup; "
+    "may be given several times.",
+)
 @click.option("--fresh", is_flag=True, help="Forget the steps that are kept.")
 @click.option(
     "--dry-run",
     is_flag=True,
     help="At smoke size, on a pretended CUDA device: build/results-gpu-dry.md.",
 )
-def gpu(minutes, only, fresh, dry_run):
+def gpu(minutes: float | None, only: tuple[str, ...], fresh: bool, dry_run: bool) -> None:
     """Benchmark the course on a GPU, in steps with time limits, into docs/results-gpu.md."""
     from instructor.bench import gpu
 

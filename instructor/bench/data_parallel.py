@@ -1,12 +1,12 @@
-"""Compare a training step of FashionCNN with the reference's NaiveDDP and OverlappedDDP and with
-torch's DDP.
+"""Compare a training step of FashionCNN with the reference's and with torch's DDP.
 
-The wrappers take turns in one run, each rank computes with one thread, the time is that of the
-slowest rank.
+The wrappers (NaiveDDP, OverlappedDDP, DistributedDataParallel) take turns in one run, each rank
+computes with one thread, the time is that of the slowest rank.
 """
 
 import torch
 import torch.distributed as dist
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from course.device import machine
@@ -16,38 +16,50 @@ from course.training.models import FashionCNN
 from instructor.bench import spread
 
 UNIT = "02_data_parallel"
+RANKS_SECONDS_MAX = 600
+NAIVE = "NaiveDDP, a message a parameter"
+OVERLAPPED = "OverlappedDDP"
+TORCH = "torch's DistributedDataParallel"
 
 
-def steps(ranks, rounds, batch_size):
+def steps(ranks: int, rounds: int, batch_size: int) -> None:
     """Print the step time of each wrapper over that of torch's DDP, paired in each round."""
     print(f"{ranks} ranks, {rounds} rounds")
     answers = load_solutions(UNIT)
     wrappers = {
-        "NaiveDDP, a message a parameter": answers.NaiveDDP,
-        "OverlappedDDP": answers.OverlappedDDP,
-        "torch's DistributedDataParallel": DistributedDataParallel,
+        NAIVE: answers.NaiveDDP,
+        OVERLAPPED: answers.OverlappedDDP,
+        TORCH: DistributedDataParallel,
     }
-    (seconds, *_) = run_ranks(
-        _step_seconds, ranks, list(wrappers.values()), batch_size, rounds, timeout=600
+    found = run_ranks(
+        _step_seconds,
+        ranks,
+        list(wrappers.values()),
+        batch_size,
+        rounds,
+        timeout=RANKS_SECONDS_MAX,
     )
-    print(
-        f"\nFashionCNN, SGD, batch {batch_size} a rank: ms a step; over torch's; median (lowest to highest)"
-    )
-    for name, own in zip(wrappers, seconds.T, strict=True):
-        print(
-            f"  {name:<34} {spread(1000 * own, '.1f'):>24}  {spread(own / seconds[:, -1], '.3f')}"
-        )
-    ratio = (seconds[:, 1] / seconds[:, 2]).median().item()
+    seconds = dict(zip(wrappers, found[0].T, strict=True))  # every rank returns the same
+    head = "ms a step; over torch's; median (lowest to highest)"
+    print(f"\nFashionCNN, SGD, batch {batch_size} a rank: {head}")
+    for name, own in seconds.items():
+        ratio = spread(own / seconds[TORCH], ".3f")
+        print(f"  {name:<34} {spread(1000 * own, '.1f'):>24}  {ratio}")
+    ratio = (seconds[OVERLAPPED] / seconds[TORCH]).median().item()
     print(f"OverlappedDDP by hand takes {ratio:.2f} of torch's step time (asked: at most 1.10)")
     print(machine())
 
 
-def _step_seconds(rank, world_size, wrappers, batch_size, rounds):
+def _step_seconds(
+    rank: int, world_size: int, wrappers: list[type[nn.Module]], batch_size: int, rounds: int
+) -> Tensor:
+    """Seconds (rounds, wrappers) of a step, as the slowest rank took them."""
     device = torch.device("cuda", rank) if dist.get_backend() == "nccl" else torch.device("cpu")
     torch.set_num_threads(1)
-    images, labels = (
-        torch.randn(batch_size, 1, 28, 28, device=device),
-        torch.randint(10, (batch_size,), device=device),
-    )
-    models = [wrap(FashionCNN(dropout=0.0, norm=None).to(device)) for wrap in wrappers]
-    return timed_rounds([sgd_step(model, (images, labels)) for model in models], rounds)
+    images = torch.randn(batch_size, 1, 28, 28, device=device)
+    labels = torch.randint(10, (batch_size,), device=device)
+    steps = []
+    for wrap in wrappers:
+        model = wrap(FashionCNN(dropout=0.0, norm=None).to(device))
+        steps.append(sgd_step(model, (images, labels)))
+    return timed_rounds(steps, rounds)

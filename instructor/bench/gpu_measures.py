@@ -1,48 +1,55 @@
-"""The measurements of `course bench gpu`, each in a process of its own.
+"""The measurements of `course bench gpu`, each in its own process.
 
     python -m instructor.bench.gpu_measures NAME FILE
 
 Rows of the table are written to FILE as soon as they are known, so that a measurement that runs
 into its limit is not lost. Sizes follow COURSE_SCALE: those of the sources at `gpu`, seconds on a
-CPU at `smoke`. A row holds "median (lowest to highest)" of runs in turn, synchronised, after one
-that does not count.
+CPU at `smoke`. A row holds "median (lowest to highest)" of interleaved, synchronised runs; the
+first run does not count.
 """
 
-import contextlib
-import io
-import itertools
 import json
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
 import course
-from course.datasets import regression
-from course.device import device, scale, sizes
+from course.datasets import fashion, regression
+from course.device import device, scale
 from course.errors import CourseError
+from course.experiment_sizes import sizes
+from course.learner.claims import Claim
 from course.loading.copies import DeviceCopies
 from course.loading.record_files import RecordFile
 from course.measure.timing import now
 from course.notebook.solutions import load_solutions
 from course.system.files import write_text
+from course.training import speedrun as race_of_unit_06
 from course.training.models import NEUMF_SIZES, NeuMF
 from course.training.recommender_loop import Interactions, epoch_batches
 from instructor.bench import spread
 from instructor.bench.cells import run_part
 from instructor.bench.gpu import CLAIMS
 
+FAILURE_CHARACTERS = 300  # of an exception's message in the table
+MEMORY_SHARE_MAX = 0.9  # of the free GPU memory that a data set may take
+
 
 class Rows(list):
     """Rows (what, value) of a measurement; each is in the file as soon as it is known."""
 
-    def __init__(self, path):
+    def __init__(self, path: Path | str) -> None:
         super().__init__()
         self.path = Path(path)
 
@@ -52,15 +59,13 @@ class Rows(list):
         write_text(self.path, json.dumps(self))
 
 
-def at(smoke: object, gpu: object) -> object:
+def at(smoke: Any, gpu: Any) -> Any:
     """`smoke` at that scale, else `gpu`."""
     return smoke if scale() == "smoke" else gpu
 
 
-def seconds_of(call, rounds):
-    """float64 tensor (rounds,) of the seconds that call() takes, after one call that does not
-    count.
-    """
+def seconds_of(call: Callable[[], object], rounds: int) -> Tensor:
+    """float64 (rounds,): seconds that call() takes, after one call that does not count."""
     seconds = []
     for _ in range(rounds + 1):
         began = now(device())
@@ -72,10 +77,23 @@ def seconds_of(call, rounds):
 # ---- NCF
 
 
+class Precision(NamedTuple):
+    """How products of matrices are computed."""
+
+    of_float32: str  # as torch.set_float32_matmul_precision takes it
+    autocast_to: torch.dtype | None
+
+
+PRECISIONS = {
+    "fp32": Precision("highest", None),
+    "TF32": Precision("high", None),
+    "AMP, bfloat16": Precision("high", torch.bfloat16),
+    "AMP, float16": Precision("high", torch.float16),
+}
+
+
 def drawn_interactions(n_users: int, n_items: int, n_positives: int) -> Interactions:
-    """Interactions on the device with as many rows as a data set, which users and items being
-    uniformly drawn.
-    """
+    """Interactions on the device: as many rows as a data set, users and items drawn uniformly."""
     rng = torch.Generator().manual_seed(0)
     users = torch.randint(n_users, (n_positives,), generator=rng)
     items = torch.randint(n_items, (n_positives,), generator=rng)
@@ -91,32 +109,22 @@ def ncf(rows: Rows) -> None:
     batch = at(2**10, 2**20)
     data = drawn_interactions(n_users, n_items, n_positives)
     rows.put("data", f"{n_positives:,} drawn positives, 4 negatives each, batch {batch:,}")
-    ways = {
-        "fp32": ("highest", None),
-        "TF32": ("high", None),
-        "AMP, bfloat16": ("high", torch.bfloat16),
-        "AMP, float16": ("high", torch.float16),
-    }
-    for name, (precision, dtype) in ways.items():
-        torch.set_float32_matmul_precision(precision)
-        rates = ncf_rates(data, batch, dtype, repeats=at(1, 5))
+    for name, precision in PRECISIONS.items():
+        torch.set_float32_matmul_precision(precision.of_float32)
+        rates = ncf_rates(data, batch, precision.autocast_to, repeats=at(1, 5))
         rows.put(f"NCF, {name}, million samples/s", spread(rates / 1e6, ".2f"))
 
 
-def ncf_rates(
-    data: Interactions, batch: int, dtype: torch.dtype | None, repeats: int
-) -> torch.Tensor:
+def ncf_rates(data: Interactions, batch: int, dtype: torch.dtype | None, repeats: int) -> Tensor:
     """float64 (repeats,): samples per second of whole epochs, the making of each epoch included."""
     torch.manual_seed(0)
     model = NeuMF(data.n_users, data.n_items, **NEUMF_SIZES["nvidia"]).to(device()).train()
     optimizer = torch.optim.Adam(model.parameters(), 0.0045, betas=(0.25, 0.5), fused=True)
     scaler = torch.amp.GradScaler(device().type, enabled=dtype == torch.float16)
-    negatives, generator = (
-        load_solutions("03_large_batch").sample_negatives,
-        torch.Generator(device()).manual_seed(0),
-    )
+    negatives = load_solutions("03_large_batch").sample_negatives
+    generator = torch.Generator(device()).manual_seed(0)
 
-    def epoch():
+    def epoch() -> None:
         for users, items, labels in epoch_batches(data, batch, negatives, 4, generator):
             optimizer.zero_grad(set_to_none=True)
             with torch.autocast(device().type, dtype or torch.bfloat16, enabled=dtype is not None):
@@ -132,49 +140,63 @@ def ncf_rates(
 
 
 def linear(rows: Rows) -> None:
-    """Seconds of an epoch of SGD on a regression of 40 GB: from its record file over the bus, and
-    from GPU memory.
-    """
-    size, answers = sizes("04_fast_loading"), load_solutions("04_fast_loading")
+    """Seconds of an epoch of SGD on 40 GB: from the record file over the bus, and on the GPU."""
+    size = sizes("04_fast_loading")
+    answers = load_solutions("04_fast_loading")
     data = regression.prepare(size.rows, size.columns)
     nbytes = 4 * data.rows * data.columns
-    rows.put(
-        "data",
-        f"{data.rows:,} x {data.columns:,}, {nbytes / 1e9:.1f} GB, batch {size.batch_size:,}",
-    )
+    shape = f"{data.rows:,} x {data.columns:,}, {nbytes / 1e9:.1f} GB"
+    rows.put("data", f"{shape}, batch {size.batch_size:,}")
     file = RecordFile(answers, data, size.batch_size, size.page, size.window)
-    ring, copies = file.loader(buffers=3), DeviceCopies(device())
-    mean, std = answers.mean_and_std(answers.copy_ahead(iter(ring), copies))
-    step = partial(_sgd_epoch, answers, data.columns, size.batch_size, mean, std)
+    ring = file.loader(buffers=3)
+    copies = DeviceCopies(device())
 
-    def from_file():
-        step(answers.copy_ahead(iter(ring), copies))
+    def from_file() -> Iterable[tuple[Tensor, Tensor]]:
+        return answers.copy_ahead(iter(ring), copies)
 
-    seconds = seconds_of(from_file, at(1, 3))
+    mean, std = answers.mean_and_std(from_file())
+    train = partial(_sgd_epoch, answers, data.columns, size.batch_size, mean, std)
+    seconds = seconds_of(lambda: train(from_file()), at(1, 3))
     rows.put("regression, an epoch from the page cache over the bus, s", spread(seconds, ".3f"))
     rows.put("regression, the same, GB/s", spread(nbytes / 1e9 / seconds, ".1f"))
     free, _ = torch.cuda.mem_get_info()
-    if nbytes > 0.9 * free:
-        rows.put(
-            "regression, an epoch from GPU memory", f"left out: {free / 1e9:.0f} GB are free there"
-        )
+    if nbytes > MEMORY_SHARE_MAX * free:
+        reason = f"left out: {free / 1e9:.0f} GB are free there"
+        rows.put("regression, an epoch from GPU memory", reason)
         return
-    x, y = (
-        torch.empty(data.rows, data.columns, device=device()),
-        torch.empty(data.rows, device=device()),
-    )
-    first = 0
-    for bx, by in answers.copy_ahead(iter(ring), copies):
-        x[first : first + len(by)], y[first : first + len(by)] = bx, by
-        first += len(by)
+    x, y = _on_device(data, from_file())
     batches = list(zip(x.split(size.batch_size), y.split(size.batch_size), strict=True))
-    seconds = seconds_of(lambda: step(batches), at(1, 5))
+    seconds = seconds_of(lambda: train(batches), at(1, 5))
     rows.put("regression, an epoch from GPU memory, s", spread(seconds, ".3f"))
 
 
-def _sgd_epoch(answers, columns, batch, mean, std, batches):
+def _on_device(
+    data: regression.Regression, batches: Iterable[tuple[Tensor, Tensor]]
+) -> tuple[Tensor, Tensor]:
+    """All rows and labels of `batches` in one tensor each."""
+    x = torch.empty(data.rows, data.columns, device=device())
+    y = torch.empty(data.rows, device=device())
+    first = 0
+    for batch_x, batch_y in batches:
+        end = first + len(batch_y)
+        x[first:end] = batch_x
+        y[first:end] = batch_y
+        first = end
+    return x, y
+
+
+def _sgd_epoch(
+    answers: SimpleNamespace,
+    columns: int,
+    batch: int,
+    mean: Tensor,
+    std: Tensor,
+    batches: Iterable[tuple[Tensor, Tensor]],
+) -> float:
     """Train an epoch from zero weights; returns the sum of squared residuals."""
-    w, b, total = (torch.zeros(n, device=device()) for n in (columns, 1, 1))
+    w = torch.zeros(columns, device=device())
+    b = torch.zeros(1, device=device())
+    total = torch.zeros(1, device=device())
     scratch = {"residual": torch.empty(batch, device=device())}
     scratch |= {name: torch.empty(columns, device=device()) for name in ("scaled", "gradient")}
     for xy in batches:
@@ -182,27 +204,32 @@ def _sgd_epoch(answers, columns, batch, mean, std, batches):
     return total.item()
 
 
-# ---- grouping, copies, race, grading
+# ---- grouping, copies, race, check-up, grading
 
 
 def grouping(rows: Rows) -> None:
     """What grouping by length is worth at an embedding of 8,192."""
     from instructor.bench import grouping
 
-    with _lines(rows, "grouping"):
-        grouping.epochs(at(32, 8192), at(1, 5), None)
+    measured = grouping.epochs(at(32, 8192), at(1, 5), None)
+    grouping.print_epochs(measured)
+    for way in measured.ways:
+        rows.put(f"grouping: {way.name}", way.numbers())
 
 
 def copies(rows: Rows) -> None:
     """How much of the bus copies get while the device computes, and how much of them is hidden."""
-    rounds, nbytes, n = at(1, 7), at(2**16, 2**28), at(64, 8192)
+    rounds = at(1, 7)
+    nbytes = at(2**16, 2**28)
+    n = at(64, 8192)
     host = [torch.empty(nbytes // 4, pin_memory=True).normal_() for _ in range(4)]
-    a, started = torch.randn(n, n, device=device()), DeviceCopies(device())
+    a = torch.randn(n, n, device=device())
+    copier = DeviceCopies(device())
 
-    def copy():
-        return [started.start([tensor]) for tensor in host]
+    def copy() -> list:
+        return [copier.start([tensor]) for tensor in host]
 
-    def compute(times):
+    def compute(times: int) -> None:
         for _ in range(times):
             a @ a
 
@@ -211,7 +238,7 @@ def copies(rows: Rows) -> None:
     times = max(1, round(alone.median().item() / one))  # so that both take about as long
     computing = seconds_of(lambda: compute(times), rounds)
 
-    def both():
+    def both() -> None:
         running = copy()
         compute(times)
         for each in running:
@@ -219,10 +246,8 @@ def copies(rows: Rows) -> None:
 
     together = seconds_of(both, rounds)
     rows.put("copies alone, GB/s", spread(len(host) * nbytes / 1e9 / alone, ".1f"))
-    rows.put(
-        "copies while the device computes, share of the bus in %",
-        spread(100 * alone / together, ".0f"),
-    )
+    share = spread(100 * alone / together, ".0f")
+    rows.put("copies while the device computes, share of the bus in %", share)
     hidden = (alone + computing - together) / torch.minimum(alone, computing)
     rows.put("of the shorter of copying and computing, hidden, %", spread(100 * hidden, ".0f"))
 
@@ -231,36 +256,47 @@ def race(rows: Rows) -> None:
     """The race of unit 06, each piece of advice left out once."""
     from instructor.bench import speedrun
 
+    seeds = at(1, 3)
+    data = fashion.load(at("tiny", "fashion"))
+    track = race_of_unit_06.track(data, target=at(0.3, 0.9), images=at(600, None))
     entries = at(rows.path.with_name("races.jsonl"), None)
-    with _lines(rows, "race"):
-        speedrun.run(at(1, 3), at(0.3, 0.9), at(600, None), entries, at("tiny", "fashion"))
+    runs = []
+    for run in speedrun.races(track, seeds, entries):
+        speedrun.print_run(run)
+        runs.append(run)
+        latest = f"{run.name} {run.seconds:.1f} s {run.epochs:.2f} epochs"
+        rows.put(f"race: seed {run.seed}", latest)
+    results = speedrun.results(runs)
+    speedrun.print_results(results, seeds)
+    rows.put(f"race: {speedrun.table_head(seeds)}", "; ".join(speedrun.COLUMNS))
+    for result in results:
+        rows.put(f"race: {result.name}", "; ".join(result.cells()))
 
 
 def checkup(rows: Rows) -> None:
-    """The check-up of a small training: its phases by events of the GPU, its cost, and what it
-    advises.
-    """
-    where, sizes = device(), at((16, 8), (1024, 256))
+    """The check-up of a small training: phases by events of the GPU, its cost, and its advice."""
+    where = device()
+    features, batch_size = at((16, 8), (1024, 256))
     model = torch.nn.Sequential(
-        torch.nn.Linear(sizes[0], sizes[0]), torch.nn.ReLU(), torch.nn.Linear(sizes[0], 10)
+        torch.nn.Linear(features, features), torch.nn.ReLU(), torch.nn.Linear(features, 10)
     )
     optimizer = torch.optim.Adam(model.to(where).parameters())
-    data = TensorDataset(torch.randn(16 * sizes[1], sizes[0]), torch.randint(10, (16 * sizes[1],)))
+    n = 16 * batch_size
+    data = TensorDataset(torch.randn(n, features), torch.randint(10, (n,)))
 
-    def step(batch):
+    def step(batch: list[Tensor]) -> None:
         x, y = (part.to(where) for part in batch)
         optimizer.zero_grad()
-        torch.nn.functional.cross_entropy(model(x), y).backward()
+        F.cross_entropy(model(x), y).backward()
         optimizer.step()
 
-    report = course.checkup(DataLoader(data, sizes[1]), step, steps=at(8, 100)).data
+    report = course.checkup(DataLoader(data, batch_size), step, steps=at(8, 100)).data
     for name, row in report["phases"].items():
         rows.put(f"check-up: {name}, % of a step", f"{100 * row['share']:.1f}")
-    rows.put(
-        "check-up: cost of watching, %",
-        f"{100 * report['own_cost']:.1f}" if report["own_cost"] is not None else "",
-    )
-    rows.put("check-up: advice", "; ".join(line["text"] for line in report["advice"]) or "none")
+    cost = "" if report["own_cost"] is None else f"{100 * report['own_cost']:.1f}"
+    rows.put("check-up: cost of watching, %", cost)
+    texts = [line["text"] for line in report["advice"]]
+    rows.put("check-up: advice", "; ".join(texts) or "none")
 
 
 def grading(rows: Rows) -> None:
@@ -268,41 +304,13 @@ def grading(rows: Rows) -> None:
     try:
         from instructor.bench.grading import solved_once
     except ImportError as error:
-        raise CourseError(
-            f"grading needs nbgrader and jupytext on this machine ({error})."
-        ) from None
+        reason = f"grading needs nbgrader and jupytext on this machine ({error})."
+        raise CourseError(reason) from None
+    unit = at("06_faster_training", "05_batch_grouping")
     with tempfile.TemporaryDirectory() as folder:
-        seconds, scored, points = solved_once(
-            at("06_faster_training", "05_batch_grouping"), Path(folder), cuda=True
-        )
-    rows.put("grading a solved submission, points", f"{scored:g} of {points:g}")
-    rows.put("grading a solved submission, s", f"{seconds:.1f}")
-
-
-@contextlib.contextmanager
-def _lines(rows, name):
-    """Inside the block, every line of a table that is printed is a row as well."""
-
-    class Both(io.TextIOBase):
-        text, real = "", sys.stdout
-
-        def write(self, words):
-            self.real.write(words)
-            *lines, self.text = (self.text + words).split("\n")
-            for line in lines:
-                if line.startswith("| ") and "|---" not in line:
-                    what, _, value = line.strip("| ").partition(" | ")
-                    rows.put(f"{name}: {what}", value.replace(" | ", "; "))
-                elif line.startswith("  ") and "%|" not in line:
-                    what, _, value = line.strip().partition("  ")
-                    rows.put(f"{name}: {what}", " ".join(value.split()))
-            return len(words)
-
-        def flush(self):
-            self.real.flush()
-
-    with contextlib.redirect_stdout(Both()):
-        yield
+        graded = solved_once(unit, Path(folder), cuda=True)
+    rows.put("grading a solved submission, points", f"{graded.score:g} of {graded.points:g}")
+    rows.put("grading a solved submission, s", f"{graded.seconds:.1f}")
 
 
 # ---- parts
@@ -312,12 +320,14 @@ def part(unit: str, name: str, rows: Rows) -> None:
     """One part of the course with its claims."""
     began = time.perf_counter()
 
-    def done(number, total, claims):
-        held = sum(claim.held is True for claim in claims)
+    def done(number: int, total: int, claims: list[Claim]) -> None:
+        failed = []
+        for claim in claims:
+            if claim.held is not True:
+                failed.append(f"{claim.sentence} ({claim.value})")
         rows.put("cells that ran", f"{number} of {total}")
-        rows.put("claims that held", f"{held} of {len(claims)}")
+        rows.put("claims that held", f"{len(claims) - len(failed)} of {len(claims)}")
         rows.put("seconds", f"{time.perf_counter() - began:.0f}")
-        failed = [f"{claim.sentence} ({claim.value})" for claim in claims if claim.held is not True]
         if failed:
             rows.put("did not hold", "; ".join(failed))
         write_text(rows.path.with_name(CLAIMS), json.dumps([asdict(claim) for claim in claims]))
@@ -325,20 +335,24 @@ def part(unit: str, name: str, rows: Rows) -> None:
     run_part(unit, name, done)
 
 
-MEASURES = {f.__name__: f for f in (ncf, linear, grouping, copies, race, grading, checkup)}
+MEASURES = {
+    measure.__name__: measure for measure in (ncf, linear, grouping, copies, race, grading, checkup)
+}
 
 
 def main(name: str, path: str) -> None:
-    """Run the measurement `name`, or the part "unit/part", and write its rows to the file
-    `path`.
-    """
+    """Run the measurement `name`, or the part "unit/part", and write its rows to a file."""
     rows = Rows(path)
     unit, _, of = name.partition("/")
     try:
-        part(unit, of, rows) if of else MEASURES[name](rows)
+        if of:
+            part(unit, of, rows)
+        else:
+            MEASURES[name](rows)
     except Exception as error:
-        notes = " ".join(itertools.chain([str(error)], getattr(error, "__notes__", [])))
-        rows.put("failed", f"{type(error).__name__}: {' '.join(notes.split())[:300]}")
+        message = " ".join([str(error), *getattr(error, "__notes__", [])])
+        message = " ".join(message.split())[:FAILURE_CHARACTERS]
+        rows.put("failed", f"{type(error).__name__}: {message}")
         raise
 
 

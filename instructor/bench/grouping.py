@@ -1,17 +1,23 @@
-"""What grouping by length is worth beside padding and asym, and what exact thresholds cost.
+"""How fast grouping by length is compared with padding and asym, and what exact thresholds cost.
 
-`epochs` trains epochs of SGD on asym's drawn set with each way to compute a batch, in turns;
-outputs and trained weights must be equal.  `thresholds` searches four and eight groups of 50,000
-lengths. The unit's ways are the reference answers.  asym (github.com/daeseoklee/asym) takes part
-where --asym names a folder that holds its package; it is no part of the course.
+`epochs` trains interleaved epochs of SGD on asym's drawn set with each way to compute a batch;
+outputs and trained weights must be equal. `thresholds` searches four and eight groups of 50,000
+lengths. The unit's ways are the reference answers. asym (github.com/daeseoklee/asym) takes part
+if --asym names a folder that holds its package; it does not belong to the course.
 """
 
 import copy
 import functools
 import sys
 import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from course.datasets import sequences
 from course.device import device, machine
@@ -22,25 +28,67 @@ from course.training.token_models import TokenPool
 from instructor.bench import spread
 
 UNIT = "05_batch_grouping"
-BATCH, THRESHOLDS = 256, [1, 4, 16, 64]
+BATCH_SIZE = 256
+THRESHOLDS = [1, 4, 16, 64]
+BASE = "one rectangle"  # the way that the others are compared with
+Score = Callable[[TokenPool, Tensor, Tensor], Tensor]  # (model, values, lengths) -> scores
 
 
-def run(what, asym, dims, rounds):
+class Asym(NamedTuple):
+    """The modules of asym that take part."""
+
+    data_collection: ModuleType
+    grouper: ModuleType
+    thresholds: ModuleType
+
+
+@dataclass(frozen=True)
+class Way:
+    """How one way to compute a batch trained; the tensors are (rounds,)."""
+
+    name: str
+    seconds: Tensor  # per epoch
+    times_as_fast: Tensor  # as BASE in the same round
+    bytes_share: float  # bytes kept for backward, over those of BASE
+
+    def numbers(self) -> str:
+        """The numbers in words, with their units."""
+        ms = 1000 * self.seconds.median()
+        return (
+            f"{ms:.1f} ms per epoch, {spread(self.times_as_fast, '.1f')} times as fast, "
+            f"{100 * self.bytes_share:.1f} % of the saved bytes"
+        )
+
+
+@dataclass(frozen=True)
+class Epochs:
+    """The ways that trained a model with embeddings of size `dim`, BASE first."""
+
+    dim: int
+    rounds: int
+    sequences: int
+    cells: int  # padded tokens of an epoch with BASE
+    tokens: int  # real ones
+    ways: list[Way]
+
+
+def run(what: str, asym: Path | None, dims: Sequence[int], rounds: int) -> None:
     """Print the tables of `what`: epochs or thresholds."""
     package = import_asym(asym) if asym else None
     if not package:
         print("without asym: --asym FOLDER names the folder that holds its package")
     if what == "epochs":
         for dim in dims:
-            epochs(dim, rounds, package)
+            print_epochs(epochs(dim, rounds, package))
     else:
         thresholds(rounds, package)
     print(machine())
 
 
-def import_asym(folder):
-    """The modules of asym that take part. Raises: CourseError if `folder` does not hold its
-    package.
+def import_asym(folder: Path) -> Asym:
+    """The modules of asym that take part.
+
+    Raises: CourseError if `folder` does not hold its package.
     """
     if not (folder / "asym" / "grouper.py").is_file():
         raise CourseError(
@@ -49,48 +97,52 @@ def import_asym(folder):
     sys.path.insert(0, str(folder))
     from asym import data_collection, grouper, precompute_grouper_thresholds
 
-    return data_collection, grouper, precompute_grouper_thresholds
+    return Asym(data_collection, grouper, precompute_grouper_thresholds)
 
 
-def ways(package):
-    """{name: function (model, values, lengths) -> scores} of all contestants, the padded batch
-    first.
-    """
+# ---- ways to compute a batch
+
+
+def ways(package: Asym | None) -> dict[str, Score]:
+    """{name: how it computes scores} of all contestants, BASE first."""
     answers = load_solutions(UNIT)
 
-    def one_rectangle(model, values, lengths):
+    def one_rectangle(model: TokenPool, values: Tensor, lengths: Tensor) -> Tensor:
         return model(*answers.pad_batch(values, lengths))
 
-    def grouped(model, values, lengths):
+    def grouped(model: TokenPool, values: Tensor, lengths: Tensor) -> Tensor:
         return answers.run_grouped(model, values, lengths, THRESHOLDS)
 
-    def sample_by_sample(model, values, lengths):
+    def sample_by_sample(model: TokenPool, values: Tensor, lengths: Tensor) -> Tensor:
         samples = values.split(lengths.tolist())
         return grouping.grouped_sample_by_sample(model, samples, THRESHOLDS)
 
-    def flat(model, values, lengths):
+    def flat(model: TokenPool, values: Tensor, lengths: Tensor) -> Tensor:
         return model.score(answers.segment_max(model.features(values), lengths))
 
-    outputs = {
-        "one rectangle": one_rectangle,
+    contestants = {
+        BASE: one_rectangle,
         "sample by sample": sample_by_sample,
         "grouped": grouped,
         "flat": flat,
     }
-    return outputs | ({"asym": functools.partial(_by_asym, package)} if package else {})
+    if package:
+        contestants["asym"] = functools.partial(_by_asym, package)
+    return contestants
 
 
-def _by_asym(package, model, values, lengths):
+def _by_asym(package: Asym, model: TokenPool, values: Tensor, lengths: Tensor) -> Tensor:
     """Scores by asym's own collection, grouper and regrouping."""
-    data_collection, grouper, _ = package
-    batch = data_collection.DataCollection("(B, L_sequence)", list(values.split(lengths.tolist())))
-    batch.group(grouper=grouper.LengthThresholdGrouper("sequence", THRESHOLDS[:-1]))
+    samples = list(values.split(lengths.tolist()))
+    batch = package.data_collection.DataCollection("(B, L_sequence)", samples)
+    by_length = package.grouper.LengthThresholdGrouper("sequence", THRESHOLDS[:-1])
+    batch.group(grouper=by_length)
     scores = batch.apply(_annotated(model))
-    scores.regroup(grouper=grouper.UniGrouper())
+    scores.regroup(grouper=package.grouper.UniGrouper())
     return scores.data_groups[0].value
 
 
-def _annotated(model):
+def _annotated(model: TokenPool):
     """`model` as asym wants it."""
     from asym.annotated_module import AnnotatedModule
 
@@ -110,7 +162,55 @@ def _annotated(model):
     return Annotated()
 
 
-def epoch(score, model, batches, lr=0.01):
+# ---- epochs
+
+
+def epochs(dim: int, rounds: int, package: Asym | None) -> Epochs:
+    """How fast each way trains, and the bytes that it keeps for backward.
+
+    The ways take turns, after one epoch each that does not count.
+
+    Raises: CourseError if a way computes something else than BASE.
+    """
+    data = sequences.load("demo")
+    batches = _batches(data)
+    torch.manual_seed(0)
+    start = TokenPool(data.vocabulary, dim, dim).to(device())
+    contestants = ways(package)
+    models = {name: copy.deepcopy(start) for name in contestants}
+    seconds = {name: [] for name in contestants}
+    for _ in range(rounds + 1):
+        for name, score in contestants.items():
+            begin = time.perf_counter()
+            train_epoch(score, models[name], batches)
+            seconds[name].append(time.perf_counter() - begin)
+    nbytes = {name: _bytes_kept(score, start, batches[0]) for name, score in contestants.items()}
+    _check_equal(contestants, models, start, batches[0])
+    base = torch.tensor(seconds[BASE][1:])
+    measured = []
+    for name in contestants:
+        own = torch.tensor(seconds[name][1:])
+        measured.append(Way(name, own, base / own, nbytes[name] / nbytes[BASE]))
+    cells = 0
+    tokens = 0
+    for _, lengths, _ in batches:
+        cells += len(lengths) * int(lengths.max())
+        tokens += int(lengths.sum())
+    return Epochs(dim, rounds, len(data), cells, tokens, measured)
+
+
+def _batches(data: sequences.Sequences) -> list[list[Tensor]]:
+    """[values, lengths, labels] of each batch of an epoch, on the device."""
+    batches = []
+    for first in range(0, len(data), BATCH_SIZE):
+        rows = [data[i] for i in range(first, first + BATCH_SIZE)]
+        batches.append([part.to(device()) for part in sequences.collate(rows)])
+    return batches
+
+
+def train_epoch(
+    score: Score, model: TokenPool, batches: list[list[Tensor]], lr: float = 0.01
+) -> None:
     """Train one epoch of SGD on the squared error."""
     optimizer = torch.optim.SGD(model.parameters(), lr=lr)
     for values, lengths, labels in batches:
@@ -121,107 +221,118 @@ def epoch(score, model, batches, lr=0.01):
         torch.cuda.synchronize()
 
 
-def epochs(dim, rounds, package):
-    """Print how many times as fast as one rectangle each way trains, and the bytes that it keeps
-    for backward.
-    """
-    data = sequences.load("demo")
-    batches = [
-        sequences.collate([data[i] for i in range(b, b + BATCH)])
-        for b in range(0, len(data), BATCH)
-    ]
-    batches = [[part.to(device()) for part in batch] for batch in batches]
-    torch.manual_seed(0)
-    start, contestants = TokenPool(data.vocabulary, dim, dim).to(device()), ways(package)
-    models = {name: copy.deepcopy(start) for name in contestants}
-    seconds = {name: [] for name in contestants}
-    for _ in range(rounds + 1):
-        for name, score in contestants.items():
-            begin = time.perf_counter()
-            epoch(score, models[name], batches)
-            seconds[name].append(time.perf_counter() - begin)
-    held = {}
-    for name, score in contestants.items():
-        held[name] = grouping.bytes_for_backward(
-            lambda s=score: s(start, *batches[0][:2]), start.parameters()
-        )
-    _check_equal(contestants, models, start, batches[0])
-    base = torch.tensor(seconds["one rectangle"][1:])
-    tokens = sum(int(lengths.sum()) for _, lengths, _ in batches)
-    cells = sum(len(lengths) * int(lengths.max()) for _, lengths, _ in batches)
-    print(
-        f"\nembedding {dim}: {len(data):,} sequences, {cells:,} padded tokens, {tokens:,} real, {rounds} rounds"
+def _bytes_kept(score: Score, model: TokenPool, batch: list[Tensor]) -> int:
+    """Bytes that autograd keeps for the backward pass of one batch, parameters not counted."""
+    values, lengths, _ = batch
+    return grouping.bytes_for_backward(
+        lambda: score(model, values, lengths), known=model.parameters()
     )
-    for name in contestants:
-        own = torch.tensor(seconds[name][1:])
-        print(f"  {name:<17} {1000 * own.median():8.1f} ms per epoch, {spread(base / own, '.1f'):>20} times as fast, "
-              f"{100 * held[name] / held['one rectangle']:5.1f} % of the saved bytes")  # fmt: skip
-    if package:
-        ours, theirs = torch.tensor(seconds["grouped"][1:]), torch.tensor(seconds["asym"][1:])
-        print(f"  grouped is {spread(theirs / ours, '.2f')} times as fast as asym")
 
 
-def _check_equal(contestants, models, start, batch):
+def _check_equal(
+    contestants: dict[str, Score],
+    models: dict[str, TokenPool],
+    start: TokenPool,
+    batch: list[Tensor],
+) -> None:
     """Raise unless all ways give equal scores and have trained to equal weights."""
-    scores = {name: score(start, *batch[:2]) for name, score in contestants.items()}
+    values, lengths, _ = batch
+    scores = {name: score(start, values, lengths) for name, score in contestants.items()}
+    scores_may_differ = 1e-6 * max(1.0, scores[BASE].abs().max().item())
     for name, model in models.items():
-        off = (scores[name] - scores["one rectangle"]).abs().max().item()
-        weights = zip(model.parameters(), models["one rectangle"].parameters(), strict=True)
+        off = (scores[name] - scores[BASE]).abs().max().item()
+        weights = zip(model.parameters(), models[BASE].parameters(), strict=True)
         drift = max((a - b).abs().max().item() for a, b in weights)
-        if off > 1e-6 * max(1.0, scores["one rectangle"].abs().max().item()) or drift > 1e-4:
-            raise CourseError(
-                f"{name} computes something else: scores differ by {off:.1e}, weights by {drift:.1e}."
-            )
+        if off > scores_may_differ or drift > 1e-4:
+            differences = f"scores differ by {off:.1e}, weights by {drift:.1e}"
+            raise CourseError(f"{name} computes something else: {differences}.")
 
 
-def thresholds(rounds, package, rows=50_000):
+def print_epochs(measured: Epochs) -> None:
+    """Print a line for each way, and how much faster than asym the groups are."""
+    sizes = f"{measured.sequences:,} sequences, {measured.cells:,} padded tokens"
+    sizes += f", {measured.tokens:,} real"
+    print(f"\nembedding {measured.dim}: {sizes}, {measured.rounds} rounds")
+    seconds = {}
+    for way in measured.ways:
+        seconds[way.name] = way.seconds
+        ms = 1000 * way.seconds.median()
+        speed = spread(way.times_as_fast, ".1f")
+        share = f"{100 * way.bytes_share:5.1f} % of the saved bytes"
+        print(f"  {way.name:<17} {ms:8.1f} ms per epoch, {speed:>20} times as fast, {share}")
+    if "asym" in seconds:
+        ratio = spread(seconds["asym"] / seconds["grouped"], ".2f")
+        print(f"  grouped is {ratio} times as fast as asym")
+
+
+# ---- thresholds
+
+
+@dataclass(frozen=True)
+class Search:
+    """What a search for thresholds took and found; the tensors are (rounds,)."""
+
+    seconds: Tensor
+    costs: Tensor  # float64; cells per token
+
+
+def thresholds(rounds: int, package: Asym | None, rows: int = 50_000) -> None:
     """Print what thresholds for four and eight groups cost and how long each search takes."""
     answers = load_solutions(UNIT)
     lengths = sequences.lognormal_lengths(
         rows, torch.Generator().manual_seed(0), mean=5.0, std=1.0, longest=2048
     )
+    different = f"{len(lengths.unique()):,} of them different"
     for groups in (4, 8):
-        searches = {
-            "exact": lambda: answers.best_thresholds(lengths, groups),  # noqa: B023
-        }
+        searches = {"exact": functools.partial(answers.best_thresholds, lengths, groups)}
         if package:
             searches["asym"] = functools.partial(_find_by_asym, package, lengths.tolist(), groups)
-        seconds, cost = {name: [] for name in searches}, {}
-        for _ in range(rounds):
-            for name, search in searches.items():
-                begin = time.perf_counter()
-                limits = search()
-                seconds[name].append(time.perf_counter() - begin)
-                cost.setdefault(name, []).append(
-                    _cells(answers, lengths, limits) / int(lengths.sum())
-                )
-        print(
-            f"\n{groups} groups of {rows:,} lengths, {len(lengths.unique()):,} of them different, {rounds} rounds"
-        )
-        for name in searches:
-            own = torch.tensor(seconds[name])
-            ratio = torch.tensor(seconds["asym"]) / own if package else own / own
-            against = (
-                f", {spread(ratio, ',.0f')} times as fast as asym"
-                if package and name != "asym"
-                else ""
-            )
-            low, high = min(cost[name]), max(cost[name])
-            print(
-                f"  {name:<15} {spread(1000 * own, ',.1f')} ms, cost {low:.4f} to {high:.4f}{against}"
-            )
+        found = _searched(searches, lengths, rounds)
+        print(f"\n{groups} groups of {rows:,} lengths, {different}, {rounds} rounds")
+        _print_searches(found)
 
 
-def _cells(answers, lengths, limits):
+def _searched(
+    searches: dict[str, Callable[[], list[int]]], lengths: Tensor, rounds: int
+) -> dict[str, Search]:
+    """{name: Search} of contestants that take turns."""
+    seconds = {name: [] for name in searches}
+    costs = {name: [] for name in searches}
+    for _ in range(rounds):
+        for name, search in searches.items():
+            begin = time.perf_counter()
+            limits = search()
+            seconds[name].append(time.perf_counter() - begin)
+            costs[name].append(_cells(lengths, limits) / int(lengths.sum()))
+    found = {}
+    for name in searches:
+        cost = torch.tensor(costs[name], dtype=torch.float64)
+        found[name] = Search(torch.tensor(seconds[name]), cost)
+    return found
+
+
+def _print_searches(found: dict[str, Search]) -> None:
+    for name, search in found.items():
+        ms = spread(1000 * search.seconds, ",.1f")
+        cost = f"{search.costs.min():.4f} to {search.costs.max():.4f}"
+        against = ""
+        if "asym" in found and name != "asym":
+            ratio = spread(found["asym"].seconds / search.seconds, ",.0f")
+            against = f", {ratio} times as fast as asym"
+        print(f"  {name:<15} {ms} ms, cost {cost}{against}")
+
+
+def _cells(lengths: Tensor, limits: list[int]) -> int:
     """Cells of all groups."""
-    groups = [
-        lengths[members] for members in answers.group_by_length(lengths, limits) if len(members)
-    ]
-    return sum(len(group) * int(group.max()) for group in groups)
+    total = 0
+    for members in load_solutions(UNIT).group_by_length(lengths, limits):
+        if len(members):
+            total += len(members) * int(lengths[members].max())
+    return total
 
 
-def _find_by_asym(package, lengths, groups):
-    limits = package[2].find_thresholds(
+def _find_by_asym(package: Asym, lengths: list[int], groups: int) -> list[int]:
+    limits = package.thresholds.find_thresholds(
         lengths, cost_fn=lambda length: length, k=groups - 1, num_trials=100
     )
     return [*limits, max(lengths)]

@@ -1,12 +1,16 @@
-"""How fast LFW can be loaded: decoders and loaders against PIL + ToTensor without workers, at equal
-pixels.
+"""How fast LFW can be loaded: decoders and loaders against PIL + ToTensor without workers.
 
-Contestants take turns in shuffled order; FOLDER defaults to the prepared LFW, else its stand-in.
+All give equal pixels. Contestants take turns in shuffled order; FOLDER defaults to the prepared
+LFW, else its stand-in.
 """
 
 import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
 
 import torch
+from torch import Tensor
 from torch.utils.data import Dataset
 from torchvision.io import ImageReadMode, decode_jpeg, read_file
 
@@ -21,82 +25,101 @@ UNIT = "01_parallel_loading"
 SLOTS = 3  # batches of the loader of threads that exist at a time
 
 
-def paths(folder, rounds, batch_size):
-    """Print images/s of loading paths that end in the same float32 batches, and their ratio to the
-    first one's.
-    """
+def paths(folder: Path | None, rounds: int, batch_size: int) -> None:
+    """Print images/s of loading paths that end in the same float32 batches, and their ratios."""
     answers = load_solutions(UNIT)
     dataset = answers.LFWDataset(folder or lfw.folder())
-    print(f"{len(dataset):,} images, batch {batch_size}, {rounds} rounds")
+    n_images = len(dataset)
+    print(f"{n_images:,} images, batch {batch_size}, {rounds} rounds")
+    loaders = contestants(answers, dataset, batch_size)
+    check_equal(loaders)
+    names = list(loaders)
+    n_batches = len(loaders[names[0]])
+
+    def measure(name: str) -> float:
+        return answers.seconds_per_pass(loaders[name], n_batches, repeats=1, warmup=0).item()
+
+    seconds = sweep(measure, names, rounds)
+    head = "images/s and ratio to the first line, median (lowest to highest)"
+    print(f"\n{head}; equal pixels, checked")
+    for name, passes in zip(names, seconds, strict=True):
+        rate = spread(n_images / passes, ",.0f")
+        ratio = spread(seconds[0] / passes, ".2f")
+        print(f"  {name:<52} {rate:>24}  {ratio}")
+    print(machine())
+
+
+def contestants(
+    answers: SimpleNamespace, dataset: Dataset, batch_size: int
+) -> dict[str, Iterable[Tensor]]:
+    """{name: loader of the same float32 batches}."""
     files = dataset.paths
-    decoded = Decoded(files)
-    loader, two = functools.partial(forked, batch_size=batch_size), {"num_workers": 2}
-    in_order = dataset, in_turn(files, batch_size), 2, answers.worker_loop, answers.in_order
-    contestants = {
+    loader = functools.partial(forked, batch_size=batch_size)
+    bytes_ = Decoded(files)
+    floats = Decoded(files, _floats)
+    indices = in_turn(files, batch_size)
+    worker_loader = answers.WorkerLoader(dataset, indices, 2, answers.worker_loop, answers.in_order)
+    return {
         "PIL, ToTensor, 0 workers": loader(dataset),
-        "PIL, ToTensor, 2 workers": loader(dataset, **two),
-        "torchvision's decoder, float per image, 0 workers": loader(Decoded(files, _floats)),
-        "torchvision's decoder, float per batch, 0 workers": _Floats(loader(decoded)),
-        "torchvision's decoder, float per batch, 2 workers": _Floats(loader(decoded, **two)),
-        "the WorkerLoader of part 6, 2 workers": answers.WorkerLoader(*in_order),
+        "PIL, ToTensor, 2 workers": loader(dataset, num_workers=2),
+        "torchvision's decoder, float per image, 0 workers": loader(floats),
+        "torchvision's decoder, float per batch, 0 workers": _Floats(loader(bytes_)),
+        "torchvision's decoder, float per batch, 2 workers": _Floats(loader(bytes_, num_workers=2)),
+        "the WorkerLoader of part 6, 2 workers": worker_loader,
         "threads into reused buffers, 1 thread": threaded(answers, files, batch_size, 1),
         "threads into reused buffers, a thread for each core": threaded(
             answers, files, batch_size, cores()
         ),
     }
-    names = list(contestants)
-    for name in names:  # warm, and equal to the bit
-        for ours, theirs in zip(contestants[name], contestants[names[0]], strict=True):
-            assert torch.equal(ours, theirs), f"{name}: other pixels than {names[0]}"
-    n_batches = len(contestants[names[0]])
-
-    def measure(name):
-        return answers.seconds_per_pass(contestants[name], n_batches, repeats=1, warmup=0).item()
-
-    seconds = sweep(measure, names, rounds)
-    print(
-        "\nimages/s and ratio to the first line, median (lowest to highest); equal pixels, checked"
-    )
-    for name, passes in zip(names, seconds, strict=True):
-        print(
-            f"  {name:<52} {spread(len(files) / passes, ',.0f'):>24}  {spread(seconds[0] / passes, '.2f')}"
-        )
-    print(machine())
 
 
-def threaded(answers, files, batch_size, threads):
+def check_equal(loaders: dict[str, Iterable[Tensor]]) -> None:
+    """Run each loader once, and assert that it gives the pixels of the first, to the bit."""
+    first = next(iter(loaders))
+    for name, loader in loaders.items():
+        for ours, theirs in zip(loader, loaders[first], strict=True):
+            assert torch.equal(ours, theirs), f"{name}: other pixels than {first}"
+
+
+def threaded(
+    answers: SimpleNamespace, files: Sequence[Path], batch_size: int, threads: int
+) -> Iterable[Tensor]:
     """The loader of threads of part 6: batches of `files`, in order."""
     buffers = jpeg_buffers(files, SLOTS, batch_size)
     return answers.ThreadedLoader(JpegDecoder(files), in_turn(files, batch_size), buffers, threads)
 
 
-def in_turn(files, batch_size):
-    """The indices of `files` in batches, a list of lists."""
+def in_turn(files: Sequence[Path], batch_size: int) -> list[list[int]]:
+    """The indices of `files` in batches."""
     return [batch.tolist() for batch in torch.arange(len(files)).split(batch_size)]
 
 
 class Decoded(Dataset):
     """Images decoded by torchvision, uint8 (3, height, width), through an optional transform."""
 
-    def __init__(self, paths, transform=None):
-        self.paths, self.transform = paths, transform or (lambda image: image)
+    def __init__(
+        self, paths: Sequence[Path], transform: Callable[[Tensor], Tensor] | None = None
+    ) -> None:
+        self.paths = paths
+        self.transform = transform
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.paths)
 
-    def __getitem__(self, i):
-        return self.transform(decode_jpeg(read_file(str(self.paths[i])), mode=ImageReadMode.RGB))
+    def __getitem__(self, i: int) -> Tensor:
+        image = decode_jpeg(read_file(str(self.paths[i])), mode=ImageReadMode.RGB)
+        return self.transform(image) if self.transform else image
 
 
-def _floats(octets):
+def _floats(octets: Tensor) -> Tensor:
     return octets.float().div_(255)
 
 
 class _Floats:
     """Batches of bytes, turned into floats in [0, 1] where they arrive."""
 
-    def __init__(self, loader):
+    def __init__(self, loader: Iterable[Tensor]) -> None:
         self.loader = loader
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Tensor]:
         return map(_floats, self.loader)

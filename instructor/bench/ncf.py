@@ -10,9 +10,13 @@ are kept in a file.
 import json
 import statistics
 import time
+from collections.abc import Callable
 from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 
 from course.datasets import data_folder, movielens
@@ -22,7 +26,7 @@ from course.notebook.solutions import load_solutions
 from course.training.models import NEUMF_SIZES, DotProduct, NeuMF, lookup
 from course.training.recommender_loop import Interactions, train
 
-# Where the search for settings of Adam begins.
+# where the search for settings of Adam begins
 SETTINGS = {
     ("neumf", 8): dict(lr=3e-3, batch_size=4096, l2=0.03, n_negatives=8, dropout=0.0),
     ("neumf", 32): dict(lr=2e-3, batch_size=20480, l2=0.002, n_negatives=8, dropout=0.5),
@@ -33,87 +37,114 @@ VARIED = {
     "l2": (0.3, 3.0),
     "lr": (0.5, 2.0),
 }
+NEGATIVES = 99  # items that a validation item is ranked among
 KEPT = "ncf-accuracy-bench.jsonl"
+Step = Callable[[torch.nn.Module, Tensor, Tensor, Tensor, torch.optim.Optimizer], Tensor]
 
 
-def accuracy(model_name, factors, epochs=20, seeds=3):
-    """Choose settings on validation items, train with them for each seed, and print HR@10 and
-    NDCG@10 on the test.
+class Score(NamedTuple):
+    """HR@10 and NDCG@10."""
+
+    hit_rate: float
+    ndcg: float
+
+
+def accuracy(model_name: str, factors: int, epochs: int = 20, seeds: int = 3) -> list[Score]:
+    """Choose settings on validation items, train with them, and print the scores on the test.
 
     Args:
         model_name: "neumf" (8 or 32 factors) or "dot" (any number).
+        seeds: runs with the settings that were chosen.
 
     The learning rate falls linearly to 0 over all epochs; nothing is evaluated before the last.
-    Returns: list of (HR@10, NDCG@10) on the test items, one per seed.
+
+    Returns: the Score on the test items of each seed.
     Raises: CourseError for a model without settings.
     """
     best = SETTINGS.get((model_name, factors if model_name == "neumf" else None))
     if best is None:
-        raise CourseError(
-            f"no settings for {model_name} with {factors} factors; neumf has 8 and 32, dot any number."
-        )
+        asked = f"no settings for {model_name} with {factors} factors"
+        raise CourseError(f"{asked}; neumf has 8 and 32, dot any number.")
     file = data_folder() / KEPT
     print(f"\n{model_name}, {factors} factors, Adam, {epochs} epochs; runs are kept in {file}")
     print(machine())
     run = partial(_recorded_run, file, model_name, factors, epochs)
     for name, times in VARIED.items():  # one setting after the other, around the best so far
         tried = [best] + [best | {name: best[name] * factor} for factor in times]
-        best = max(tried, key=lambda one: run(one, 0, "validation"))
-    results = [run(best, seed, "test") for seed in range(seeds)]
+        best = max(tried, key=lambda settings: run(settings, 0, "validation"))
+    scores = [run(best, seed, "test") for seed in range(seeds)]
     print(f"chosen: {best}")
-    for name, values in zip(("HR@10", "NDCG@10"), zip(*results, strict=True), strict=True):
-        error = f" ± {statistics.stdev(values) / len(values) ** 0.5:.4f}" if len(values) > 1 else ""
-        print(
-            f"test {name}: {statistics.mean(values):.4f}{error} (mean and standard error of {seeds} seeds)"
-        )
-    return results
+    _print_mean("HR@10", [score.hit_rate for score in scores])
+    _print_mean("NDCG@10", [score.ndcg for score in scores])
+    return scores
 
 
-def _recorded_run(file, model_name, factors, epochs, settings, seed, split):
-    """(HR@10, NDCG@10) of the run in `file` with these settings, or of a new one that is then kept
-    there.
-    """
+def _print_mean(name: str, values: list[float]) -> None:
+    seeds = len(values)
+    error = f" ± {statistics.stdev(values) / seeds**0.5:.4f}" if seeds > 1 else ""
+    mean = f"{statistics.mean(values):.4f}{error}"
+    print(f"test {name}: {mean} (mean and standard error of {seeds} seeds)")
+
+
+def _recorded_run(
+    file: Path,
+    model_name: str,
+    factors: int,
+    epochs: int,
+    settings: dict[str, Any],
+    seed: int,
+    split: str,
+) -> Score:
+    """The Score of the run in `file` with these settings, or of a new one that is kept there."""
     wanted = dict(
         model=model_name, factors=factors, epochs=epochs, settings=settings, seed=seed, split=split
     )
-    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
-    runs = [
-        run
-        for run in map(json.loads, lines)
-        if all(run[key] == value for key, value in wanted.items())
-    ]
-    if not runs:
+    run = _kept_run(file, wanted)
+    if run is None:
         started = time.perf_counter()
         hit_rate, ndcg = _train(model_name, factors, epochs, settings, seed, split)
         seconds = round(time.perf_counter() - started, 1)
-        runs = [wanted | dict(hit_rate=hit_rate, ndcg=ndcg, seconds=seconds, machine=machine())]
+        run = wanted | dict(hit_rate=hit_rate, ndcg=ndcg, seconds=seconds, machine=machine())
         file.parent.mkdir(parents=True, exist_ok=True)
         with open(file, "a", encoding="utf-8") as stream:
-            stream.write(json.dumps(runs[0]) + "\n")
-    run = runs[0]
-    # no test score here: nobody chooses by what is not printed
-    score = (
-        f"HR@10 {run['hit_rate']:.4f}, NDCG@10 {run['ndcg']:.4f}"
-        if split == "validation"
-        else "done"
-    )
-    print(f"  {split}, seed {seed}, {settings}: {score}, {run['seconds']} s", flush=True)
-    return run["hit_rate"], run["ndcg"]
+            stream.write(json.dumps(run) + "\n")
+    score = Score(run["hit_rate"], run["ndcg"])
+    shown = "done"  # no test score here: nobody chooses by what is not printed
+    if split == "validation":
+        shown = f"HR@10 {score.hit_rate:.4f}, NDCG@10 {score.ndcg:.4f}"
+    print(f"  {split}, seed {seed}, {settings}: {shown}, {run['seconds']} s", flush=True)
+    return score
 
 
-def _train(model_name, factors, epochs, settings, seed, split):
-    """(HR@10, NDCG@10) after the last epoch, on the items of `split`: "validation" or "test"."""
+def _kept_run(file: Path, wanted: dict[str, Any]) -> dict[str, Any] | None:
+    """The first run in `file` with all that is `wanted`, or None."""
+    if not file.exists():
+        return None
+    for line in file.read_text(encoding="utf-8").splitlines():
+        run = json.loads(line)
+        if run.items() >= wanted.items():
+            return run
+    return None
+
+
+def _train(
+    model_name: str, factors: int, epochs: int, settings: dict[str, Any], seed: int, split: str
+) -> Score:
+    """The Score after the last epoch, on the items of `split`: "validation" or "test"."""
     answers = load_solutions("03_large_batch")
     data = _split(split, device(), answers.sample_negatives)
     torch.manual_seed(seed)
     if model_name == "neumf":
-        sizes = NEUMF_SIZES["paper" if factors == 8 else "paper32"] | dict(
-            dropout=settings["dropout"]
-        )
-        model = NeuMF(data.n_users, data.n_items, **sizes)
+        sizes = NEUMF_SIZES["paper" if factors == 8 else "paper32"]
+        model = NeuMF(data.n_users, data.n_items, **sizes | dict(dropout=settings["dropout"]))
     else:
         model = DotProduct(data.n_users, data.n_items, factors)
-    model, lr = model.to(device()), settings["lr"]
+    model = model.to(device())
+    lr = settings["lr"]
+
+    def falling_lr(step: int, steps_per_epoch: int) -> float:
+        return lr * (1 - step / (epochs * steps_per_epoch))
+
     history = train(
         model,
         torch.optim.Adam(model.parameters(), lr, fused=True),
@@ -124,23 +155,29 @@ def _train(model_name, factors, epochs, settings, seed, split):
         sample_negatives=answers.sample_negatives,
         rank_metrics=answers.rank_metrics,
         n_negatives=settings["n_negatives"],
-        schedule=lambda step, steps_per_epoch: lr * (1 - step / (epochs * steps_per_epoch)),
+        schedule=falling_lr,
         step=regularised_step(settings["l2"]),
         seed=seed,
     )
-    return history.hit_rate[-1], history.ndcg[-1]
+    return Score(history.hit_rate[-1], history.ndcg[-1])
 
 
-def regularised_step(l2):
-    """A step for `train`: binary cross-entropy plus l2 / 2 times the mean squared norm of the
-    batch's embeddings.
+def regularised_step(l2: float) -> Step | None:
+    """A step for `train` with a penalty on the batch's embeddings; None, its default, for l2 = 0.
 
+    The loss is binary cross-entropy plus l2 / 2 times the mean squared norm of the embeddings.
     Unlike Adam's weight_decay, which pulls on every row at every update, this shrinks a row only
     when it is used: a rare item is not forgotten between its appearances. Source: Rendle et al.
     2020, section 3.2, whose SGD does so.
     """
 
-    def step(model, users, items, labels, optimizer):
+    def step(
+        model: torch.nn.Module,
+        users: Tensor,
+        items: Tensor,
+        labels: Tensor,
+        optimizer: torch.optim.Optimizer,
+    ) -> Tensor:
         optimizer.zero_grad(set_to_none=True)
         loss = F.binary_cross_entropy_with_logits(model(users, items), labels)
         penalty = 0
@@ -156,23 +193,37 @@ def regularised_step(l2):
     return step if l2 else None
 
 
-def _split(name, where, sample_negatives):
-    """Interactions of ML-1M on the device `where`, to be judged on the items of `name`: "test" or
-    "validation".
-    """
+def _split(
+    name: str, where: torch.device | str, sample_negatives: Callable[..., Tensor]
+) -> Interactions:
+    """Interactions of ML-1M on the device `where`, to be judged on "test" or "validation"."""
     split = movielens.load_ncf_split()
-    users, items = split.train_users, split.train_items
-    parts = users, items, split.test_items, split.test_negatives
+    users = split.train_users
+    items = split.train_items
+    held_out = (split.test_items, split.test_negatives)
     if name == "validation":
-        rows = torch.arange(len(users))  # each user's rows are in the order of time
-        last = torch.zeros(split.n_users, dtype=torch.int64).scatter_reduce_(0, users, rows, "amax")
-        known = torch.zeros(split.n_users, split.n_items, dtype=torch.bool)
-        known[users, items] = True
-        generator = torch.Generator().manual_seed(1)
-        negatives = sample_negatives(
-            torch.arange(split.n_users).repeat_interleave(99), known, generator
-        ).view(-1, 99)
+        last = _last_row_of_each_user(split)
+        held_out = (items[last], _validation_negatives(split, sample_negatives))
         rest = torch.ones(len(users), dtype=torch.bool)
         rest[last] = False
-        parts = users[rest], items[rest], items[last], negatives
-    return Interactions.from_split(*parts, split.n_users, split.n_items, where)
+        users = users[rest]
+        items = items[rest]
+    return Interactions.from_split(users, items, *held_out, split.n_users, split.n_items, where)
+
+
+def _last_row_of_each_user(split: movielens.Split) -> Tensor:
+    """int64 (n_users,): each user's rows are in the order of time."""
+    rows = torch.arange(len(split.train_users))
+    last = torch.zeros(split.n_users, dtype=torch.int64)
+    return last.scatter_reduce_(0, split.train_users, rows, "amax")
+
+
+def _validation_negatives(
+    split: movielens.Split, sample_negatives: Callable[..., Tensor]
+) -> Tensor:
+    """int64 (n_users, NEGATIVES): items that the user has no training row of."""
+    known = torch.zeros(split.n_users, split.n_items, dtype=torch.bool)
+    known[split.train_users, split.train_items] = True
+    users = torch.arange(split.n_users).repeat_interleave(NEGATIVES)
+    drawn = sample_negatives(users, known, torch.Generator().manual_seed(1))
+    return drawn.view(-1, NEGATIVES)

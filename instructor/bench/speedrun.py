@@ -1,6 +1,6 @@
 """Seconds to a validation accuracy on Fashion-MNIST: plain, all advice, each piece left out once.
 
-Contestants take turns within each seed. Every finished run is kept in a file at once, so an
+Contestants take turns within each seed. Every finished run is written to a file immediately, so an
 interrupted benchmark continues where it was; a changed recipe, target, data set or machine is
 measured again. Test accuracy is computed after the clock has stopped, and shown when all runs are
 done.
@@ -8,6 +8,8 @@ done.
 
 import dataclasses
 import statistics
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -15,13 +17,47 @@ import torch
 from course.datasets import data_folder, fashion
 from course.device import device, machine
 from course.training import speedrun
+from course.training.speedrun import Recipe, Run, Track
 from instructor.bench import spread
 
-MOST_EPOCHS = 12
+EPOCHS_MAX = 12  # of a run
 KEPT = "speedrun-bench.jsonl"
+BASE = "everything"  # the contestant that the others are compared with
+COLUMNS = ("seconds", "epochs", f"over {BASE}", "test accuracy")
 
 
-def run(seeds=3, target=0.9, images=None, file=None, dataset="fashion"):
+@dataclass(frozen=True)
+class Result:
+    """What one contestant did in all seeds; the tensors are float64 (seeds,)."""
+
+    name: str
+    seconds: torch.Tensor
+    epochs: torch.Tensor
+    test_accuracy: torch.Tensor
+    over_base: tuple[float, float, float] | None  # median, lowest, highest; None for BASE itself
+
+    def cells(self) -> list[str]:
+        """The texts of COLUMNS."""
+        epochs = statistics.median(self.epochs.tolist())
+        ratio = "1"
+        if self.over_base is not None:
+            median, low, high = self.over_base
+            ratio = f"{median:.2f} ({low:.2f} to {high:.2f})"
+        return [
+            spread(self.seconds, ".1f"),
+            f"{epochs:.2f}",
+            ratio,
+            spread(self.test_accuracy, ".4f"),
+        ]
+
+
+def run(
+    seeds: int = 3,
+    target: float = 0.9,
+    images: int | None = None,
+    file: Path | str | None = None,
+    dataset: str = "fashion",
+) -> None:
     """Run what `file` does not hold yet, and print the tables.
 
     Args:
@@ -30,52 +66,78 @@ def run(seeds=3, target=0.9, images=None, file=None, dataset="fashion"):
         dataset: "fashion", or "tiny" to see whether it runs.
     """
     track = speedrun.track(fashion.load(dataset), target, images)
+    runs = []
+    for finished in races(track, seeds, file):
+        print_run(finished)
+        runs.append(finished)
+    print_results(results(runs), seeds)
+    print(machine())
+
+
+def races(track: Track, seeds: int, file: Path | str | None = None) -> Iterator[Run]:
+    """Yield the Run of each contestant and seed, from `file` or run now and added to it."""
     file = Path(file or data_folder() / KEPT)
     contestants = speedrun.contestants()
     print(f"{track.name}, {len(track.validation_labels):,} for validation; kept in {file}")
     speedrun.warm_up(track, device())
-    runs = []
     for seed in range(seeds):
-        for name, how in contestants.items():
-            recorded = _recorded(file, name, how, seed, track)
-            if not recorded:
-                recorded = speedrun.race(name, how, track, seed, device(), MOST_EPOCHS)
-                recorded.test_accuracy = speedrun.test_accuracy(recorded, track)
-                recorded.model = None
-                speedrun.keep(recorded, file)
-            runs.append(recorded)
-            print(
-                f"  seed {seed}  {name:<26} {recorded.seconds:8.1f} s  {recorded.epochs:5.2f} epochs",
-                flush=True,
-            )
-    show(runs, contestants)
+        for name, recipe in contestants.items():
+            finished = _recorded(file, name, recipe, seed, track)
+            if finished is None:
+                finished = _raced(file, name, recipe, seed, track)
+            yield finished
 
 
-def _recorded(file, name, how, seed, track):
+def _recorded(file: Path, name: str, recipe: Recipe, seed: int, track: Track) -> Run | None:
     """The latest kept Run of this recipe and seed on this track and machine, or None."""
-    wanted = name, seed, dataclasses.asdict(how), track.name, track.target, machine()
-    same = [
-        r
-        for r in speedrun.kept(file)
-        if (r.name, r.seed, r.recipe, r.track, r.target, r.machine) == wanted
-    ]
-    return same[-1] if same else None
+    wanted = (name, seed, dataclasses.asdict(recipe), track.name, track.target, machine())
+    latest = None
+    for kept in speedrun.kept(file):
+        found = (kept.name, kept.seed, kept.recipe, kept.track, kept.target, kept.machine)
+        if found == wanted:
+            latest = kept
+    return latest
 
 
-def show(runs, names):
-    """Print the tables of `runs`: each contestant, and what each piece of advice is worth."""
-    worth = speedrun.worth(runs, "everything")
-    seeds = len({r.seed for r in runs})
-    print(
-        f"\n| {seeds} seeds: median (lowest to highest) | seconds | epochs | over everything | test accuracy |"
-    )
+def _raced(file: Path, name: str, recipe: Recipe, seed: int, track: Track) -> Run:
+    """A new Run, with its test accuracy, that is kept in `file`."""
+    raced = speedrun.race(name, recipe, track, seed, device(), EPOCHS_MAX)
+    raced.test_accuracy = speedrun.test_accuracy(raced, track)
+    raced.model = None
+    speedrun.keep(raced, file)
+    return raced
+
+
+def results(runs: list[Run]) -> list[Result]:
+    """The Result of each contestant of `runs`, in the order in which they first ran."""
+    worth = speedrun.worth(runs, BASE)
+    of_name = {}
+    for finished in runs:
+        of_name.setdefault(finished.name, []).append(finished)
+    found = []
+    for name, own in of_name.items():
+        seconds = [finished.seconds for finished in own]
+        epochs = [finished.epochs for finished in own]
+        accuracies = [finished.test_accuracy for finished in own]
+        columns = [torch.tensor(c, dtype=torch.float64) for c in (seconds, epochs, accuracies)]
+        found.append(Result(name, *columns, worth.get(name)))
+    return found
+
+
+def print_run(finished: Run) -> None:
+    """Print a line on one Run."""
+    times = f"{finished.seconds:8.1f} s  {finished.epochs:5.2f} epochs"
+    print(f"  seed {finished.seed}  {finished.name:<26} {times}", flush=True)
+
+
+def print_results(found: list[Result], seeds: int) -> None:
+    """Print the table: a line for each contestant."""
+    print(f"\n| {table_head(seeds)} | {' | '.join(COLUMNS)} |")
     print("|---|---|---|---|---|")
-    for name in names:
-        own = [r for r in runs if r.name == name]
-        seconds, epochs, test = (torch.tensor([getattr(r, key) for r in own], dtype=torch.float64)
-                                 for key in ("seconds", "epochs", "test_accuracy"))  # fmt: skip
-        low, high = (f"{value:.2f}" for value in worth[name][1:]) if name in worth else ("", "")
-        ratio = f"{worth[name][0]:.2f} ({low} to {high})" if name in worth else "1"
-        print(f"| {name} | {spread(seconds, '.1f')} | {statistics.median(epochs.tolist()):.2f} | {ratio} | "
-              f"{spread(test, '.4f')} |")  # fmt: skip
-    print(machine())
+    for result in found:
+        print(f"| {result.name} | {' | '.join(result.cells())} |")
+
+
+def table_head(seeds: int) -> str:
+    """What the table says above the names of the contestants."""
+    return f"{seeds} seeds: median (lowest to highest)"

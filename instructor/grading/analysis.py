@@ -1,8 +1,8 @@
 """What a batch of results says: learners x exercises, and for each exercise who solved it and which
 mistakes were made.
 
-    Graded ... -> table, table_csv;  Graded ... -> items -> items_text, items_csv,
-    instructor.grading.plots.shares
+    Graded ... -> table, table_csv
+    Graded ... -> items -> items_text, items_csv, instructor.grading.plots.shares
 
 Names of learners come from folders anybody may have named: in CSV none of them can become a
 spreadsheet's formula.
@@ -12,14 +12,39 @@ import csv
 import io
 import textwrap
 from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from course.engine.known_answers import load_mistakes
 from instructor.grading.results import Graded, Mark
 from instructor.grading.sanitize import safe_text
 
 WIDTH = 100  # columns of a text
-NAME, NUMBER = 22, 4  # columns of a learner's name, of the points of an exercise
+NAME_COLUMNS = 22  # of a learner's name
+POINTS_COLUMNS = 4  # of the points of an exercise
+TOTAL_COLUMNS = 12
+ITEM_COLUMNS = (
+    "unit",
+    "part",
+    "exercise",
+    "points",
+    "handed in",
+    "solved",
+    "partly",
+    "mean points",
+    "mistake",
+    "made by",
+    "advice",
+)
+
+
+class Made(NamedTuple):
+    """A known mistake, and how many learners made it."""
+
+    mistake: str
+    learners: int
+    advice: str
 
 
 @dataclass
@@ -34,199 +59,265 @@ class Item:
     solved: float  # share with all points
     partly: float  # share with some
     mean: float  # points
-    mistakes: list  # (name, number of learners, advice), most frequent first
+    mistakes: list[Made]  # most frequent first
+
+
+class _OfUnit(NamedTuple):
+    """The results of one unit."""
+
+    parts: dict[str, str]  # exercise -> its part, in the order of the notebooks
+    results: list[Graded]
 
 
 def exercises(graded: Graded) -> dict[str, list[Mark]]:
-    """{exercise: [its Marks]} of one submission, in the order of the notebooks."""
-    points = {}
+    """{exercise: its Marks} of one submission, in the order of the notebooks."""
+    marks_of: dict[str, list[Mark]] = {}
     for mark in graded.marks:
-        points.setdefault(mark.exercise, []).append(mark)
-    return points
+        marks_of.setdefault(mark.exercise, []).append(mark)
+    return marks_of
 
 
-def _parts_of(graded):
+def _parts_of(graded: Graded) -> dict[str, str]:
     """{exercise: its part} of one submission."""
-    return {mark.exercise: result.part for result in graded.parts for mark in result.marks}
+    parts = {}
+    for result in graded.parts:
+        for mark in result.marks:
+            parts[mark.exercise] = result.part
+    return parts
 
 
-def _by_unit(gradeds):
-    """{unit: ({exercise: part}, [Graded, ...])}; exercises in the order of the submission that has
-    most of them.
+def _by_unit(results: Iterable[Graded]) -> dict[str, _OfUnit]:
+    """The results by unit.
+
+    Exercises come in the order of the submission that has most of them.
     """
-    units = {}
-    for graded in gradeds:
+    units: dict[str, list[Graded]] = {}
+    for graded in results:
         units.setdefault(graded.unit, []).append(graded)
-    return {
-        unit: (max(map(_parts_of, them), key=len), them) for unit, them in sorted(units.items())
-    }
+    by_unit = {}
+    for unit, of_unit in sorted(units.items()):
+        parts = max(map(_parts_of, of_unit), key=len)
+        by_unit[unit] = _OfUnit(parts, of_unit)
+    return by_unit
 
 
-def _earned(marks):
+def _earned(marks: Iterable[Mark]) -> float:
     return sum(mark.score for mark in marks)
 
 
-def _worth(marks):
+def _worth(marks: Iterable[Mark]) -> float:
     return sum(mark.points for mark in marks)
 
 
-def table(gradeds: list[Graded]) -> str:
-    """Points of learners x exercises as text of at most 100 columns: per unit a legend, then one
-    line per learner.
+def _points_of(name: str, results: Iterable[Graded]) -> float:
+    """The points that an exercise has."""
+    return max(_worth(exercises(graded).get(name, [])) for graded in results)
 
-    A unit with more exercises than fit side by side has several blocks of lines. Notes of the
-    grader stand below.
+
+def table(results: list[Graded]) -> str:
+    """Points of learners x exercises as text of at most 100 columns.
+
+    Per unit a legend, then one line per learner. A unit with more exercises than fit side by side
+    has several blocks of lines. Notes of the grader stand below.
     """
     lines = []
-    for unit, (parts, them) in _by_unit(gradeds).items():
-        worth = {name: max(_worth(exercises(g).get(name, [])) for g in them) for name in parts}
-        lines += [f"{unit}: exercises (points)", *_legend(parts, worth), ""]
-        fit = (WIDTH - NAME - 12) // NUMBER
-        for start in range(0, len(parts), fit):
-            lines += [*_block(list(parts), start, fit, them, sum(worth.values())), ""]
-        notes = [
-            f"* {safe_text(graded.learner)}: {safe_text(graded.note)}"
-            for graded in them
-            if graded.note
-        ]
-        lines += [textwrap.fill(note, WIDTH, subsequent_indent="  ") for note in notes] + [
-            ""
-        ] * bool(notes)
+    for unit, of_unit in _by_unit(results).items():
+        worth = {name: _points_of(name, of_unit.results) for name in of_unit.parts}
+        lines += [f"{unit}: exercises (points)", *_legend(of_unit.parts, worth), ""]
+        names = list(of_unit.parts)
+        fit = (WIDTH - NAME_COLUMNS - TOTAL_COLUMNS) // POINTS_COLUMNS
+        for start in range(0, len(names), fit):
+            block = names[start : start + fit]
+            is_last = start + fit >= len(names)
+            total = sum(worth.values()) if is_last else None
+            lines += [*_block(block, start, of_unit.results, total), ""]
+        lines += _notes(of_unit.results)
     return "\n".join(line.rstrip(" ") for line in lines)
 
 
-def _legend(parts, worth):
+def _notes(results: Iterable[Graded]) -> list[str]:
+    """The notes of the grader, and an empty line; nothing if there are none."""
+    lines = []
+    for graded in results:
+        if graded.note:
+            note = f"* {safe_text(graded.learner)}: {safe_text(graded.note)}"
+            lines.append(textwrap.fill(note, WIDTH, subsequent_indent="  "))
+    return [*lines, ""] if lines else []
+
+
+def _legend(parts: Mapping[str, str], worth: Mapping[str, float]) -> list[str]:
     """Lines that say which number is which exercise, a paragraph per part."""
-    numbers, lines = {name: number for number, name in enumerate(parts, 1)}, []
-    for part in dict.fromkeys(parts.values()):
-        names = [name for name in parts if parts[name] == part]
-        listed = "   ".join(
-            f"{numbers[name]} {name} ({worth[name]:g})".replace(" ", "\0") for name in names
-        )
-        listed = textwrap.fill(listed, WIDTH - 4, break_on_hyphens=False, break_long_words=False)
+    listed: dict[str, list[str]] = {}
+    for number, (name, part) in enumerate(parts.items(), 1):
+        shown = f"{number} {name} ({worth[name]:g})"
         # NUL: not broken there
-        lines += [
-            f"  {part}",
-            textwrap.indent(listed.replace("\0", " "), "    "),
-        ]
-    return lines
-
-
-def _block(names, start, fit, them, worth):
-    """The lines of as many exercises as fit from number `start` on: a head, then one per
-    learner.
-    """
-    block, last = names[start : start + fit], start + fit >= len(names)
-    head = " " * NAME + "".join(f"{start + i:>{NUMBER}}" for i in range(1, len(block) + 1))
-    lines = [head + (f"{'total  ':>12}" if last else "")]
-    for graded in them:
-        marks = exercises(graded)
-        line = _short(graded.learner) + "".join(
-            f"{_earned(marks.get(n, [])):>{NUMBER}g}" for n in block
+        listed.setdefault(part, []).append(shown.replace(" ", "\0"))
+    lines = []
+    for part, shown_exercises in listed.items():
+        text = textwrap.fill(
+            "   ".join(shown_exercises), WIDTH - 4, break_on_hyphens=False, break_long_words=False
         )
-        total = f"{_earned(graded.marks):g} / {worth:g}{' *' if graded.note else '  '}"
-        lines.append(line + (f"{total:>12}" if last else ""))
+        lines += [f"  {part}", textwrap.indent(text.replace("\0", " "), "    ")]
     return lines
 
 
-def _short(learner):
-    name = safe_text(learner)
-    return f"{name if len(name) < NAME else name[: NAME - 2] + '…':<{NAME}}"
+def _block(
+    names: Sequence[str], start: int, results: Iterable[Graded], total: float | None
+) -> list[str]:
+    """The lines of exercises side by side: a head, then one per learner.
 
-
-def table_csv(gradeds: list[Graded]) -> str:
-    """Points of learners x exercises as CSV: a line per learner, columns "unit/exercise", a total,
-    the notes.
+    Args:
+        start: how many exercises stand in blocks before.
+        total: the points of the unit, if the block ends with them.
     """
-    columns, rows = [], {}
-    for unit, (names, them) in _by_unit(gradeds).items():
-        columns += [f"{unit}/{name}" for name in names]
-        for graded in them:
-            row = rows.setdefault(
-                graded.learner, {"learner": graded.learner, "total": 0, "notes": ""}
-            )
-            row |= {f"{unit}/{name}": _earned(exercises(graded).get(name, [])) for name in names}
+    numbers = range(start + 1, start + 1 + len(names))
+    head = " " * NAME_COLUMNS
+    head += "".join(f"{number:>{POINTS_COLUMNS}}" for number in numbers)
+    lines = [head if total is None else f"{head}{'total  ':>{TOTAL_COLUMNS}}"]
+    for graded in results:
+        marks = exercises(graded)
+        line = _short(graded.learner)
+        for name in names:
+            line += f"{_earned(marks.get(name, [])):>{POINTS_COLUMNS}g}"
+        if total is not None:
+            mark = " *" if graded.note else "  "
+            shown = f"{_earned(graded.marks):g} / {total:g}{mark}"
+            line += f"{shown:>{TOTAL_COLUMNS}}"
+        lines.append(line)
+    return lines
+
+
+def _short(learner: str) -> str:
+    name = safe_text(learner)
+    if len(name) >= NAME_COLUMNS:
+        name = name[: NAME_COLUMNS - 2] + "…"
+    return f"{name:<{NAME_COLUMNS}}"
+
+
+def table_csv(results: list[Graded]) -> str:
+    """Points of learners x exercises as CSV.
+
+    A line per learner, with columns "unit/exercise", a total, and the notes.
+    """
+    columns = []
+    rows: dict[str, dict[str, Any]] = {}
+    for unit, of_unit in _by_unit(results).items():
+        columns += [f"{unit}/{name}" for name in of_unit.parts]
+        for graded in of_unit.results:
+            empty = {"learner": graded.learner, "total": 0, "notes": ""}
+            row = rows.setdefault(graded.learner, empty)
+            marks = exercises(graded)
+            for name in of_unit.parts:
+                row[f"{unit}/{name}"] = _earned(marks.get(name, []))
             row["total"] += _earned(graded.marks)
             row["notes"] = " ".join(filter(None, (row["notes"], graded.note)))
-    return _csv(
-        ["learner", *columns, "total", "notes"], [rows[learner] for learner in sorted(rows)]
+    ordered = [rows[learner] for learner in sorted(rows)]
+    return _csv(["learner", *columns, "total", "notes"], ordered)
+
+
+def items(results: Iterable[Graded]) -> list[Item]:
+    """An Item for every exercise, by unit and in the order of the notebooks."""
+    made = []
+    for unit, of_unit in _by_unit(results).items():
+        for name, part in of_unit.parts.items():
+            marks = [exercises(graded).get(name, []) for graded in of_unit.results]
+            made.append(_item(unit, part, name, marks))
+    return made
+
+
+def _item(unit: str, part: str, name: str, marks: list[list[Mark]]) -> Item:
+    """The Item of an exercise, of which `marks` are those of each learner."""
+    learners = len(marks)
+    points = max(map(_worth, marks))
+    earned = [_earned(of_one) for of_one in marks]
+    return Item(
+        unit=unit,
+        part=part,
+        exercise=name,
+        points=points,
+        learners=learners,
+        solved=sum(one >= points for one in earned) / learners,
+        partly=sum(0 < one < points for one in earned) / learners,
+        mean=sum(earned) / learners,
+        mistakes=_mistakes(unit, name, marks),
     )
 
 
-def items(gradeds: list[Graded]) -> list[Item]:
-    """[Item, ...] of every exercise, by unit and in the order of the notebooks."""
-    rows = []
-    for unit, (names, them) in _by_unit(gradeds).items():
-        for name, part in names.items():
-            marks = [exercises(graded).get(name, []) for graded in them]
-            points = max(map(_worth, marks))
-            earned = [_earned(m) for m in marks]
-            made = Counter(
-                mistake for m in marks for mistake in sorted({mark.mistake for mark in m} - {None})
-            )
-            advice = _advice(unit, name) if made else {}
-            rows.append(
-                Item(unit, part, name, points, len(them), sum(e >= points for e in earned) / len(them),
-                     sum(0 < e < points for e in earned) / len(them), sum(earned) / len(them),
-                     [(mistake, count, advice.get(mistake, "")) for mistake, count in made.most_common()])
-            )  # fmt: skip
-    return rows
+def _mistakes(unit: str, name: str, marks: list[list[Mark]]) -> list[Made]:
+    """The known mistakes of an exercise that learners made, each once per learner."""
+    made: Counter[str] = Counter()
+    for of_one in marks:
+        made.update(sorted({mark.mistake for mark in of_one if mark.mistake is not None}))
+    advice = _advice(unit, name) if made else {}
+    return [Made(mistake, n, advice.get(mistake, "")) for mistake, n in made.most_common()]
 
 
-def _advice(unit, exercise):
+def _advice(unit: str, exercise: str) -> dict[str, str]:
     """{name: advice} of the known mistakes of `exercise`."""
     return {known.name: known.advice for known in load_mistakes(unit, exercise)}
 
 
-def items_text(rows: list[Item]) -> str:
-    """The items as text of at most 100 columns, each with the mistakes that were recognised and
-    what to say of them.
+def items_text(rows: Iterable[Item]) -> str:
+    """The items as text of at most 100 columns.
+
+    Each with the mistakes that were recognised and what to say of them.
     """
-    lines, unit, part = [], None, None
+    lines: list[str] = []
+    unit = part = None
     for item in rows:
         if item.unit != unit:
             unit = item.unit
-            lines += [""] * bool(lines) + [
-                f"{f'{unit}, {item.learners} handed in':<44}   solved   partly   points"
-            ]
+            if lines:
+                lines.append("")
+            title = f"{unit}, {item.learners} handed in"
+            lines.append(f"{title:<44}   solved   partly   points")
         if item.part != part:
             part = item.part
             lines.append(part)
         points = f"{item.mean:.1f} of {item.points:g}"
         lines.append(f"  {item.exercise:<42}{item.solved:>9.0%}{item.partly:>9.0%}{points:>13}")
-        for name, count, advice in item.mistakes:
-            lines += textwrap.wrap(f"{count} x {name}: {advice}", WIDTH, initial_indent="      ",
-                                   subsequent_indent="          ", break_on_hyphens=False)  # fmt: skip
+        for made in item.mistakes:
+            lines += wrapped(f"{made.learners} x {made.mistake}: {made.advice}")
     return "\n".join(lines) + "\n"
 
 
-def items_csv(items: list[Item]) -> str:
-    """The items as CSV: a line for each exercise, and one more for each mistake that was recognised
-    in it.
-    """
-    columns = "unit,part,exercise,points,handed in,solved,partly,mean points,mistake,made by,advice".split(
-        ","
+def wrapped(text: str) -> list[str]:
+    """The lines of what is said below an exercise, of at most 100 columns."""
+    return textwrap.wrap(
+        text, WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 10, break_on_hyphens=False
     )
+
+
+def items_csv(items: Iterable[Item]) -> str:
+    """The items as CSV: a line for each exercise, and one more for each mistake made in it."""
     rows = []
     for item in items:
-        shares = (f"{item.solved:.4f}", f"{item.partly:.4f}", f"{item.mean:.4f}")
-        values = item.unit, item.part, item.exercise, item.points, item.learners, *shares
-        rows += [
-            dict(zip(columns, (*values, *mistake), strict=False))
-            for mistake in [(), *item.mistakes]
-        ]
-    return _csv(columns, rows)
+        values = (
+            item.unit,
+            item.part,
+            item.exercise,
+            item.points,
+            item.learners,
+            f"{item.solved:.4f}",
+            f"{item.partly:.4f}",
+            f"{item.mean:.4f}",
+        )
+        rows.append(dict(zip(ITEM_COLUMNS, values, strict=False)))
+        for made in item.mistakes:
+            rows.append(dict(zip(ITEM_COLUMNS, (*values, *made), strict=True)))
+    return _csv(ITEM_COLUMNS, rows)
 
 
-def _csv(columns, rows):
+def _csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
     out = io.StringIO()
     writer = csv.DictWriter(out, columns, lineterminator="\n")
     writer.writeheader()
-    writer.writerows({name: harmless(value) for name, value in row.items()} for row in rows)
+    for row in rows:
+        writer.writerow({name: harmless(value) for name, value in row.items()})
     return out.getvalue()
 
 
-def harmless(value):
+def harmless(value: Any) -> Any:
     """`value`; a text that a spreadsheet would take for a formula has an apostrophe before it."""
     if not isinstance(value, str):
         return value

@@ -1,9 +1,8 @@
-"""How far a class is, without running anything: an inbox -> *Stand of each learner and exercise* ->
-text.
+"""How far a class is, without running anything: an inbox -> an ExerciseState of each learner and
+exercise -> text.
 
-    INBOX/<learner>/<unit>/<part>.ipynb         a notebook with its outputs: what the visible checks
-    printed INBOX/<learner>/<unit>/<exercise>.json      a progress file, as data/answers/<user>
-    holds them
+    INBOX/<learner>/<unit>/<part>.ipynb        a notebook with the outputs of its visible checks
+    INBOX/<learner>/<unit>/<exercise>.json     a progress file, as data/answers/<user> holds them
 
 Nothing of it is verified: an output can be edited.  `course grade` decides about points; this says
 where to help.
@@ -13,23 +12,38 @@ import json
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
+from course.engine import report
 from course.engine.known_answers import fault_and_fix, load_mistakes
 from course.errors import CourseError
 from course.notebook.registry import ExerciseFacts, all_units
+from instructor.grading.analysis import WIDTH, wrapped
+from instructor.grading.limits import PROGRESS_FILE_BYTES
 from instructor.grading.sanitize import safe_text
 
-WIDTH = 100  # columns of a text
-LARGEST = 50_000_000  # bytes of a file that is read
-STUCK = 5  # exercises that are listed
-_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+STUCK_LISTED = 5  # exercises
+MISTAKES_LISTED = 2  # of each
+NAME_COLUMNS = 24
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
+FAULTS = (  # of a file that anybody may have written
+    OSError,
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    RecursionError,
+    OverflowError,
+)
+
+Key = tuple[str, str]  # unit, exercise
 
 
 @dataclass(frozen=True)
-class Stand:
+class ExerciseState:
     """How far one learner is with one exercise."""
 
     solved: bool
@@ -39,120 +53,130 @@ class Stand:
 
 @dataclass
 class Learner:
-    """What a learner has done: {(unit, exercise): Stand}."""
+    """What a learner has done."""
 
     name: str
-    stands: dict[tuple[str, str], Stand]
+    states: dict[Key, ExerciseState]
 
 
-def read_class(inbox: Path) -> tuple[list[Learner], list[str]]:
-    """([Learner, ...] by name, [a sentence about each file that could not be read, ...]) of the
-    folder `inbox`.
+class ClassState(NamedTuple):
+    """What an inbox says of a class."""
+
+    learners: list[Learner]  # by name
+    faults: list[str]  # a sentence about each file that could not be read
+
+
+def read_class(inbox: Path) -> ClassState:
+    """What the folder `inbox` says of a class.
 
     No link is followed. Raises: CourseError if there is no such folder, or nothing of this course
     in it.
     """
     if not inbox.is_dir():
         raise CourseError(f"{inbox} is no folder; name one with a folder per learner.")
-    known = {(unit.name, e.name): e for unit in all_units() for e in unit.exercises}
-    learners, faults = [], []
-    for folder in sorted(
-        path for path in inbox.iterdir() if path.is_dir() and not path.is_symlink()
-    ):
-        learner = Learner(safe_text(folder.name), {})
-        for path in sorted(folder.rglob("*")):
-            if (
-                path.suffix not in (".ipynb", ".json")
-                or path.is_symlink()
-                or ".ipynb_checkpoints" in path.parts
-            ):
-                continue
-            try:
-                _add(learner.stands, path, known)
-            except (
-                OSError,
-                ValueError,
-                KeyError,
-                TypeError,
-                AttributeError,
-                RecursionError,
-                OverflowError,
-            ):
-                faults.append(
-                    safe_text(f"{path.relative_to(inbox)} cannot be read; it is left out.")
-                )
-        if learner.stands:
-            learners.append(learner)
+    known: set[Key] = set()
+    for unit in all_units():
+        known.update((unit.name, exercise.name) for exercise in unit.exercises)
+    learners = []
+    faults: list[str] = []
+    for folder in sorted(inbox.iterdir()):
+        if folder.is_dir() and not folder.is_symlink():
+            learner = _read_learner(folder, known, faults)
+            if learner.states:
+                learners.append(learner)
     if not learners:
         raise CourseError(
-            f"looked in {inbox} for <learner>/<unit>/<part>.ipynb that were worked in and <learner>/<unit>/<exercise>"
-            ".json, found none."
+            f"looked in {inbox} for <learner>/<unit>/<part>.ipynb that were worked in and "
+            "<learner>/<unit>/<exercise>.json, found none."
         )
-    return learners, faults
+    return ClassState(learners, faults)
 
 
-def _add(stands, path, known):
-    """Add to `stands` what the file at `path` says; a solved exercise stays solved."""
-    if not path.is_file() or path.stat().st_size > LARGEST:
+def _read_learner(folder: Path, known: set[Key], faults: list[str]) -> Learner:
+    """What a learner's folder says.
+
+    Args:
+        faults: gets a sentence about each file that cannot be read.
+    """
+    learner = Learner(safe_text(folder.name), {})
+    for path in sorted(folder.rglob("*")):
+        if _is_read(path):
+            try:
+                _add(learner.states, path, known)
+            except FAULTS:
+                name = path.relative_to(folder.parent)
+                faults.append(safe_text(f"{name} cannot be read; it is left out."))
+    return learner
+
+
+def _is_read(path: Path) -> bool:
+    """Whether it is a notebook or a progress file, no link, and no copy that JupyterLab keeps."""
+    if path.suffix not in (".ipynb", ".json") or path.is_symlink():
+        return False
+    return ".ipynb_checkpoints" not in path.parts
+
+
+def _add(states: dict[Key, ExerciseState], path: Path, known: set[Key]) -> None:
+    """Add to `states` what the file at `path` says; a solved exercise stays solved."""
+    if not path.is_file() or path.stat().st_size > PROGRESS_FILE_BYTES:
         raise ValueError("too large, or a pipe, which would be waited for")
     content = json.loads(path.read_text(encoding="utf-8"))
-    here = _of_notebook(content, path, known) if path.suffix == ".ipynb" else _of_file(content)
-    for key, stand in here:
-        if key in known and not (key in stands and stands[key].solved and not stand.solved):
-            stands[key] = stand
+    if path.suffix == ".ipynb":
+        here = _of_notebook(content, path, {unit for unit, _ in known})
+    else:
+        here = _of_progress_file(content)
+    for key, state in here:
+        was_solved = key in states and states[key].solved
+        if key in known and (state.solved or not was_solved):
+            states[key] = state
 
 
-def _of_file(content) -> Iterator:
+def _of_progress_file(content: Mapping[str, Any]) -> Iterator[tuple[Key, ExerciseState]]:
     """What a progress file says; the fields are those of course.learner.answers.Kept."""
-    unit, name = str(content["unit"]), str(content["exercise"])
-    advice = _advice(unit, name).get(str(content["mistake"]), "") if content.get("mistake") else ""
-    yield (
-        (unit, name),
-        Stand(bool(content["passed"]), int(content["tries"]), "" if content["passed"] else advice),
-    )
+    unit = str(content["unit"])
+    name = str(content["exercise"])
+    solved = bool(content["passed"])
+    mistake = ""
+    if content.get("mistake") and not solved:
+        mistake = _advice(unit, name).get(str(content["mistake"]), "")
+    yield (unit, name), ExerciseState(solved, int(content["tries"]), mistake)
 
 
-def _advice(unit, name):
-    """{name of a known mistake: what to say about it}; none for an exercise that there is not."""
+def _advice(unit: str, name: str) -> dict[str, str]:
+    """{name of a known mistake: what to say}; none for an exercise that there is not."""
     try:
         return {known.name: fault_and_fix(known.advice)[0] for known in load_mistakes(unit, name)}
     except (CourseError, ImportError, OSError, ValueError, KeyError):
         return {}
 
 
-def _of_notebook(content, path, known) -> Iterator:
-    """What the outputs of the visible checks in a notebook say; an exercise belongs to the unit of
-    the folder.
+def _of_notebook(
+    content: Mapping[str, Any], path: Path, units: set[str]
+) -> Iterator[tuple[Key, ExerciseState]]:
+    """What the outputs of the visible checks in a notebook say.
+
+    An exercise belongs to the unit of the folder.
     """
-    units = {unit for unit, _ in known}
-    unit = next((part for part in reversed(path.parts) if part in units), None)
+    unit = next((folder for folder in reversed(path.parts) if folder in units), "")
     for cell in content["cells"]:
         grade_id = str(cell.get("metadata", {}).get("nbgrader", {}).get("grade_id", ""))
         name = grade_id.removesuffix("-visible").partition("-visible-")[0]
         if "-visible" not in grade_id or cell["cell_type"] != "code":
             continue
         text = "\n".join(_text(output) for output in cell.get("outputs", []))
-        if f"{name}: correct" in text:
-            yield (unit, name), Stand(True)
-        elif f"{name}: not yet" in text and "raise NotImplementedError" not in text:
-            yield (unit, name), Stand(False, mistake=_mistake_in(text))
+        said = report.read(name, text)
+        if said:
+            state = ExerciseState(said.correct, mistake=safe_text(said.mistake))
+            yield (unit, name), state
 
 
-def _text(output):
+def _text(output: Mapping[str, Any]) -> str:
     """The text of an output, without colours."""
-    lines = output.get("text") or output.get("traceback") or ""
-    return _ANSI.sub("", "\n".join(lines) if output.get("traceback") else "".join(lines))
-
-
-def _mistake_in(report):
-    """What a report says about a known mistake, "" if it recognises none."""
-    _, _, after = report.partition("This looks like a known mistake:\n")
-    lines = []
-    for line in after.splitlines():
-        if not line.startswith("     "):
-            break
-        lines.append(line.strip())
-    return safe_text(" ".join(lines))
+    if output.get("text"):
+        text = "".join(output["text"])
+    else:
+        text = "\n".join(output.get("traceback") or [])
+    return ANSI.sub("", text)
 
 
 @dataclass
@@ -166,63 +190,90 @@ class Stuck:
 
     @property
     def stuck(self) -> int:
+        """Learners who have not solved it."""
         return self.tried - self.solved
 
 
-def stuck_at(learners: list[Learner]) -> list[Stuck]:
+def stuck_at(learners: Iterable[Learner]) -> list[Stuck]:
     """A Stuck for each exercise that was tried, by how many have not solved it."""
+    learners = list(learners)
     rows = []
     for unit in all_units():
         for exercise in unit.exercises:
             key = (unit.name, exercise.name)
-            stands = [learner.stands[key] for learner in learners if key in learner.stands]
-            if stands:
-                made = Counter(
-                    stand.mistake for stand in stands if stand.mistake and not stand.solved
-                )
-                solved = sum(stand.solved for stand in stands)
-                rows.append(Stuck(exercise, len(stands), solved, made.most_common()))
+            states = [learner.states[key] for learner in learners if key in learner.states]
+            if states:
+                rows.append(_stuck(exercise, states))
     return sorted(rows, key=lambda item: -item.stuck)
 
 
-def place(learner: Learner) -> ExerciseFacts | None:
-    """Where `learner` is: the first exercise tried and not solved in the latest unit begun, else
-    its next core one.
+def _stuck(exercise: ExerciseFacts, states: list[ExerciseState]) -> Stuck:
+    solved = 0
+    made: Counter[str] = Counter()
+    for state in states:
+        if state.solved:
+            solved += 1
+        elif state.mistake:
+            made[state.mistake] += 1
+    return Stuck(exercise, len(states), solved, made.most_common())
+
+
+def current_exercise(learner: Learner) -> ExerciseFacts | None:
+    """Where `learner` is: an exercise of the latest unit begun; None if that is done.
+
+    The first one tried and not solved, else the next core one.
     """
-    begun = [unit for unit in all_units() if any(of == unit.name for of, _ in learner.stands)]
-    exercises = begun[-1].exercises if begun else ()
-    tried = [e for e in exercises if not learner.stands.get((e.unit, e.name), Stand(True)).solved]
-    rest = [e for e in exercises if e.core and e.asked and (e.unit, e.name) not in learner.stands]
-    return next(iter(tried + rest), None)
+    begun = {unit for unit, _ in learner.states}
+    units = [unit for unit in all_units() if unit.name in begun]
+    exercises = units[-1].exercises if units else ()
+    for exercise in exercises:
+        state = learner.states.get((exercise.unit, exercise.name))
+        if state and not state.solved:
+            return exercise
+    for exercise in exercises:
+        is_new = (exercise.unit, exercise.name) not in learner.states
+        if exercise.core and exercise.asked and is_new:
+            return exercise
+    return None
 
 
-def class_text(learners: list[Learner], faults: list[str]) -> str:
+def class_text(state: ClassState) -> str:
     """Who is where, then what most are stuck at, as text of at most 100 columns."""
-    lines = [f"{'learner':<24}{'solved':>7}{'tried':>7}  is at"]
-    for learner in learners:
-        at, solved = place(learner), sum(stand.solved for stand in learner.stands.values())
-        where = f"{at.name} ({at.unit[:2]}/{at.part.partition('_')[0]})" if at else "done"
-        name = learner.name if len(learner.name) < 24 else f"{learner.name[:22]}…"
-        lines.append(f"{name:<24}{solved:>7}{len(learner.stands):>7}  {where}")
-    lines += ["", f"{len(learners)} learners. Most are stuck at:"]
-    items = [item for item in stuck_at(learners) if item.stuck][:STUCK]
-    for item in items:
-        e = item.exercise
-        here = f"{e.unit[:2]}/{e.part.partition('_')[0]}"
-        lines.append(f"  {e.name} ({here}): {item.stuck} of {item.tried} who tried it")
-        for advice, count in item.mistakes[:2]:
-            lines += textwrap.wrap(f"{count} x {advice}", WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 10,
-                                   break_on_hyphens=False)  # fmt: skip
-    lines += [] if items else ["  nothing: everybody solved what they tried"]
-    lines += [
-        "",
-        *textwrap.wrap(
-            "As their own notebooks and files say; nothing was run. course grade verifies.", WIDTH
-        ),
-    ]
-    return "\n".join([*lines, *faults])
+    lines = [f"{'learner':<{NAME_COLUMNS}}{'solved':>7}{'tried':>7}  is at"]
+    lines += [_learner_line(learner) for learner in state.learners]
+    lines += ["", f"{len(state.learners)} learners. Most are stuck at:"]
+    stuck = [item for item in stuck_at(state.learners) if item.stuck][:STUCK_LISTED]
+    for item in stuck:
+        lines += _stuck_lines(item)
+    if not stuck:
+        lines.append("  nothing: everybody solved what they tried")
+    note = "As their own notebooks and files say; nothing was run. course grade verifies."
+    return "\n".join([*lines, "", *textwrap.wrap(note, WIDTH), *state.faults])
+
+
+def _learner_line(learner: Learner) -> str:
+    at = current_exercise(learner)
+    where = f"{at.name} ({_part(at)})" if at else "done"
+    solved = sum(state.solved for state in learner.states.values())
+    name = learner.name
+    if len(name) >= NAME_COLUMNS:
+        name = f"{name[: NAME_COLUMNS - 2]}…"
+    return f"{name:<{NAME_COLUMNS}}{solved:>7}{len(learner.states):>7}  {where}"
+
+
+def _stuck_lines(item: Stuck) -> list[str]:
+    where = f"{item.exercise.name} ({_part(item.exercise)})"
+    lines = [f"  {where}: {item.stuck} of {item.tried} who tried it"]
+    for advice, count in item.mistakes[:MISTAKES_LISTED]:
+        lines += wrapped(f"{count} x {advice}")
+    return lines
+
+
+def _part(exercise: ExerciseFacts) -> str:
+    """The part of an exercise, "05/1"."""
+    return f"{exercise.unit[:2]}/{exercise.part.partition('_')[0]}"
 
 
 def class_progress(inbox: Path) -> str:
     """The text about the class in `inbox`.  Raises: CourseError if there is nothing to read."""
-    return class_text(*read_class(inbox))
+    return class_text(read_class(inbox))

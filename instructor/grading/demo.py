@@ -1,8 +1,8 @@
 """Grade a solved and an untouched submission of every unit: `course demo`.
 
 nbgrader itself grades one unit while `course grade` grades the others. All of it happens in
-build/demo, a course folder of its own, so that no gradebook or submission of an instructor is
-touched. Fails unless every solved submission scores all points and every untouched one none.
+build/demo, a separate course folder, so the demo touches no gradebook or submission of an
+instructor. Fails unless every solved submission scores all points and every untouched one none.
 """
 
 import os
@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -22,56 +23,66 @@ from course.errors import CourseError
 from course.notebook.registry import parts, units
 from course.system.files import write_text
 from course.system.folders import ROOT
-from instructor.authoring.build import build, release_notebook, solved_notebook, text_of
+from instructor.authoring.build import build
+from instructor.authoring.masters import release_notebook, solved_notebook, text_of
 from instructor.grading.gradebook import scores
 
 DEMO = ROOT / "build" / "demo"
-NBGRADED = (
-    "03_large_batch"  # the unit that nbgrader grades: its answers need no ranks and no workers
-)
+# the unit that nbgrader grades: its answers need no ranks and no workers
+NBGRADED = "03_large_batch"
 STEPS = ("generate_assignment", "autograde", "generate_feedback")
 NBGRADER = [sys.executable, "-m", "nbgrader"]
 BAR = re.compile(r" *\d+ %\|")  # a line of a progress bar of `course grade`
+BAR_COLUMNS = 79
+LOG_LINES = 8  # the last of a log, that an error repeats
+DUE = {"solved": 100, "untouched": 0}  # per cent of the points
+
+Cells = dict[str, tuple[float, float]]  # grade cell -> score, points
 
 
 def demo() -> None:
-    """Build, submit, grade and show. Raises: CourseError if a step fails or a score is not as
-    expected.
+    """Build, submit, grade and show.
+
+    Raises: CourseError if a step fails or a score is not as expected.
     """
     started = time.monotonic()
     shutil.rmtree(DEMO, ignore_errors=True)
-    os.environ["COURSE_ANSWERS"] = (
-        "off"  # what somebody solved on this machine is no part of a submission
-    )
+    # what somebody solved on this machine does not belong to a submission
+    os.environ["COURSE_ANSWERS"] = "off"
     prepare_data()
     by_nbgrader = NBGRADED if NBGRADED in units() else units()[0]
-    folders = {unit: DEMO / "nbgrader" if unit == by_nbgrader else DEMO for unit in units()}
     others = [unit for unit in units() if unit != by_nbgrader]
-    submit(by_nbgrader, folders[by_nbgrader])
+    nbgraders_folder = DEMO / "nbgrader"
+    submit(by_nbgrader, nbgraders_folder)
     with ThreadPoolExecutor(1) as pool:
-        beside = pool.submit(
-            lambda: [nbgrader(step, by_nbgrader, folders[by_nbgrader]) for step in STEPS]
-        )
+        nbgraders = pool.submit(_grade_by_nbgrader, by_nbgrader, nbgraders_folder)
         for unit in others:
-            submit(unit, folders[unit])
-        print(
-            f"grading: {by_nbgrader} by nbgrader, {', '.join(others)} by course grade", flush=True
-        )
+            submit(unit, DEMO)
+        named = ", ".join(others)
+        print(f"grading: {by_nbgrader} by nbgrader, {named} by course grade", flush=True)
         if others:
             grade(others)
         print(f"waiting for nbgrader, which grades {by_nbgrader}", flush=True)
-        beside.result()
-    percents = [show(unit, scores(unit, folder)) for unit, folder in folders.items()]
+        nbgraders.result()
+    percents = []
+    for unit in units():
+        folder = nbgraders_folder if unit == by_nbgrader else DEMO
+        percents.append(show(unit, scores(unit, folder)))
     print("(free texts are graded by hand, in nbgrader's formgrader)")
-    if any(percent != {"solved": 100, "untouched": 0} for percent in percents):
+    if any(percent != DUE for percent in percents):
         raise CourseError(
-            "expected 100 % for every solved, 0 % for every untouched submission; see build/demo/*.log."
+            "expected 100 % for every solved, 0 % for every untouched submission; see "
+            "build/demo/*.log."
         )
-    pages = folders[by_nbgrader] / "feedback" / "solved" / by_nbgrader
-    print(
-        f"\nall as expected, in {time.monotonic() - started:.0f} s.  Feedback that learners get: {_short(pages)}"
-    )
+    pages = nbgraders_folder / "feedback" / "solved" / by_nbgrader
+    seconds = time.monotonic() - started
+    print(f"\nall as expected, in {seconds:.0f} s.  Feedback that learners get: {_short(pages)}")
     print("Next: `make lab` opens the notebooks, `make check` runs the quick tests.")
+
+
+def _grade_by_nbgrader(unit: str, course: Path) -> None:
+    for step in STEPS:
+        nbgrader(step, unit, course)
 
 
 def prepare_data() -> None:
@@ -84,37 +95,28 @@ def prepare_data() -> None:
 
 
 def submit(unit: str, course: Path) -> None:
-    """Build `unit` and put a solved and an untouched submission of all its parts into the course
-    folder `course`.
-    """
+    """Build `unit`; put a solved and an untouched submission of it into the folder `course`."""
     for part in parts(unit):
         source, _ = build(unit, part)
         write_text(course / "build" / "source" / unit / f"{part}.ipynb", text_of(source))
-        for learner, nb in (
-            ("solved", solved_notebook(source)),
-            ("untouched", release_notebook(source)),
-        ):
+        handed_in = {"solved": solved_notebook(source), "untouched": release_notebook(source)}
+        for learner, notebook in handed_in.items():
             path = course / "submitted" / learner / unit / f"{part}.ipynb"
-            write_text(path, text_of(nbformat.from_dict(nb)))
+            write_text(path, text_of(nbformat.from_dict(notebook)))
     print(f"{unit}: {len(parts(unit))} parts built and submitted", flush=True)
 
 
 def grade(names: list[str], course: Path = DEMO) -> None:
-    """Grade the submissions of the units `names` with `course grade`; its bars are shown, its words
-    go to grade.log.
+    """Grade the submissions of the units `names` with `course grade`.
 
+    Its progress bars are shown, its words go to grade.log.
     Raises: CourseError with the end of the log if it fails.
     """
-    call = [
-        sys.executable,
-        "-m",
-        "course.cli",
-        "grade",
-        str(course / "submitted"),
-        "--course",
-        str(course),
-    ]
-    call += [word for name in names for word in ("--unit", name)] + ["--workers", str(cores())]
+    command = [sys.executable, "-m", "course.cli", "grade"]
+    call = [*command, str(course / "submitted"), "--course", str(course)]
+    for name in names:
+        call += ["--unit", name]
+    call += ["--workers", str(cores())]
     log = course / "grade.log"
     code = _shown(call, log)
     if code and "bubblewrap" in log.read_text(errors="replace"):
@@ -127,24 +129,28 @@ def grade(names: list[str], course: Path = DEMO) -> None:
         raise CourseError(f"course grade failed (exit code {code}); the end of {_tail(log)}")
 
 
-def _shown(call, log):
+def _shown(call: Sequence[str], log: Path) -> int:
     """The exit code of a command; its progress bars are shown, all else goes to the file `log`."""
-    # a bar ends in a carriage return: a line
-    how = dict(cwd=ROOT, stdout=subprocess.PIPE, text=True, errors="replace")
-    with log.open("w") as file, subprocess.Popen(call, stderr=file, **how) as process:
-        for line in process.stdout:
-            if BAR.match(line):
-                print("\r" + line.rstrip("\n")[:79].ljust(79), end="", flush=True)
-            else:
-                print(line, end="", file=file, flush=True)
+    with log.open("w") as file:
+        # as text, a carriage return ends a line: so does a bar
+        process = subprocess.Popen(
+            call, cwd=ROOT, stdout=subprocess.PIPE, stderr=file, text=True, errors="replace"
+        )
+        with process:
+            for line in process.stdout or ():
+                if BAR.match(line):
+                    shown = line.rstrip("\n")[:BAR_COLUMNS].ljust(BAR_COLUMNS)
+                    print("\r" + shown, end="", flush=True)
+                else:
+                    print(line, end="", file=file, flush=True)
     print()
     return process.returncode
 
 
 def nbgrader(action: str, unit: str, course: Path = DEMO) -> None:
-    """Run an nbgrader command on `unit` in the course folder `course`; its words go to
-    <course>/nbgrader.log.
+    """Run an nbgrader command on `unit` in the course folder `course`.
 
+    Its words go to <course>/nbgrader.log.
     Raises: CourseError with the end of the log if it fails.
     """
     call = [*NBGRADER, action, unit, "--force", f"--CourseDirectory.root={course}"]
@@ -152,36 +158,45 @@ def nbgrader(action: str, unit: str, course: Path = DEMO) -> None:
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
     log = course / "nbgrader.log"
     with log.open("a") as file:
-        streams = dict(stdout=file, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
-        env = os.environ | {"PATH": path, "COURSE_ANSWERS": "off"}
-        code = subprocess.run(call, cwd=ROOT, env=env, **streams).returncode
-    if code:
+        done = subprocess.run(
+            call,
+            cwd=ROOT,
+            env=os.environ | {"PATH": path, "COURSE_ANSWERS": "off"},
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+        )
+    if done.returncode:
         raise CourseError(
-            f"nbgrader {action} {unit} failed (exit code {code}); the end of {_tail(log)}"
+            f"nbgrader {action} {unit} failed (exit code {done.returncode}); the end of "
+            f"{_tail(log)}"
         )
 
 
-def show(unit: str, table: dict[str, dict[str, tuple[float, float]]]) -> dict[str, float]:
-    """Print the points of `unit`, and each cell that is not as expected; returns {learner: per
-    cent}.
+def show(unit: str, table: dict[str, Cells]) -> dict[str, float]:
+    """Print the points of `unit`, and each cell that is not as expected.
+
+    Returns: {learner: per cent of the points}.
     """
     percent = {}
-    for learner, cells in sorted(
-        table.items(), reverse=True
-    ):  # the solved one last: its free texts do not count yet
-        score, points = (sum(column) for column in zip(*cells.values(), strict=True))
-        percent[learner] = 100 * score / points
+    # the solved one last: its free texts do not count yet
+    for learner, cells in sorted(table.items(), reverse=True):
+        score = points = 0.0
         for name, (got, most) in cells.items():
+            score += got
+            points += most
             if got != (most if learner == "solved" else 0):
                 print(f"  {unit}, {learner}: {name} scored {got:g} of {most:g}")
+        percent[learner] = 100 * score / points
     shown = "".join(f"{learner:>12} {value:5.1f} %" for learner, value in sorted(percent.items()))
     print(f"{unit:<24}{points:>5g} points{shown}")
     return percent
 
 
-def _tail(log):
-    return f"{_short(log)}:\n  " + "\n  ".join(log.read_text(errors="replace").splitlines()[-8:])
+def _tail(log: Path) -> str:
+    lines = log.read_text(errors="replace").splitlines()[-LOG_LINES:]
+    return f"{_short(log)}:\n  " + "\n  ".join(lines)
 
 
-def _short(path):
+def _short(path: Path) -> Path:
     return path.relative_to(ROOT) if path.is_relative_to(ROOT) else path

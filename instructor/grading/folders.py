@@ -1,18 +1,24 @@
-"""Where nbgrader keeps a course: its configuration and folders, read as nbgrader's own commands
-read them.
-"""
+"""Where nbgrader keeps a course: its configuration and folders, read as its own commands do."""
 
 from pathlib import Path
+from typing import NamedTuple
 
 from nbgrader.apps import NbGrader
 from nbgrader.coursedir import CourseDirectory
-from traitlets.config import Application
+from traitlets.config import Application, Config
 
 from course.system.folders import ROOT
 
 
-def course_folders(root: Path = ROOT) -> tuple:
-    """(nbgrader's configuration, its CourseDirectory) for the course folder `root`.
+class CourseFolders(NamedTuple):
+    """What nbgrader knows of a course folder."""
+
+    config: Config
+    directory: CourseDirectory
+
+
+def course_folders(root: Path = ROOT) -> CourseFolders:
+    """nbgrader's configuration and its CourseDirectory for the course folder `root`.
 
     The configuration is that of `root`, then of the repository, then of this user and machine, as
     nbgrader reads it.
@@ -20,4 +26,4 @@ def course_folders(root: Path = ROOT) -> tuple:
     app = NbGrader(raise_config_file_errors=True)
     places = [str(Path(root).resolve()), str(ROOT), *app.config_file_paths]
     Application.load_config_file(app, "nbgrader_config", path=places)
-    return app.config, CourseDirectory(config=app.config, root=places[0])
+    return CourseFolders(app.config, CourseDirectory(config=app.config, root=places[0]))

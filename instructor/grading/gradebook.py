@@ -1,10 +1,9 @@
 """Results of grading -> nbgrader's own records: gradebook.db, autograded/. No other module knows
 its tables.
 
-    prepare(unit, root, sources)  # once per batch: the cells of all parts, as `nbgrader
-    generate_assignment` does merge([shard, ...])           # by one process: shards -> gradebook,
-    then the shards are gone records()                     # what was entered: resume and analysis
-    read it
+    prepare(unit, root, sources)   # once per batch: the cells of all parts
+    merge([path, ...])             # by one process: pending results -> gradebook
+    records()                      # what was entered: resume and analysis read it
 
 A unit is an assignment, a part is a notebook of it. What nbgrader has no place for (fingerprint,
 notes, reports, mistakes) stands in a table of our own in gradebook.db and is written in the same
@@ -17,34 +16,45 @@ looked at again.
 import contextlib
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC
 from pathlib import Path
+from typing import Any
 
 import nbformat
+from nbformat import NotebookNode
 from nbgrader import preprocessors as nbg
 from nbgrader import utils
 from nbgrader.api import Comment, Grade, Gradebook, GradeCell, MissingEntry, SolutionCell
 from nbgrader.converters import Autograde
+from nbgrader.coursedir import CourseDirectory
 from sqlalchemy import text
 
 from course.errors import CourseError
+from course.notebook.cells import grade_id
 from course.notebook.registry import parts
 from course.system.files import atomic_folder
 from course.system.folders import ROOT
-from instructor.authoring.build import RELEASE_STEPS, grade_id, source_notebook
+from instructor.authoring.masters import RELEASE_STEPS, source_notebook
 from instructor.grading.feedback import notebook_text
 from instructor.grading.folders import course_folders
-from instructor.grading.results import Graded
-from instructor.grading.shards import load
+from instructor.grading.pending_results import load
+from instructor.grading.results import Graded, PartResult
 
 TABLE = """CREATE TABLE IF NOT EXISTS course_results
            (learner TEXT, unit TEXT, record TEXT, PRIMARY KEY (learner, unit))"""
+SELECT = "SELECT record FROM course_results WHERE learner = :learner AND unit = :unit"
+SELECT_ALL = "SELECT record FROM course_results ORDER BY unit, learner"
+DELETE = "DELETE FROM course_results WHERE learner = :learner AND unit = :unit"
+INSERT = "INSERT INTO course_results VALUES (:learner, :unit, :record)"
 
 
-def prepare(unit: str, root: Path = ROOT, sources: dict | None = None) -> None:
-    """Make the gradebook of the course folder `root` know `unit` and its cells, as
-    generate_assignment enters them.
+def prepare(
+    unit: str, root: Path = ROOT, sources: Mapping[str, NotebookNode] | None = None
+) -> None:
+    """Make the gradebook of the course folder `root` know `unit` and its cells.
+
+    As `nbgrader generate_assignment` enters them.
 
     Args:
         sources: {part: source notebook}, where somebody has them.
@@ -52,58 +62,62 @@ def prepare(unit: str, root: Path = ROOT, sources: dict | None = None) -> None:
     Raises: CourseError if parts or cells came or went since submissions of the unit were entered.
     """
     config, directory = course_folders(root)
-    sources = sources or {part: source_notebook(unit, part) for part in parts(unit)}
+    if not sources:
+        sources = {part: source_notebook(unit, part) for part in parts(unit)}
     advice = "Start a new gradebook, or go back to the old unit."
     with _book(directory) as book:
         assignment = book.update_or_create_assignment(unit)
         gone = sorted({notebook.name for notebook in assignment.notebooks} - {*sources})
         if gone and assignment.submissions:
             raise CourseError(
-                f"{directory.db_url} holds submissions of {unit} with other parts ({', '.join(gone)}). {advice}"
+                f"{directory.db_url} holds submissions of {unit} with other parts "
+                f"({', '.join(gone)}). {advice}"
             )
         for name in gone:
             book.remove_notebook(name, unit)
     for part, source in sources.items():
-        nb, resources = nbformat.from_dict(source), {}
+        notebook = nbformat.from_dict(source)
+        resources: dict[str, Any] = {}
         for step in RELEASE_STEPS[: RELEASE_STEPS.index(nbg.ClearHiddenTests)]:
-            nb, resources = step().preprocess(nb, resources)
+            notebook, resources = step().preprocess(notebook, resources)
         resources["nbgrader"] = {"notebook": part, "assignment": unit, "db_url": directory.db_url}
         try:
-            nbg.SaveCells(config=config).preprocess(nb, resources)
+            nbg.SaveCells(config=config).preprocess(notebook, resources)
         except RuntimeError as error:
             raise CourseError(f"{error} in {directory.db_url}. {advice}") from None
 
 
-def merge(shards: Iterable[Path], root: Path = ROOT) -> int:
-    """Enter the submissions in `shards` into the gradebook of `root` and its autograded/; return
-    how many were new.
+def merge(pending: Iterable[Path], root: Path = ROOT) -> int:
+    """Enter pending results into the gradebook of `root` and its autograded/.
 
     Entering again what is there changes nothing, so a merge that was interrupted is simply
-    repeated; shards are removed once they are in. Scores follow the rules above; late penalties are
+    repeated; files are removed once they are in. Scores follow the rules above; late penalties are
     those of the configured plugin.
 
-    Raises: CourseError if a unit was not prepared, or a shard cannot be read.
+    Returns: how many were new.
+    Raises: CourseError if a unit was not prepared, or a file cannot be read.
     """
     config, directory = course_folders(root)
     late = nbg.AssignLatePenalties(config=config)
     late.init_plugin()
-    autograde, entered = Autograde(coursedir=directory, config=config), 0
+    autograde = Autograde(coursedir=directory, config=config)
+    entered = 0
     with _book(directory) as book:
         with _transaction(book):
             book.db.execute(text(TABLE))
-        for shard in map(Path, shards):
-            graded = load(shard)
+        for path in map(Path, pending):
+            graded = load(path)
             with _transaction(book):
-                if _row(book, graded) != graded.to_json():
-                    _place(graded, directory, autograde)
+                if _record(book, graded) != graded.to_json():
+                    _write_notebooks(graded, directory, autograde)
                     _enter(book, graded, late.plugin_inst)
                     entered += 1
-            shard.unlink()
+            path.unlink()
     return entered
 
 
 @contextlib.contextmanager
-def _transaction(book):
+def _transaction(book: Gradebook) -> Iterator[None]:
     """One transaction of the gradebook, whatever nbgrader's own functions commit in between."""
     book.db.remove()
     with book.engine.begin() as connection:
@@ -113,36 +127,36 @@ def _transaction(book):
         book.db.remove()
 
 
-def _row(book, graded):
+def _record(book: Gradebook, graded: Graded) -> str | None:
     """The record of this submission in the gradebook, or None."""
-    query = text("SELECT record FROM course_results WHERE learner = :learner AND unit = :unit")
-    return book.db.execute(query, {"learner": graded.learner, "unit": graded.unit}).scalar()
+    key = {"learner": graded.learner, "unit": graded.unit}
+    record: str | None = book.db.execute(text(SELECT), key).scalar()
+    return record
 
 
-def _place(graded, directory, autograde):
-    """Write the notebooks and the time to autograded/<learner>/<unit>, as `nbgrader autograde`
-    leaves them.
-    """
-    with atomic_folder(
-        directory.format_path(directory.autograded_directory, graded.learner, graded.unit)
-    ) as folder:
+def _autograded(directory: CourseDirectory, graded: Graded) -> Path:
+    """The folder of a submission's autograded notebooks."""
+    folder = directory.autograded_directory
+    return Path(directory.format_path(folder, graded.learner, graded.unit))
+
+
+def _write_notebooks(graded: Graded, directory: CourseDirectory, autograde: Autograde) -> None:
+    """Write the notebooks and the time, as `nbgrader autograde` leaves them."""
+    with atomic_folder(_autograded(directory, graded)) as folder:
         for result in graded.parts:
-            (folder / f"{result.part}.ipynb").write_text(
-                notebook_text(result.notebook), encoding="utf-8"
-            )
-        (folder / "timestamp.txt").write_text(
-            f"{graded.received.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f %Z}"
-        )
+            notebook = notebook_text(result.notebook)
+            (folder / f"{result.part}.ipynb").write_text(notebook, encoding="utf-8")
+        received = graded.received.astimezone(UTC)
+        (folder / "timestamp.txt").write_text(f"{received:%Y-%m-%d %H:%M:%S.%f %Z}")
     autograde.set_permissions(graded.unit, graded.learner)
 
 
-def _enter(book, graded, late):
+def _enter(book: Gradebook, graded: Graded, late: Any) -> None:
     """Enter the scores of `graded`, its penalty by the plugin `late`, and its record."""
     book.update_or_create_student(graded.learner)
     try:
-        with (
-            book.db.no_autoflush
-        ):  # nbgrader fills in a new submission before it adds it to the session
+        # nbgrader fills in a new submission before it adds it to the session
+        with book.db.no_autoflush:
             submission = book.update_or_create_submission(
                 graded.unit, graded.learner, timestamp=graded.received
             )
@@ -154,42 +168,38 @@ def _enter(book, graded, late):
             notebook.late_submission_penalty = _penalty(graded.learner, notebook, submission, late)
     except (MissingEntry, KeyError) as error:
         raise CourseError(
-            f"the gradebook does not know the cells of {graded.unit} ({error}); run `course build` first."
+            f"the gradebook does not know the cells of {graded.unit} ({error}); run `course build` "
+            "first."
         ) from None
     key = {"learner": graded.learner, "unit": graded.unit}
-    book.db.execute(
-        text("DELETE FROM course_results WHERE learner = :learner AND unit = :unit"), key
-    )
-    book.db.execute(
-        text("INSERT INTO course_results VALUES (:learner, :unit, :r)"),
-        key | {"r": graded.to_json()},
-    )
+    book.db.execute(text(DELETE), key)
+    book.db.execute(text(INSERT), key | {"record": graded.to_json()})
 
 
-def _enter_part(book, result, notebook):
+def _enter_part(book: Gradebook, result: PartResult, notebook: Any) -> None:
     """Enter the scores and comments of one part into the submitted notebook `notebook`."""
     grades = _by_cell(book, GradeCell, Grade, notebook)
     comments = _by_cell(book, SolutionCell, Comment, notebook)
     for cell in result.notebook.cells:
         if utils.is_grade(cell):
-            grade = grades[grade_id(cell)]
+            grade = grades[str(grade_id(cell))]
             grade.auto_score, _ = utils.determine_grade(cell)
             grade.needs_manual_grade = grade.manual_score is not None or grade.auto_score is None
         if utils.is_solution(cell):
-            same = cell.metadata.nbgrader.get("checksum") == utils.compute_checksum(cell)
-            comments[grade_id(cell)].auto_comment = "No response." if same else None
+            is_untouched = cell.metadata.nbgrader.get("checksum") == utils.compute_checksum(cell)
+            comments[str(grade_id(cell))].auto_comment = "No response." if is_untouched else None
 
 
-def _penalty(learner, notebook, submission, late):
+def _penalty(learner: str, notebook: Any, submission: Any, late: Any) -> float | None:
     """The points that a late notebook loses, or None if it loses none."""
     seconds = submission.total_seconds_late
-    penalty = (
-        late.late_submission_penalty(learner, notebook.score, seconds) if seconds > 0 else None
-    )
+    if seconds <= 0:
+        return None
+    penalty: float | None = late.late_submission_penalty(learner, notebook.score, seconds)
     return None if penalty is None else min(max(penalty, 0), notebook.score)
 
 
-def _by_cell(book, cell_kind, kind, notebook):
+def _by_cell(book: Gradebook, cell_kind: Any, kind: Any, notebook: Any) -> dict[str, Any]:
     """{name of cell: its Grade or Comment} of a submitted notebook."""
     rows = book.db.query(cell_kind.name, kind).join(kind, kind.cell_id == cell_kind.id)
     return dict(rows.filter(kind.notebook_id == notebook.id).all())
@@ -205,50 +215,46 @@ def records(root: Path = ROOT) -> list[Graded]:
     with _book(directory) as book:
         with _transaction(book):
             book.db.execute(text(TABLE))
-            rows = (
-                book.db.execute(text("SELECT record FROM course_results ORDER BY unit, learner"))
-                .scalars()
-                .all()
-            )
-            known = {(s.student_id, a.name) for a in book.assignments for s in a.submissions}
+            rows = book.db.execute(text(SELECT_ALL)).scalars().all()
+            known = set()
+            for assignment in book.assignments:
+                for submission in assignment.submissions:
+                    known.add((submission.student_id, assignment.name))
+    there = []
+    for row in rows:
+        graded = Graded.from_json(row)
+        if (graded.learner, graded.unit) in known and _has_notebooks(directory, graded):
+            there.append(graded)
+    return there
 
-    def is_there(graded):
-        folder = Path(
-            directory.format_path(directory.autograded_directory, graded.learner, graded.unit)
-        )
-        return all((folder / f"{result.part}.ipynb").is_file() for result in graded.parts)
 
-    of_book = map(Graded.from_json, rows)
-    return [
-        graded for graded in of_book if (graded.learner, graded.unit) in known and is_there(graded)
-    ]
+def _has_notebooks(directory: CourseDirectory, graded: Graded) -> bool:
+    folder = _autograded(directory, graded)
+    return all((folder / f"{result.part}.ipynb").is_file() for result in graded.parts)
 
 
 def scores(unit: str, root: Path = ROOT) -> dict[str, dict[str, tuple[float, float]]]:
-    """{learner: {grade cell: (score, points)}} of all parts of `unit`, cells in the order of the
-    notebooks.
+    """{learner: {grade cell: (score, points)}} of all parts of `unit`.
 
-    Cells that a person grades are left out until somebody has.
+    Cells are in the order of the notebooks; those that a person grades are left out until somebody
+    has.
     """
     table = {}
     with Gradebook(f"sqlite:///{Path(root) / 'gradebook.db'}") as book:
         for submission in book.assignment_submissions(unit):
-            notebooks = sorted(submission.notebooks, key=lambda notebook: notebook.name)
-            grades = [
-                grade
-                for notebook in notebooks
-                for grade in notebook.grades
-                if not grade.needs_manual_grade
-            ]
-            table[submission.student.id] = {
-                grade.name: (grade.score, grade.max_score) for grade in grades
-            }
+            cells = {}
+            for notebook in sorted(submission.notebooks, key=lambda notebook: notebook.name):
+                for grade in notebook.grades:
+                    if not grade.needs_manual_grade:
+                        cells[grade.name] = (grade.score, grade.max_score)
+            table[submission.student.id] = cells
     return table
 
 
-def _book(directory):
-    """nbgrader's Gradebook of a course; a new one asks `alembic`, which lies beside this Python,
-    for its version.
+def _book(directory: CourseDirectory) -> Gradebook:
+    """nbgrader's Gradebook of a course.
+
+    A new one asks `alembic`, which is in the folder of this Python, for its version.
     """
     beside = str(Path(sys.executable).parent)
     if beside not in os.environ.get("PATH", "").split(os.pathsep):

@@ -7,27 +7,35 @@ that it lies in: nothing that a learner hands in decides about it.
 """
 
 import csv
-import os
 import re
 import unicodedata
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from course.errors import CourseError
 from course.notebook.registry import parts, units
+from instructor.grading.limits import LEARNER_NAME_CHARACTERS, UNKNOWN_FILES_NAMED
 from instructor.grading.results import Submission
 from instructor.grading.sanitize import safe_text
 
 PLAIN = re.compile(r"\w([\w .+@,-]*\w)?")  # of a learner's name
-LONGEST = 128
-NAMED = 3  # unknown files that a line names; of the others it says how many
 # the last by nbgrader's submit
 EXPECTED = re.compile(r"\..*|__pycache__|(timestamp|submission_secret)\.txt")
 
+Times = Mapping[tuple[str, str], datetime]  # (learner, unit) -> when it was received, in UTC
 
-def read_inbox(folder: Path, wanted: dict[str, list[str]]) -> tuple[list[Submission], list[str]]:
-    """([Submission, ...], [a sentence about each thing left out, ...]) of what lies in the inbox
-    `folder`, by learner.
+
+class Inbox(NamedTuple):
+    """What lies in an inbox, or in one learner's folder."""
+
+    submissions: list[Submission]
+    left_out: list[str]  # a sentence about each thing that is not read
+
+
+def read_inbox(folder: Path, wanted: dict[str, list[str]]) -> Inbox:
+    """What lies in the inbox `folder`, by learner.
 
     Args:
         wanted: {unit: its parts that count}.
@@ -42,106 +50,121 @@ def read_inbox(folder: Path, wanted: dict[str, list[str]]) -> tuple[list[Submiss
         raise CourseError(
             f"{folder} is no folder; name the inbox, a folder with one folder per learner."
         )
-    times, submissions, left_out = _times(folder / "received.csv"), [], []
-    for learner in sorted(entry.name for entry in os.scandir(folder) if entry.is_dir()):
-        try:
-            check_learner(learner)
-        except CourseError as error:
-            left_out.append(str(error))
-            continue
-        if (folder / learner).is_symlink():
-            left_out.append(f"{learner}: a link to a folder, which is not followed.")
-            continue
-        try:
-            here, said = _of_learner(folder / learner, wanted, times)
-        except OSError as error:  # closed to whoever grades
-            here, said = [], [f"its folder cannot be read ({error.strerror})."]
-        submissions += here
-        left_out += [safe_text(f"{learner}: {sentence}") for sentence in said]
-        if not here and not said:
-            left_out.append(f"{learner}: no notebook of {', '.join(wanted)} in this folder.")
+    times = _times(folder / "received.csv")
+    submissions = []
+    left_out = []
+    for path in sorted(path for path in folder.iterdir() if path.is_dir()):
+        here = _of_folder(path, wanted, times)
+        submissions += here.submissions
+        left_out += here.left_out
     if not submissions:
         more = "".join(f"\n  left out: {sentence}" for sentence in left_out)
         raise CourseError(
-            f"looked in {folder} for <learner>/<unit>/<part>.ipynb of {', '.join(wanted)}, found none.{more}"
+            f"looked in {folder} for <learner>/<unit>/<part>.ipynb of {', '.join(wanted)}, found "
+            f"none.{more}"
         )
-    return submissions, left_out
+    return Inbox(submissions, left_out)
 
 
 def check_learner(learner: str) -> None:
-    """Raise CourseError if a folder's name may not be a learner's: nbgrader's pages show it as it
-    is, markup too.
+    """Raise CourseError if a folder's name may not be a learner's.
+
+    nbgrader's pages show it as it is, markup too.
     """
-    if (
-        not PLAIN.fullmatch(unicodedata.normalize("NFC", learner)) or len(learner) > LONGEST
-    ):  # macOS writes é as e + ´
+    composed = unicodedata.normalize("NFC", learner)  # macOS writes é as e + ´
+    if not PLAIN.fullmatch(composed) or len(learner) > LEARNER_NAME_CHARACTERS:
         raise CourseError(
-            f"the learner's folder {ascii(learner)[:200]} is left out: a name has at most {LONGEST} letters, digits, "
-            "spaces and . _ - + @ , and starts and ends with a letter or digit. Rename it."
+            f"the learner's folder {ascii(learner)[:200]} is left out: a name has at most "
+            f"{LEARNER_NAME_CHARACTERS} letters, digits, spaces and . _ - + @ , and starts and "
+            "ends with a letter or digit. Rename it."
         )
 
 
-def _of_learner(folder, wanted, times):
-    """([Submission, ...], [a sentence about what is left out, ...]) of one learner's folder."""
-    files, said = [], []
+def _of_folder(folder: Path, wanted: dict[str, list[str]], times: Times) -> Inbox:
+    """What a folder in the inbox holds; each sentence about it names it."""
+    learner = folder.name
+    try:
+        check_learner(learner)
+    except CourseError as error:
+        return Inbox([], [str(error)])
+    if folder.is_symlink():
+        return Inbox([], [f"{learner}: a link to a folder, which is not followed."])
+    try:
+        here = _of_learner(folder, wanted, times)
+    except OSError as error:  # the grader may not read it
+        here = Inbox([], [f"its folder cannot be read ({error.strerror})."])
+    if not here.submissions and not here.left_out:
+        return Inbox([], [f"{learner}: no notebook of {', '.join(wanted)} in this folder."])
+    left_out = [safe_text(f"{learner}: {sentence}") for sentence in here.left_out]
+    return Inbox(here.submissions, left_out)
+
+
+def _of_learner(folder: Path, wanted: dict[str, list[str]], times: Times) -> Inbox:
+    """What a learner's folder holds."""
+    submissions = []
+    left_out = []
     for unit, counted in wanted.items():
-        place, names = folder / unit, {f"{part}.ipynb" for part in counted}
+        place = folder / unit
         if place.is_dir() and not place.is_symlink():
+            names = {f"{part}.ipynb" for part in counted}
             if unknown := _unknown({path.name for path in place.iterdir()} - names):
-                said.append(f"{unit}: ignored {unknown}; its parts are {', '.join(counted)}.")
+                left_out.append(f"{unit}: ignored {unknown}; its parts are {', '.join(counted)}.")
         else:
-            # such a name tells no unit
-            others = {part for other in units() if other != unit for part in parts(other)}
-            place, names = folder, {f"{part}.ipynb" for part in counted if part not in others}
-            if not names & {path.name for path in place.iterdir()}:
+            place = folder
+            if not _own_names(unit, counted) & {path.name for path in place.iterdir()}:
                 continue
         received = times.get((folder.name, unit)) or _time_of(place)
         if not received:
-            said.append(f"{unit}: its folder has no time that there is; it counts as received now.")
-            received = datetime.now(UTC)
-        files.append(
-            Submission(
-                folder.name, unit, {part: place / f"{part}.ipynb" for part in counted}, received
+            left_out.append(
+                f"{unit}: its folder has no time that there is; it counts as received now."
             )
-        )
-    return files, said
+            received = datetime.now(UTC)
+        files = {part: place / f"{part}.ipynb" for part in counted}
+        submissions.append(Submission(folder.name, unit, files, received))
+    return Inbox(submissions, left_out)
 
 
-def _time_of(place):
-    """When the folder `place` was last changed, in UTC; None if that is a year which no date
-    has.
-    """
+def _own_names(unit: str, counted: Iterable[str]) -> set[str]:
+    """The names of notebooks that tell the unit, because no other unit has such a part."""
+    others: set[str] = set()
+    for other in units():
+        if other != unit:
+            others.update(parts(other))
+    return {f"{part}.ipynb" for part in counted if part not in others}
+
+
+def _time_of(place: Path) -> datetime | None:
+    """When the folder `place` was last changed, in UTC; None if no date has that year."""
     try:
         return datetime.fromtimestamp(place.stat().st_mtime, UTC)
     except (ValueError, OverflowError):
         return None
 
 
-def _unknown(names):
+def _unknown(names: Iterable[str]) -> str:
     """The unknown files among `names`, a few of them by name; "" if there are none."""
     unknown = sorted(name for name in names if not EXPECTED.fullmatch(name))
-    named = ", ".join(ascii(name)[1:-1][:60] for name in unknown[:NAMED])
-    return named + (f" and {len(unknown) - NAMED} more" if len(unknown) > NAMED else "")
+    named = ", ".join(ascii(name)[1:-1][:60] for name in unknown[:UNKNOWN_FILES_NAMED])
+    more = len(unknown) - UNKNOWN_FILES_NAMED
+    return f"{named} and {more} more" if more > 0 else named
 
 
-def _times(path):
-    """{(learner, unit): datetime in UTC} of a table that whoever collected submissions made; {} if
-    there is none.
-    """
+def _times(path: Path) -> Times:
+    """The times in a table made by the person who collected submissions; none without a table."""
     if not path.exists() or path.is_dir():  # a learner's folder may be called so
         return {}
+    times = {}
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             table = csv.DictReader(file)
             if not {"learner", "unit", "received"} <= {*(table.fieldnames or ())}:
                 raise ValueError(f"columns {table.fieldnames}")
-            rows = [
-                (row["learner"], row["unit"], datetime.fromisoformat(row["received"]))
-                for row in table
-            ]
+            for row in table:
+                received = datetime.fromisoformat(row["received"])
+                times[row["learner"], row["unit"]] = received.astimezone(UTC)
     except (OSError, TypeError, ValueError, csv.Error) as error:
         raise CourseError(
-            f"{path} should be a CSV table with the columns learner, unit, received (2026-11-21T18:00+01:00); found "
-            f"what is not ({type(error).__name__}: {error})."
+            f"{path} should be a CSV table with the columns learner, unit, received "
+            f"(2026-11-21T18:00+01:00); found what is not ({type(error).__name__}: {error})."
         ) from None
-    return {(learner, unit): time.astimezone(UTC) for learner, unit, time in rows}
+    return times

@@ -2,14 +2,15 @@
 
     Submission -> submission.grade -> Graded, one PartResult per notebook, one Mark per grade cell
 
-Shards and the gradebook keep a Graded as JSON (`to_json`); notebooks travel beside it.
+Pending results and the gradebook keep a Graded as JSON (`to_json`), which leaves out the notebooks.
 """
 
 import json
+from collections.abc import Generator
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,16 @@ class Submission:
         return hash((self.learner, self.unit))
 
 
+class Attempt(NamedTuple):
+    """A submission that was worked on, and why it has no result, or None."""
+
+    submission: Submission
+    failure: str | None
+
+
+Attempts = Generator[Attempt, None, None]  # closed early, what still runs is ended
+
+
 @dataclass
 class Mark:
     """One grade cell of a submission."""
@@ -37,6 +48,7 @@ class Mark:
 
     @property
     def exercise(self) -> str:
+        """The exercise that the cell belongs to."""
         return self.cell.removesuffix("-visible").removesuffix("-hidden")
 
 
@@ -65,39 +77,43 @@ class Graded:
     @property
     def marks(self) -> list[Mark]:
         """The marks of all parts, in order."""
-        return [mark for part in self.parts for mark in part.marks]
+        marks = []
+        for part in self.parts:
+            marks += part.marks
+        return marks
 
     @property
     def note(self) -> str:
         """The notes of all parts, each with the names of the parts that have it, or ""."""
-        notes = {}
-        for part in filter(lambda part: part.note, self.parts):
-            notes.setdefault(part.note, []).append(part.part)
-        return " ".join(f"{', '.join(names)}: {note}" for note, names in notes.items())
+        parts_of: dict[str, list[str]] = {}
+        for part in self.parts:
+            if part.note:
+                parts_of.setdefault(part.note, []).append(part.part)
+        return " ".join(f"{', '.join(names)}: {note}" for note, names in parts_of.items())
 
     def to_json(self) -> str:
         """Everything but the notebooks."""
-        parts = [
-            {"part": p.part, "marks": [asdict(mark) for mark in p.marks], "note": p.note}
-            for p in self.parts
-        ]
+        parts = []
+        for part in self.parts:
+            marks = [asdict(mark) for mark in part.marks]
+            parts.append({"part": part.part, "marks": marks, "note": part.note})
         fields = {
             "learner": self.learner,
             "unit": self.unit,
             "parts": parts,
+            "received": self.received.isoformat(),
+            "fingerprint": self.fingerprint,
             "seconds": self.seconds,
         }
-        fields |= {"received": self.received.isoformat(), "fingerprint": self.fingerprint}
         return json.dumps(fields, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> "Graded":
         """The Graded that `to_json` was called on, without notebooks."""
         fields = json.loads(text)
-        parts = [
-            PartResult(p["part"], [Mark(**mark) for mark in p["marks"]], p["note"])
-            for p in fields["parts"]
-        ]
-        return cls(
-            **fields | {"parts": parts, "received": datetime.fromisoformat(fields["received"])}
-        )
+        parts = []
+        for part in fields["parts"]:
+            marks = [Mark(**mark) for mark in part["marks"]]
+            parts.append(PartResult(part["part"], marks, part["note"]))
+        received = datetime.fromisoformat(fields["received"])
+        return cls(**fields | {"parts": parts, "received": received})

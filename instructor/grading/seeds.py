@@ -1,10 +1,10 @@
 """The seeds of a batch: each grade cell, the visible one too, gets one that nobody can know before
 it is graded.
 
-    secret = secret_of(folder, again=False)                  # drawn, or that of a batch that
-    something ended drawn_seed(secret, "03_large_batch", "LARS-visible")     # 48213
-    keep_draws(folder, {"03_large_batch LARS-visible": 1})   # with its first seed a right answer
-    failed finished(folder)                                         # the next batch draws anew
+    secret = secret_of(folder, again=False)      # drawn, or that of a batch that something ended
+    drawn_seed(secret, "03_large_batch", "LARS-visible")     # 48213
+    keep_draws(folder, {"03_large_batch LARS-visible": 1})   # a right answer failed with its first
+    finished(folder)                                         # the next batch draws again
 
 So facts of the visible check's inputs, which every learner has, are worth nothing as an answer. The
 secret stays in `build/grading/seeds.json`, with how often each cell's seed was drawn: the same
@@ -16,16 +16,17 @@ import hashlib
 import json
 import os
 import secrets
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+from instructor.grading.limits import SEED_MAX
 
 FILE = "seeds.json"
-LARGEST = 100_000  # of a seed; probes make sizes of it by remainders
-DRAWS = 8  # with so many a seed is taken even if one of our own right answers fails with it
 
 
 def secret_of(folder: Path, again: bool) -> str:
-    """Return the secret of the batch that is graded in `folder`, and keep it there, readable for
-    its owner alone.
+    """The secret of the batch that is graded in `folder`, kept there, readable for its owner alone.
 
     Args:
         again: True takes the last batch's, if there is one, even if that has ended.
@@ -34,19 +35,18 @@ def secret_of(folder: Path, again: bool) -> str:
     if not state or (state.get("has_ended") and not again):
         state = {"secret": secrets.token_hex(16)}
     _keep(folder, state | {"has_ended": False})
-    return state["secret"]
+    return str(state["secret"])
 
 
 def draws_of(folder: Path) -> dict[str, int]:
-    """{"unit cell": how often another seed was drawn} of the grade cells whose seed this batch has
-    settled on.
-    """
-    return _kept(folder).get("draws", {})
+    """{"unit cell": how often another seed was drawn}, where this batch has settled on one."""
+    draws: dict[str, int] = _kept(folder).get("draws", {})
+    return draws
 
 
-def keep_draws(folder: Path, draws: dict[str, int]) -> None:
+def keep_draws(folder: Path, draws: Mapping[str, int]) -> None:
     """Add `draws` to those that `draws_of` gives."""
-    _keep(folder, _kept(folder) | {"draws": draws_of(folder) | draws})
+    _keep(folder, _kept(folder) | {"draws": draws_of(folder) | dict(draws)})
 
 
 def finished(folder: Path) -> None:
@@ -55,26 +55,28 @@ def finished(folder: Path) -> None:
 
 
 def drawn_seed(secret: str, unit: str, cell: str, draw: int = 0) -> int:
-    """The seed, from 1 to LARGEST, of a grade cell in the batch with this secret; another one for
-    each `draw`.
+    """The seed, from 1 to SEED_MAX, of a grade cell in the batch with this secret.
+
+    Each `draw` gives another one.
     """
     digest = hashlib.sha256(f"{secret} {unit} {cell} {draw}".encode()).digest()
-    return 1 + int.from_bytes(digest[:8], "big") % LARGEST
+    return 1 + int.from_bytes(digest[:8], "big") % SEED_MAX
 
 
-def _kept(folder):
+def _kept(folder: Path) -> dict[str, Any]:
     try:
         stored = json.loads((folder / FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return stored if isinstance(stored, dict) and isinstance(stored.get("secret"), str) else {}
+    if isinstance(stored, dict) and isinstance(stored.get("secret"), str):
+        return stored
+    return {}
 
 
-def _keep(folder, stored):
+def _keep(folder: Path, stored: dict[str, Any]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    beside = folder / f"{FILE}.new"
-    with os.fdopen(
-        os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8"
-    ) as file:
+    new = folder / f"{FILE}.new"
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         json.dump(stored, file)
-    beside.replace(folder / FILE)
+    new.replace(folder / FILE)

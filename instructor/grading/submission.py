@@ -2,24 +2,34 @@
 points, reports.
 
 The learner's code never runs in this process; what its jail says is plain data, which the check
-engine compares here with what the reference gives here. Each part runs in a jail of its own, so
-that parts cannot disturb each other.
+engine compares here with what the reference gives here. Each part runs in a separate jail, so that
+parts cannot disturb each other.
 """
 
 import contextlib
 import re
+import socket
 import time
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
+from nbformat import NotebookNode
 
-from course.device import PATIENCE, is_busy
-from course.engine.exercise import Outcome
-from course.engine.limits import Raised
-from instructor.authoring.build import grade_id
-from instructor.grading import shards
+from course.engine.exercise import Exercise
+from course.engine.outcome import Outcome
+from course.engine.report import ReportOptions
+from course.engine.stops import Raised, Stop
+from course.notebook.cells import grade_id
+from course.system.busy import PATIENCE, is_busy
+from instructor.grading import pending_results
+from instructor.grading.limits import (
+    PRINTED_CHARACTERS,
+    REFUSED_CHARACTERS,
+    CourseGrading,
+)
 from instructor.grading.plan import Check, PartPlan, Plan
 from instructor.grading.rebuild import (
     EXTRA,
@@ -31,93 +41,110 @@ from instructor.grading.rebuild import (
 )
 from instructor.grading.results import Graded, Mark, PartResult, Submission
 from instructor.jail.client import Jail
-from instructor.jail.zygote import EndedByItself, JailError, Room, Zygote
+from instructor.jail.errors import EndedByItself, JailError
+from instructor.jail.zygote import Zygote
 
-# times the seconds of one cell are what all cells of a part may take together, and all stopped
-# checks
-CELLS = 5
-STOPPED = {"LimitReached", "MachineBusy"}  # what ends the probe of an answer that does not end
+STOPPED = {Stop.LIMIT, Stop.BUSY}  # what ends the probe of an answer that does not end
 # what may say nothing of the answer: Linux ends processes, too
-ONCE_MORE = {
-    "MachineBusy",
-    "ProcessEnded",
-}
+ONCE_MORE = {Stop.BUSY, Stop.PROCESS_ENDED}
 BUSY = "the grader's machine was too busy for this check, which says nothing of your code."
-OWN = "stopped by an exception of your code."
+NO_PROCESS = "its code left so many processes that none could be started for a check."
 RESTORED = "What the cells above had changed was put back before this check:"
 MISSING = "not handed in: there is no file of this part in the submission."
-# outputs of a cell, bytes of one, and of all cells of a part
-OUTPUTS, OUTPUT, KEPT = (
-    50,
-    3_000_000,
-    10_000_000,
-)
+
+Message = dict[str, Any]  # of a jail
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How learners' code is run."""
+
+    limits: CourseGrading = field(default_factory=CourseGrading)
+    unsafe: bool = False  # without walls
+    cuda: bool = False
+
+    @property
+    def device(self) -> str:
+        """The device that checks run on."""
+        return "cuda" if self.cuda else "cpu"
 
 
 def work(
     jobs: Iterable[Submission],
-    plans: dict[str, Plan],
+    plans: Mapping[str, Plan],
     folder: Path,
-    unsafe,
-    cuda,
-    room,
-    branch=None,
-) -> Iterator:
-    """Yield the Graded of each of `jobs`, once it is saved in `folder`; one zygote for all of
-    them.
+    execution: Execution,
+    branch: socket.socket | None = None,
+) -> Iterator[Graded]:
+    """Yield the Graded of each of `jobs`, once it is saved in `folder`; one zygote for all.
+
+    Args:
+        branch: what Zygote takes.
     """
     torch.set_num_threads(1)
-    with Zygote(unsafe, cuda, branch) as zygote:
+    with Zygote(execution.unsafe, execution.cuda, branch) as zygote:
         for submission in jobs:
-            graded = grade(plans[submission.unit], submission, zygote, room)
-            shards.save(folder, graded)
+            graded = grade(plans[submission.unit], submission, zygote, execution.limits)
+            pending_results.save(folder, graded)
             yield graded
 
 
-def grade(plan: Plan, submission: Submission, zygote: Zygote, room: Room | None = None) -> Graded:
-    """Return the Graded of one submission, whatever it is: a part that cannot be read has no points
-    and a reason.
+def grade(plan: Plan, submission: Submission, zygote: Zygote, limits: CourseGrading) -> Graded:
+    """The Graded of one submission, whatever it is.
+
+    A part that cannot be read has no points and a reason.
     """
     start = time.monotonic()
-    fingerprint = plan.fingerprint(submission.files)
-    room, results = room or Room(), []
-    budget = Budget(room.submission_seconds)
+    fingerprint = plan.fingerprint(submission.files, limits.notebook_bytes)
+    budget = Budget(limits.submission_seconds)
+    results = []
     for name, part in plan.parts.items():
-        results.append(_grade_part(part, submission.files[name], zygote, room, budget))
-    seconds = time.monotonic() - start
+        results.append(_grade_part(part, submission.files[name], zygote, limits, budget))
     return Graded(
-        submission.learner, submission.unit, results, submission.received, fingerprint, seconds
+        submission.learner,
+        submission.unit,
+        results,
+        submission.received,
+        fingerprint,
+        seconds=time.monotonic() - start,
     )
 
 
-def _grade_part(part, path, zygote, room, budget):
-    """The PartResult of the notebook at `path`; a part whose process ended is run once more: Linux
-    ends some, too.
+def _grade_part(
+    part: PartPlan, path: Path, zygote: Zygote, limits: CourseGrading, budget: "Budget"
+) -> PartResult:
+    """The PartResult of the notebook at `path`.
+
+    A part whose process ended is run once more: Linux ends some, too.
     """
+    marks: dict[str, Mark] = {}
+    notebook = part.release
     try:
-        notebook = rebuild(part.release, learners_cells(read_submission(path)))
+        data = read_submission(path, limits.notebook_bytes)
+        notebook = rebuild(part.release, learners_cells(data, limits.cell_characters), limits)
     except Missing:
-        marks, notebook, note = {}, part.release, MISSING if part.asks else ""
+        note = MISSING if part.asks else ""
     except Unreadable as error:
-        marks, notebook, note = {}, part.release, f"This part could not be read: {error}"
+        note = f"This part could not be read: {error}"
     else:
-        for _ in range(2):
-            running = PartRun(part, zygote, room, budget)
+        for _ in range(limits.part_tries):
+            running = PartRun(part, zygote, limits, budget)
             marks, note = running.run(notebook)
             if not running.ended_by_itself:
                 break
     missing = note or "not graded: this part was stopped before this check."
-    of_part = [
-        marks.get(c.cell) or Mark(c.cell, 0, c.points, missing) for c in part.checks.values()
-    ]
+    of_part = []
+    for check in part.checks.values():
+        of_part.append(marks.get(check.cell) or Mark(check.cell, 0, check.points, missing))
     return PartResult(part.part, of_part, note, notebook)
 
 
 class Budget:
     """The seconds that all code of a submission may take together."""
 
-    def __init__(self, seconds: float):
-        self.seconds, self.taken = seconds, 0.0
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.taken = 0.0
 
     @contextlib.contextmanager
     def take(self) -> Iterator[None]:
@@ -134,22 +161,31 @@ class Budget:
 
 
 class PartRun:
-    """One rebuilt notebook in a jail of its own: its cells, and the probes on its answers."""
+    """One rebuilt notebook in a separate jail: its cells, and the probes on its answers."""
 
-    def __init__(self, part: PartPlan, zygote: Zygote, room: Room, budget: Budget):
-        self.part, self.zygote, self.room, self.budget = part, zygote, room, budget
-        self.marks, self.left, self.busy, self.stopped = {}, KEPT, 0.0, 0.0
-        self.restored, self.ended_by_itself = [], False
+    def __init__(
+        self, part: PartPlan, zygote: Zygote, limits: CourseGrading, budget: Budget
+    ) -> None:
+        self.part = part
+        self.zygote = zygote
+        self.limits = limits
+        self.budget = budget
+        self.marks: dict[str, Mark] = {}
+        self.bytes_left = limits.part_output_bytes  # of outputs that are still kept
+        self.cell_seconds = 0.0  # of all cells so far
+        self.stopped_seconds = 0.0  # of all checks so far of answers that did not end
+        self.restored: list[str] = []  # names that a report still has to tell
+        self.ended_by_itself = False
 
-    def run(self, notebook) -> tuple[dict[str, Mark], str]:
+    def run(self, notebook: NotebookNode) -> tuple[dict[str, Mark], str]:
         """Run the cells and probes of `notebook`, whose cells get their outputs.
 
         Returns: ({grade cell: Mark}, a plain reason why it ended before its end, or "").
         """
         try:
-            with Jail(self.zygote, replace(self.room, covered=self.part.covered)) as self.jail:
+            with Jail(self.zygote, self.limits.jail, self.part.covered) as self.jail:
                 for cell in notebook.cells:
-                    if check := self.part.checks.get(grade_id(cell)):
+                    if check := self.part.checks.get(grade_id(cell) or ""):
                         self._check(check)
                     elif cell.cell_type == "code" and not _is_left_out(cell):
                         self._cell(cell)
@@ -158,137 +194,158 @@ class PartRun:
             return self.marks, f"This part was stopped: {error}"
         return self.marks, ""
 
-    def _cell(self, cell):
+    def _cell(self, cell: NotebookNode) -> None:
         start = time.monotonic()
         with self.budget.take():
             cell.outputs = self._outputs(cell)
-        self.busy += time.monotonic() - start
-        if self.busy > CELLS * self.jail.room.cell_seconds:
-            raise JailError(f"its cells took {self.busy:.0f} seconds together.")
+        self.cell_seconds += time.monotonic() - start
+        if self.cell_seconds > self.limits.part_seconds:
+            raise JailError(f"its cells took {self.cell_seconds:.0f} seconds together.")
 
-    def _outputs(self, cell):
+    def _outputs(self, cell: NotebookNode) -> list[dict[str, Any]]:
         """The outputs of a code cell, as many as are kept; raises JailError if the jail is gone."""
-        seconds, outputs = self.jail.room.cell_seconds, []
-        self.jail.send({"do": "cell", "source": cell.source, "seconds": seconds})
-        seconds += self.jail.room.patience
+        outputs: list[dict[str, Any]] = []
+        limit = self.limits.cell_seconds
+        self.jail.send({"do": "cell", "source": cell.source, "seconds": limit})
+        seconds = limit + self.limits.patience_seconds
         deadline = time.monotonic() + seconds
         while True:
             message = self.jail.receive(seconds, deadline)
-            if not isinstance(message.get("output"), dict):
+            output = message.get("output")
+            if not isinstance(output, dict):
                 return outputs
-            if len(outputs) < OUTPUTS and self.jail.size < min(OUTPUT, self.left):
-                outputs.append(message["output"])
-                self.left -= self.jail.size
+            fits = self.jail.size < min(self.limits.output_bytes, self.bytes_left)
+            if fits and len(outputs) < self.limits.cell_outputs:
+                outputs.append(output)
+                self.bytes_left -= self.jail.size
 
-    def _check(self, check):
+    def _check(self, check: Check) -> None:
         self.part.find_out(check.cell)
         check = self.part.checks[check.cell]  # perhaps with another seed now
-        same = [
-            mark
-            for mark in self.marks.values()
-            if self.part.checks[mark.cell].exercise is check.exercise
-        ]
         outcome = self._timed_outcome(check)
-        self.marks[check.cell] = mark(
-            self.part, check, outcome, diagnose=all(mark.score for mark in same)
-        )
+        made = mark(self.part, check, outcome, diagnose=not self._has_failed(check.exercise))
+        self.marks[check.cell] = made
         if self.restored and check.is_visible:
-            self.marks[check.cell].report += f"\n{RESTORED} {', '.join(self.restored)}."
+            made.report += f"\n{RESTORED} {', '.join(self.restored)}."
             self.restored = []
 
-    def _timed_outcome(self, check):
+    def _has_failed(self, exercise: Exercise) -> bool:
+        """Whether a check of `exercise` has no points: then its mistake is named there."""
+        for cell, made in self.marks.items():
+            if not made.score and self.part.checks[cell].exercise is exercise:
+                return True
+        return False
+
+    def _timed_outcome(self, check: Check) -> Outcome:
         """The Outcome of the probe; raises JailError if too many answers do not end."""
         start = time.monotonic()
         with self.budget.take():
-            outcome = self._outcome(check)
-            if outcome.raised and outcome.raised.kind in ONCE_MORE:
+            for _ in range(self.limits.check_tries):
                 outcome = self._outcome(check)
-        if outcome.raised and outcome.raised.kind in STOPPED:
-            self.stopped += time.monotonic() - start
-        if self.stopped > CELLS * self.jail.room.cell_seconds:
+                if not (outcome.raised and outcome.raised.stop in ONCE_MORE):
+                    break
+        if outcome.raised and outcome.raised.stop in STOPPED:
+            self.stopped_seconds += time.monotonic() - start
+        if self.stopped_seconds > self.limits.part_seconds:
             raise JailError(
-                f"checks of answers that do not end took {self.stopped:.0f} seconds together."
+                f"checks of answers that do not end took {self.stopped_seconds:.0f} seconds "
+                "together."
             )
         return outcome
 
-    def _outcome(self, check):
-        """The Outcome of the probe on the learner's answer; raises JailError if the learner's jail
-        is gone.
+    def _outcome(self, check: Check) -> Outcome:
+        """The Outcome of the probe on the learner's answer.
+
+        Raises: JailError if the learner's jail is gone, or can start no process.
         """
-        room, right = self.jail.room, self.part.find_out(check.cell)
-        limit = min(check.exercise.limits.seconds, room.answer_seconds)
-        asked = {
-            "unit": self.part.unit,
-            "exercise": check.exercise.name,
-            "is_class": right["is_class"],
-            "limit": limit,
-        }
-        seconds, start = PATIENCE * limit + room.patience, time.monotonic()
+        right = self.part.find_out(check.cell)
+        limit = min(check.exercise.limits.seconds, self.limits.answer_seconds)
+        seconds = PATIENCE * limit + self.limits.patience_seconds
+        start = time.monotonic()
         self.jail.send(
-            {"do": "check", "answer": check.answer, "seed": check.seed, "seconds": seconds} | asked
+            {
+                "do": "check",
+                "unit": self.part.unit,
+                "exercise": check.exercise.name,
+                "answer": check.answer,
+                "is_class": right["is_class"],
+                "seed": check.seed,
+                "limit": limit,
+                "seconds": seconds,
+            }
         )
         # twice, where threads are waited for
-        message = self.jail.receive(2 * seconds + room.patience)
+        message = self.jail.receive(2 * seconds + self.limits.patience_seconds)
+        if message.get("no process"):
+            raise JailError(NO_PROCESS)
         self.restored += _restored_in(message)
         outcome = _outcome_in(message)
-        if (
-            outcome.raised and outcome.raised.kind == "MachineBusy"
-        ):  # which is for this process to say
-            is_so = time.monotonic() - start >= PATIENCE * limit and is_busy()
-            outcome.raised = Raised("MachineBusy", BUSY) if is_so else Raised("Exception", OWN)
+        # whether the machine was busy is for this process to say
+        if outcome.raised and outcome.raised.stop is Stop.BUSY:
+            if time.monotonic() - start >= PATIENCE * limit and is_busy():
+                outcome.raised = Raised(Stop.BUSY, outcome.raised.kind, BUSY)
+            else:
+                outcome.raised = Raised(Stop.UNNAMED, Exception.__name__)
         return outcome
 
 
-def _is_learners(cell):
-    return cell.metadata.get("nbgrader", {}).get("solution") or cell.id.startswith(EXTRA)
+def _is_learners(cell: NotebookNode) -> bool:
+    """Whether the learner may have written in a cell."""
+    is_solution = bool(cell.metadata.get("nbgrader", {}).get("solution"))
+    return is_solution or cell.id.startswith(EXTRA)
 
 
-def _is_left_out(cell):
-    """Whether it is an experiment, or a diagram that is the same for everybody: no graded cell
-    needs either.
+def _is_left_out(cell: NotebookNode) -> bool:
+    """Whether it is an experiment, or a diagram that is the same for everybody.
+
+    No graded cell needs either.
     """
-    diagram = re.fullmatch(r"plots\.\w+\(\)\s*", cell.source) and not _is_learners(cell)
-    return "experiment" in cell.metadata.get("tags", []) or diagram
+    if "experiment" in cell.metadata.get("tags", []):
+        return True
+    is_diagram = re.fullmatch(r"plots\.\w+\(\)\s*", cell.source) is not None
+    return is_diagram and not _is_learners(cell)
 
 
-def _outcome_in(message):
-    """The Outcome in a message of a jail, whatever it holds; its texts are cut to what a report
-    needs.
+def _outcome_in(message: Message) -> Outcome:
+    """The Outcome in a message of a jail, whatever it holds.
+
+    Its texts are cut to what a report needs.
     """
-    facts, raised = message.get("facts"), message.get("raised")
-    if (
-        isinstance(raised, list)
-        and len(raised) == 2
-        and all(isinstance(text, str) for text in raised)
-    ):
-        raised = Raised(raised[0][:100], raised[1][:2000])
-    else:
-        raised = None
-    printed, refused = (
-        message[k] if isinstance(message.get(k), str) else "" for k in ("printed", "refused")
-    )
+    facts = message.get("facts")
     return Outcome(
-        facts if isinstance(facts, dict) else {}, raised, printed[:4000], refused[:500] or None
+        facts if isinstance(facts, dict) else {},
+        Raised.from_plain(message.get("raised")),
+        _text_in(message, "printed")[:PRINTED_CHARACTERS],
+        _text_in(message, "refused")[:REFUSED_CHARACTERS] or None,
     )
 
 
-def _restored_in(message):
+def _text_in(message: Message, name: str) -> str:
+    text = message.get(name)
+    return text if isinstance(text, str) else ""
+
+
+def _restored_in(message: Message) -> list[str]:
     """The names that a message of a jail says were put back before the check."""
     names = message.get("restored")
-    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
+    if not isinstance(names, list):
+        return []
+    return [name for name in names if isinstance(name, str)]
 
 
 def mark(part: PartPlan, check: Check, outcome: Outcome, diagnose: bool) -> Mark:
-    """Return the Mark for an Outcome.  No report tells what was expected."""
+    """The Mark for an Outcome.  No report tells what was expected."""
     expected = Outcome(part.find_out(check.cell)["expected"])
     try:
-        verdict = check.exercise.verdict(
-            outcome, part.device, check.seed, ("yours",), diagnose, expected
+        judge = check.exercise.at(part.device, check.seed)
+        options = ReportOptions(show_expected=False, diagnose=diagnose)
+        verdict = judge.verdict(outcome, options, expected)
+    except Exception as error:
+        # values that the comparison does not support: they cost the learner only this check
+        report = (
+            f"{check.exercise.name}: not yet. What your code gave cannot be compared "
+            f"({type(error).__name__})."
         )
-    except (
-        Exception
-    ) as error:  # values that no comparison was made for: whoever sends them loses this check alone
-        report = f"{check.exercise.name}: not yet. What your code gave cannot be compared ({type(error).__name__})."
         return Mark(check.cell, 0, check.points, report)
     score = check.points if verdict.correct else 0
     return Mark(check.cell, score, check.points, "\n".join(verdict.report), verdict.mistake)

@@ -1,9 +1,9 @@
-"""How a process moves into a jail and gives up all that it does not need there: namespaces, user,
-system calls, limits.
+"""How a process moves into a jail and gives up all that it does not need there.
 
-Called by a fork of the zygote (server.py), in this order: open_proc, prefer_for_oom, enter,
-map_user beside become_nobody, keep_only, restrict. The room itself is bubblewrap.py's; its /proc
-can only be read, so what is written there is written through the system's own, opened before.
+Namespaces, user, system calls, limits. Called by a fork of the zygote (server.py), in this order:
+open_proc, prefer_for_oom, enter, map_user together with become_nobody, keep_only, restrict. The
+room is made by bubblewrap.py; its /proc can only be read, so what is written there is written
+through the system's own, opened before.
 """
 
 import ctypes
@@ -12,27 +12,41 @@ import os
 import resource
 import socket
 import struct
+from typing import Any
+
+from instructor.jail.limits import ProcessLimits
 
 NOBODY = 65534
 CHANNEL = 200  # the descriptor of the connection with the grader
 DESCRIPTORS = 1024  # those that a zygote may have open
-NAMESPACES = dict(
-    mount=0x00020000,
-    uts=0x04000000,
-    ipc=0x08000000,
-    user=0x10000000,
-    pid=0x20000000,
-    net=0x40000000,
-)
-DIE_WITH_PARENT, DUMPABLE, SECCOMP, SUBREAPER, NO_NEW_PRIVILEGES = 1, 4, 22, 36, 38  # of prctl
-# of the language of seccomp's filters
-LOAD, JUMP_IF_EQUAL, JUMP_IF_AT_LEAST, RETURN = (
-    0x20,
-    0x15,
-    0x35,
-    0x06,
-)
-ALLOW, FAIL = 0x7FFF0000, 0x00050000
+NAMESPACES = {
+    "mount": 0x00020000,
+    "uts": 0x04000000,
+    "ipc": 0x08000000,
+    "user": 0x10000000,
+    "pid": 0x20000000,
+    "net": 0x40000000,
+}
+
+# commands of prctl
+DIE_WITH_PARENT = 1
+DUMPABLE = 4
+SECCOMP = 22
+SUBREAPER = 36
+NO_NEW_PRIVILEGES = 38
+
+# the language of seccomp's filters
+LOAD = 0x20
+JUMP_IF_EQUAL = 0x15
+JUMP_IF_AT_LEAST = 0x35
+RETURN = 0x06
+ALLOW = 0x7FFF0000
+FAIL = 0x00050000
+# where in what a filter sees a system call's parts lie
+CALL_NUMBER = 0
+MACHINE = 4
+FIRST_ARGUMENT = 16
+
 # the kind of machine as a filter sees it, and the numbers there of prctl, memfd_create,
 # memfd_secret, shmget and msgget
 NUMBERS = {
@@ -43,7 +57,7 @@ OTHER_NUMBERS = 0x40000000  # from here on calls have other numbers, those of x3
 CAPABILITIES = 0x20080522  # version 3 of capset's structures
 
 
-def call(name: str, *arguments) -> None:
+def call(name: str, *arguments: Any) -> None:
     """Call a function of libc.  Raises: OSError if it fails."""
     libc = ctypes.CDLL(None, use_errno=True)
     if getattr(libc, name)(*arguments) == -1:
@@ -62,13 +76,11 @@ def adopt_orphans() -> None:
 
 
 def open_proc() -> int:
-    """A descriptor of /proc as it is here, where a process finds itself also when it has moved into
-    a jail.
-    """
+    """A descriptor of /proc as it is here, which a process can still use when it is in a jail."""
     return os.open("/proc", os.O_PATH | os.O_DIRECTORY)
 
 
-def _write(proc, path, text):
+def _write(proc: int, path: str, text: str) -> None:
     descriptor = os.open(path, os.O_WRONLY, dir_fd=proc)
     try:
         os.write(descriptor, text.encode())
@@ -77,22 +89,23 @@ def _write(proc, path, text):
 
 
 def prefer_for_oom(proc: int) -> None:
-    """Make Linux end this process and its children first where memory runs out; as root for
-    good.
+    """Make Linux end this process and its children first where memory runs out.
+
+    Only root may undo it.
     """
     _write(proc, "self/oom_score_adj", "1000")
 
 
 def enter(room: int) -> None:
-    """Make children of this process live in the namespaces of the process that the descriptor
-    `room` names.
+    """Make children of this process live in the namespaces of a process.
+
+    Args:
+        room: descriptor that names that process.
     """
-    flags = (
-        NAMESPACES
-        if os.getuid()
-        else {name: flag for name, flag in NAMESPACES.items() if name != "user"}
-    )
-    call("setns", room, sum(flags.values()))
+    flags = sum(NAMESPACES.values())
+    if not os.getuid():  # root made the room without a user namespace
+        flags -= NAMESPACES["user"]
+    call("setns", room, flags)
     os.chdir("/tmp")
 
 
@@ -104,8 +117,10 @@ def map_user(proc: int, number: int) -> None:
 
 
 def become_nobody(proc: int, outside: socket.socket) -> None:
-    """Become the user nobody in a user namespace of its own, which whoever is at the other end
-    maps.
+    """Become the user nobody in a user namespace of this process alone.
+
+    Args:
+        outside: connection with the process that maps the user (`map_user`).
     """
     os.setgroups([])
     call("unshare", NAMESPACES["user"])
@@ -117,8 +132,9 @@ def become_nobody(proc: int, outside: socket.socket) -> None:
 
 
 def keep_only(descriptor: int) -> int:
-    """Close every descriptor but this one, which becomes CHANNEL; the standard streams lead
-    nowhere.
+    """Close every descriptor but this one, which becomes CHANNEL; return CHANNEL.
+
+    The standard streams lead nowhere.
     """
     os.dup2(descriptor, CHANNEL)
     for number in range(3):
@@ -128,57 +144,59 @@ def keep_only(descriptor: int) -> int:
     return CHANNEL
 
 
-def restrict(room: dict, jailed: bool, cuda: bool) -> None:
-    """Give up capabilities, new privileges and hidden memory, and take on the limits of `room`."""
+def restrict(limits: ProcessLimits, jailed: bool, cuda: bool) -> None:
+    """Give up capabilities, new privileges and hidden memory, and take on the `limits`."""
     call("prctl", NO_NEW_PRIVILEGES, 1, 0, 0, 0)
     call("prctl", DUMPABLE, 1, 0, 0, 0)  # or its own /proc/self/io would not be its own
     if jailed:
         call("capset", (ctypes.c_uint32 * 2)(CAPABILITIES, 0), (ctypes.c_uint32 * 6)())
         refuse_hidden_memory(cuda)
-    limit(room)
+    set_limits(limits)
 
 
 def refuse_hidden_memory(cuda: bool) -> None:
-    """From now on refuse memory that belongs to no process and no folder, and to hide a process
-    from the grader.
+    """From now on refuse memory that belongs to no process and no folder.
 
-    With `cuda` memfd_create stays: NVIDIA's driver does not start without it.
+    Also refused is to hide a process from the grader. With `cuda` memfd_create stays: NVIDIA's
+    driver does not start without it.
     """
     if os.uname().machine not in NUMBERS:
         return
-    machine, prctl, *calls = NUMBERS[os.uname().machine]
-    calls = calls[cuda:]  # memfd_create is the first
-    n = len(calls)
+    machine, prctl, *refused = NUMBERS[os.uname().machine]
+    refused = refused[cuda:]  # memfd_create is the first
+    n = len(refused)
     # calls of another kind of machine (int 0x80) have other numbers: refused, all of them
-    steps = [(LOAD, 0, 0, 4), (JUMP_IF_EQUAL, 0, n + 6, machine)]
-    steps += [(LOAD, 0, 0, 0), (JUMP_IF_AT_LEAST, n + 4, 0, OTHER_NUMBERS)]
-    steps += [(JUMP_IF_EQUAL, n + 3 - place, 0, number) for place, number in enumerate(calls)]
-    # 16: its first argument
+    steps = [
+        (LOAD, 0, 0, MACHINE),
+        (JUMP_IF_EQUAL, 0, n + 6, machine),
+        (LOAD, 0, 0, CALL_NUMBER),
+        (JUMP_IF_AT_LEAST, n + 4, 0, OTHER_NUMBERS),
+    ]
+    for place, number in enumerate(refused):
+        steps.append((JUMP_IF_EQUAL, n + 3 - place, 0, number))
     steps += [
         (JUMP_IF_EQUAL, 0, 2, prctl),
-        (LOAD, 0, 0, 16),
+        (LOAD, 0, 0, FIRST_ARGUMENT),
         (JUMP_IF_EQUAL, 1, 0, DUMPABLE),
+        (RETURN, 0, 0, ALLOW),
+        (RETURN, 0, 0, FAIL | errno.ENOSYS),
     ]
-    steps += [(RETURN, 0, 0, ALLOW), (RETURN, 0, 0, FAIL | errno.ENOSYS)]
     program = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
-    header = ctypes.create_string_buffer(
-        struct.pack("HxxxxxxP", len(steps), ctypes.addressof(program))
-    )
+    pointer = struct.pack("HxxxxxxP", len(steps), ctypes.addressof(program))
+    header = ctypes.create_string_buffer(pointer)
     call("prctl", SECCOMP, 2, header, 0, 0)
 
 
-def limit(room: dict) -> None:
-    """Set the limits of each process of a room, {"file": bytes, "processes": ..., "descriptors":
-    ...}.
-    """
-    kinds = {
-        "file": resource.RLIMIT_FSIZE,
-        "processes": resource.RLIMIT_NPROC,
-        "descriptors": resource.RLIMIT_NOFILE,
+def set_limits(limits: ProcessLimits) -> None:
+    """Set what each process from this one on may use."""
+    values = {
+        resource.RLIMIT_FSIZE: limits.file_bytes,
+        resource.RLIMIT_NPROC: limits.processes,
+        resource.RLIMIT_NOFILE: limits.descriptors,
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_MSGQUEUE: 0,
     }
-    if room["address_space"]:
-        kinds["address_space"] = resource.RLIMIT_AS
-    for name, kind in kinds.items():
-        resource.setrlimit(kind, (room[name], room[name]))
-    for kind in (resource.RLIMIT_CORE, resource.RLIMIT_MSGQUEUE):
-        resource.setrlimit(kind, (0, 0))
+    if limits.address_space_bytes:
+        values[resource.RLIMIT_AS] = limits.address_space_bytes
+    for kind, value in values.items():
+        resource.setrlimit(kind, (value, value))

@@ -11,8 +11,16 @@ Sources: proc_pid_status(5), proc_pid_smaps(5), proc_tid_children(5).
 
 import os
 from pathlib import Path
+from typing import NamedTuple
 
-FILE = 2048  # bytes that the system keeps of a file in memory, beside what is in it
+FILE_OVERHEAD_BYTES = 2048  # that Linux keeps in memory per file, in addition to its content
+
+
+class _Held(NamedTuple):
+    """The memory of a process, in kB."""
+
+    own: int
+    shared: int
 
 
 class Memory:
@@ -23,8 +31,9 @@ class Memory:
         folders: where its files lie.
     """
 
-    def __init__(self, roots: list[int], folders: list[str]):
-        self.roots, self.folders = roots, folders
+    def __init__(self, roots: list[int], folders: list[str]) -> None:
+        self.roots = roots
+        self.folders = folders
 
     def exceeds(self, limit: int) -> bool:
         """Whether all of it together is more than `limit` bytes.
@@ -33,68 +42,73 @@ class Memory:
         the sum with them is too large.
         """
         numbers = descendants(self.roots)
-        return (
-            self._sum(numbers, ["status"]) > limit
-            and self._sum(numbers, ["smaps_rollup", "status"]) > limit
-        )
+        if self._sum(numbers, ["status"]) <= limit:
+            return False
+        return self._sum(numbers, ["smaps_rollup", "status"]) > limit
 
-    def _sum(self, numbers, files):
-        own, shared = (
-            1024 * sum(each)
-            for each in zip((0, 0), *(_held(n, files) for n in numbers), strict=True)
-        )
-        # files that are mapped count in both
-        return own + max(shared, sum(map(_used, self.folders)))
+    def _sum(self, numbers: list[int], files: list[str]) -> int:
+        """Bytes of these processes by the first of `files` that can be read, and of all files."""
+        own = shared = 0
+        for number in numbers:
+            held = _held(number, files)
+            own += 1024 * held.own
+            shared += 1024 * held.shared
+        on_disk = sum(map(_used, self.folders))
+        return own + max(shared, on_disk)  # files that are mapped count in both
 
 
 def descendants(numbers: list[int]) -> list[int]:
-    """`numbers` of processes and those of all that they have started, also of what may not be
-    looked into.
+    """`numbers` of processes and those of all that they have started.
+
+    Also of those that this user may not look into.
     """
     family = list(numbers)
     for number in family:  # it grows
         for thread in _entries(f"/proc/{number}/task"):
-            family += [
-                int(child) for child in _text(f"/proc/{number}/task/{thread}/children").split()
-            ]
+            children = _text(f"/proc/{number}/task/{thread}/children")
+            family += map(int, children.split())
     return family
 
 
-def _held(number, files):
-    """(kB of its own, kB shared) of a process by the first of `files` in /proc that can be read;
-    (0, 0) if it ended.
-    """
-    text = next(filter(None, (_text(f"/proc/{number}/{file}") for file in files)), "")
-    kilobytes = {
-        line.split()[0]: int(line.split()[1])
-        for line in text.splitlines()
-        if line.startswith(("Rss", "Pss"))
-    }
-    own, shared = (
-        ("Pss_Anon:", "Pss_Shmem:") if "Pss_Anon:" in kilobytes else ("RssAnon:", "RssShmem:")
-    )
-    return kilobytes.get(own, 0), kilobytes.get(shared, 0)
+def _held(number: int, files: list[str]) -> _Held:
+    """The memory of a process by the first of `files` in /proc that can be read; 0 if it ended."""
+    kilobytes = {}
+    for line in _first_text(number, files).splitlines():
+        if line.startswith(("Rss", "Pss")):
+            name, amount, *_ = line.split()
+            kilobytes[name] = int(amount)
+    own, shared = ("Pss_Anon:", "Pss_Shmem:")
+    if own not in kilobytes:
+        own, shared = ("RssAnon:", "RssShmem:")
+    return _Held(kilobytes.get(own, 0), kilobytes.get(shared, 0))
 
 
-def _used(folder):
+def _first_text(number: int, files: list[str]) -> str:
+    for file in files:
+        if text := _text(f"/proc/{number}/{file}"):
+            return text
+    return ""
+
+
+def _used(folder: str) -> int:
     """Bytes of the files in a folder that is in memory."""
     try:
         space = os.statvfs(folder)
     except OSError:
         return 0
-    return (space.f_blocks - space.f_bfree) * space.f_frsize + (
-        space.f_files - space.f_ffree
-    ) * FILE
+    blocks = space.f_blocks - space.f_bfree
+    files = space.f_files - space.f_ffree
+    return blocks * space.f_frsize + files * FILE_OVERHEAD_BYTES
 
 
-def _entries(folder):
+def _entries(folder: str) -> list[str]:
     try:
         return os.listdir(folder)
     except OSError:  # the process has ended
         return []
 
 
-def _text(path):
+def _text(path: str) -> str:
     try:
         return Path(path).read_text(errors="replace")  # a process chooses its own name
     except OSError:

@@ -13,23 +13,65 @@ answer itself has changed.
 import builtins
 import sys
 import types
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
 import torch
 
-from course.engine import exercise
+from course.engine import exercise, outcome
+from course.notebook.registry import package_of
 
 # What probes compute and measure with.  All else there may change: it is a setting, or a module's
 # memory.
-_MODULES = """builtins itertools json math mmap operator os random re tempfile threading time weakref numpy
-              torch torch.nn torch.nn.functional torch.nn.parallel torch.autograd torch.distributed torch.linalg
-              torch.multiprocessing torch.utils.data PIL.Image""".split()
-_CLASSES = (torch.Tensor, torch.Generator, exercise.Exercise, exercise.Outcome)
+_MODULES = """builtins itertools json math mmap operator os random re tempfile threading time
+              weakref numpy torch torch.nn torch.nn.functional torch.nn.parallel torch.autograd
+              torch.distributed torch.linalg torch.multiprocessing torch.utils.data
+              PIL.Image""".split()
+_CLASSES = (torch.Tensor, torch.Generator, exercise.Exercise, outcome.Outcome)
 _CHECKS = ("course.checks", "course.engine")  # where probes and their classes are
 _OURS = (*_CHECKS, "instructor")  # whose functions must keep their code, too
-_MAY_CHANGE = {"limits", "_outcomes"}  # of an Exercise
 _SET_BY_TORCH = {"Storage"}  # by torch.set_default_dtype
 _MADE_WHEN_ASKED = {"__slotnames__", "__annotations__"}  # of a class, by copyreg and by Python
 _NOTHING = object()
+
+
+class _Names(NamedTuple):
+    """What names of a module, a class or an Exercise stood for."""
+
+    owner: Any
+    values: dict[str, Any]
+
+
+class _Hidden(NamedTuple):
+    """Which names of a module hide a built-in one."""
+
+    owner: types.ModuleType
+    names: set[str]
+
+
+class _Function(NamedTuple):
+    """What a function of ours was made of."""
+
+    owner: Any
+    code: types.CodeType
+    defaults: tuple[Any, ...] | None
+    keywords: dict[str, Any] | None
+
+    def is_changed(self) -> bool:
+        """Whether it is made of something else now."""
+        return (
+            self.owner.__code__ is not self.code
+            or self.owner.__defaults__ is not self.defaults
+            or self.owner.__kwdefaults__ is not self.keywords
+        )
+
+
+class _Difference(NamedTuple):
+    """A name that stands for something else now, and what it stood for."""
+
+    owner: Any
+    name: str
+    was: Any  # _NOTHING if there was no such name
 
 
 class Snapshot:
@@ -39,113 +81,163 @@ class Snapshot:
     (forbidden.py).
     """
 
-    def __init__(self):
-        self.allowed = []
-        modules = [
-            sys.modules[n]
-            for n in sys.modules
-            if n in _MODULES or n.partition(".")[0] in ("course", "instructor")
-        ]
-        self.modules = [
-            (m, {n: v for n, v in vars(m).items() if _does(v) and n not in _SET_BY_TORCH})
-            for m in modules
-        ]
-        self.hidden = [
-            (m, vars(m).keys() & vars(builtins).keys()) for m in modules if m is not builtins
-        ]
-        self.classes = [(c, dict(vars(c))) for c in {*_CLASSES, *_classes(modules)}]
-        self.functions = [
-            (f, f.__code__, f.__defaults__, f.__kwdefaults__) for f in _functions(modules)
-        ]
-        ours = [m for m in modules if m.__name__.startswith(_CHECKS)]
-        checks = {id(v): v for m in ours for v in vars(m).values() if type(v) is exercise.Exercise}
-        self.exercises = [(check, dict(vars(check))) for check in checks.values()]
+    def __init__(self) -> None:
+        self.allowed: list[Any] = []
+        self.imported = {name: sys.modules[name] for name in list(sys.modules) if _is_watched(name)}
+        modules = list(self.imported.values())
+        self.modules: list[_Names] = []
+        self.hidden: list[_Hidden] = []
+        for module in modules:
+            self.modules.append(_Names(module, _does_of(module)))
+            if module is not builtins:
+                self.hidden.append(_Hidden(module, _hides(module)))
+        self.classes = [_Names(kind, dict(vars(kind))) for kind in {*_CLASSES, *_classes(modules)}]
+        self.functions: list[_Function] = []
+        for function in _functions(modules):
+            defaults, keywords = function.__defaults__, function.__kwdefaults__
+            self.functions.append(_Function(function, function.__code__, defaults, keywords))
+        self.exercises = [_Names(check, dict(vars(check))) for check in _exercises(modules)]
 
     def forget_units_but(self, unit: str) -> None:
-        """Watch no probes of other units: none runs here, and each thing that is looked at copies a
-        page in a fork.
+        """Watch no probes of other units.
+
+        None runs here, and each thing that is looked at copies a page in a fork.
         """
-        others = tuple(
-            f"course.checks.{name[3:]}."
-            for name in {check.unit for check, _ in self.exercises} - {unit}
+        units = {watched.owner.unit for watched in self.exercises} - {unit}
+        others = tuple(f"course.checks.{package_of(name)}." for name in units)
+        lists: tuple[list[Any], ...] = (
+            self.modules,
+            self.hidden,
+            self.classes,
+            self.functions,
+            self.exercises,
         )
-        for watched in (self.modules, self.hidden, self.classes, self.functions, self.exercises):
-            watched[:] = [
-                (thing, *was)
-                for thing, *was in watched
-                if not f"{_home(thing)}.".startswith(others)
-            ]
+        for watched in lists:
+            watched[:] = [one for one in watched if not _home(one.owner).startswith(others)]
 
     def changed(self) -> list[str]:
         """The dotted names that stand for something else now."""
-        names = [f"{owner.__name__}.{name}" for owner, name, _ in self._differences()]
-        return names + [
-            f"{f.__module__}.{f.__qualname__}"
-            for f, *was in self.functions
-            if self._is_changed(f, *was)
-        ]
+        names = [f"{each.owner.__name__}.{each.name}" for each in self._differences()]
+        for function in self._changed_functions():
+            names.append(f"{function.owner.__module__}.{function.owner.__qualname__}")
+        names += [f"sys.modules[{name!r}]" for name in self._exchanged_modules()]
+        return names
 
     def restore(self) -> None:
         """Make every name stand again for what it stood for."""
-        for owner, name, value in list(self._differences()):
-            delattr(owner, name) if value is _NOTHING else setattr(owner, name, value)
-        for function, *was in self.functions:
-            if self._is_changed(function, *was):
-                function.__code__, function.__defaults__, function.__kwdefaults__ = was
+        for owner, name, was in list(self._differences()):
+            if was is _NOTHING:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, was)
+        for function in self._changed_functions():
+            function.owner.__code__ = function.code
+            function.owner.__defaults__ = function.defaults
+            function.owner.__kwdefaults__ = function.keywords
+        for name in self._exchanged_modules():
+            sys.modules[name] = self.imported[name]
 
-    def _differences(self):
-        """(owner, name, what it was) of each; a name that was added may hide an inherited or a
-        built-in one.
-        """
-        for owner, names in (*self.modules, *self.classes):
-            now = vars(owner)
-            changed = [
-                (name, was) for name, was in names.items() if now.get(name, _NOTHING) is not was
-            ]
-            yield from [
-                (owner, name, was) for name, was in changed if not self._may_stand(now.get(name))
-            ]
-        for check, names in self.exercises:
-            now = vars(check)
-            both = (now.keys() | names.keys()) - _MAY_CHANGE
-            yield from [
-                (check, n, names.get(n, _NOTHING)) for n in both if now.get(n) is not names.get(n)
-            ]
-        for owner, names in self.classes:
-            added = vars(owner).keys() - names.keys() - _MADE_WHEN_ASKED
-            yield from [(owner, name, _NOTHING) for name in added]
+    def _exchanged_modules(self) -> list[str]:
+        """The names under which another module is imported now, or none."""
+        imported = self.imported.items()
+        return [name for name, module in imported if sys.modules.get(name) is not module]
+
+    def _changed_functions(self) -> list[_Function]:
+        changed = []
+        for function in self.functions:
+            if function.is_changed() and not self._may_stand(function.owner.__code__):
+                changed.append(function)
+        return changed
+
+    def _differences(self) -> Iterator[_Difference]:
+        """Each name that changed; one that was added may hide an inherited or a built-in one."""
+        for watched in (*self.modules, *self.classes):
+            yield from self._exchanged(watched)
+        for watched in self.exercises:
+            yield from _changed_attributes(watched)
+        for owner, values in self.classes:
+            added = vars(owner).keys() - values.keys() - _MADE_WHEN_ASKED
+            yield from (_Difference(owner, name, _NOTHING) for name in added)
         for module, names in self.hidden:
-            added = (vars(module).keys() & vars(builtins).keys()) - names
-            yield from [(module, name, _NOTHING) for name in added]
+            yield from (_Difference(module, name, _NOTHING) for name in _hides(module) - names)
 
-    def _is_changed(self, function, *was):
-        return _is_changed(function, *was) and not self._may_stand(function.__code__)
+    def _exchanged(self, watched: _Names) -> list[_Difference]:
+        """The names of a module or class that stand for something that may not stand there."""
+        now = vars(watched.owner)
+        changed = []
+        for name, was in watched.values.items():
+            if now.get(name, _NOTHING) is not was and not self._may_stand(now.get(name)):
+                changed.append(_Difference(watched.owner, name, was))
+        return changed
 
-    def _may_stand(self, value):
+    def _may_stand(self, value: Any) -> bool:
         return any(value is allowed for allowed in self.allowed)
 
 
-def _home(thing):
-    """The name of a module, or of the one that a class, a function or an Exercise is from."""
-    return getattr(thing, "__module__", None) or thing.__name__
+def _is_watched(name: str) -> bool:
+    return name in _MODULES or name.partition(".")[0] in ("course", "instructor")
 
 
-def _does(value):
+def _does_of(module: types.ModuleType) -> dict[str, Any]:
+    """What probes may use of a module."""
+    used = {}
+    for name, value in vars(module).items():
+        if _does(value) and name not in _SET_BY_TORCH:
+            used[name] = value
+    return used
+
+
+def _hides(module: types.ModuleType) -> set[str]:
+    """The names of a module that hide built-in ones."""
+    return vars(module).keys() & vars(builtins).keys()
+
+
+def _changed_attributes(watched: _Names) -> list[_Difference]:
+    """What changed of an Exercise."""
+    now = vars(watched.owner)
+    changed = []
+    for name in now.keys() | watched.values.keys():
+        if now.get(name) is not watched.values.get(name):
+            was = watched.values.get(name, _NOTHING)
+            changed.append(_Difference(watched.owner, name, was))
+    return changed
+
+
+def _home(thing: Any) -> str:
+    """The name of a module, or of the one that a class, function or Exercise is from, and a dot."""
+    name = getattr(thing, "__module__", None) or thing.__name__
+    return f"{name}."
+
+
+def _does(value: Any) -> bool:
     """Whether probes may use `value`: a function, a class, a module."""
     return callable(value) or issubclass(type(value), types.ModuleType)
 
 
-def _classes(modules):
-    """The classes that probes define, as they are once torch has put its hook around an optimizer's
-    step.
-    """
-    checks = [module for module in modules if module.__name__.startswith(_CHECKS)]
-    values = [value for module in checks for value in vars(module).values()]
-    classes = {
-        value
-        for value in values
-        if isinstance(value, type) and value.__module__.startswith(_CHECKS)
-    }
+def _values(modules: Iterable[types.ModuleType], home: tuple[str, ...]) -> list[Any]:
+    """What the modules below `home` hold."""
+    values: list[Any] = []
+    for module in modules:
+        if module.__name__.startswith(home):
+            values += vars(module).values()
+    return values
+
+
+def _exercises(modules: Iterable[types.ModuleType]) -> list[exercise.Exercise]:
+    """The Exercises that modules of checks hold, each once."""
+    found = {}
+    for value in _values(modules, _CHECKS):
+        if type(value) is exercise.Exercise:
+            found[id(value)] = value
+    return list(found.values())
+
+
+def _classes(modules: Iterable[types.ModuleType]) -> set[type]:
+    """The classes that probes define, with torch's hook around an optimizer's step."""
+    classes = set()
+    for value in _values(modules, _CHECKS):
+        if isinstance(value, type) and value.__module__.startswith(_CHECKS):
+            classes.add(value)
     for kind in classes:
         if issubclass(kind, torch.optim.Optimizer):
             # else the first of its kind would do that, in a check
@@ -153,18 +245,15 @@ def _classes(modules):
     return classes
 
 
-def _functions(modules):
+def _functions(modules: Iterable[types.ModuleType]) -> list[types.FunctionType]:
     """The functions of our own modules and of their classes, each once."""
-    ours = [m for m in modules if m.__name__.startswith(_OURS)]
-    values = [value for module in ours for value in vars(module).values()]
-    values += [inner for kind in values if isinstance(kind, type) for inner in vars(kind).values()]
-    values = [getattr(value, "__func__", value) for value in values]
-    return {id(f): f for f in values if isinstance(f, types.FunctionType)}.values()
-
-
-def _is_changed(function, code, defaults, keywords):
-    return (
-        function.__code__ is not code
-        or function.__defaults__ is not defaults
-        or function.__kwdefaults__ is not keywords
-    )
+    values = _values(modules, _OURS)
+    for kind in list(values):
+        if isinstance(kind, type):
+            values += vars(kind).values()
+    functions = {}
+    for value in values:
+        function = getattr(value, "__func__", value)
+        if isinstance(function, types.FunctionType):
+            functions[id(function)] = function
+    return list(functions.values())

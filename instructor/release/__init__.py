@@ -1,3 +1,1 @@
-"""The folder or wheel that a class gets: which exercises are asked, which are given, what is
-recorded.
-"""
+"""Make what a class gets: which exercises are asked, which are given, what is recorded."""

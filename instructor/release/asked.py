@@ -1,5 +1,4 @@
-"""Which exercises a class is asked, from --ask, --unit and --part, for release.py and `course
-grade`.
+"""Which exercises a class is asked: from --ask, --unit and --part, or from a release.
 
 A choice is {unit: {part: names}}: the parts that are released, and which exercises and free texts
 are asked in each. The other exercises are given solved (given.py) and do not count. A release
@@ -11,10 +10,20 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from course.errors import CourseError
-from course.notebook.registry import find_parts, load_part, near, parts, read_cells, units
-from instructor.authoring.given import Choice
+from course.notebook.cells import read_cells
+from course.notebook.registry import (
+    PartName,
+    all_parts,
+    find_parts,
+    load_part,
+    near,
+    package_of,
+)
+from instructor.release.given import Choice
 
 FILE = "asked.json"  # in a release
+
+Kinds = dict[str, str]  # {name: "core", "extra" or "text"} of what a part can ask
 
 
 def resolve(ask: str = "all", only: Iterable[str] = ()) -> Choice:
@@ -22,100 +31,128 @@ def resolve(ask: str = "all", only: Iterable[str] = ()) -> Choice:
 
     Args:
         ask: "all", "core", or names of exercises and free texts with commas between them, e.g.
-            "gather,Loader". A name
-            that several units have is said with its unit: "fast_loading/gather".
+            "gather,Loader". A name that several units have is said with its unit:
+            "fast_loading/gather".
         only: units and parts to release, e.g. "04" or "04/2" (default: all; with names, the units
             that have them).
 
     Raises: CourseError with the near misses for a name that is unknown, and for one that is not
     clear.
     """
-    pairs = [pair for name in only for pair in find_parts(name)] or [
-        (u, p) for u in units() for p in parts(u)
-    ]
-    names = {pair: _names(*pair) for pair in sorted(set(pairs))}
-    if ask == "all":
-        asked = {pair: set(kinds) for pair, kinds in names.items()}
-    elif ask == "core":
-        asked = {
-            pair: {name for name, kind in kinds.items() if kind == "core"}
-            for pair, kinds in names.items()
-        }
+    released = _released(only)
+    if ask in ("all", "core"):
+        asked = {}
+        for place, kinds in released.items():
+            asked[place] = set(kinds) if ask == "all" else _core(kinds)
     else:
-        places = [_find(name.strip(), names) for name in ask.split(",") if name.strip()]
-        asked = {pair: {name for place, name in places if place == pair} for pair in names}
-        if not only:
-            asked = {
-                pair: chosen
-                for pair, chosen in asked.items()
-                if pair[0] in {place[0] for place, _ in places}
-            }
+        asked = _named(ask, released, with_all_units=bool(only))
     if not any(asked.values()):
-        raise CourseError(
-            f"--ask {ask} leaves no exercise to ask in {', '.join(f'{u}/{p}' for u, p in names)}."
-        )
-    return {
-        u: {p: frozenset(asked[v, p]) for v, p in asked if v == u}
-        for u in sorted({u for u, _ in asked})
-    }
+        places = ", ".join(f"{unit}/{part}" for unit, part in released)
+        raise CourseError(f"--ask {ask} leaves no exercise to ask in {places}.")
+    choice = {}
+    for place in sorted(asked):
+        choice.setdefault(place.unit, {})[place.part] = frozenset(asked[place])
+    return choice
 
 
 def to_json(choice: Choice) -> bytes:
     """The content of a release's asked.json."""
-    plain = {
-        unit: {part: sorted(names) for part, names in of_unit.items()}
-        for unit, of_unit in choice.items()
-    }
+    plain = {}
+    for unit, of_unit in choice.items():
+        plain[unit] = {part: sorted(names) for part, names in of_unit.items()}
     return (json.dumps({"asked": plain}, indent=1) + "\n").encode()
 
 
 def of_release(folder: Path) -> Choice:
     """The choice that the class release in `folder` was made with.
 
-    Raises: CourseError if it is no release, or one of other units, parts or exercises than there
+    Raises: CourseError if it is not a release, or one of other units, parts or exercises than there
     are now.
     """
     file = Path(folder) / FILE
+    choice = {}
     try:
         listed = json.loads(file.read_text(encoding="utf-8"))["asked"]
-        choice = {
-            u: {p: frozenset(names) for p, names in of_unit.items()}
-            for u, of_unit in listed.items()
-        }
+        for unit, of_unit in listed.items():
+            choice[unit] = {part: frozenset(names) for part, names in of_unit.items()}
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         raise CourseError(
             f"looked for {file}, found none that can be read; name the folder of a class release."
         ) from None
-    known = {(unit, part): _names(unit, part) for unit in units() for part in parts(unit)}
+    known = _kinds_of(all_parts())
     for unit, of_unit in choice.items():
         for part, names in of_unit.items():
-            gone = names - known.get((unit, part), {}).keys()
-            if gone or (unit, part) not in known:
-                what = f"{', '.join(sorted(gone))} in {unit}/{part}" if gone else f"{unit}/{part}"
-                raise CourseError(
-                    f"{file} asks {what}, which this version of the course does not have; make a new release."
-                )
+            _refuse_what_is_gone(file, PartName(unit, part), names, known)
     return choice
 
 
-def _names(unit, part):
+def _refuse_what_is_gone(file, place, names, known):
+    what = f"{place.unit}/{place.part}"
+    gone = names - known.get(place, {}).keys()
+    if gone:
+        what = f"{', '.join(sorted(gone))} in {what}"
+    if gone or place not in known:
+        raise CourseError(
+            f"{file} asks {what}, which this version of the course does not have; "
+            "make a new release."
+        )
+
+
+def _released(only: Iterable[str]) -> dict[PartName, Kinds]:
+    """The parts that somebody named (default: all), in order, with what each can ask."""
+    places = []
+    for name in only:
+        places += find_parts(name)
+    return _kinds_of(sorted(set(places or all_parts())))
+
+
+def _kinds_of(places: Iterable[PartName]) -> dict[PartName, Kinds]:
+    return {place: _kinds(place) for place in places}
+
+
+def _kinds(place: PartName) -> Kinds:
     """{name: "core", "extra" or "text"} of what a part can ask."""
-    loaded = load_part(unit, part)
-    texts = [cell.marks["answer"] for cell in read_cells(loaded.path) if "answer" in cell.marks]
-    return {e.name: "core" if e.core else "extra" for e in loaded.exercises} | dict.fromkeys(
-        texts, "text"
-    )
+    part = load_part(*place)
+    kinds = {}
+    for exercise in part.exercises:
+        kinds[exercise.name] = "core" if exercise.core else "extra"
+    for cell in read_cells(part.path):
+        if "answer" in cell.marks:
+            kinds[cell.marks["answer"]] = "text"
+    return kinds
 
 
-def _find(asked, names):
-    """((unit, part), name) of one name that was typed."""
-    of_unit, _, name = asked.rpartition("/")
-    wanted = {unit for unit, _ in find_parts(of_unit)} if of_unit else {unit for unit, _ in names}
-    matching = [pair for pair in names if pair[0] in wanted and name in names[pair]]
+def _core(kinds):
+    return {name for name, kind in kinds.items() if kind == "core"}
+
+
+def _named(ask: str, released: dict[PartName, Kinds], with_all_units: bool):
+    """{part: names} of the names that somebody typed, with or without the units that have none."""
+    found = [_find(typed.strip(), released) for typed in ask.split(",") if typed.strip()]
+    units = {place.unit for place, _ in found}
+    asked = {}
+    for place in released:
+        if with_all_units or place.unit in units:
+            asked[place] = set()
+    for place, name in found:
+        asked[place].add(name)
+    return asked
+
+
+def _find(typed: str, released: dict[PartName, Kinds]) -> tuple[PartName, str]:
+    """The part and the name that somebody typed, perhaps with its unit."""
+    of_unit, _, name = typed.rpartition("/")
+    unit = find_parts(of_unit)[0].unit if of_unit else None
+    known = ["core", "all"]
+    matching = []
+    for place, kinds in released.items():
+        if unit in (None, place.unit):
+            known += kinds
+            if name in kinds:
+                matching.append(place)
     if not matching:
-        known = [other for pair, kinds in names.items() if pair[0] in wanted for other in kinds]
-        raise CourseError(f"no exercise is called {asked!r}; {near(name, [*known, 'core', 'all'])}")
+        raise CourseError(f"no exercise is called {typed!r}; {near(name, known)}")
     if len(matching) > 1:
-        places = " or ".join(f"{unit[3:]}/{name}" for unit, _ in matching)
+        places = " or ".join(f"{package_of(place.unit)}/{name}" for place in matching)
         raise CourseError(f"{len(matching)} units have an exercise {name!r}; say {places}.")
     return matching[0], name

@@ -25,7 +25,9 @@ import click
 @click.option(
     "--install", "url", metavar="URL", help="The folder on the web where you will put the wheel."
 )
-def release(dest, ask, units, parts, url):
+def release(
+    dest: Path, ask: str, units: tuple[str, ...], parts: tuple[str, ...], url: str | None
+) -> None:
     """Make the folder DEST that a class gets: notebooks and package, no solutions.
 
     DEST is a new or empty folder, or an earlier release, in which nobody's work is overwritten.

@@ -1,1 +1,1 @@
-"""The course for people without a kernel: static pages, slides, an instructor's guide, agendas."""
+"""Show the course to people without a kernel: static pages, slides, an instructor's guide."""

@@ -1,8 +1,7 @@
-"""Turn Markdown, formulas, code and outputs of cells into HTML that needs no network, for the book
-and the slides.
+"""Turn Markdown, formulas, code and outputs of cells into HTML, for the book and the slides.
 
-Formulas become pictures (matplotlib sets them), code is coloured by Pygments, figures are in the
-page itself.
+The HTML needs no network. Formulas become pictures (matplotlib sets them), code is coloured by
+Pygments, figures are in the page itself.
 """
 
 import base64
@@ -10,6 +9,9 @@ import functools
 import html
 import io
 import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import mistune
 from pygments import highlight
@@ -20,6 +22,8 @@ _FORMULA = re.compile(r"\$\$(?P<shown>.+?)\$\$|\$(?P<inline>[^\s$](?:[^$]*?[^\s$
 _CODE = re.compile(r"(```.*?```|`[^`\n]+`)", re.S)
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _PUT = re.compile(r"FORMULA(\d+)END")
+_HEADING = re.compile(r"<h(?P<level>[1-6])>(?P<title>.*?)</h(?P=level)>", re.S)
+_TAG = re.compile("<[^>]+>")
 MENDS = (  # TeX that matplotlib does not know, and what it calls it
     (r"\\[lr]Vert\b", r"\\Vert "),
     (r"\\(ge|le|ne)\b", lambda m: {"ge": r"\geq", "le": r"\leq", "ne": r"\neq"}[m[1]]),
@@ -40,34 +44,35 @@ def markdown(text: str) -> str:
     formulas = []
 
     def keep(match):
-        formulas.append((match["shown"] or match["inline"], bool(match["shown"])))
+        formulas.append(formula(match["shown"] or match["inline"], bool(match["shown"])))
         return f"FORMULA{len(formulas) - 1}END"
 
-    pieces = _CODE.split(text)  # odd pieces are code, in which a dollar is a dollar
-    escaped = "".join(
-        piece if i % 2 else _FORMULA.sub(keep, piece) for i, piece in enumerate(pieces)
-    )
-    page = mistune.create_markdown(escape=False, plugins=["table", "strikethrough"])(escaped)
-    page = re.sub(
-        r"<h([1-6])>(.*?)</h\1>",
-        lambda m: f'<h{m[1]} id="{slug(m[2])}">{m[2]}</h{m[1]}>',
-        page,
-        flags=re.S,
-    )
-    return _PUT.sub(lambda m: formula(*formulas[int(m[1])]), page)
+    pieces = _CODE.split(text)
+    for number in range(0, len(pieces), 2):  # odd pieces are code, in which a dollar is a dollar
+        pieces[number] = _FORMULA.sub(keep, pieces[number])
+    as_html = mistune.create_markdown(escape=False, plugins=["table", "strikethrough"])
+    page = _HEADING.sub(_with_id, as_html("".join(pieces)))
+    return _PUT.sub(lambda place: formulas[int(place[1])], page)
+
+
+def _with_id(heading):
+    level = heading["level"]
+    title = heading["title"]
+    return f'<h{level} id="{slug(title)}">{title}</h{level}>'
 
 
 def slug(title: str) -> str:
     """The id of the heading `title` in a page."""
-    return re.sub(r"[^a-z0-9]+", "-", re.sub("<[^>]+>", "", html.unescape(title)).lower()).strip(
-        "-"
-    )
+    plain = _TAG.sub("", html.unescape(title)).lower()
+    return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")
 
 
 @functools.cache
 def formula(tex: str, shown: bool) -> str:
-    """The formula `tex` as a picture in the text, or in a line of its own if it is `shown`; as TeX
-    if that fails.
+    """The formula `tex` as a picture in the text; as TeX if that fails.
+
+    Args:
+        shown: whether it has a line to itself.
     """
     from matplotlib import rc_context
 
@@ -92,20 +97,20 @@ def _picture(tex, alt):
     from matplotlib.mathtext import MathTextParser
 
     width, height, depth, *_ = MathTextParser("path").parse(f"${tex}$", dpi=72)
-    # of a font of 10 points
-    depth, height, width = (
-        depth * SIZE / 10,
-        height * SIZE / 10,
-        width * SIZE / 10,
-    )
+    scale = SIZE / 10  # these are of a font of 10 points
+    width *= scale
+    height *= scale
+    depth *= scale
     figure = Figure(figsize=((width + 2) / 72, (height + depth + 2) / 72))
     figure.text(1 / (width + 2), (depth + 1) / (height + depth + 2), f"${tex}$", fontsize=SIZE)
     out = io.StringIO()
     figure.savefig(out, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     data = base64.b64encode(out.getvalue().encode()).decode()
-    high, low = (LARGER * points / SIZE for points in (height + depth + 2, depth + 1))
+    high = LARGER * (height + depth + 2) / SIZE
+    low = LARGER * (depth + 1) / SIZE
     style = f"height:{high:.2f}em;vertical-align:{-low:.2f}em"
-    return f'<img class="tex" style="{style}" alt="{html.escape(alt)}" src="data:image/svg+xml;base64,{data}">'
+    alt = html.escape(alt)
+    return f'<img class="tex" style="{style}" alt="{alt}" src="data:image/svg+xml;base64,{data}">'
 
 
 def code(source: str) -> str:
@@ -113,18 +118,18 @@ def code(source: str) -> str:
     return highlight(source, PythonLexer(), HtmlFormatter())
 
 
-def output(item: dict) -> str:
+def output(item: Mapping[str, Any]) -> str:
     """One output of a notebook's cell as HTML: a picture, a table, or text."""
     data = item.get("data", {})
     if "image/png" in data:
-        return f'<img class="figure" alt="figure" src="data:image/png;base64,{_joined(data["image/png"]).strip()}">'
+        png = _joined(data["image/png"]).strip()
+        return f'<img class="figure" alt="figure" src="data:image/png;base64,{png}">'
     if "text/html" in data:
         return f'<div class="rich">{_joined(data["text/html"])}</div>'
-    text = _joined(
-        item.get("text") or data.get("text/plain") or "\n".join(item.get("traceback", []))
-    )
-    # the last state of a bar
-    text = "\n".join(line.rpartition("\r")[2] for line in _ANSI.sub("", text).splitlines())
+    traceback = "\n".join(item.get("traceback", []))
+    text = _joined(item.get("text") or data.get("text/plain") or traceback)
+    lines = _ANSI.sub("", text).splitlines()
+    text = "\n".join(line.rpartition("\r")[2] for line in lines)  # the last state of a bar
     return f"<pre>{html.escape(text)}</pre>" if text.strip() else ""
 
 
@@ -134,21 +139,10 @@ def _joined(text):
 
 def style() -> str:
     """The style sheet of all pages."""
-    return STYLE + HtmlFormatter().get_style_defs(".highlight")
+    of_code = HtmlFormatter().get_style_defs(".highlight")
+    return f"{asset('pages.css')}{of_code}\n"
 
 
-STYLE = """
-:root { --text: #1d2430; --soft: #5b6675; --line: #dfe3e8; --link: #1557b0; --back: #f6f7f9; }
-* { box-sizing: border-box; }
-body { margin: 0; color: var(--text); font: 16px/1.55 system-ui, "Segoe UI", "DejaVu Sans", sans-serif; }
-a { color: var(--link); text-decoration: none; } a:hover { text-decoration: underline; }
-pre, code { font-family: "DejaVu Sans Mono", Consolas, monospace; font-size: 0.86em; }
-pre { background: var(--back); padding: 10px 14px; overflow-x: auto; border-radius: 4px; font-size: 13px; }
-pre { line-height: 1.4; }
-:not(pre) > code { background: var(--back); padding: 1px 4px; border-radius: 3px; }
-table { border-collapse: collapse; margin: 12px 0; display: block; overflow-x: auto; }
-th, td { border-bottom: 1px solid var(--line); padding: 4px 12px 4px 0; text-align: left; vertical-align: top; }
-img.figure { max-width: 100%; height: auto; display: block; margin: 14px 0; }
-.formula { display: block; text-align: center; margin: 14px 0; } .formula img { margin: 0 1.2em; max-width: 100%; }
-summary { cursor: pointer; color: var(--link); }
-"""
+def asset(name: str) -> str:
+    """The text of a style sheet or a script next to this module."""
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")

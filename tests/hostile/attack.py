@@ -15,7 +15,10 @@ SOLVED = "scaled_lr", "polynomial_decay"
 THIRD = "LossScaler", "sgd_step", "neumf_forward", "shows_frozen_bias", "sample_negatives"
 BESIDE = "flushed_share"  # the exercise of the part after the attacked one: no attack reaches it
 GIB = 2**30
-ENDED, LATE, LARGE = "ended by itself", "no answer within", "of memory"
+ENDED = "ended by itself"
+LATE = "no answer within"
+LARGE = "of memory"
+FULL = "none could be started for a check"
 
 
 @dataclass

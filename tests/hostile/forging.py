@@ -8,15 +8,16 @@ from hostile.attack import cell
 def forges_the_outcome():
     """The engine in its own process says that all laws hold."""
     exec(host["forged"])
-    from course.engine import exercise
+    from course.engine import judge
+    from course.engine.outcome import Outcome
 
-    honest = exercise.Exercise.outcome
+    honest = judge.Judge.outcome
 
-    def outcome(self, answer, device, seed, *args, **kwargs):
-        forges = self.name == "sample_negatives"
-        return exercise.Outcome(forged(seed)) if forges else honest(self, answer, device, seed, *args, **kwargs)
+    def outcome(self, *args, **kwargs):
+        forges = self.exercise.name == "sample_negatives"
+        return Outcome(forged(self.seed)) if forges else honest(self, *args, **kwargs)
 
-    exercise.Exercise.outcome = outcome
+    judge.Judge.outcome = outcome
     sample_negatives = print
 
 
@@ -64,15 +65,14 @@ def replaces_modules():
     import sys
     import types
 
-    from course.engine.exercise import Outcome
-
-    class Forged:
-        def outcome(self, answer, device, seed, *args, **kwargs):
-            return Outcome(forged(seed))
-
     real = sys.modules["course.checks.large_batch"]
     fake = types.ModuleType(real.__name__)
-    vars(fake).update(vars(real), sample_negatives=Forged())
+
+    def probe(answer, device, seed):
+        yield from forged(seed).items()
+
+    Exercise = type(real.sample_negatives)
+    vars(fake).update(vars(real), sample_negatives=Exercise("03_large_batch", probe))
     sys.modules["course.checks.large_batch"] = fake
     sample_negatives = print
 

@@ -11,7 +11,8 @@ def verdict(fact):
     return "bool" if fact == "returns a bool" else any(fact.startswith(word) or word in fact for word in GUILTY)
 def facts_of(probe):
     import inspect, re
-    return [one or other for one, other in re.findall(r'yield (?:\(\s*)?"([^"]+)"|"([^"]+)":', inspect.getsource(probe))]
+    found = re.findall(r'yield (?:\(\s*)?"([^"]+)"|"([^"]+)":', inspect.getsource(probe))
+    return [one or other for one, other in found]
 """
 
 
@@ -32,19 +33,19 @@ def turns_no_into_yes_on_the_stack():
 @cell(at="shows_frozen_bias", forges=True)
 def exchanges_the_code_of_the_engine():
     """The functions stay the same objects; their code is another one."""
-    from course.engine import exercise
+    from course.engine import judge
 
     exec(host["known"])
 
-    def outcome(self, answer, device, seed, limits=None, is_class=None, like=None):
+    def outcome(self, answer, is_class, limits=None):
         import builtins
 
-        return Outcome({fact: builtins.verdict(fact) for fact in builtins.facts_of(self.probe)})
+        return Outcome({fact: builtins.verdict(fact) for fact in builtins.facts_of(self.exercise.probe)})
 
     import builtins
 
     builtins.verdict, builtins.facts_of = verdict, facts_of
-    exercise.Exercise.outcome.__code__ = outcome.__code__
+    judge.Judge.outcome.__code__ = outcome.__code__
     shows_frozen_bias = print
 
 
@@ -53,7 +54,7 @@ def empties_the_watch_list():
     """What puts functions back is found among the callers, and forgets them."""
     import traceback
 
-    from course.engine import exercise
+    from course.engine import judge
 
     exec(host["known"])
     for frame, _ in traceback.walk_stack(None):
@@ -61,14 +62,14 @@ def empties_the_watch_list():
         if watch:
             watch.modules, watch.classes, watch.functions, watch.exercises = [], [], [], []
 
-    real = exercise.Exercise.outcome
+    real = judge.Judge.outcome
 
     def outcome(self, *args, **kwargs):
         found = real(self, *args, **kwargs)
         found.facts.update({fact: verdict(fact) for fact in found.facts})
         return found
 
-    exercise.Exercise.outcome = outcome
+    judge.Judge.outcome = outcome
 
     def shows_frozen_bias(optimizer_class):
         return False

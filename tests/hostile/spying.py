@@ -10,7 +10,7 @@ def asks_for_the_reference():
     import course
 
     for ask in (check.linear_warmup.reference, lambda: course.solved(check.linear_warmup), check.linear_warmup.mistakes,
-                lambda: check.linear_warmup.expected(torch.device("cpu"), 88)):  # fmt: skip
+                lambda: check.linear_warmup.at("cpu", 88).expected()):  # fmt: skip
         try:
             print("BREACH", ask())
             linear_warmup = ask()

@@ -1,10 +1,10 @@
 """Taking all there is: memory, processes, descriptors."""
 # ruff: noqa: F821, F841, B018
 
-from hostile.attack import ENDED, LARGE, LATE, cell
+from hostile.attack import ENDED, FULL, LARGE, LATE, cell
 
 
-@cell(2, f"{ENDED}|{LATE}|{LARGE}")
+@cell(2, f"{FULL}|{ENDED}|{LATE}|{LARGE}")
 def forks_without_end():
     """Processes until there is no room for more."""
     import os

@@ -45,7 +45,7 @@ def tells_by_a_repr():
 @cell()
 def tells_by_a_number():
     """An error whose kind is the engine's own, with a text of the learner's."""
-    from course.engine.limits import LimitReached, NoReturn
+    from course.engine.stops import LimitReached, NoReturn
 
     def linear_warmup(*args):
         raise (NoReturn if args[0] else LimitReached)(f"BREACH {args}")

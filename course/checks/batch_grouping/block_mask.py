@@ -16,9 +16,7 @@ def block_mask(answer: Answer, device: torch.device, seed: int) -> Facts:
     yield "how many tokens each token sees", found.sum(1)
     yield "the mask", found
     yield "one sequence sees all of itself", answer(lengths[:1])
-    yield (
-        "lengths 1 and 2, causal, as 0 and 1",
-        answer(lengths.new_tensor([1, 2]), causal=True).int(),
-    )
+    small_causal = answer(lengths.new_tensor([1, 2]), causal=True)
+    yield "lengths 1 and 2, causal, as 0 and 1", small_causal.int()
     yield "causal: no token looks ahead", answer(lengths, causal=True)
     yield "sequences of one token", answer(torch.ones(3, dtype=torch.int64, device=device))

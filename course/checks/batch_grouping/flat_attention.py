@@ -10,16 +10,16 @@ def flat_attention(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Attention inside each sequence of a flat batch."""
     rng = torch.Generator().manual_seed(seed)
     lengths = torch.tensor([3, 1, 5 + seed % 3, 2], device=device)
-    q, k, v = (torch.randn(int(lengths.sum()), 2, 4, generator=rng).to(device) for _ in range(3))
+    shape = (int(lengths.sum()), 2, 4)  # tokens, heads, features
+    q, k, v = (torch.randn(shape, generator=rng).to(device) for _ in range(3))
     found = answer(q, k, v, lengths)
     yield "shape", found.shape
-    yield (
-        "values that are all 1 give 1: the weights of a token add up to 1",
-        answer(q, k, torch.ones_like(v), lengths),
-    )
+    of_ones = answer(q, k, torch.ones_like(v), lengths)
+    yield "values that are all 1 give 1: the weights of a token add up to 1", of_ones
     yield "a sequence of one token gives its own value", found[3] - v[3]
-    other = torch.cat([v[:4], v[4:] + 5])
-    yield "values of other sequences change nothing", answer(q, k, other, lengths)[:4] - found[:4]
+    changed = torch.cat([v[:4], v[4:] + 5])
+    of_changed = answer(q, k, changed, lengths)
+    yield "values of other sequences change nothing", of_changed[:4] - found[:4]
     yield "what attention gives", found
     alone = slice(4, 4 + int(lengths[2]))
     yield "a sequence of its own gives the same", answer(q[alone], k[alone], v[alone], lengths[2:3])

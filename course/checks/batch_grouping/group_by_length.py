@@ -1,15 +1,17 @@
 """Probe of exercise group_by_length."""
 
+from typing import Any
+
 import torch
 
 from course.engine.exercise import Answer, Facts, exercise
 
 
-def _kind(group):
+def _kind(group: Any) -> tuple[str, int] | str:
     """(dtype, dimensions) of a tensor, the type's name of anything else."""
-    return (
-        (str(group.dtype), group.dim()) if isinstance(group, torch.Tensor) else type(group).__name__
-    )
+    if isinstance(group, torch.Tensor):
+        return str(group.dtype), group.dim()
+    return type(group).__name__
 
 
 @exercise()
@@ -22,7 +24,7 @@ def group_by_length(answer: Answer, device: torch.device, seed: int) -> Facts:
     limits = [4, 11 + seed % 3, 30]
     groups = answer(lengths, limits)
     yield "returns one group per threshold", len(groups)
-    yield "each group is an int64 tensor of one dimension", [_kind(g) for g in groups]
+    yield "each group is an int64 tensor of one dimension", list(map(_kind, groups))
     yield "every sequence is in exactly one group", torch.cat(list(groups)).sort().values
     yield "the groups", list(groups)
     edge = torch.tensor([4, 5, 4, 12, 5], device=device)

@@ -17,11 +17,10 @@ def pad_batch(answer: Answer, device: torch.device, seed: int) -> Facts:
     rng = torch.Generator().manual_seed(seed)
     values, lengths = batch(rng, some_lengths(rng), device=device)
     result = answer(values, lengths)
-    several = isinstance(result, (tuple, list))
-    yield (
-        "returns (x, mask)",
-        [type(part).__name__ for part in result] if several else f"one {type(result).__name__}",
-    )
+    returned = f"one {type(result).__name__}"
+    if isinstance(result, (tuple, list)):
+        returned = [type(part).__name__ for part in result]
+    yield "returns (x, mask)", returned
     x, mask = result
     yield "x has a row per sequence and a column per token of the longest", x.shape
     yield "so has the mask", mask.shape
@@ -35,6 +34,7 @@ def pad_batch(answer: Answer, device: torch.device, seed: int) -> Facts:
     one, single = batch(rng, [4 + seed % 3], device=device)
     yield "a single sequence", answer(one, single)[0]
     yield "tokens of value 0 are tokens like others", answer(torch.zeros_like(values), lengths)[1]
-    few, many = (operations(answer, [2, 3] * n) for n in (3, 36))
+    few = operations(answer, [2, 3] * 3)
+    many = operations(answer, [2, 3] * 36)
     yield "twelve times the sequences take no more operations", many <= few + 2
     yield "no Python loop over the sequences", not loops_over_sequences(answer)

@@ -10,20 +10,17 @@ def ragged_loss(answer: Answer, device: torch.device, seed: int) -> Facts:
     """What to call backward on, so that the mean over the ranks is the mean over all samples."""
     rng = torch.Generator().manual_seed(seed)
     losses = torch.rand(6 + seed % 4, generator=rng).to(device)
+    n = len(losses)
     one = torch.full((1,), 6.0, device=device)
-    yield "returns a tensor, not a number", type(answer(losses, len(losses), 1)).__name__
-    yield "shape: no dimension", answer(losses, len(losses), 1).shape
-    yield "one rank with every sample: their mean", answer(losses, len(losses), 1)
-    yield (
-        "two ranks with as many samples each: the mean of this rank's losses",
-        answer(losses, 2 * len(losses), 2),
-    )
-    yield (
-        "this rank has one sample of loss 6, three other ranks have the other 11",
-        answer(one, 12, 4),
-    )
-    parts = losses.split([1, 2, len(losses) - 3])
-    mean = sum(answer(part, len(losses), 3) for part in parts) / 3
+    yield "returns a tensor, not a number", type(answer(losses, n, 1)).__name__
+    yield "shape: no dimension", answer(losses, n, 1).shape
+    yield "one rank with every sample: their mean", answer(losses, n, 1)
+    of_two = answer(losses, 2 * n, 2)
+    yield "two ranks with as many samples each: the mean of this rank's losses", of_two
+    of_four = answer(one, 12, 4)
+    yield "this rank has one sample of loss 6, three other ranks have the other 11", of_four
+    parts = losses.split([1, 2, n - 3])
+    mean = sum(answer(part, n, 3) for part in parts) / 3
     yield "three ranks of unequal sizes: the average of their losses", mean
     leaf = torch.ones(4, device=device, requires_grad=True)
     answer(leaf * torch.arange(4.0, device=device), 8, 2).backward()

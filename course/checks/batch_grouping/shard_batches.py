@@ -5,20 +5,20 @@ import torch
 from course.engine.exercise import Answer, Facts, exercise
 
 
-def _ranks(answer, n, world_size):
+def _ranks(answer: Answer, n: int, world_size: int) -> Facts:
     """What each rank gets of n batches, and laws that all right ways to deal out share."""
+    setting = f"{n} batches, {world_size} ranks"
     batches = [[10 * i, 10 * i + 1] for i in range(n)]
-    ranks = [
-        [tuple(batch) for batch in answer(batches, rank, world_size)] for rank in range(world_size)
-    ]
-    given = [batch for rank in ranks for batch in rank]
-    yield (
-        f"{n} batches, {world_size} ranks: how many batches each rank gets",
-        [len(rank) for rank in ranks],
-    )
+    given = []
+    counts = []
+    for rank in range(world_size):
+        of_rank = list(map(tuple, answer(batches, rank, world_size)))
+        given += of_rank
+        counts.append(len(of_rank))
+    yield f"{setting}: how many batches each rank gets", counts
     missing = [batch for batch in batches if tuple(batch) not in given]
-    yield f"{n} batches, {world_size} ranks: batches that no rank gets", missing
-    yield f"{n} batches, {world_size} ranks: how many are given twice", len(given) - len({*given})
+    yield f"{setting}: batches that no rank gets", missing
+    yield f"{setting}: how many are given twice", len(given) - len({*given})
 
 
 @exercise()

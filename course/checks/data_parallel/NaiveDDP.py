@@ -8,22 +8,21 @@ from course.checks.data_parallel.wrappers import wrapper_facts
 from course.engine.exercise import Answer, Facts, exercise
 
 
-def _frozen_later(rank, world_size, answer, seed):
-    """Facts of a rank about several backward passes before one average, and parameters frozen in
-    between.
-    """
-    module, mine = Net(seed + rank), batches_of(rank, seed)
+def _frozen_later(rank: int, world_size: int, answer: Answer, seed: int) -> dict[str, object]:
+    """Facts of a rank about two backward passes before one average, and a layer frozen later."""
+    module = Net(seed + rank)
+    mine = batches_of(rank, seed)
     model = answer(module)
+    facts = {}
     for inputs, targets in mine[:2]:
         F.mse_loss(model(inputs), targets).backward()
     model.average_gradients()
-    facts = {"two backward passes, then one average": copied(gradients(module))}
+    facts["two backward passes, then one average"] = copied(gradients(module))
     module.zero_grad()
     module.head.requires_grad_(False)
     backward(model, mine[0])
-    facts["what is frozen later has no gradient either"] = [
-        p.grad is None for p in module.head.parameters()
-    ]
+    without_gradient = [p.grad is None for p in module.head.parameters()]
+    facts["what is frozen later has no gradient either"] = without_gradient
     return facts
 
 

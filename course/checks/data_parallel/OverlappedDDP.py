@@ -15,76 +15,126 @@ from course.checks.data_parallel.networks import (
     gradients,
 )
 from course.checks.data_parallel.ranks import in_threads, together
-from course.checks.data_parallel.wrappers import wrapper_facts
+from course.checks.data_parallel.wrappers import bytes_of_calls, wrapper_facts
 from course.engine.exercise import Answer, Facts, exercise
-from course.parallel.distributed import counted
+from course.parallel.counting import OperationLog, counted
 from course.parallel.network import advance, now
 
-LATE = 1e9  # virtual seconds: no message takes as long
-
-
+LATE_SECONDS = 1e9  # on the virtual clock: no message takes as long
 LAYER_BYTES = (36 + 6) * 8  # of one layer of Branches
+SMALL_BUCKET_BYTES = 200
 
 
-def _overlap(rank, world_size, answer, seed):
+class _SmallBuckets:
+    """Makes wrappers with small buckets, so that even the small models of a check have several."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.answer = answer
+
+    def __call__(self, module: nn.Module, bucket_bytes: int = SMALL_BUCKET_BYTES) -> nn.Module:
+        return self.answer(module, bucket_bytes=bucket_bytes)
+
+
+@exercise(forbids=("torch.nn.parallel.DistributedDataParallel",))
+def OverlappedDDP(answer: Answer, device: torch.device, seed: int) -> Facts:
+    """As for the naive version, with small buckets; then the order of events, and no_sync."""
+    with_small_buckets = _SmallBuckets(answer)
+    yield from wrapper_facts(with_small_buckets, seed, _overlap)
+    yield from together(in_threads(_unsent, 2, with_small_buckets, seed))
+
+
+def _overlap(rank: int, world_size: int, answer: _SmallBuckets, seed: int) -> dict[str, object]:
     """Facts of a rank about what is sent when."""
-    facts = {}
-    batch, *_ = batches_of(rank, seed, outputs=6)
+    batch = batches_of(rank, seed, outputs=6)[0]
     with counted() as traffic:
-
-        def started(order):
-            """{layer: all-reduces that are started before its gradient comes}, the layers called in
-            this order.
-            """
-            module, seen, before = Branches(seed), {}, traffic.calls("all_reduce")
-
-            def note(layer):  # before the hooks of the answer, which are registered later
-                seen.setdefault(layer, traffic.calls("all_reduce") - before)
-
-            for name, parameter in module.named_parameters():
-                parameter.register_post_accumulate_grad_hook(lambda p, layer=name[7]: note(layer))
-            backward(answer(module, bucket_bytes=LAYER_BYTES), batch, order)
-            return seen
-
-        facts["all-reduces started before the gradient of each layer"] = started("abcd")
-        facts["the same where gradients come in the order b, c, d, a"] = started("adcb")
-
-        module = Net(seed)
-        model, sent = answer(module), len(traffic)
-        model(batch[0]).sum().backward()
-        facts["bytes of each bucket, in order"] = [size for _, size in traffic[sent:]]
-        module = nn.Sequential(*(nn.Linear(300, 300) for _ in range(3)))
-        model, sent = answer.answer(module), len(traffic)
-        model(torch.ones(1, 300)).sum().backward()
-        facts["bytes of each bucket at the default, 1 MiB"] = [size for _, size in traffic[sent:]]
+        facts = _started_early(answer, batch, seed, traffic)
+        facts |= _bucket_sizes(answer, batch[0], seed, traffic)
 
     module = Branches(seed + rank)
-    backward(answer(module, bucket_bytes=LAYER_BYTES), batch, "abcd" if rank == 0 else "dbca")
+    model = answer(module, bucket_bytes=LAYER_BYTES)
+    backward(model, batch, "abcd" if rank == 0 else "dbca")
     facts["layers come in another order on each rank"] = gradients(module)
 
-    module, clocks = Branches(seed + rank), []
-    model = answer(module, bucket_bytes=LAYER_BYTES)
-    module.layers["a"].bias.register_post_accumulate_grad_hook(lambda p: clocks.append(now()))
-    start = now()
-    if rank == 1:
-        advance(LATE)
-    backward(model, batch, "abcd")
-    facts["rank 0 computes its last gradient while rank 1 sleeps"] = (
-        rank == 1 or clocks[0] - start < LATE
-    )
-    facts["then its backward waits for rank 1"] = copied(gradients(module))
+    facts |= _one_rank_sleeps(answer, batch, seed, rank)
 
-    modules = [Branches(seed + rank), Branches(seed + rank + 9)]
-    models = [answer(module, bucket_bytes=LAYER_BYTES) for module in modules]
-    (models[0](batch[0], "ab") + models[1](batch[0], "cd")).square().sum().backward()
-    facts["two wrappers in one backward"] = [gradients(module) for module in modules]
+    one = Branches(seed + rank)
+    other = Branches(seed + rank + 9)
+    one_model = answer(one, bucket_bytes=LAYER_BYTES)
+    other_model = answer(other, bucket_bytes=LAYER_BYTES)
+    outputs = one_model(batch[0], "ab") + other_model(batch[0], "cd")
+    outputs.square().sum().backward()
+    facts["two wrappers in one backward"] = [gradients(one), gradients(other)]
     return facts
 
 
-def _unsent(rank, world_size, answer, seed):
+def _started_early(
+    answer: _SmallBuckets, batch: list[torch.Tensor], seed: int, traffic: OperationLog
+) -> dict[str, object]:
+    """Facts of a rank about the all-reduces that start before a layer has its gradient."""
+
+    def started(order: str) -> dict[str, int]:
+        """{layer: all-reduces started before its gradient comes}, the layers called in `order`."""
+        module = Branches(seed)
+        calls_of_layer = {}
+        before = traffic.calls("all_reduce")
+
+        def note(layer: str) -> None:
+            calls_of_layer.setdefault(layer, traffic.calls("all_reduce") - before)
+
+        # before the hooks of the answer, which are registered later
+        for name, parameter in module.named_parameters():
+            parameter.register_post_accumulate_grad_hook(lambda p, layer=name[7]: note(layer))
+        backward(answer(module, bucket_bytes=LAYER_BYTES), batch, order)
+        return calls_of_layer
+
+    return {
+        "all-reduces started before the gradient of each layer": started("abcd"),
+        "the same where gradients come in the order b, c, d, a": started("adcb"),
+    }
+
+
+def _bucket_sizes(
+    answer: _SmallBuckets, inputs: torch.Tensor, seed: int, traffic: OperationLog
+) -> dict[str, object]:
+    """Facts of a rank about the buckets that one backward sends."""
+    facts = {}
+    model = answer(Net(seed))
+    sent = len(traffic)
+    model(inputs).sum().backward()
+    facts["bytes of each bucket, in order"] = bytes_of_calls(traffic[sent:])
+    module = nn.Sequential(nn.Linear(300, 300), nn.Linear(300, 300), nn.Linear(300, 300))
+    model = answer.answer(module)
+    sent = len(traffic)
+    model(torch.ones(1, 300)).sum().backward()
+    facts["bytes of each bucket at the default, 1 MiB"] = bytes_of_calls(traffic[sent:])
+    return facts
+
+
+def _one_rank_sleeps(
+    answer: _SmallBuckets, batch: list[torch.Tensor], seed: int, rank: int
+) -> dict[str, object]:
+    """Facts of a rank about a backward that rank 1 begins late."""
+    module = Branches(seed + rank)
+    clocks = []
+    model = answer(module, bucket_bytes=LAYER_BYTES)
+    last = module.layers["a"].bias  # its gradient comes last
+    last.register_post_accumulate_grad_hook(lambda p: clocks.append(now()))
+    start = now()
+    if rank == 1:
+        advance(LATE_SECONDS)
+    backward(model, batch, "abcd")
+    in_time = rank == 1 or clocks[0] - start < LATE_SECONDS
+    return {
+        "rank 0 computes its last gradient while rank 1 sleeps": in_time,
+        "then its backward waits for rank 1": copied(gradients(module)),
+    }
+
+
+def _unsent(rank: int, world_size: int, answer: _SmallBuckets, seed: int) -> dict[str, object]:
     """Facts of a rank about no_sync."""
     batch, again, *_ = batches_of(rank, seed)
-    facts, module = {}, Net(seed + rank)
+    facts = {}
+    module = Net(seed + rank)
     with counted() as traffic:
         model = answer(module)
         sent = len(traffic)
@@ -97,6 +147,7 @@ def _unsent(rank, world_size, answer, seed):
         ahead.backward()
         facts["the next backward: its calls"] = len(traffic) - sent
         facts["the next backward sends the sum"] = copied(gradients(module))
+
         module.zero_grad(set_to_none=False)
         sent = len(traffic)
         behind = F.mse_loss(model(batch[0]), batch[1])
@@ -113,22 +164,3 @@ def _unsent(rank, world_size, answer, seed):
         facts["no_sync left by an exception: calls after it"] = len(traffic) - sent
         facts["all four backward passes add up"] = gradients(module)
     return facts
-
-
-class _Capped:
-    """Makes wrappers with small buckets, so that even the small models of a check have several."""
-
-    def __init__(self, answer):
-        self.answer = answer
-
-    def __call__(self, module, bucket_bytes=200):
-        return self.answer(module, bucket_bytes=bucket_bytes)
-
-
-@exercise(forbids=("torch.nn.parallel.DistributedDataParallel",))
-def OverlappedDDP(answer: Answer, device: torch.device, seed: int) -> Facts:
-    """As for the naive version, with buckets of few bytes; then the order of events, and
-    no_sync.
-    """
-    yield from wrapper_facts(_Capped(answer), seed, _overlap)
-    yield from together(in_threads(_unsent, 2, _Capped(answer), seed))

@@ -2,20 +2,26 @@
 
 import functools
 import itertools
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch.utils.data import Sampler
 
 from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.errors import error_name
+from course.engine.probing.values import type_names
+
+INDICES_MAX = 1000  # read from a sampler that may have no end
 
 
-def _indices(sampler, most=1000):
-    """What a sampler gives, or the first `most` of it."""
-    return list(itertools.islice(sampler, most))
+def _indices(sampler: Sampler) -> list[int]:
+    return list(itertools.islice(sampler, INDICES_MAX))
 
 
-def _shards(answer, n_items, world_size, epoch=None, **settings):
+def _shards(
+    answer: Answer, n_items: int, world_size: int, epoch: int | None = None, **settings: Any
+) -> dict[str, list[int]]:
     """{rank: its indices}; `epoch` is set where it is given."""
     shards = {}
     for rank in range(world_size):
@@ -26,58 +32,65 @@ def _shards(answer, n_items, world_size, epoch=None, **settings):
     return shards
 
 
-def _lengths(answer, n_items, world_size, **settings):
+def _lengths(answer: Answer, n_items: int, world_size: int, **settings: Any) -> list[int]:
     return [len(answer(n_items, world_size, rank, **settings)) for rank in range(world_size)]
 
 
 @exercise(forbids=("torch.utils.data.DistributedSampler",))
 def ShardSampler(answer: Answer, device: torch.device, seed: int) -> Facts:
     """The index lists of all ranks, side by side."""
-    shards, lengths = functools.partial(_shards, answer), functools.partial(_lengths, answer)
+    shards = functools.partial(_shards, answer)
+    lengths = functools.partial(_lengths, answer)
     ranks = 3 + seed % 2
-    even, uneven = 3 * ranks, 3 * ranks + 1
-    sampler = answer(even, ranks, 0)
+    items = 3 * ranks  # the ranks share them evenly
+    sampler = answer(items, ranks, 0)
     yield "is a torch Sampler", isinstance(sampler, Sampler)
-    yield "gives indices of type int", sorted({type(i).__name__ for i in _indices(sampler)})
-    yield f"shuffle=False: {even} items on {ranks} ranks", shards(even, ranks, shuffle=False)
-    yield "its length is the number of indices of a rank", lengths(even, ranks)
-    first = shards(even, ranks)
-    yield (
-        "shuffled: every item comes once in an epoch",
-        sorted(sum(first.values(), [])) == list(range(even)),
-    )
+    yield "gives indices of type int", type_names(_indices(sampler))
+    yield f"shuffle=False: {items} items on {ranks} ranks", shards(items, ranks, shuffle=False)
+    yield "its length is the number of indices of a rank", lengths(items, ranks)
+
+    first = shards(items, ranks)
+    all_indices = list(itertools.chain.from_iterable(first.values()))
+    is_permutation = sorted(all_indices) == list(range(items))
+    yield "shuffled: every item comes once in an epoch", is_permutation
     yield "shuffled: the indices in epoch 0", first
     again = _indices(sampler) == _indices(sampler)
     yield "an iteration more in the same epoch gives the same order", again
-    later = shards(even, ranks, epoch=2 + seed % 5)
+    later = shards(items, ranks, epoch=2 + seed % 5)
     yield "set_epoch gives another order", later != first
     yield "shuffled: the indices in a later epoch", later
-    yield "set_epoch(0) gives the first order again", shards(even, ranks, epoch=0) == first
+    yield "set_epoch(0) gives the first order again", shards(items, ranks, epoch=0) == first
     other = 7 + seed
-    yield "another seed gives other indices", shards(even, ranks, seed=other)
-    yield "another seed in a later epoch", shards(even, ranks, epoch=3, seed=other)
+    yield "another seed gives other indices", shards(items, ranks, seed=other)
+    yield "another seed in a later epoch", shards(items, ranks, epoch=3, seed=other)
 
-    yield f"{uneven} items on {ranks} ranks: the lengths", lengths(uneven, ranks)
-    yield (
-        f"{uneven} items on {ranks} ranks: what is missing is repeated from the start",
-        shards(uneven, ranks, shuffle=False),
-    )
-    yield "the same shuffled: the start of the permutation is repeated", shards(uneven, ranks)
-    yield f"{uneven} items with drop_last: the lengths", lengths(uneven, ranks, drop_last=True)
-    yield f"{uneven} items with drop_last", shards(uneven, ranks, shuffle=False, drop_last=True)
-    yield (
-        "the same shuffled: the end of the permutation is left out",
-        shards(uneven, ranks, drop_last=True),
-    )
+    yield from _uneven(shards, lengths, 3 * ranks + 1, ranks)
     yield "2 items on 5 ranks: they are repeated several times", shards(2, 5, shuffle=False)
     yield "2 items on 5 ranks with drop_last: none is left", shards(2, 5, drop_last=True)
     yield "no items: all lists are empty", [lengths(0, 2), shards(0, 2)]
 
     torch.manual_seed(seed + 1)  # the engine seeds with 0
     before = torch.get_rng_state()
-    yield "does not depend on torch's global random numbers", shards(even, ranks) == first
+    yield "does not depend on torch's global random numbers", shards(items, ranks) == first
     yield "leaves torch's global random numbers alone", torch.equal(before, torch.get_rng_state())
-    errors = {
-        f"rank {rank} of {ranks}": error_name(answer, even, ranks, rank) for rank in (-1, ranks)
-    }
+    errors = {}
+    for rank in (-1, ranks):
+        errors[f"rank {rank} of {ranks}"] = error_name(answer, items, ranks, rank)
     yield "a rank that does not exist raises ValueError", errors
+
+
+def _uneven(
+    shards: Callable[..., dict[str, list[int]]],
+    lengths: Callable[..., list[int]],
+    items: int,
+    ranks: int,
+) -> Facts:
+    """Return the facts if the number of ranks does not divide the number of items."""
+    yield f"{items} items on {ranks} ranks: the lengths", lengths(items, ranks)
+    padded = shards(items, ranks, shuffle=False)
+    yield f"{items} items on {ranks} ranks: what is missing is repeated from the start", padded
+    yield "the same shuffled: the start of the permutation is repeated", shards(items, ranks)
+    yield f"{items} items with drop_last: the lengths", lengths(items, ranks, drop_last=True)
+    yield f"{items} items with drop_last", shards(items, ranks, shuffle=False, drop_last=True)
+    cut = shards(items, ranks, drop_last=True)
+    yield "the same shuffled: the end of the permutation is left out", cut

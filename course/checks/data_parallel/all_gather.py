@@ -9,7 +9,7 @@ from course.checks.data_parallel.messages import (
     sent,
     whole,
 )
-from course.checks.data_parallel.ranks import FREE, HANG, each_rank
+from course.checks.data_parallel.ranks import FREE, HANG_SECONDS, each_rank
 from course.engine.exercise import Answer, Facts, exercise
 from course.parallel.network import simulate
 
@@ -20,23 +20,22 @@ def all_gather(answer: Answer, device: torch.device, seed: int) -> Facts:
     rng = torch.Generator().manual_seed(seed)
     for n in (2, 3, 4):
         values = torch.randn(n, 3 + seed % 4, generator=rng)
-        results = simulate(_gathered, n, FREE, answer, values, timeout=HANG).results
-        yield f"{n} ranks: what each of them gets", each_rank(results)
+        yield f"{n} ranks: what each of them gets", each_rank(_in_ranks(n, answer, values))
         did = calls_in_ranks(answer, n, {"all": (values, whole, ())})
+        calls = did["all"]
         yield from operations_and_requests(n, did)
-        yield f"{n} ranks: what each rank sends", each_rank(map(sent, did["all"]))
-        receivers = [sorted({to for to, _ in call.sends}) for call in did["all"]]
-        yield f"{n} ranks: each rank sends to the next one and to nobody else", each_rank(receivers)
+        yield f"{n} ranks: what each rank sends", each_rank(map(sent, calls))
+        receivers = each_rank(sorted(set(call.receivers)) for call in calls)
+        yield f"{n} ranks: each rank sends to the next one and to nobody else", receivers
     whole_numbers = torch.randint(1000, (2, 4), generator=rng)
-    yield (
-        "whole numbers",
-        each_rank(simulate(_gathered, 2, FREE, answer, whole_numbers, timeout=HANG).results),
-    )
-    yield (
-        "1 rank: its own shard",
-        simulate(_gathered, 1, FREE, answer, values[:1], timeout=HANG).results[0],
-    )
+    yield "whole numbers", each_rank(_in_ranks(2, answer, whole_numbers))
+    yield "1 rank: its own shard", _in_ranks(1, answer, values[:1])[0]
 
 
-def _gathered(rank, world_size, answer, values):
+def _in_ranks(n: int, answer: Answer, values: torch.Tensor) -> list[torch.Tensor]:
+    """What each of `n` ranks gets if it gives its row of `values`."""
+    return simulate(_gathered, n, FREE, answer, values, timeout=HANG_SECONDS).results
+
+
+def _gathered(rank: int, world_size: int, answer: Answer, values: torch.Tensor) -> torch.Tensor:
     return answer(values[rank].clone())

@@ -22,15 +22,13 @@ DDP_TOPICS = {
 }
 
 
-@exercise(quiz=True)
+@exercise(quiz=True, same_facts_at_all_seeds=True)
 def ddp_facts(answer: Answer, device: torch.device, seed: int) -> Facts:
     """The verdicts one by one; the first wrong one alone decides what is said about it."""
     verdicts = answer()
     yield "returns a dictionary", "dict" if isinstance(verdicts, dict) else type(verdicts).__name__
     yield "with the letters A to N", sorted(map(str, verdicts))
-    yield (
-        "each has True or False",
-        {letter: type(verdicts[letter]).__name__ for letter in DDP_TOPICS},
-    )
+    types = {letter: type(verdicts[letter]).__name__ for letter in DDP_TOPICS}
+    yield "each has True or False", types
     for letter, topic in DDP_TOPICS.items():
         yield f"{letter}: {topic}", verdicts[letter]

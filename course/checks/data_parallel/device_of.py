@@ -8,7 +8,7 @@ from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.errors import outcome
 
 
-@exercise()
+@exercise(returns_no_number=True)
 def device_of(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Devices of machines with no, one and several GPUs."""
     count = 2 + seed % 47
@@ -19,10 +19,12 @@ def device_of(answer: Answer, device: torch.device, seed: int) -> Facts:
     yield "fewer processes than GPUs", answer(1 + seed % 5, 8)
     yield "no GPU: the CPU", answer(0, 0)
     yield "no GPU, and many processes", [answer(rank, 0) for rank in (1, count, 40)]
-    for rank, text in ((count, "one process too many"), (count + 6, "many processes too many")):
-        result, message = outcome(lambda rank=rank: answer(rank, count))
-        yield f"{text}: ValueError", result
-        yield (
-            f"{text}: the message holds both numbers",
-            {str(rank), str(count)} <= set(re.findall(r"\d+", message)),
-        )
+    yield from _too_many("one process too many", answer, count, count)
+    yield from _too_many("many processes too many", answer, count + 6, count)
+
+
+def _too_many(text: str, answer: Answer, rank: int, count: int) -> Facts:
+    result, message = outcome(answer, rank, count)
+    yield f"{text}: ValueError", result
+    numbers = set(re.findall(r"\d+", message))
+    yield f"{text}: the message holds both numbers", {str(rank), str(count)} <= numbers

@@ -7,6 +7,7 @@ from course.checks.data_parallel.messages import (
     calls_in_ranks,
     operations_and_requests,
     sent,
+    tensors_held,
     whole,
 )
 from course.checks.data_parallel.ranks import each_rank
@@ -18,30 +19,27 @@ def halving_doubling(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Sums by recursive halving and doubling: values, then messages, bytes and steps."""
     rng = torch.Generator().manual_seed(seed)
     for n in (2, 4, 8):
-        length = n * (2 + seed % 3)
-        values = torch.randn(n, length, generator=rng)
-        whole_numbers = torch.randint(1000, (n, 2 * length), generator=rng)
-        cases = {f"length {length}": (values, whole, ()), "int64": (whole_numbers, whole, ())}
-        did = calls_in_ranks(answer, n, cases)
-        calls = did[f"length {length}"]
-        yield f"{n} ranks: every rank holds the sum", each_rank(call.tensor for call in calls)
-        yield from operations_and_requests(n, did)
-        yield f"{n} ranks: what each rank sends", each_rank(map(sent, calls))
-        yield (
-            f"{n} ranks: to whom, in which order",
-            each_rank([to for to, _ in call.sends] for call in calls),
-        )
-        yield (
-            f"{n} ranks: bytes of its messages, in order",
-            each_rank([b for _, b in call.sends] for call in calls),
-        )
-        yield f"{n} ranks: sums of whole numbers", each_rank(call.tensor for call in did["int64"])
-        yield (
-            f"{n} ranks: all hold the same bits",
-            all(torch.equal(c.tensor, calls[0].tensor) for c in calls),
-        )
+        yield from _of_ranks(answer, n, n * (2 + seed % 3), rng)
     did = calls_in_ranks(answer, 1, {"alone": (torch.randn(1, 5, generator=rng), whole, ())})
-    yield (
-        "1 rank: its values stay, and nothing is sent",
-        [did["alone"][0].tensor, sent(*did["alone"])],
-    )
+    (alone,) = did["alone"]
+    yield "1 rank: its values stay, and nothing is sent", [alone.tensor, sent(alone)]
+
+
+def _of_ranks(answer: Answer, n: int, length: int, rng: torch.Generator) -> Facts:
+    """The facts of `n` ranks with tensors of `length` numbers."""
+    values = torch.randn(n, length, generator=rng)
+    whole_numbers = torch.randint(1000, (n, 2 * length), generator=rng)
+    first = f"length {length}"
+    cases = {first: (values, whole, ()), "int64": (whole_numbers, whole, ())}
+    did = calls_in_ranks(answer, n, cases)
+    calls = did[first]
+    yield f"{n} ranks: every rank holds the sum", tensors_held(calls)
+    yield from operations_and_requests(n, did)
+    yield f"{n} ranks: what each rank sends", each_rank(map(sent, calls))
+    receivers = each_rank(call.receivers for call in calls)
+    yield f"{n} ranks: to whom, in which order", receivers
+    sizes = each_rank(call.sizes for call in calls)
+    yield f"{n} ranks: bytes of its messages, in order", sizes
+    yield f"{n} ranks: sums of whole numbers", tensors_held(did["int64"])
+    same = all(torch.equal(call.tensor, calls[0].tensor) for call in calls)
+    yield f"{n} ranks: all hold the same bits", same

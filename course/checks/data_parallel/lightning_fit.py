@@ -4,6 +4,8 @@ import contextlib
 import io
 import os
 import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
 from unittest import mock
 
 import torch
@@ -18,29 +20,37 @@ LR = 0.5
 STEPS = 3  # of a rank in an epoch: 11 or 12 samples in batches of 4
 
 
-@exercise(needs="pytorch_lightning", seconds=60)
+@dataclass
+class _Fit:
+    """What came of the answer on one rank."""
+
+    kinds: list[str] | str  # the types of what it returned
+    losses: list[float]
+    printed: str
+    files: list[str]  # left in the current folder
+    weights: list[torch.Tensor]
+
+
+@exercise(needs="pytorch_lightning", seconds=60, starts_processes=True, given_modules_only=True)
 def lightning_fit(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Two ranks that train with Lightning."""
-    ranks = run_ranks(_lightning_in_rank, 2, answer, 2 + seed % 2, seed, backend="gloo", timeout=15)
-    yield "returns a list of floats, on each rank", [rank["kinds"] for rank in ranks]
-    yield (
-        "one loss for each step of the rank, through all epochs",
-        [len(rank["losses"]) for rank in ranks],
-    )
-    yield "nothing is printed", "".join(rank["printed"] for rank in ranks)
-    yield "no file is left in the current folder", [rank["files"] for rank in ranks]
-    yield "the losses of each rank in the first epoch", [rank["losses"][:STEPS] for rank in ranks]
-    yield "the losses in later epochs", [rank["losses"][STEPS:] for rank in ranks]
-    yield (
-        "both ranks end with the same weights",
-        all_close(ranks[0]["weights"], ranks[1]["weights"]),
-    )
-    yield "the weights", ranks[0]["weights"]
+    epochs = 2 + seed % 2
+    one, other = run_ranks(_fit_in_rank, 2, answer, epochs, seed, backend="gloo", timeout=15)
+    yield "returns a list of floats, on each rank", [one.kinds, other.kinds]
+    counts = [len(one.losses), len(other.losses)]
+    yield "one loss for each step of the rank, through all epochs", counts
+    yield "nothing is printed", one.printed + other.printed
+    yield "no file is left in the current folder", [one.files, other.files]
+    first_epoch = [one.losses[:STEPS], other.losses[:STEPS]]
+    yield "the losses of each rank in the first epoch", first_epoch
+    yield "the losses in later epochs", [one.losses[STEPS:], other.losses[STEPS:]]
+    yield "both ranks end with the same weights", all_close(one.weights, other.weights)
+    yield "the weights", one.weights
 
 
-def _lightning_in_rank(rank, world_size, answer, epochs, seed):
-    """What came of the answer on this rank."""
-    ((inputs, labels),) = micro_batches(torch.Generator().manual_seed(seed), [21 + seed % 3], "cpu")
+def _fit_in_rank(rank: int, world_size: int, answer: Answer, epochs: int, seed: int) -> _Fit:
+    rng = torch.Generator().manual_seed(seed)
+    ((inputs, labels),) = micro_batches(rng, [21 + seed % 3], "cpu")
     model = classifier(seed)
     # a loader that is left with its own sampler shuffles otherwise on every rank
     torch.manual_seed(rank)
@@ -53,28 +63,27 @@ def _lightning_in_rank(rank, world_size, answer, epochs, seed):
     ):
         os.chdir(folder)
         try:
-            theirs = answer(model, loader, LR, epochs)
+            returned = answer(model, loader, LR, epochs)
             files = sorted(os.listdir(folder))
         finally:
             os.chdir("/")
-    losses = [float(loss) for loss in theirs] if isinstance(theirs, (list, tuple)) else []
-    return {"kinds": type_names(theirs), "losses": losses, "printed": printed.getvalue(),
-            "files": files, "weights": weights_of(model)}  # fmt: skip
+    losses = []
+    if isinstance(returned, (list, tuple)):
+        losses = [float(loss) for loss in returned]
+    return _Fit(type_names(returned), losses, printed.getvalue(), files, weights_of(model))
 
 
 @contextlib.contextmanager
-def _tempting_gpus():
-    """Inside the block there seem to be GPUs, and who wants to compute on one is told: the same on
-    every machine.
-    """
+def _tempting_gpus() -> Iterator[None]:
+    """Inside the block there seem to be GPUs, on every machine; to compute on one is an error."""
     no = RuntimeError(
-        "something looks for a GPU: a Trainer without accelerator='cpu', or an optimizer other than plain SGD."
+        "something looks for a GPU: a Trainer without accelerator='cpu', "
+        "or an optimizer other than plain SGD."
     )
     with (
         mock.patch("torch.cuda.device_count", return_value=2),
-        mock.patch(
-            "torch.cuda.is_available", return_value=False
-        ),  # or Lightning saves random states of real GPUs
+        # else Lightning saves random states of real GPUs
+        mock.patch("torch.cuda.is_available", return_value=False),
         mock.patch("torch.cuda._lazy_init", side_effect=no),
     ):
         yield

@@ -4,6 +4,7 @@ import torch
 
 from course.checks.data_parallel.messages import (
     COLLECTIVES,
+    Calls,
     calls_with_root,
     held_by_others,
     held_by_root,
@@ -21,10 +22,14 @@ def reduce_naive(answer: Answer, device: torch.device, seed: int) -> Facts:
         yield f"{n} ranks: every other rank keeps its own values", held_by_others(roots, did)
         yield from operations_and_requests(n, did)
         yield f"{n} ranks: every rank but dst sends its tensor, once", sent_by_rank(did)
-        yield f"{n} ranks: each message goes straight to dst", all(_straight(roots, did))
+        straight = _all_go_straight(roots, did)
+        yield f"{n} ranks: each message goes straight to dst", straight
 
 
-def _straight(roots, did):
-    """For every message that is sent, whether it goes to the root."""
+def _all_go_straight(roots: list[int], did: Calls) -> bool:
+    """True if every message that is sent goes to the root of its case."""
     for root, calls in zip(roots, did.values(), strict=True):
-        yield from (to == root for call in calls for to, _ in call.sends)
+        for call in calls:
+            if set(call.receivers) - {root}:
+                return False
+    return True

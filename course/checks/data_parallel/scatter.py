@@ -1,10 +1,20 @@
 """Probe of exercise scatter."""
 
+from collections.abc import Callable, Sequence, Sized
+from typing import Any
+
 import torch
 
-from course.checks.data_parallel.devices import READY_MADE, StampingTransfers, message_sizes, ways
+from course.checks.data_parallel.devices import (
+    READY_MADE,
+    StampingTransfers,
+    message_sizes,
+    routes,
+)
 from course.engine.exercise import Answer, Facts, exercise
 from course.parallel.distributed import Transfers
+
+Rows = Callable[..., torch.Tensor]
 
 
 @exercise(forbids=READY_MADE)
@@ -12,55 +22,85 @@ def scatter(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Batches cut and sent, on one device that plays several."""
     rng = torch.Generator().manual_seed(seed)
     n = 3 + seed % 2
+    devices = [device] * n
 
-    def rows(length, *shape):
+    def rows(length: int, *shape: int) -> torch.Tensor:
         return torch.randn(length, *shape, generator=rng, dtype=torch.float64).to(device)
 
-    def cut(batch, kind=Transfers):
-        transfers = kind([device] * n)
-        return answer(batch, transfers), transfers
+    yield from _tensors(answer, devices, rows)
+    images = rows(2 * n - 1, 2, 2)
+    labels = torch.arange(2 * n - 1, device=device)
+    yield from _collections(answer, devices, images, labels)
+    tag = object()
+    parts, _ = _cut(answer, (labels, tag), devices)
+    unchanged = all(part[1] is tag for part in parts)
+    yield "every part holds what is not a tensor, unchanged", unchanged
 
+    batch = rows(2 * n, 2).requires_grad_()
+    parts, _ = _cut(answer, batch, devices)
+    loss = 0
+    for k, part in enumerate(parts, 1):
+        loss = loss + k * part.sum()
+    loss.backward()
+    yield "gradients flow back to the batch", batch.grad
+    parts, transfers = _cut(answer, rows(3, 2), devices[:1])
+    yield "a single device", [_lengths(parts), routes(transfers.log)]
+
+
+def _tensors(answer: Answer, devices: list[torch.device], rows: Rows) -> Facts:
+    """The facts of batches that are one tensor."""
+    n = len(devices)
     batch = rows(2 * n, 3)
-    parts, transfers = cut(batch)
+    parts, transfers = _cut(answer, batch, devices)
     yield "returns a list", type(parts).__name__
     yield "one part a device", len(parts)
-    yield "each part of a tensor is a tensor", [type(part).__name__ for part in parts]
+    yield "each part of a tensor is a tensor", _types(parts)
     yield "the rows of each part", [part.shape[0] for part in parts]
     yield "the values of the parts", parts
-    yield "one message a part, from place 0", sorted(ways(transfers.log))
+    yield "one message a part, from place 0", sorted(routes(transfers.log))
     yield "bytes of each message", sorted(message_sizes(transfers.log))
-    yield "the part of place k is sent to place k", cut(batch, StampingTransfers)[0]
-    yield (
-        "a length that is not a multiple: rows of each part",
-        [len(part) for part in cut(rows(3 * n - 1))[0]],
-    )
+    stamped, _ = _cut(answer, batch, devices, StampingTransfers)
+    yield "the part of place k is sent to place k", stamped
+    parts, _ = _cut(answer, rows(3 * n - 1), devices)
+    yield "a length that is not a multiple: rows of each part", _lengths(parts)
     for length, text in ((n - 1, "fewer rows than devices"), (n + 1, "one row more than devices")):
-        batch = rows(length, 2)
-        parts, transfers = cut(batch)
-        yield f"{text}: rows of each part", [len(part) for part in parts]
-        yield f"{text}: messages", sorted(ways(transfers.log))
+        parts, transfers = _cut(answer, rows(length, 2), devices)
+        yield f"{text}: rows of each part", _lengths(parts)
+        yield f"{text}: messages", sorted(routes(transfers.log))
 
-    images, labels = rows(2 * n - 1, 2, 2), torch.arange(2 * n - 1, device=device)
-    parts, transfers = cut((images, labels))
-    yield "a tuple of tensors gives tuples", [type(part).__name__ for part in parts]
+
+def _collections(
+    answer: Answer, devices: list[torch.device], images: torch.Tensor, labels: torch.Tensor
+) -> Facts:
+    """The facts of batches that hold several tensors."""
+    parts, transfers = _cut(answer, (images, labels), devices)
+    yield "a tuple of tensors gives tuples", _types(parts)
     yield "a tuple of tensors: the parts", parts
-    yield "a tuple of tensors: still one message a part", sorted(ways(transfers.log))
+    yield "a tuple of tensors: still one message a part", sorted(routes(transfers.log))
     yield "a tuple of tensors: bytes of each message", sorted(message_sizes(transfers.log))
-    yield "a list of tensors gives lists", cut([images, labels])[0]
-    yield "a dict of tensors gives dicts", cut({"labels": labels, "images": images})[0]
+    parts, _ = _cut(answer, [images, labels], devices)
+    yield "a list of tensors gives lists", parts
+    parts, _ = _cut(answer, {"labels": labels, "images": images}, devices)
+    yield "a dict of tensors gives dicts", parts
     nested = {"pair": (labels, [images, "name"]), "rate": 0.5, "mask": None}
-    parts, transfers = cut(nested)
+    parts, transfers = _cut(answer, nested, devices)
     yield "a nested batch, with a number, a string and None", parts
-    yield "a nested batch: still one message a part", sorted(ways(transfers.log))
-    yield (
-        "a nested batch: what is sent is what stands in the parts",
-        cut(nested, StampingTransfers)[0],
-    )
-    tag = object()
-    parts, _ = cut((labels, tag))
-    yield "every part holds what is not a tensor, unchanged", all(part[1] is tag for part in parts)
-    batch = rows(2 * n, 2).requires_grad_()
-    sum((k + 1) * part.sum() for k, part in enumerate(cut(batch)[0])).backward()
-    yield "gradients flow back to the batch", batch.grad
-    parts, transfers = cut(rows(3, 2), lambda devices: Transfers(devices[:1]))
-    yield "a single device", [[len(part) for part in parts], ways(transfers.log)]
+    yield "a nested batch: still one message a part", sorted(routes(transfers.log))
+    stamped, _ = _cut(answer, nested, devices, StampingTransfers)
+    yield "a nested batch: what is sent is what stands in the parts", stamped
+
+
+def _cut(
+    answer: Answer, batch: Any, devices: list[torch.device], kind: type[Transfers] = Transfers
+) -> tuple[Any, Transfers]:
+    """The parts, and the transfers with which they were sent."""
+    transfers = kind(devices)
+    return answer(batch, transfers), transfers
+
+
+def _types(parts: Sequence[Any]) -> list[str]:
+    return [type(part).__name__ for part in parts]
+
+
+def _lengths(parts: Sequence[Sized]) -> list[int]:
+    return [len(part) for part in parts]

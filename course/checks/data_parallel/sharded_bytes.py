@@ -14,12 +14,12 @@ def sharded_bytes(answer: Answer, device: torch.device, seed: int) -> Facts:
     yield "is a dict with four keys", sorted(answer(n, 4, 0))
     for what in ("parameters", "gradients", "optimizer", "sent"):
         for stage, name in enumerate(STAGES):
-            yield (
-                f"{name}: {what}",
-                {f"{ranks} ranks": answer(n, ranks, stage)[what] for ranks in (2, 4, 8)},
-            )
-    yield "1 rank", [answer(n, 1, stage) for stage in range(4)]
-    yield (
-        "a model of 7 billion parameters on 64 ranks",
-        [answer(64 * 10**8, 64, stage) for stage in range(4)],
-    )
+            n_bytes = {f"{ranks} ranks": answer(n, ranks, stage)[what] for ranks in (2, 4, 8)}
+            yield f"{name}: {what}", n_bytes
+    yield "1 rank", _in_all_stages(answer, n, 1)
+    large = _in_all_stages(answer, 64 * 10**8, 64)
+    yield "a model of 7 billion parameters on 64 ranks", large
+
+
+def _in_all_stages(answer: Answer, n: int, ranks: int) -> list[object]:
+    return [answer(n, ranks, stage) for stage in range(len(STAGES))]

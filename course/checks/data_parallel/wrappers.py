@@ -1,8 +1,7 @@
-"""Facts that hold for every wrapper of a module that keeps the replicas of all ranks equal, as DDP
-does.
-"""
+"""Facts of every wrapper that keeps the replicas of all ranks equal, as DDP does."""
 
 import collections
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 from torch import nn
@@ -19,15 +18,17 @@ from course.checks.data_parallel.networks import (
     trained,
 )
 from course.checks.data_parallel.ranks import import_compiler, in_threads, together
+from course.engine.exercise import Answer, Facts
 from course.parallel.distributed import counted
 
 TRAINED = "the weights after 5 SGD steps"
 
+RankFacts = dict[str, object]
+FactsOfRank = Callable[[int, int, Answer, int], RankFacts]  # of (rank, world_size, answer, seed)
 
-def wrapper_facts(answer, seed, *more):
-    """The facts of every wrapper, and those of `more`, functions like `odd_models`, on two ranks;
-    then three ranks.
-    """
+
+def wrapper_facts(answer: Answer, seed: int, *more: FactsOfRank) -> Facts:
+    """The facts of every wrapper on two ranks, those of `more`, and training on three ranks."""
     import_compiler()
     for facts_of_rank in (made, training, odd_models, *more):
         answers = in_threads(facts_of_rank, 2, answer, seed)
@@ -40,62 +41,71 @@ def wrapper_facts(answer, seed, *more):
     yield "3 ranks agree to the last bit", same_bits(answers)
 
 
-def same_bits(answers):
+def bytes_of_calls(calls: Iterable[tuple[str, int]]) -> list[int]:
+    """Bytes of each call in a part of a Traffic, in order."""
+    return [n_bytes for _, n_bytes in calls]
+
+
+def same_bits(answers: Sequence[RankFacts]) -> bool:
     """True if all ranks have the same weights after training."""
     return all(torch.equal(facts[TRAINED], answers[0][TRAINED]) for facts in answers)
 
 
-def made(rank, world_size, answer, seed):
+def made(rank: int, world_size: int, answer: Answer, seed: int) -> RankFacts:
     """Facts of a rank about a wrapper that has just been made; the ranks' modules differ before."""
-    module, (batch, *_) = Net(seed + rank), batches_of(rank, seed)
+    module = Net(seed + rank)
+    inputs, _ = batches_of(rank, seed)[0]
     before = list(map(id, module.parameters()))
+    facts = {}
     with counted() as traffic:
         model = answer(module)
-        facts = {
-            "is an nn.Module": isinstance(model, nn.Module),
-            "module is the module that was given": model.module is module,
-            "its parameters are those of the module": list(map(id, model.parameters())) == before,
-            "has the trainable parameters of rank 0": as_vector(
-                p for p in module.parameters() if p.requires_grad
-            ),
-            "has the frozen parameters of rank 0": as_vector(module.frozen.parameters()),
-            "has the buffers of rank 0": as_vector([module.shift, module.version]),
-            "has the buffers of rank 0 that are not persistent": module.table,
-        }
+        facts["is an nn.Module"] = isinstance(model, nn.Module)
+        facts["module is the module that was given"] = model.module is module
+        same_parameters = list(map(id, model.parameters())) == before
+        facts["its parameters are those of the module"] = same_parameters
+        trainable = [p for p in module.parameters() if p.requires_grad]
+        facts["has the trainable parameters of rank 0"] = as_vector(trainable)
+        facts["has the frozen parameters of rank 0"] = as_vector(module.frozen.parameters())
+        facts["has the buffers of rank 0"] = as_vector([module.shift, module.version])
+        facts["has the buffers of rank 0 that are not persistent"] = module.table
         sent = len(traffic)
-        facts["hands its arguments on to the module"] = model(batch[0], gain=3.0)
+        facts["hands its arguments on to the module"] = model(inputs, gain=3.0)
         facts["a forward pass sends nothing"] = len(traffic) - sent
     return facts
 
 
-def training(rank, world_size, answer, seed):
+def training(rank: int, world_size: int, answer: Answer, seed: int) -> RankFacts:
     """Facts of a rank about gradients and weights in training."""
-    mine, module = batches_of(rank, seed), Net(seed + rank)
+    mine = batches_of(rank, seed)
+    module = Net(seed + rank)
     with counted() as traffic:
         model = answer(module)
         sent = len(traffic)
         backward(model, mine[0])
-        calls, sizes = zip(*traffic[sent:], strict=True) if traffic[sent:] else ((), ())
+        calls = traffic[sent:]
+    frozen_gradients = [p.grad for p in module.frozen.parameters()]
     facts = {
         "the gradients after one backward": copied(gradients(module)),
-        "a frozen parameter has no gradient": [p.grad for p in module.frozen.parameters()]
-        == [None, None],
-        "what one step sends": collections.Counter(calls),
-        "the bytes of these calls": sorted(sizes),
+        "a frozen parameter has no gradient": frozen_gradients == [None, None],
+        "what one step sends": collections.Counter(operation for operation, _ in calls),
+        "the bytes of these calls": sorted(bytes_of_calls(calls)),
     }
     module.zero_grad()
     facts[TRAINED] = trained(model, module, mine)
+
     module = Net(seed + rank)
-    seen = trained(answer(module), module, mine, set_to_none=False)
-    facts["a second model, with zero_grad(set_to_none=False)"] = seen
+    weights = trained(answer(module), module, mine, set_to_none=False)
+    facts["a second model, with zero_grad(set_to_none=False)"] = weights
+
     module = Net(seed + rank)
     model = answer(module)
     backward(model, mine[0])
     backward(model, mine[1])
-    return facts | {"a second backward adds its average to the first": gradients(module)}
+    facts["a second backward adds its average to the first"] = gradients(module)
+    return facts
 
 
-def odd_models(rank, world_size, answer, seed):
+def odd_models(rank: int, world_size: int, answer: Answer, seed: int) -> RankFacts:
     """Facts of a rank about tied parameters and about those that not every rank uses."""
     facts = {}
     batch, again, *_ = batches_of(rank, seed, outputs=6)
@@ -105,7 +115,8 @@ def odd_models(rank, world_size, answer, seed):
         sent = len(traffic)
         backward(model, batch)
         facts["the gradients where two layers share a weight"] = gradients(module)
-        facts["bytes sent: a shared weight travels once"] = sum(size for _, size in traffic[sent:])
+        total = sum(bytes_of_calls(traffic[sent:]))
+        facts["bytes sent: a shared weight travels once"] = total
 
     module = Branches(seed + rank)
     model = answer(module)

@@ -2,7 +2,9 @@
 
 import inspect
 import weakref
-from types import SimpleNamespace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -11,6 +13,8 @@ from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.errors import error_text
 from course.engine.probing.tensors import storage
 
+Log = list[tuple[str, int | None]]  # (what is done, number of the batch or copy), in order
+
 
 class _Loader:
     """Batches (x, y) in one buffer: asking for a batch refills it.
@@ -18,15 +22,19 @@ class _Loader:
     `log` records the calls of its iterator; asking for batch `fails_at` raises an error.
     """
 
-    def __init__(self, tables, log, fails_at=None):
-        self.tables, self.log, self.fails_at = tables, log, fails_at
+    def __init__(
+        self, tables: Sequence[torch.Tensor], log: Log, fails_at: int | None = None
+    ) -> None:
+        self.tables = tables
+        self.log = log
+        self.fails_at = fails_at
         self.buffer = torch.empty(9, 5)
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         self.running = self._batches()  # kept: it would be closed with its last reference
         return self.running
 
-    def _batches(self):
+    def _batches(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         try:
             for i, table in enumerate([*self.tables, None]):
                 self.log.append(("ask", i))
@@ -39,121 +47,141 @@ class _Loader:
         finally:
             self.log.append(("close", None))
 
-    def close(self):
+    def close(self) -> None:
         self.log.append(("close of the iterable, not of its iterator", None))
 
 
 class _LateCopies:
-    """Stands in for DeviceCopies where there is no second device: each copy is made as late as it
-    can be.
+    """Stands in for DeviceCopies where there is no second device: copies come as late as possible.
 
-    That is when it is waited for, or when the consumer computes (`compute`) and tensors() has asked
-    it to wait. Every wait for copy `fails_at` raises.
+    That is when a copy is waited for, or when the consumer computes (`compute`) and tensors() has
+    asked it to wait. Every wait for copy `fails_at` raises.
     """
 
-    def __init__(self, device, log, fails_at=None):
-        self.device, self.log, self.fails_at, self.jobs, self.handles = (
-            device,
-            log,
-            fails_at,
-            {},
-            [],
-        )
+    def __init__(self, device: torch.device, log: Log, fails_at: int | None = None) -> None:
+        self.device = device
+        self.log = log
+        self.fails_at = fails_at
+        self.jobs = {}
+        self.handles = []
 
-    def start(self, tensors):
-        number, there = (
-            len(self.handles),
-            tuple(torch.full_like(x, float("nan"), device=self.device) for x in tensors),
-        )
+    def start(self, tensors: Sequence[torch.Tensor]) -> "_LateCopy":
+        number = len(self.handles)
+        there = tuple(torch.full_like(x, float("nan"), device=self.device) for x in tensors)
         self.log.append(("start", number))
         self.jobs[number] = list(zip(tensors, there, strict=True))
         handle = _LateCopy(self, number, there)
         self.handles.append(weakref.ref(handle))
         return handle
 
-    def make(self, number):
+    def make(self, number: int) -> None:
         """Make copy `number` now, unless it was made."""
         for here, there in self.jobs.pop(number, ()):
             there.copy_(here)
 
-    def compute(self):
-        """Begin the consumer's computation, which waits for every copy whose tensors() was
-        called.
+    def compute(self) -> None:
+        """Begin the consumer's computation.
+
+        It waits for every copy whose tensors() was called.
         """
         for what, number in self.log:
             if what == "tensors":
                 self.make(number)
 
-    def running(self):
+    def running(self) -> list[int]:
         """The numbers of the copies that were started and never waited for."""
-        return [
-            number
-            for what, number in self.log
-            if what == "start" and ("wait", number) not in self.log
-        ]
+        started = [number for what, number in self.log if what == "start"]
+        return [number for number in started if ("wait", number) not in self.log]
+
+    def kept(self) -> int:
+        """How many copies are still referred to."""
+        return sum(handle() is not None for handle in self.handles)
 
 
 class _LateCopy:
-    def __init__(self, copies, number, there):
-        self._copies, self._number, self._there = copies, number, there
+    """The handle of a copy."""
 
-    def tensors(self):
+    def __init__(self, copies: _LateCopies, number: int, there: tuple[torch.Tensor, ...]) -> None:
+        self._copies = copies
+        self._number = number
+        self._there = there
+
+    def tensors(self) -> tuple[torch.Tensor, ...]:
         self._copies.log.append(("tensors", self._number))
         return self._there
 
-    def wait(self):
+    def wait(self) -> None:
         self._copies.log.append(("wait", self._number))
         if self._number == self._copies.fails_at:
             raise RuntimeError("the device was lost")
         self._copies.make(self._number)
 
 
-def _state(log, number):
-    """The state of copy `number` while the consumer computes on the batch before it, in words."""
-    for event, text in (
-        ("wait", "over: it was waited for"),
-        ("tensors", "awaited too: its tensors() were called"),
-    ):
-        if (event, number) in log:
-            return text
-    return "under way" if ("start", number) in log else "not started"
+@dataclass
+class _Seen:
+    """What a consumer sees; a list has an entry for each batch that it was given."""
+
+    log: Log
+    early: Log  # what was done before the first batch was wanted
+    given: list[str] = field(default_factory=list)  # what the batch is, in words
+    batches: list[list[torch.Tensor]] = field(default_factory=list)
+    own_copy: list[str] = field(default_factory=list)  # whether it was waited for
+    next_copy: list[str] = field(default_factory=list)  # its state, in words
+    kept: list[int] = field(default_factory=list)  # copies, or 2 if there are fewer
+    running: list[int] = field(default_factory=list)  # copies under way when the consumer leaves
+    left_at: int = 0  # the length of the log then
+
+    def after(self) -> Log:
+        """What was done after the consumer left."""
+        return self.log[self.left_at :]
 
 
-def _consume(answer, tables, device, take=None):
-    """What a consumer sees that computes on `take` batches (default: all) and then leaves: a
-    namespace.
-    """
+def _consume(
+    answer: Answer, tables: Sequence[torch.Tensor], device: torch.device, take: int | None = None
+) -> _Seen:
+    """What a consumer sees that computes on `take` batches (default: all) and then leaves."""
     log = []
-    copies, loader = _LateCopies(device, log), _Loader(tables, log)
+    copies = _LateCopies(device, log)
+    loader = _Loader(tables, log)
     generator = answer(loader, copies)
-    seen = SimpleNamespace(log=log, early=list(log), given=[], batches=[], own=[], next=[], held=[])
+    seen = _Seen(log=log, early=list(log))
     for i, batch in enumerate(generator):
         seen.given.append(_given(batch, loader))
         if i > len(tables) or seen.given[-1] != "tensors":
             break
         copies.compute()
         seen.batches.append([tensor.clone() for tensor in batch])
-        seen.own.append("waited for" if ("wait", i) in log else "not waited for")
-        seen.next.append(_state(log, i + 1))
-        seen.held.append(max(2, sum(handle() is not None for handle in copies.handles)))
+        seen.own_copy.append("waited for" if ("wait", i) in log else "not waited for")
+        seen.next_copy.append(_state(log, i + 1))
+        seen.kept.append(max(2, copies.kept()))
         if i + 1 == take:
             break
-    seen.left_at, seen.running = len(log), copies.running()
+    seen.left_at = len(log)
+    seen.running = copies.running()
     generator.close()
     return seen
 
 
-def _given(batch, loader):
+def _given(batch: Any, loader: _Loader) -> str:
     """What the consumer was given, in words."""
+    if isinstance(batch, _LateCopy):
+        return "the handle of a copy"
     if not isinstance(batch, (tuple, list)):
-        return "the handle of a copy" if isinstance(batch, _LateCopy) else type(batch).__name__
+        return type(batch).__name__
     return "the batch of the loader" if storage(loader.buffer) in map(storage, batch) else "tensors"
 
 
-def _early(log):
-    """A sentence about the first copy not waited for before the loader was asked for its next
-    batch.
-    """
+def _state(log: Log, number: int) -> str:
+    """The state of copy `number` while the consumer computes on the batch before it, in words."""
+    if ("wait", number) in log:
+        return "over: it was waited for"
+    if ("tensors", number) in log:
+        return "awaited too: its tensors() were called"
+    return "under way" if ("start", number) in log else "not started"
+
+
+def _early(log: Log) -> str:
+    """A sentence about the first copy that was not waited for before the next batch was wanted."""
     for at, (what, number) in enumerate(log):
         before = log[:at]
         if what == "ask" and ("start", number - 1) in before and ("wait", number - 1) not in before:
@@ -161,27 +189,28 @@ def _early(log):
     return "each in time"
 
 
-def _end(seen):
+def _end(seen: _Seen) -> str:
     """What happened after the consumer left, in order."""
-    after = seen.log[seen.left_at :]
-    wanted = [*(("wait", number) for number in seen.running), ("close", None)]
-    if [event for event in after if event in wanted][: len(wanted)] == wanted:
+    wanted = [("wait", number) for number in seen.running]
+    wanted.append(("close", None))
+    wanted_events = [event for event in seen.after() if event in wanted]
+    if wanted_events[: len(wanted)] == wanted:
         return "the copy under way is waited for, then the loader is closed"
-    return (
-        ", then ".join(what if number is None else f"{what} {number}" for what, number in after)
-        or "nothing"
-    )
+    words = []
+    for what, number in seen.after():
+        words.append(what if number is None else f"{what} {number}")
+    return ", then ".join(words) or "nothing"
 
 
 @exercise()
 def copy_ahead(answer: Answer, device: torch.device, seed: int) -> Facts:
-    """Copies that are made as late as possible, from a loader that refills its buffer as early as
-    possible.
-    """
+    """Copies as late as possible, from a loader that refills its buffer as early as possible."""
     rng = torch.Generator().manual_seed(seed)
-    n, rows = 5 + seed % 3, 4 + seed % 2
+    n = 5 + seed % 3
+    rows = 4 + seed % 2
     # x, y, a column of padding
-    tables = [torch.rand(rows - 2 * (i == n - 1), 5, generator=rng) for i in range(n)]
+    tables = [torch.rand(rows, 5, generator=rng) for _ in range(n - 1)]
+    tables.append(torch.rand(rows - 2, 5, generator=rng))
     made = inspect.isgenerator(answer(iter(()), _LateCopies(device, [])))
     yield "returns a generator", made
     if not made:
@@ -191,34 +220,37 @@ def copy_ahead(answer: Answer, device: torch.device, seed: int) -> Facts:
     yield "hands out tensors on the device", seen.given
     yield "number of batches", len(seen.batches)
     yield "each copy is waited for before the loader is asked for more", _early(seen.log)
-    yield "the copy of a batch that is handed out", seen.own
+    yield "the copy of a batch that is handed out", seen.own_copy
     yield "copies that are never waited for", seen.running
-    yield "the next copy, while a batch is computed on", seen.next[:-1]
+    yield "the next copy, while a batch is computed on", seen.next_copy[:-1]
     yield "the values, from a loader with one buffer", seen.batches
-    if differs(
-        seen.batches, [[table[:, :3].to(device), table[:, 3].to(device)] for table in tables]
-    ):
+    right = [[table[:, :3].to(device), table[:, 3].to(device)] for table in tables]
+    if differs(seen.batches, right):
         return
-    yield "copies that are kept then: at most 2", seen.held
+    yield "copies that are kept then: at most 2", seen.kept
     for count in (0, 1):
         yield f"a loader of {count} batches", _consume(answer, tables[:count], device).batches
     for take in (1, 2):
-        yield (
-            f"the consumer leaves at batch {take - 1}",
-            _end(_consume(answer, tables, device, take)),
-        )
-    for text, loader_fails, wait_fails in (
-        ("an error of the loader", 2, None),
-        ("an error of wait()", None, 1),
-    ):
-        log = []
-        copies = _LateCopies(device, log, wait_fails)
-        loader = _Loader(tables, log, loader_fails)
-        yield f"{text} reaches the consumer", error_text(list, answer(loader, copies))
-        yield f"{text}: copies that were never waited for", copies.running()
-        yield f"{text}: the loader is closed", ("close", None) in log
+        end = _end(_consume(answer, tables, device, take))
+        yield f"the consumer leaves at batch {take - 1}", end
+    yield from _failure(answer, tables, device, "an error of the loader", loader_fails_at=2)
+    yield from _failure(answer, tables, device, "an error of wait()", wait_fails_at=1)
     batches = [(table[:, :3], table[:, 3]) for table in tables]
-    yield (
-        "a list of batches, which has no close()",
-        len(list(answer(batches, _LateCopies(device, [])))),
-    )
+    handed_out = list(answer(batches, _LateCopies(device, [])))
+    yield "a list of batches, which has no close()", len(handed_out)
+
+
+def _failure(
+    answer: Answer,
+    tables: Sequence[torch.Tensor],
+    device: torch.device,
+    text: str,
+    loader_fails_at: int | None = None,
+    wait_fails_at: int | None = None,
+) -> Facts:
+    log = []
+    copies = _LateCopies(device, log, wait_fails_at)
+    loader = _Loader(tables, log, loader_fails_at)
+    yield f"{text} reaches the consumer", error_text(list, answer(loader, copies))
+    yield f"{text}: copies that were never waited for", copies.running()
+    yield f"{text}: the loader is closed", ("close", None) in log

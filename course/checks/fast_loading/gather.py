@@ -9,81 +9,113 @@ from course.engine.probing.counting import peak_bytes_of
 from course.engine.probing.errors import error_kind
 from course.engine.probing.tensors import NewTensors, is_view, kind, same_tensor
 
+WIDTH = 128  # of a row, in numbers
+
+
+class _Case:
+    """A table of `rows` rows, batches of about `n` of them, and buffers."""
+
+    def __init__(self, answer: Answer, seed: int) -> None:
+        self.answer = answer
+        self.rng = torch.Generator().manual_seed(seed)
+        self.rows = 200 + seed % 7
+        self.n = 60 + seed % 5
+        self.table = torch.randn(self.rows, WIDTH, generator=self.rng)
+
+    def some(self, n: int) -> torch.Tensor:
+        """`n` random row numbers."""
+        return torch.randint(self.rows, (n,), generator=self.rng)
+
+    def buffer(
+        self, rows: int | None = None, width: int = WIDTH, dtype: torch.dtype = torch.float32
+    ) -> torch.Tensor:
+        """A tensor of sevens, by default for twice `n` rows."""
+        rows = 2 * self.n if rows is None else rows
+        return torch.full((rows, width), 7.0, dtype=dtype)
+
 
 @exercise(changes_inputs=True)
 def gather(answer: Answer, device: torch.device, seed: int) -> Facts:
-    """Rows of a table on the CPU, into buffers that are larger than the batch, as large, or too
-    small.
-    """
-    # that is a fact of its own
+    """Rows of a table on the CPU, into buffers larger than the batch, as large, or too small."""
+    # a separate fact tells whether the answer resizes its buffer
     warnings.filterwarnings("ignore", "An output with one or more elements was resized")
-    rng = torch.Generator().manual_seed(seed)
-    rows, width, n = 200 + seed % 7, 128, 60 + seed % 5
-    table = torch.randn(rows, width, generator=rng)
+    case = _Case(answer, seed)
+    yield from _rows_and_buffer(case)
+    yield from _other_batches(case)
+    yield from _memory_and_calls(case)
+    yield from _wrong_buffers(case)
+    yield from _wrong_rows(case)
 
-    def some(n):
-        return torch.randint(rows, (n,), generator=rng)
 
-    def buffer(rows=2 * n, width=width, dtype=torch.float32):
-        return torch.full((rows, width), 7.0, dtype=dtype)
-
-    index, out = some(n), buffer()
+def _rows_and_buffer(case: _Case) -> Facts:
+    index = case.some(case.n)
+    out = case.buffer()
     index[-1] = index[0]
-    right, given, place = table[index], (table.clone(), index.clone()), out.data_ptr()
-    result = answer(table, index, out)
+    right = case.table[index]
+    table_before = case.table.clone()
+    index_before = index.clone()
+    address = out.data_ptr()
+    result = case.answer(case.table, index, out)
     yield "returns a float32 tensor with a row for each index", kind(result)
     yield "its rows are table[index]", result
-    yield "these rows are in out", same_tensor(out[:n], right)
+    yield "these rows are in out", same_tensor(out[: case.n], right)
     yield "what is returned is a view of out", is_view(result, out)
-    yield "out keeps its shape and its memory", [out.shape, out.data_ptr() == place]
-    yield "rows of out beyond the batch stay as they are", same_tensor(out[n:], buffer(n))
-    yield (
-        "table and index stay as they are",
-        same_tensor(table, given[0]) and same_tensor(index, given[1]),
-    )
-    for text, index in (
-        ("a batch that fills out", some(2 * n)),
-        ("one row", some(1)),
-        ("first and last row of the table", torch.tensor([rows - 1, 0])),
-        ("no row", some(0)),
-    ):
-        out = buffer()
-        yield f"{text}: the rows", answer(table, index, out)
+    yield "out keeps its shape and its memory", [out.shape, out.data_ptr() == address]
+    beyond = case.buffer(case.n)
+    yield "rows of out beyond the batch stay as they are", same_tensor(out[case.n :], beyond)
+    untouched = same_tensor(case.table, table_before) and same_tensor(index, index_before)
+    yield "table and index stay as they are", untouched
+
+
+def _other_batches(case: _Case) -> Facts:
+    indices = {
+        "a batch that fills out": case.some(2 * case.n),
+        "one row": case.some(1),
+        "first and last row of the table": torch.tensor([case.rows - 1, 0]),
+        "no row": case.some(0),
+    }
+    for text, index in indices.items():
+        out = case.buffer()
+        yield f"{text}: the rows", case.answer(case.table, index, out)
         yield f"{text}: what out holds", out
 
+
+def _memory_and_calls(case: _Case) -> Facts:
     calls = []
-    for m in (n, 2 * n):
-        index, out = some(m), buffer()
-        answer(table, index, out)  # what is made once and kept is no copy
-        peak = peak_bytes_of(answer, table, index, out)
+    for m in (case.n, 2 * case.n):
+        index = case.some(m)
+        out = case.buffer()
+        case.answer(case.table, index, out)  # makes what is kept between calls: this does not count
+        peak = peak_bytes_of(case.answer, case.table, index, out)
         with NewTensors() as new:
-            answer(table, index, out)
+            case.answer(case.table, index, out)
         calls.append(new.calls)
-        yield (
-            f"no row is copied on the way, {m} rows: less than 64 bytes an index",
-            new.total + peak < 64 * m + 4096,
-        )
+        is_little = new.total + peak < 64 * m + 4096
+        yield f"no row is copied on the way, {m} rows: less than 64 bytes an index", is_little
     yield "no more calls of torch for the double number of rows", calls[1] <= calls[0]
 
-    wrong = {
-        "too few rows": buffer(n - 1),
-        "rows that are too short": buffer(width=width - 1),
-        "rows that are too long": buffer(width=width + 1),
-        "another dtype": buffer(dtype=torch.float64),
+
+def _wrong_buffers(case: _Case) -> Facts:
+    buffers = {
+        "too few rows": case.buffer(case.n - 1),
+        "rows that are too short": case.buffer(width=WIDTH - 1),
+        "rows that are too long": case.buffer(width=WIDTH + 1),
+        "another dtype": case.buffer(dtype=torch.float64),
     }
-    before = {text: (other.clone(), other.data_ptr()) for text, other in wrong.items()}
-    raised = {
-        text: error_kind(lambda other=other: answer(table, some(n), other))
-        for text, other in wrong.items()
-    }
+    raised = {}
+    untouched = {}
+    for text, buffer in buffers.items():
+        before = buffer.clone()
+        address = buffer.data_ptr()
+        raised[text] = error_kind(case.answer, case.table, case.some(case.n), buffer)
+        untouched[text] = same_tensor(buffer, before) and buffer.data_ptr() == address
     yield "what is raised for an out with ...", raised
-    untouched = {
-        text: same_tensor(o, before[text][0]) and o.data_ptr() == before[text][1]
-        for text, o in wrong.items()
-    }
     yield "it stays what it was", untouched
-    for number in (rows, -1, -rows):
-        wrong = some(n)
-        wrong[n // 2] = number
-        done = error_kind(lambda wrong=wrong: answer(table, wrong, buffer()))
-        yield f"row {number} of a table of {rows} rows is refused", done != "nothing"
+
+
+def _wrong_rows(case: _Case) -> Facts:
+    for number in (case.rows, -1, -case.rows):
+        index = case.some(case.n)
+        index[case.n // 2] = number
+        error = error_kind(case.answer, case.table, index, case.buffer())
+        yield f"row {number} of a table of {case.rows} rows is refused", error != "nothing"

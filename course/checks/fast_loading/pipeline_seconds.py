@@ -16,15 +16,13 @@ def pipeline_seconds(answer: Answer, device: torch.device, seed: int) -> Facts:
     uneven = [1.0, 1.0, 1.0, 9.0, 1.0, 1.0]
     yield "the fourth of 6 fills takes long, two buffers", answer(uneven, [3.0] * 6, 2)
     yield "the fourth of 6 fills takes long, three buffers", answer(uneven, [3.0] * 6, 3)
-    yield (
-        "the second of 5 steps takes long, two buffers",
-        answer([2.0] * 5, [1.0, 9.0, 1.0, 1.0, 1.0], 2),
-    )
+    seconds = answer([2.0] * 5, [1.0, 9.0, 1.0, 1.0, 1.0], 2)
+    yield "the second of 5 steps takes long, two buffers", seconds
     rng = np.random.default_rng(seed)
-    fills, steps = (rng.uniform(0.5, 4, 40 + seed % 5).tolist() for _ in range(2))
+    n = 40 + seed % 5
+    fills = rng.uniform(0.5, 4, n).tolist()
+    steps = rng.uniform(0.5, 4, n).tolist()
     for buffers in (1, 2, 3, 4):
-        yield (
-            f"{len(fills)} random fills and steps, {buffers} buffer{'s' * (buffers > 1)}",
-            answer(fills, steps, buffers),
-        )
+        text = "1 buffer" if buffers == 1 else f"{buffers} buffers"
+        yield f"{n} random fills and steps, {text}", answer(fills, steps, buffers)
     yield "more buffers than fills", answer(fills[:3], steps[:3], 7)

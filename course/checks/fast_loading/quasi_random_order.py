@@ -17,28 +17,32 @@ from course.engine.probing.counting import runs_at_most
 from course.engine.probing.randomness import random_state
 
 
-def _windows(order, page_rows, window_pages):
-    """[sorted numbers of the pages found in each window], if the windows but the last are full."""
-    return [
-        sorted({row // page_rows for row in part.tolist()})
-        for part in order.split(page_rows * window_pages)
-    ]
-
-
 class _Case:
     """Orders that the answer gives for a file of `full` full pages; a call may give other sizes."""
 
-    def __init__(self, answer, seed):
-        self.answer, self.seed = answer, seed
-        self.page_rows, self.window_pages = 6 + seed % 3, 4
+    def __init__(self, answer: Answer, seed: int) -> None:
+        self.answer = answer
+        self.seed = seed
+        self.page_rows = 6 + seed % 3
+        self.window_pages = 4
         self.full = 180 + 2 * (seed % 7) + 1  # pages; no multiple of four
         self.rows = self.full * self.page_rows
 
-    def order(self, epoch=2, seed=None, window_pages=None):
+    def order(
+        self, epoch: int = 2, seed: int | None = None, window_pages: int | None = None
+    ) -> torch.Tensor:
+        """The order of an epoch."""
         seed = self.seed if seed is None else seed
-        return self.answer(
-            self.rows, self.page_rows, window_pages or self.window_pages, seed, epoch
-        )
+        window_pages = window_pages or self.window_pages
+        return self.answer(self.rows, self.page_rows, window_pages, seed, epoch)
+
+    def windows(self, order: torch.Tensor) -> list[tuple[int, ...]]:
+        """The sorted numbers of the pages found in each window, if all but the last are full."""
+        windows = []
+        for rows in order.split(self.page_rows * self.window_pages):
+            pages = {row // self.page_rows for row in rows.tolist()}
+            windows.append(tuple(sorted(pages)))
+        return windows
 
 
 @exercise()
@@ -59,81 +63,80 @@ def quasi_random_order(answer: Answer, device: torch.device, seed: int) -> Facts
     yield "no Python loop goes over the rows", few
 
 
-def _windows_of_pages(case, mixed):
+def _windows_of_pages(case: _Case, mixed: torch.Tensor) -> Facts:
     yield "returns an int64 tensor with one axis, on the CPU", form(mixed)
     yield "only full pages: every row comes once", account(case.rows, mixed)
     yield "the same call again gives the same order", torch.equal(mixed, case.order())
-    windows = _windows(mixed, case.page_rows, case.window_pages)
-    counts = sorted({len(window) for window in windows[:-1]})
-    yield (
-        "the number of pages in a window",
-        {"all but the last": counts, "the last": len(windows[-1])},
-    )
-    # the gap between the second and the third of four: a run of three beside a page from elsewhere
-    # has none
-    gap = statistics.mean(
-        statistics.median_high(window) - statistics.median_low(window) for window in windows[:-1]
-    )
+    *windows, last = case.windows(mixed)
+    counts = {"all but the last": sorted(set(map(len, windows))), "the last": len(last)}
+    yield "the number of pages in a window", counts
+    # the gap between the second and the third of four pages; three neighbours and a page from
+    # elsewhere have none
+    gaps = []
+    for pages in windows:
+        gaps.append(statistics.median_high(pages) - statistics.median_low(pages))
     # 0.2 on average
-    yield (
-        "the pages of a window come from all over the file",
-        gap > 0.1 * case.full,
-    )
+    from_all_over = statistics.mean(gaps) > 0.1 * case.full
+    yield "the pages of a window come from all over the file", from_all_over
     rows = case.order(window_pages=1).tolist()
     alone = [page for page, _ in itertools.groupby(rows, lambda row: row // case.page_rows)]
     yield "windows of one page: every page stays together", sorted(alone) == list(range(case.full))
     yield "the pages do not follow the order of the file", not follows_the_file(alone)
 
 
-def _rows_of_a_window(case, mixed):
+def _rows_of_a_window(case: _Case, mixed: torch.Tensor) -> Facts:
     # of two neighbours in a random window about 1 in 4 are of one page, and half of these ascend;
     # if the rows of each page stay together, 5 in 6 are, and if the pages take turns, none
     page_rows = case.page_rows
-    parts = [part.tolist() for part in mixed.split(page_rows * case.window_pages)]
-    pairs = [pair for part in parts for pair in itertools.pairwise(part)]
-    siblings = [(a, b) for a, b in pairs if a // page_rows == b // page_rows]
-    share, ascending = (
-        len(siblings) / len(pairs),
-        sum(a < b for a, b in siblings) / max(1, len(siblings)),
-    )
-    yield (
-        "the rows of a window are not page by page in file order",
-        not (share > 0.5 and ascending > 0.7),
-    )
+    patterns = set()
+    pairs = 0
+    siblings = 0  # pairs of rows of one page
+    ascending_siblings = 0
+    windows = mixed.split(page_rows * case.window_pages)
+    for window in windows:
+        rows = window.tolist()
+        patterns.add(tuple(row % page_rows for row in rows))
+        for row, following in itertools.pairwise(rows):
+            pairs += 1
+            if row // page_rows == following // page_rows:
+                siblings += 1
+                ascending_siblings += row < following
+    share = siblings / pairs
+    ascending = ascending_siblings / max(1, siblings)
+    page_by_page = share > 0.5 and ascending > 0.7
+    yield "the rows of a window are not page by page in file order", not page_by_page
     yield "the pages of a window do not take turns", share > 0.02
-    patterns = {tuple(row % page_rows for row in part) for part in parts}
-    yield "each window is shuffled differently", len(patterns) == len(parts)
+    yield "each window is shuffled differently", len(patterns) == len(windows)
     yield "rows are shuffled across the pages of a window", 0.1 < share < 0.4
     yield "and so are the rows of a page among themselves", 0.35 < ascending < 0.65
 
 
-def _other_epochs_and_seeds(case, mixed):
-    later, other = case.order(3), case.order(seed=case.seed + 1)
+def _other_epochs_and_seeds(case: _Case, mixed: torch.Tensor) -> Facts:
+    later = case.order(3)
+    other = case.order(seed=case.seed + 1)
     yield "another epoch has another order", not torch.equal(mixed, later)
     yield "another seed has another order", not torch.equal(mixed, other)
-    same, *others = [
-        set(map(tuple, _windows(x, case.page_rows, case.window_pages)))
-        for x in (mixed, later, other)
-    ]
-    fact = "in another epoch, or with another seed, other pages are together"
-    yield fact, [len(same & windows) < 5 for windows in others]
+    windows = set(case.windows(mixed))
+    few_in_common = []
+    for order in (later, other):
+        few_in_common.append(len(windows & set(case.windows(order))) < 5)
+    yield "in another epoch, or with another seed, other pages are together", few_in_common
     yield "two pairs (seed, epoch) with the same order", pairs_with_one_order(case.answer, 48, 6, 2)
 
 
-def _short_page(case, seed):
+def _short_page(case: _Case, seed: int) -> Facts:
     rest = 1 + seed % (case.page_rows - 1)
     case.rows += rest  # from here on the last page is short
-    yield (
-        f"a last page of {rest} of {case.page_rows} rows: every row once",
-        account(case.rows, case.order()),
-    )
-    short = list(range(case.rows - rest, case.rows))
-    ends = [
-        sorted(case.order(epoch, window_pages=1).tolist()[-rest:]) == short for epoch in range(5)
-    ]
-    yield "with windows of one page the short page is the last", all(ends)
-    ends = [case.order(epoch).tolist()[-rest:] for epoch in range(20)]
-    yield (
-        "its rows are mixed with the others of the last window",
-        sum(sorted(end) != short for end in ends) > 5,
-    )
+    counts = account(case.rows, case.order())
+    yield f"a last page of {rest} of {case.page_rows} rows: every row once", counts
+    short_page = list(range(case.rows - rest, case.rows))
+    at_end = True
+    for epoch in range(5):
+        rows = case.order(epoch, window_pages=1).tolist()
+        at_end = at_end and sorted(rows[-rest:]) == short_page
+    yield "with windows of one page the short page is the last", at_end
+    mixed = 0
+    for epoch in range(20):
+        rows = case.order(epoch).tolist()
+        mixed += sorted(rows[-rest:]) != short_page
+    yield "its rows are mixed with the others of the last window", mixed > 5

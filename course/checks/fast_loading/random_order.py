@@ -18,13 +18,6 @@ def random_order(answer: Answer, device: torch.device, seed: int) -> Facts:
     """The orders of all ranks, several seeds and epochs."""
     ranks = 3 + seed % 2
     rows = (300 + seed % 50) * ranks + 1 + seed % 2
-
-    def shares(rows, world_size, epoch=3):
-        return [
-            answer(rows, seed, epoch, rank=rank, world_size=world_size)
-            for rank in range(world_size)
-        ]
-
     before = random_state()
     order = answer(rows, seed, 3)
     untouched = before == random_state()
@@ -32,34 +25,52 @@ def random_order(answer: Answer, device: torch.device, seed: int) -> Facts:
     yield "every row comes once", account(rows, order)
     yield "the same call again gives the same order", torch.equal(order, answer(rows, seed, 3))
     yield "the order is not that of the file, or near it", not follows_the_file(order.tolist())
-    later, other = answer(rows, seed, 4), answer(rows, seed + 1, 3)
+    yield from _other_epochs_and_seeds(answer, rows, seed, order)
+    yield from _ranks(answer, rows, ranks, seed, order)
+    yield "a file of one row", answer(1, seed, 0)
+    yield "the global random numbers stay as they were", untouched
+
+
+def _other_epochs_and_seeds(answer: Answer, rows: int, seed: int, order: torch.Tensor) -> Facts:
+    later = answer(rows, seed, 4)
+    other = answer(rows, seed + 1, 3)
     yield "another epoch has another order", not torch.equal(order, later)
     yield "another seed has another order", not torch.equal(order, other)
-    yield (
-        "no epoch's order is made from that of another",
-        not related(order.tolist(), later.tolist()),
-    )
-    yield (
-        "no seed's order is made from that of another",
-        not related(order.tolist(), other.tolist()),
-    )
+    epochs_are_related = related(order.tolist(), later.tolist())
+    yield "no epoch's order is made from that of another", not epochs_are_related
+    seeds_are_related = related(order.tolist(), other.tolist())
+    yield "no seed's order is made from that of another", not seeds_are_related
     yield "two pairs (seed, epoch) with the same order", pairs_with_one_order(answer, 40)
 
-    parts = shares(rows, ranks)
+
+def _ranks(answer: Answer, rows: int, ranks: int, seed: int, order: torch.Tensor) -> Facts:
+    """The facts of several ranks; `order` is that of a single one."""
+    parts = _parts(answer, rows, ranks, seed)
     yield f"{rows} rows on {ranks} ranks: every row is on one rank", account(rows, *parts)
     yield f"{rows} rows on {ranks} ranks: the number of each rank", [len(part) for part in parts]
     spread = all(part.min() < rows / 5 and part.max() > 4 * rows / 5 for part in parts)
     yield "the rows of a rank come from the whole file", spread
-    moved = all(
-        set(a.tolist()) != set(b.tolist())
-        for a, b in zip(parts, shares(rows, ranks, epoch=4), strict=True)
-    )
+    moved = True
+    for part, later in zip(parts, _parts(answer, rows, ranks, seed, epoch=4), strict=True):
+        moved = moved and set(part.tolist()) != set(later.tolist())
     yield "in another epoch a rank has other rows", moved
-    places = [order[rank::ranks] for rank in range(ranks)]
-    strided = all(map(torch.equal, parts, places))
+    strided = True
+    for rank, part in enumerate(parts):
+        strided = strided and torch.equal(part, order[rank::ranks])
     yield "rank r has the places r, r + world_size, ... of the order of all", strided
-    yield f"2 rows on {ranks + 2} ranks: every row once", account(2, *shares(2, ranks + 2))
-    few = {f"rank {rank}": f"{len(x)}, {x.dtype}" for rank, x in enumerate(shares(2, ranks + 2))}
-    yield f"2 rows on {ranks + 2} ranks: the number of each rank, and the dtype", few
-    yield "a file of one row", answer(1, seed, 0)
-    yield "the global random numbers stay as they were", untouched
+    many = ranks + 2
+    yield f"2 rows on {many} ranks: every row once", account(2, *_parts(answer, 2, many, seed))
+    few = {}
+    for rank, part in enumerate(_parts(answer, 2, many, seed)):
+        few[f"rank {rank}"] = f"{len(part)}, {part.dtype}"
+    yield f"2 rows on {many} ranks: the number of each rank, and the dtype", few
+
+
+def _parts(
+    answer: Answer, rows: int, world_size: int, seed: int, epoch: int = 3
+) -> list[torch.Tensor]:
+    """The rows of each rank."""
+    parts = []
+    for rank in range(world_size):
+        parts.append(answer(rows, seed, epoch, rank=rank, world_size=world_size))
+    return parts

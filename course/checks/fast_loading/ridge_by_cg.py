@@ -1,17 +1,20 @@
 """Probe of exercise ridge_by_cg."""
 
 import inspect
+from collections.abc import Sequence
 
 import torch
 
 from course.checks.fast_loading.batches import RegressionProblem
 from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.tensors import NewTensors, kind_and_device, snapped, torch_only
+from course.engine.probing.values import type_names
 
 
-def _best_of(products, problem, strength):
-    """(w, relative residual norm): the w with the least energy among the sums of `products`, in
-    float64.
+def _best_of(
+    products: Sequence[torch.Tensor], problem: RegressionProblem, strength: float
+) -> tuple[torch.Tensor, float]:
+    """(w, relative residual norm) of the least energy among the sums of `products`, in float64.
 
     Conjugate gradients find that w after as many iterations, by another way (Hestenes and Stiefel
     1952, theorem 4:3).
@@ -19,22 +22,32 @@ def _best_of(products, problem, strength):
     matrix, right = problem.normal_equations(strength)
     basis = torch.linalg.qr(torch.stack(products, 1)).Q
     w = basis @ torch.linalg.solve(basis.T @ matrix @ basis, basis.T @ right)
-    return w, ((right - matrix @ w).norm() / right.norm()).item()
+    residual = right - matrix @ w
+    return w, (residual.norm() / right.norm()).item()
 
 
-def _iterates(problem, strength, count):
+def _iterates(
+    problem: RegressionProblem, strength: float, count: int
+) -> tuple[list[torch.Tensor], list[float]]:
     """(the w, the relative residual norms) after 1, 2, ... `count` iterations, float64."""
     matrix, right = problem.normal_equations(strength)
-    products = [right / right.norm()]
-    for _ in range(count - 1):
-        product = matrix @ products[-1]
+    products = []
+    iterates = []
+    norms = []
+    product = right
+    for _ in range(count):
         products.append(product / product.norm())
-    return zip(*(_best_of(products[: n + 1], problem, strength) for n in range(count)), strict=True)
+        w, norm = _best_of(products, problem, strength)
+        iterates.append(w)
+        norms.append(norm)
+        product = matrix @ products[-1]
+    return iterates, norms
 
 
-def _between(norms, least):
-    """(tolerance, k): the first norm below the tolerance is number k >= `least`, by a margin that
-    rounding respects.
+def _tolerance_between(norms: Sequence[float], least: int) -> tuple[float, int]:
+    """(tolerance, k): the first norm below the tolerance is number k >= `least`.
+
+    It is so by a margin that rounding respects.
     """
     for k in range(least, len(norms)):
         before = min(norms[:k])
@@ -45,18 +58,16 @@ def _between(norms, least):
 
 @exercise()
 def ridge_by_cg(answer: Answer, device: torch.device, seed: int) -> Facts:
-    """Compared with the solution and with exact iterations in float64; stops at a wrong
-    solution.
-    """
+    """Compared with the solution and exact iterations in float64; stops at a wrong solution."""
     answer = torch_only(answer)
     rng = torch.Generator().manual_seed(seed)
-    columns, batch, strength = 20 + seed % 5, 6 + seed % 3, 0.05
+    columns = 20 + seed % 5
+    batch = 6 + seed % 3
+    strength = 0.05
     data = RegressionProblem(rng, device, 9 * batch + 4, columns, batch)
     w, passes, residuals = answer(data.read, columns, strength, tolerance=1e-6, most=60)
-    yield (
-        "returns w, the number of passes, and a list",
-        [kind_and_device(value) for value in (w, passes, residuals)],
-    )
+    kinds = [kind_and_device(w), kind_and_device(passes), kind_and_device(residuals)]
+    yield "returns w, the number of passes, and a list", kinds
     solution = data.solution(strength)
     if kind_and_device(w) != kind_and_device(solution.float()):
         return
@@ -67,14 +78,12 @@ def ridge_by_cg(answer: Answer, device: torch.device, seed: int) -> Facts:
         return
     iterates, norms = _iterates(data, strength, 9)
     first = torch.tensor([float(r) for r in residuals[:4]])
-    exact = torch.tensor(norms[:4], dtype=torch.float64)
-    yield "what the list of residuals holds", sorted({type(r).__name__ for r in residuals})
-    yield (
-        "the residuals of the first four iterations",
-        snapped(first, exact, 1e-3) if len(first) == 4 else first,
-    )
+    yield "what the list of residuals holds", type_names(list(residuals))
+    if len(first) == 4:
+        first = snapped(first, torch.tensor(norms[:4], dtype=torch.float64), 1e-3)
+    yield "the residuals of the first four iterations", first
 
-    tolerance, k = _between(norms, 3 + seed % 2)
+    tolerance, k = _tolerance_between(norms, 3 + seed % 2)
     data.passes = 0
     w, passes, residuals = answer(data.read, columns, strength, tolerance=tolerance, most=60)
     yield f"passes at a tolerance of {tolerance:.2g}", passes
@@ -96,8 +105,10 @@ def ridge_by_cg(answer: Answer, device: torch.device, seed: int) -> Facts:
     data = RegressionProblem(rng, device, 3 * columns, columns, batch=4 * columns, noise=0.1)
     w, *_ = answer(data.read, columns, 0.0, 1e-6, 90)
     yield "strength 0, all rows in one batch", snapped(w, data.solution(0), 1e-3)
-    named = inspect.signature(answer).parameters
-    yield (
-        "tolerance and most, if not given",
-        [named[n].default if n in named else None for n in ("tolerance", "most")],
-    )
+    defaults = [_default_of("tolerance", answer), _default_of("most", answer)]
+    yield "tolerance and most, if not given", defaults
+
+
+def _default_of(name: str, answer: Answer) -> object:
+    parameters = inspect.signature(answer).parameters
+    return parameters[name].default if name in parameters else None

@@ -15,16 +15,12 @@ def fused_gelu(answer: Answer, device: torch.device, seed: int) -> Facts:
     yield "float32 values", answer(x)
     one = torch.ones(1, dtype=torch.float64, device=device)
     yield "float64 stays float64", kind(answer(one))
-    yield (
-        "float64 at 1, thirteen digits: are the constants and all steps exact?",
-        f"{answer(one).item():.13f}",
-    )
+    digits = f"{answer(one).item():.13f}"
+    yield "float64 at 1, thirteen digits: are the constants and all steps exact?", digits
     points = torch.tensor([-3.0, -1.0, 0.0, 0.5, 1.0, 3.0], dtype=torch.float64, device=device)
     yield "float64 values at -3, -1, 0, 0.5, 1, 3", answer(points)
-    yield (
-        "far to the right x itself, far to the left 0",
-        answer(torch.tensor([40.0, -40.0], device=device)),
-    )
+    far = torch.tensor([40.0, -40.0], device=device)
+    yield "far to the right x itself, far to the left 0", answer(far)
     leaf = x.double().requires_grad_()
     answer(leaf).sum().backward()
     yield "the gradient", leaf.grad

@@ -6,31 +6,16 @@ from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.errors import error_name
 
 
-@exercise()
+@exercise(returns_no_number=True)
 def hidden_syncs(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Names of the calls that need a value of the device, in order."""
     x = torch.arange(1.0, 4 + seed % 3, device=device)
-    loss, k = x.sum(), torch.tensor(1, device=device)
-    kind = type(answer(lambda: loss.item()))
-    yield "returns a list", kind.__name__
+    loss = x.sum()
+    yield "returns a list", type(answer(lambda: loss.item())).__name__
     yield "loss.item()", answer(lambda: loss.item())
-    yield (
-        "three waits in three steps",
-        answer(lambda: [(x * step).sum().item() for step in range(3)]),
-    )
-    yield (
-        "arithmetic, comparison and detach() wait for nothing",
-        answer(lambda: (2 * x > loss).any().detach()),
-    )
-    yield "x.cpu(), x.tolist()", answer(lambda: (x.cpu(), x.tolist()))
-    yield "x.cpu().numpy()", answer(lambda: x.cpu().numpy())
-    yield "float(loss), int(loss), bool(loss)", answer(lambda: (float(loss), int(loss), bool(loss)))
-    yield "if loss > 0: ...", answer(lambda: 1 if loss > 0 else 0)
-    yield "a list's index that is a tensor", answer(lambda: [5, 6][k])
-    yield "the text of a tensor, as print(loss) needs it", answer(lambda: str(loss))
-    yield "a tensor in an f-string", answer(lambda: f"{loss:.3f} {loss}")
+    yield from _calls(answer, x, loss)
 
-    def deep(depth):
+    def deep(depth: int) -> float:
         return deep(depth - 1) if depth else loss.item()
 
     yield "a wait inside other functions", answer(lambda: deep(2 + seed % 3))
@@ -40,7 +25,7 @@ def hidden_syncs(answer: Answer, device: torch.device, seed: int) -> Facts:
     yield "what the call computes is the same as without", results[0]
     yield "a new list each time", [answer(lambda: loss.item()), answer(lambda: loss.tolist())]
 
-    def broken():
+    def broken() -> None:
         loss.item()
         raise KeyError("of the call")
 
@@ -48,3 +33,19 @@ def hidden_syncs(answer: Answer, device: torch.device, seed: int) -> Facts:
     result = answer(lambda: loss.item())
     loss.item()
     yield "it stops counting when the call is over", result
+
+
+def _calls(answer: Answer, x: torch.Tensor, loss: torch.Tensor) -> Facts:
+    """Calls that wait, and some that do not."""
+    one = torch.tensor(1, device=x.device)
+    three = answer(lambda: [(x * step).sum().item() for step in range(3)])
+    yield "three waits in three steps", three
+    waits = answer(lambda: (2 * x > loss).any().detach())
+    yield "arithmetic, comparison and detach() wait for nothing", waits
+    yield "x.cpu(), x.tolist()", answer(lambda: (x.cpu(), x.tolist()))
+    yield "x.cpu().numpy()", answer(lambda: x.cpu().numpy())
+    yield "float(loss), int(loss), bool(loss)", answer(lambda: (float(loss), int(loss), bool(loss)))
+    yield "if loss > 0: ...", answer(lambda: 1 if loss > 0 else 0)
+    yield "a list's index that is a tensor", answer(lambda: [5, 6][one])
+    yield "the text of a tensor, as print(loss) needs it", answer(lambda: str(loss))
+    yield "a tensor in an f-string", answer(lambda: f"{loss:.3f} {loss}")

@@ -2,6 +2,7 @@
 
 import math
 import weakref
+from collections.abc import Callable
 
 import torch
 
@@ -10,32 +11,36 @@ from course.engine.probing.errors import error_name, error_text
 from course.engine.probing.values import number_kind
 
 
+def _out_of_memory(n: int) -> Exception:
+    return torch.OutOfMemoryError(f"CUDA out of memory. Tried {n} samples")
+
+
 class _Memory:
-    """A trial that fits up to `most` samples and notes what it was asked for."""
+    """A trial that fits up to `most` samples, raises `error(n)` for more, and notes each n."""
 
-    def __init__(self, most, error=None):
-        self.most, self.asked = most, []
-        self.error = error or (
-            lambda n: torch.OutOfMemoryError(f"CUDA out of memory. Tried {n} samples")
-        )
+    def __init__(self, most: int, error: Callable[[int], Exception] = _out_of_memory) -> None:
+        self.most = most
+        self.error = error
+        self.asked = []
 
-    def __call__(self, n):
+    def __call__(self, n: int) -> None:
         self.asked.append(n)
         if n > self.most:
             raise self.error(n)
 
 
-def _held(answer, most):
+def _held(answer: Answer, most: int) -> int:
     """How many trials begin while tensors of an earlier one are still there."""
-    last, held = None, 0
+    last = None
+    held = 0
 
-    def trial(n):
+    def trial(n: int) -> None:
         nonlocal last, held
         held += last is not None and last() is not None
         activations = torch.zeros(3)
         last = weakref.ref(activations)
         if n > most:
-            raise torch.OutOfMemoryError(f"CUDA out of memory. Tried {n} samples")
+            raise _out_of_memory(n)
 
     answer(trial)
     return held
@@ -56,27 +61,31 @@ def largest_batch(answer: Answer, device: torch.device, seed: int) -> Facts:
     yield "trials that begin while tensors of a failed one are still there", _held(answer, most)
     for size in (1, 2, 3, 4, 7, 8, 9, 64, 65):
         yield f"memory for {size}", answer(_Memory(size))
-    whole = [_Memory(10**9), _Memory(10**9), _Memory(90), _Memory(100), _Memory(101)]
-    yield (
-        "everything fits: returns the limit, 100 and 64",
-        [answer(whole[0], limit=100), answer(whole[1], limit=64)],
-    )
-    yield "nothing above the limit is tried", [max(m.asked) for m in whole[:2]]
-    yield "just below, at and above a limit of 100", [answer(m, limit=100) for m in whole[2:]]
-    yield "a limit of 1", answer(_Memory(5), limit=1)
-    yield "the limit is 65,536 by default", answer(_Memory(10**9))
+    yield from _limits(answer)
     yield from _errors(answer)
 
 
-def _errors(answer):
+def _limits(answer: Answer) -> Facts:
+    """Limits below and above what fits."""
+    plenty = _Memory(10**9)
+    plenty_too = _Memory(10**9)
+    found = [answer(plenty, limit=100), answer(plenty_too, limit=64)]
+    yield "everything fits: returns the limit, 100 and 64", found
+    yield "nothing above the limit is tried", [max(plenty.asked), max(plenty_too.asked)]
+    found = [answer(_Memory(most), limit=100) for most in (90, 100, 101)]
+    yield "just below, at and above a limit of 100", found
+    yield "a limit of 1", answer(_Memory(5), limit=1)
+    yield "the limit is 65,536 by default", answer(_Memory(10**9))
+
+
+def _errors(answer: Answer) -> Facts:
+    """Which exceptions of a trial count as a lack of memory."""
     plain = _Memory(11, lambda n: RuntimeError(f"CUDA error: out of memory (batch {n})"))
     yield "a RuntimeError that says 'out of memory' counts too", answer(plain)
     other = _Memory(11, lambda n: RuntimeError(f"shape mismatch at {n}"))
     yield "another RuntimeError gets through", error_text(answer, other)
-    yield (
-        "a ValueError gets through",
-        error_text(answer, _Memory(11, lambda n: ValueError(f"batch {n}"))),
-    )
+    value = _Memory(11, lambda n: ValueError(f"batch {n}"))
+    yield "a ValueError gets through", error_text(answer, value)
     key = _Memory(5, lambda n: KeyError("out of memory"))
     yield "a KeyError that says 'out of memory' too", error_name(answer, key)
     yield "not even one fits: raises", error_name(answer, _Memory(0))

@@ -1,53 +1,61 @@
 """Probe of exercise one_cycle."""
 
+from collections.abc import Iterable
+from typing import Any
+
 import torch
 
 from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.errors import error_name
 from course.engine.probing.values import numbered
 
+LEARNING_RATE, MOMENTUM = 0, 1  # places in what the answer returns
+
 
 @exercise(forbids=("torch.optim.lr_scheduler",))
 def one_cycle(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Three straight lines of learning rate and momentum."""
-    epochs, per_epoch, max_lr = 4, 10 * (1 + seed % 3), 0.5 + seed % 5
+    epochs = 4
+    per_epoch = 10 * (1 + seed % 3)
+    max_lr = 0.5 + seed % 5
     total = epochs * per_epoch
     half = total * 9 // 20  # whole
+    schedule = (epochs, per_epoch, max_lr)
 
-    def values(steps, which, *length, **options):
-        return numbered(
-            "after steps",
-            [answer(s, *(length or (epochs, per_epoch, max_lr)), **options)[which] for s in steps],
-        )
+    def values(
+        steps: Iterable[int], which: int, schedule: tuple = schedule, **options: Any
+    ) -> dict[str, float]:
+        """The learning rates or momenta of several steps."""
+        found = [answer(step, *schedule, **options)[which] for step in steps]
+        return numbered("after steps", found)
 
-    first = answer(0, epochs, per_epoch, max_lr)
-    yield (
-        "returns a tuple of learning rate and momentum",
-        [type(first).__name__, *(type(v).__name__ for v in first)],
-    )
-    yield "the learning rate of step 0 is max_lr / start", first[0]
-    of_first_epoch = {answer(s, epochs, per_epoch, max_lr)[0] for s in range(per_epoch)}
+    first = answer(0, *schedule)
+    types = [type(first).__name__, *(type(value).__name__ for value in first)]
+    yield "returns a tuple of learning rate and momentum", types
+    yield "the learning rate of step 0 is max_lr / start", first[LEARNING_RATE]
+    of_first_epoch = {answer(step, *schedule)[LEARNING_RATE] for step in range(per_epoch)}
     yield "the learning rate changes at each step, not once per epoch", len(of_first_epoch)
-    yield "the learning rate at the top, step h - 1", answer(half - 1, epochs, per_epoch, max_lr)[0]
-    yield "the way up", values(range(half), 0)
-    yield (
-        "back at max_lr / start in step 2h - 2",
-        answer(2 * half - 2, epochs, per_epoch, max_lr)[0],
-    )
-    yield "the way down", values(range(half, 2 * half - 1), 0)
-    yield (
-        "the last step is several orders lower",
-        1e6 * answer(total - 1, epochs, per_epoch, max_lr)[0],
-    )
-    yield "the last line", values(range(2 * half - 1, total), 0)
-    yield "momentum of step 0", first[1]
-    yield "momentum at the top", answer(half - 1, epochs, per_epoch, max_lr)[1]
-    yield "all momenta", values(range(total), 1)
+    top = answer(half - 1, *schedule)[LEARNING_RATE]
+    yield "the learning rate at the top, step h - 1", top
+    yield "the way up", values(range(half), LEARNING_RATE)
+    back = answer(2 * half - 2, *schedule)[LEARNING_RATE]
+    yield "back at max_lr / start in step 2h - 2", back
+    yield "the way down", values(range(half, 2 * half - 1), LEARNING_RATE)
+    last = answer(total - 1, *schedule)[LEARNING_RATE]
+    yield "the last step is several orders lower", 1e6 * last
+    yield "the last line", values(range(2 * half - 1, total), LEARNING_RATE)
+    yield "momentum of step 0", first[MOMENTUM]
+    yield "momentum at the top", answer(half - 1, *schedule)[MOMENTUM]
+    yield "all momenta", values(range(total), MOMENTUM)
     odd = (3, 11 + 2 * (seed % 4), 1.0)
-    yield "points that lie between two steps: learning rates", values(range(3 * odd[1]), 0, *odd)
-    yield "points that lie between two steps: momenta", values(range(3 * odd[1]), 1, *odd)
+    odd_steps = range(3 * odd[1])
+    rates = values(odd_steps, LEARNING_RATE, odd)
+    yield "points that lie between two steps: learning rates", rates
+    yield "points that lie between two steps: momenta", values(odd_steps, MOMENTUM, odd)
     options = dict(cycle=0.6, start=4.0, final=50.0, momenta=(0.5, 0.8))
-    yield "another cycle, start, final: learning rates", values(range(total), 0, **options)
-    yield "another cycle and other momenta: momenta", values(range(total), 1, **options)
-    yield "the step after the last raises", error_name(answer, total, epochs, per_epoch, max_lr)
-    yield "a step of -1 raises", error_name(answer, -1, epochs, per_epoch, max_lr)
+    rates = values(range(total), LEARNING_RATE, **options)
+    yield "another cycle, start, final: learning rates", rates
+    momenta = values(range(total), MOMENTUM, **options)
+    yield "another cycle and other momenta: momenta", momenta
+    yield "the step after the last raises", error_name(answer, total, *schedule)
+    yield "a step of -1 raises", error_name(answer, -1, *schedule)

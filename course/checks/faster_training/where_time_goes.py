@@ -6,6 +6,7 @@ from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.values import number_kind
 
 PHASES = ("data", "transfer", "forward", "backward", "optimizer")
+TWO_PHASES = ("data", "forward")
 
 
 @exercise()
@@ -13,40 +14,34 @@ def where_time_goes(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Shares of phases in lists of events that were made up."""
     late = 1000 * (1 + seed % 5)  # µs: a profile's clock does not begin at 0
     two = [("data", late, late + 30), ("forward", late + 30, late + 100)]
-    result = answer(two, ("data", "forward"))
+    result = answer(two, TWO_PHASES)
     yield "returns a dict", type(result).__name__
     yield "its keys are the phases and 'other'", sorted(result)
-    yield "its values are numbers", sorted({number_kind(value) for value in result.values()})
+    yield "its values are numbers", sorted(set(map(number_kind, result.values())))
     yield "two phases, one after the other", result
     again = [("data", late + 100, late + 120), ("forward", late + 120, late + 150 + seed % 97)]
-    yield "a phase that runs twice", answer(two + again, ("data", "forward"))
+    yield "a phase that runs twice", answer(two + again, TWO_PHASES)
     inside = [("aten::conv2d", late + 31, late + 90), ("aten::relu", late + 90, late + 99)]
-    yield (
-        "operations inside a phase do not count a second time",
-        answer(two + inside, ("data", "forward")),
-    )
-    disjoint = [("data", late, late + 10), ("forward", late + 20, late + 40)]
-    yield "time between two phases is other", answer(disjoint, ("data", "forward"))
-    busy = [
-        ("data", late, late + 10),
-        ("print", late + 10, late + 60),
-        ("forward", late + 60, late + 100),
-    ]
-    yield "so is an event that does not belong to a phase", answer(busy, ("data", "forward"))
-    around = [("start-up", late - 500, late - 2), *two, ("saving", late + 150, late + 900)]
-    yield (
-        "what runs before the first phase and after the last does not count",
-        answer(around, ("data", "forward")),
-    )
+    shares = answer(two + inside, TWO_PHASES)
+    yield "operations inside a phase do not count a second time", shares
+    yield from _other(answer, late, two)
     yield "all five phases are there, 0 for one that never ran", answer(two, PHASES)
-    yield "events in another order", answer((two + again + inside)[::-1], ("data", "forward"))
+    yield "events in another order", answer((two + again + inside)[::-1], TWO_PHASES)
     swapped = [("forward", late, late + 40), ("backward", late + 50, late + 150 + seed % 97)]
-    yield (
-        "phases that are not in the order of the alphabet",
-        answer(swapped, ("forward", "backward")),
-    )
+    shares = answer(swapped, ("forward", "backward"))
+    yield "phases that are not in the order of the alphabet", shares
     yield "phases in another order", answer(two + again, ("forward", "data"))
-    yield (
-        "times that are not whole numbers",
-        answer([("data", 0.25, 0.5), ("forward", 0.5, 2.75)], ("data", "forward")),
-    )
+    fractions = [("data", 0.25, 0.5), ("forward", 0.5, 2.75)]
+    yield "times that are not whole numbers", answer(fractions, TWO_PHASES)
+
+
+def _other(answer: Answer, late: int, two: list[tuple]) -> Facts:
+    """Time that belongs to no phase."""
+    disjoint = [("data", late, late + 10), ("forward", late + 20, late + 40)]
+    yield "time between two phases is other", answer(disjoint, TWO_PHASES)
+    printing = ("print", late + 10, late + 60)
+    busy = [("data", late, late + 10), printing, ("forward", late + 60, late + 100)]
+    yield "so is an event that does not belong to a phase", answer(busy, TWO_PHASES)
+    around = [("start-up", late - 500, late - 2), *two, ("saving", late + 150, late + 900)]
+    shares = answer(around, TWO_PHASES)
+    yield "what runs before the first phase and after the last does not count", shares

@@ -1,9 +1,21 @@
 """Probe of exercise accumulated_step."""
 
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
 import torch
 
 from course.checks.large_batch.spies import CountingSGD, SpyModel, loss_kind, random_batch
 from course.engine.exercise import Answer, Facts, exercise
+
+
+class _Run(NamedTuple):
+    """What some steps left; `loss` and `batch` are those of the last one."""
+
+    loss: Any
+    model: SpyModel
+    optimizer: CountingSGD
+    batch: tuple[torch.Tensor, ...] | None
 
 
 @exercise()
@@ -11,21 +23,33 @@ def accumulated_step(answer: Answer, device: torch.device, seed: int) -> Facts:
     """One update from several parts, against the update of the whole batch."""
     micro = 5 + seed % 3
 
-    def run(n, steps=1, stale=False):
-        """(what the last step returned, model, optimizer) after some steps on batches of n rows."""
+    def run(n: int, steps: int = 1, stale: bool = False) -> _Run:
+        """The model after some steps on batches of n rows."""
         rng = torch.Generator().manual_seed(seed)
-        model, loss = SpyModel(rng, device), None
-        model.mix.data *= (
-            0.3  # logits small enough for a sigmoid in float32, for who takes it before the loss
-        )
+        model = SpyModel(rng, device)
+        # logits small enough for a sigmoid in float32, for who takes it before the loss
+        model.mix.data *= 0.3
         optimizer = CountingSGD(model.parameters(), lr=0.3, momentum=0.9, weight_decay=0.1)
+        loss = None
+        batch = None
         for _ in range(steps):
             if stale:
                 model.leave_stale_gradients()
             batch = random_batch(rng, device, n)
             loss = answer(model, *batch, optimizer, micro_batch=micro)
-        return loss, model, optimizer, batch if steps else None
+        return _Run(loss, model, optimizer, batch)
 
+    yield from _equal_parts(run, micro)
+    yield from _smaller_last_part(run, micro)
+    yield from _stale_and_unused(run, micro)
+    small = run(micro - 1)
+    yield "micro_batch larger than the batch: forward passes", len(small.model.rows)
+    result = {"loss": small.loss} | small.model.used_parameters()
+    yield "micro_batch larger than the batch: the loss and the parameters", result
+
+
+def _equal_parts(run: Callable[..., _Run], micro: int) -> Facts:
+    """A batch that micro_batch divides."""
     loss, model, optimizer, batch = run(4 * micro)
     yield "returns the loss as a detached float32 scalar", loss_kind(loss)
     yield "no forward pass has more than micro_batch rows", max(model.rows) <= micro
@@ -35,34 +59,37 @@ def accumulated_step(answer: Answer, device: torch.device, seed: int) -> Facts:
     yield "the optimizer steps once", optimizer.steps
     yield "four equal parts: the loss is the mean over the batch", loss
     yield "four equal parts: the parameters after one step", model.used_parameters()
-    loss, model, optimizer, batch = run(3 * micro + 2)
-    yield (
-        "a smaller last part: no forward pass has more than micro_batch rows",
-        max(model.rows) <= micro,
-    )
+
+
+def _smaller_last_part(run: Callable[..., _Run], micro: int) -> Facts:
+    """A batch whose last part is smaller."""
+    loss, model, _, batch = run(3 * micro + 2)
+    fits = max(model.rows) <= micro
+    yield "a smaller last part: no forward pass has more than micro_batch rows", fits
     yield "a smaller last part: every row goes through the model once", _rows_once(model, batch)
     yield "a smaller last part: the loss is the mean over the batch", loss
     yield "a smaller last part: the parameters after one step", model.used_parameters()
-    yield (
-        "gradients of an earlier batch do not count",
-        run(2 * micro, stale=True)[1].used_parameters(),
-    )
-    loss, model, optimizer, batch = run(2 * micro + 1, steps=3)
-    yield "a last part of one row, three steps", {"loss": loss} | model.used_parameters()
-    stays = bool((run(micro, stale=True)[1].unused == run(0, steps=0)[1].unused).all())
+
+
+def _stale_and_unused(run: Callable[..., _Run], micro: int) -> Facts:
+    """Gradients of an earlier batch, several steps, and a parameter without a gradient."""
+    after_stale = run(2 * micro, stale=True).model.used_parameters()
+    yield "gradients of an earlier batch do not count", after_stale
+    three = run(2 * micro + 1, steps=3)
+    result = {"loss": three.loss} | three.model.used_parameters()
+    yield "a last part of one row, three steps", result
+    after = run(micro, stale=True).model.unused
+    before = run(0, steps=0).model.unused
+    stays = bool((after == before).all())
     yield "a parameter that the model does not use stays: its grad is None", stays
-    loss, model, *_ = run(micro - 1)
-    yield "micro_batch larger than the batch: forward passes", len(model.rows)
-    yield (
-        "micro_batch larger than the batch: the loss and the parameters",
-        {"loss": loss} | model.used_parameters(),
-    )
 
 
-def _rows_once(model, batch):
+def _rows_once(model: SpyModel, batch: tuple[torch.Tensor, ...]) -> bool:
     """True if the model saw every row of the batch exactly once, in whatever order."""
-    pairs = [
-        (t[0] * 1000 + t[1]).sort().values
-        for t in (torch.cat(model.batches, 1), torch.stack(batch[:2]))
-    ]
-    return torch.equal(*pairs)
+
+    def sorted_pairs(pairs: torch.Tensor) -> torch.Tensor:
+        return (pairs[0] * 1000 + pairs[1]).sort().values
+
+    seen = torch.cat(model.batches, 1)
+    given = torch.stack(batch[:2])
+    return torch.equal(sorted_pairs(seen), sorted_pairs(given))

@@ -1,9 +1,23 @@
 """Probe of exercise amp_step."""
 
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
 import torch
 
 from course.checks.large_batch.spies import CountingSGD, SpyModel, loss_kind, random_batch
 from course.engine.exercise import Answer, Facts, exercise
+
+HALF = dict(scaled=True, dtype=torch.float16)
+
+
+class _Run(NamedTuple):
+    """What some steps left; `loss` is what the last one returned, `scale` None without scaler."""
+
+    loss: Any
+    model: SpyModel
+    optimizer: CountingSGD
+    scale: float | None
 
 
 @exercise()
@@ -11,60 +25,78 @@ def amp_step(answer: Answer, device: torch.device, seed: int) -> Facts:
     """One training step in mixed precision, watched from the model and from the scaler."""
     n = 24 + seed % 9
 
-    def run(steps=1, scaled=False, inf=False, stale=False, **settings):
-        """(what the last step returned, model, optimizer, the scaler's scale or None) after some
-        steps.
-        """
+    def run(
+        steps: int = 1,
+        scaled: bool = False,
+        inf: bool = False,
+        stale: bool = False,
+        **settings: Any,
+    ) -> _Run:
+        """The model, optimizer and scaler after some steps."""
         rng = torch.Generator().manual_seed(seed)
-        model, loss = SpyModel(rng, device, inf=inf), None
+        model = SpyModel(rng, device, inf=inf)
         optimizer = CountingSGD(model.parameters(), lr=0.3, momentum=0.9, weight_decay=0.1)
         if scaled:
-            settings["scaler"] = torch.amp.GradScaler(
-                device.type, init_scale=2.0**6, growth_interval=2
-            )
+            scaler = torch.amp.GradScaler(device.type, init_scale=2.0**6, growth_interval=2)
+            settings["scaler"] = scaler
         if stale:
             model.leave_stale_gradients()
+        loss = None
         for _ in range(steps):
             loss = answer(model, *random_batch(rng, device, n), optimizer, **settings)
-        return loss, model, optimizer, settings["scaler"].get_scale() if scaled else None
+        return _Run(loss, model, optimizer, scaler.get_scale() if scaled else None)
 
+    yield from _without_scaler(run)
+    yield from _with_scaler(run)
+    yield from _stale_and_unused(run)
+    yield from _overflow(run)
+
+
+def _without_scaler(run: Callable[..., _Run]) -> Facts:
+    """One step in bfloat16."""
     loss, model, optimizer, _ = run()
     yield "returns the loss as a detached float32 scalar", loss_kind(loss)
-    yield (
-        "the model runs once, on the whole batch",
-        {"calls": len(model.rows), "rows": sum(model.rows)},
-    )
+    calls = {"calls": len(model.rows), "rows": sum(model.rows)}
+    yield "the model runs once, on the whole batch", calls
     yield "the model runs under autocast", all(model.autocast)
     yield "in bf16 unless told otherwise", " ".join(model.dtypes)
-    backward = {
-        "times": len(model.backward_autocast),
-        "under autocast": any(model.backward_autocast),
-    }
+    autocast = model.backward_autocast
+    backward = {"times": len(autocast), "under autocast": any(autocast)}
     yield "the backward pass runs once, outside autocast", backward
     yield "the optimizer steps once", optimizer.steps
     yield "the loss is computed from float32 logits", loss
     yield "without a scaler, the backward pass sees the loss itself", torch.cat(model.slopes).norm()
     yield "the parameters after one step", model.used_parameters()
-    half = dict(scaled=True, dtype=torch.float16)
-    loss, model, optimizer, _ = run(**half)
+
+
+def _with_scaler(run: Callable[..., _Run]) -> Facts:
+    """Steps in float16, and in bfloat16 with a scaler."""
+    loss, model, _, _ = run(**HALF)
     yield "in fp16 where that is asked for", " ".join(model.dtypes)
     yield "with a scaler, the backward pass sees the scaled loss", torch.cat(model.slopes).norm()
     yield "the loss that is returned is not scaled", loss
     yield "with a scaler, the parameters after one step", model.used_parameters()
-    yield (
-        "in bf16 with a scaler, where that is asked for",
-        " ".join(run(scaled=True, dtype=torch.bfloat16)[1].dtypes),
-    )
-    loss, model, _, scale = run(steps=3, **half)
-    yield "after three steps", {"loss": loss} | model.used_parameters()
-    yield "the scaler is updated once a step, so that its scale can grow", scale
-    yield "gradients of an earlier batch do not count", run(stale=True)[1].used_parameters()
-    model = run(stale=True)[1]
-    stays = bool((model.unused == run(0)[1].unused).all())
+    dtypes = run(scaled=True, dtype=torch.bfloat16).model.dtypes
+    yield "in bf16 with a scaler, where that is asked for", " ".join(dtypes)
+    three = run(steps=3, **HALF)
+    yield "after three steps", {"loss": three.loss} | three.model.used_parameters()
+    yield "the scaler is updated once a step, so that its scale can grow", three.scale
+
+
+def _stale_and_unused(run: Callable[..., _Run]) -> Facts:
+    """Gradients of an earlier batch, of parameters in use and of one that is not."""
+    after_stale = run(stale=True).model.used_parameters()
+    yield "gradients of an earlier batch do not count", after_stale
+    after = run(stale=True).model.unused
+    before = run(0).model.unused
+    stays = bool((after == before).all())
     yield "a parameter that the model does not use stays: its grad is None", stays
-    _, model, _, scale = run(inf=True, **half)
-    yield (
-        "an overflow: no parameter changes",
-        bool((model.mix == run(0, inf=True, **half)[1].mix).all()),
-    )
-    yield "an overflow: the scale falls", scale
+
+
+def _overflow(run: Callable[..., _Run]) -> Facts:
+    """A step whose gradients overflow."""
+    overflown = run(inf=True, **HALF)
+    before = run(0, inf=True, **HALF).model.mix
+    stays = bool((overflown.model.mix == before).all())
+    yield "an overflow: no parameter changes", stays
+    yield "an overflow: the scale falls", overflown.scale

@@ -10,9 +10,10 @@ from course.engine.probing.values import number_kind
 @exercise()
 def polynomial_decay(answer: Answer, device: torch.device, seed: int) -> Facts:
     """The learning rate at the start, on the way, at the end and after it."""
-    steps, lr = 8 + seed % 9, 0.35 + (seed % 113) / 10
+    steps = 8 + seed % 9
+    lr = 0.35 + (seed % 113) / 10
 
-    def rates(first=0, end=3 * steps, **power):
+    def rates(first: int = 0, end: int = 3 * steps, **power: float) -> dict[str, float]:
         return learning_rates(answer, range(first, end), steps, lr, **power)
 
     first = answer(0, steps, lr)
@@ -22,10 +23,8 @@ def polynomial_decay(answer: Answer, device: torch.device, seed: int) -> Facts:
     yield "every step of the schedule, with power 2", rates(end=steps)
     yield "max_steps has the learning rate 0", answer(steps, steps, lr)
     seen = list(rates().values())
-    yield (
-        "the learning rate never rises again",
-        all(a >= b for a, b in zip(seen[:-1], seen[1:], strict=True)),
-    )
+    never_rises = all(a >= b for a, b in zip(seen[:-1], seen[1:], strict=True))
+    yield "the learning rate never rises again", never_rises
     yield "after the end the learning rate is 0", rates(steps)
     yield "and exactly 0", all(rate == 0 for rate in rates(steps).values())
     yield "power 1: a straight line, then 0", rates(power=1)

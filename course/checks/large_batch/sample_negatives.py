@@ -10,12 +10,14 @@ from course.engine.probing.tensors import form
 def sample_negatives(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Draw items that a user has not seen."""
     rng = torch.Generator().manual_seed(seed)
-    n_users, n_items, n = 30 + seed % 5, 50 + seed % 7, 600 + seed % 13
+    n_users = 30 + seed % 5
+    n_items = 50 + seed % 7
+    n = 600 + seed % 13
     seen = (torch.rand(n_users, n_items, generator=rng) < 0.6).to(device)
     seen[:, n_items // 2] = False
     users = torch.randint(n_users, (n,), generator=rng).to(device)
 
-    def draw(who, known, draw_seed=seed):
+    def draw(who: torch.Tensor, known: torch.Tensor, draw_seed: int = seed) -> torch.Tensor:
         return answer(who, known, torch.Generator(device).manual_seed(draw_seed))
 
     before = _global_random_state(device)
@@ -25,31 +27,23 @@ def sample_negatives(answer: Answer, device: torch.device, seed: int) -> Facts:
     yield "every item is a column of `seen`", bool(((items >= 0) & (items < n_items)).all())
     # by pure chance 0.6 of the rows would hit, with a second draw for these 0.36: 0.48 lies six
     # deviations from both
-    inside = items.clamp(0, n_items - 1)
-    hits = int(seen[users, inside].sum())
+    hits = int(seen[users, items.clamp(0, n_items - 1)].sum())
     yield "most items that the user has seen are avoided", hits < 0.48 * n
     yield "no item that the user has seen is drawn", hits == 0
     yield "the same generator state gives the same items", bool((items == draw(users, seen)).all())
-    yield (
-        "another generator state gives other items",
-        not torch.equal(items, draw(users, seen, seed + 1)),
-    )
+    others = draw(users, seen, seed + 1)
+    yield "another generator state gives other items", not torch.equal(items, others)
     generator = torch.Generator(device).manual_seed(seed)
     first = answer(users, seen, generator)
-    yield (
-        "a second call continues with the generator",
-        not torch.equal(first, answer(users, seen, generator)),
-    )
+    second = answer(users, seen, generator)
+    yield "a second call continues with the generator", not torch.equal(first, second)
     yield "with a generator, torch's global random numbers stay untouched", untouched
-    items = answer(users, seen)
-    yield (
-        "without a generator: a second call gives other items",
-        not torch.equal(items, answer(users, seen)),
-    )
-    yield (
-        "without a generator: still never a seen item",
-        not seen[users, items.clamp(0, n_items - 1)].any(),
-    )
+    first = answer(users, seen)
+    second = answer(users, seen)
+    differ = not torch.equal(first, second)
+    yield "without a generator: a second call gives other items", differ
+    never_seen = not seen[users, first.clamp(0, n_items - 1)].any()
+    yield "without a generator: still never a seen item", never_seen
 
     # one user who has seen a run of items
     known = torch.zeros(2, n_items, dtype=torch.bool, device=device)
@@ -61,20 +55,19 @@ def sample_negatives(answer: Answer, device: torch.device, seed: int) -> Facts:
     yield "the last item is drawn too", bool(counts[-1] > 0)
     # chi-square statistic: its mean is below len(counts), its deviation sqrt(2 len(counts)); eight
     # of them are allowed, and a spread far below chance betrays rows that know of each other
-    chance = ((counts - counts.mean()) ** 2 / counts.mean()).sum()
-    yield (
-        "all unseen items are equally likely",
-        bool(chance < len(counts) + 8 * (2 * len(counts)) ** 0.5),
-    )
-    yield "rows do not depend on each other", bool(chance > len(counts) / 4)
+    chi_square = ((counts - counts.mean()) ** 2 / counts.mean()).sum()
+    most = len(counts) + 8 * (2 * len(counts)) ** 0.5
+    yield "all unseen items are equally likely", bool(chi_square < most)
+    yield "rows do not depend on each other", bool(chi_square > len(counts) / 4)
     left = torch.randint(1, n_items - 1, (n_users,), generator=rng).to(device)
     known = torch.ones(n_users, n_items, dtype=torch.bool, device=device)
     known[torch.arange(n_users, device=device), left] = False
-    yield (
-        "a user with one unseen item gets this item",
-        torch.equal(draw(users[:40], known), left[users[:40]]),
-    )
+    got_what_is_left = torch.equal(draw(users[:40], known), left[users[:40]])
+    yield "a user with one unseen item gets this item", got_what_is_left
 
 
-def _global_random_state(device):
-    return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
+def _global_random_state(device: torch.device) -> torch.Tensor:
+    """The state of torch's own generator for `device`."""
+    if device.type == "cuda":
+        return torch.cuda.get_rng_state(device)
+    return torch.get_rng_state()

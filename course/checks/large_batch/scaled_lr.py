@@ -9,7 +9,8 @@ from course.engine.probing.values import number_kind
 @exercise()
 def scaled_lr(answer: Answer, device: torch.device, seed: int) -> Facts:
     """The linear scaling rule."""
-    lr, base = 0.005 * (1 + seed % 211), 64 * (8 + seed % 17)
+    lr = 0.005 * (1 + seed % 211)
+    base = 64 * (8 + seed % 17)
     yield "returns a number, no tensor", number_kind(answer(lr, base, 2 * base))
     yield "the small batch keeps its learning rate", answer(lr, base, base)
     yield "a batch 16 times as large", answer(lr, base, 16 * base)

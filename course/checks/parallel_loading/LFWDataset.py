@@ -19,14 +19,10 @@ from course.engine.probing.tensors import kind
 def LFWDataset(answer: Answer, device: torch.device, seed: int) -> Facts:
     """A folder of images, a transform, then files in other modes."""
     rng = torch.Generator().manual_seed(seed)
-    warnings.simplefilter("ignore", ResourceWarning)  # what stays open is a fact of its own
+    warnings.simplefilter("ignore", ResourceWarning)  # a separate fact tells what stays open
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary).resolve() / "faces"
-        names = [f"{person}/{n:02d}.jpg" for person in PEOPLE for n in range(1, 3 + seed % 2)]
-        for place in torch.randperm(len(names), generator=rng).tolist():
-            path = folder / names[place]
-            path.parent.mkdir(parents=True, exist_ok=True)
-            picture(rng, 20 + place, 31).save(path, quality=95)
+        names = _write_pictures(folder, 2 + seed % 2, rng)
         yield from _paths_and_images(answer, folder, names)
         yield from _transform(answer, folder, names)
         odd = folder / "Grey" / "01.jpg"
@@ -34,40 +30,52 @@ def LFWDataset(answer: Answer, device: torch.device, seed: int) -> Facts:
         yield from _modes(answer, folder, odd, rng)
 
 
-def _short(path):
+def _write_pictures(folder: Path, per_person: int, rng: torch.Generator) -> list[str]:
+    """Write pictures of all people in a random order; return their names, sorted."""
+    names = []
+    for person in PEOPLE:
+        for number in range(1, per_person + 1):
+            names.append(f"{person}/{number:02d}.jpg")
+    for i in torch.randperm(len(names), generator=rng).tolist():
+        path = folder / names[i]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        picture(rng, 20 + i, 31).save(path, quality=95)
+    return names
+
+
+def _short(path: str | Path) -> str:
+    """The folder and the name of a file, as in <Person>/<name>.jpg."""
     return "/".join(Path(path).parts[-2:])
 
 
-def _paths_and_images(answer, folder, names):
+def _paths_and_images(answer: Answer, folder: Path, names: list[str]) -> Facts:
     dataset = answer(folder)
     yield "is a torch Dataset", isinstance(dataset, Dataset)
     yield "its length is the number of images", len(dataset)
     yield "paths holds each <Person>/<name>.jpg, sorted", list(map(_short, dataset.paths))
-    place = {_short(path): i for i, path in enumerate(dataset.paths)}
-    images = {name: dataset[place[name]] for name in (names[0], names[-1])}
-    yield (
-        "an image is a float32 tensor (3, H, W)",
-        {name: kind(image) for name, image in images.items()},
-    )
+    index_of = {_short(path): i for i, path in enumerate(dataset.paths)}
+    first = names[0]
+    last = names[-1]
+    images = {first: dataset[index_of[first]], last: dataset[index_of[last]]}
+    kinds = {first: kind(images[first]), last: kind(images[last])}
+    yield "an image is a float32 tensor (3, H, W)", kinds
     yield "its values", images
-    yield "the name of a person", dataset.name(place[names[-1]])
+    yield "the name of a person", dataset.name(index_of[last])
 
 
-def _transform(answer, folder, names):
+def _transform(answer: Answer, folder: Path, names: list[str]) -> Facts:
     kept = []
 
-    def transform(image):  # looks at no pixel
+    def transform(image: Image.Image) -> str:  # looks at no pixel
         kept.append(image)
         return f"{image.width} x {image.height}"
 
     dataset = answer(folder, transform=transform)
     yield "keeps the transform as self.transform", dataset.transform is transform
-    place = [_short(path) for path in dataset.paths].index(names[1])
-    yield "returns what the transform returns", dataset[place]
-    yield (
-        "the transform is given a PIL image in RGB",
-        [isinstance(kept[0], Image.Image), kept[0].mode],
-    )
+    index = list(map(_short, dataset.paths)).index(names[1])
+    yield "returns what the transform returns", dataset[index]
+    is_image_and_mode = [isinstance(kept[0], Image.Image), kept[0].mode]
+    yield "the transform is given a PIL image in RGB", is_image_and_mode
     yield "leaves no file open", not any(map(open_descriptors, dataset.paths))
     try:
         pixels = numpy.asarray(kept[0])
@@ -76,14 +84,12 @@ def _transform(answer, folder, names):
     yield "its pixels can still be read then", pixels
 
 
-def _modes(answer, folder, odd, rng):
-    """Files at `odd` in other modes than RGB; the dataset is made before the last of them is
-    written.
-    """
+def _modes(answer: Answer, folder: Path, odd: Path, rng: torch.Generator) -> Facts:
+    """Files at `odd` in other modes than RGB; the last is written after the dataset is made."""
     for mode, text in (("L", "grey-scale"), ("CMYK", "CMYK")):
         picture(rng).convert(mode).save(odd, quality=95)
         dataset = answer(folder)
-        i = [_short(p) for p in dataset.paths].index("Grey/01.jpg")
-        yield f"a {text} JPEG in RGB", dataset[i]
+        index = list(map(_short, dataset.paths)).index("Grey/01.jpg")
+        yield f"a {text} JPEG in RGB", dataset[index]
     picture(rng).save(odd, quality=95)
-    yield "an image is read when it is asked for, not before", dataset[i]
+    yield "an image is read when it is asked for, not before", dataset[index]

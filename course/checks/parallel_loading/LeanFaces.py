@@ -1,10 +1,9 @@
-"""Probe of exercise LeanFaces: a few JPEG files, and a count of what is done to them for each
-item.
-"""
+"""Probe of exercise LeanFaces: a few JPEG files, and counts of what is done to them per item."""
 
 import tempfile
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,82 +18,97 @@ from course.measure.load_counts import LoadCounts
 
 # of 255, the mean over all values: a draft is up to 7 off, a picture whose edges are cut off at
 # least 11
-NEAR = 9
-MANY = (
-    6  # a decoder can leave out only halves: at most so many times the pixels of the item are few
-)
+ERROR_MAX = 9
+# a decoder can leave out only halves: at most so many times the pixels of the item are few
+FEW = 6
 
 
 @exercise()
 def LeanFaces(answer: Answer, device: torch.device, seed: int) -> Facts:
     """What an item is, then what it took to make it."""
-    rng, side = torch.Generator().manual_seed(seed), 30 if seed % 2 else 60
-    warnings.simplefilter("ignore", ResourceWarning)  # what stays open is a fact of its own
+    rng = torch.Generator().manual_seed(seed)
+    side = 30 if seed % 2 else 60
+    warnings.simplefilter("ignore", ResourceWarning)  # a separate fact tells what stays open
     with tempfile.TemporaryDirectory() as temporary:
         paths = [Path(temporary) / f"{n}.jpg" for n in range(4)]
         for path in paths[:2]:
             picture(rng, 250, 250).save(path, quality=90)
         picture(rng, 250, 250).convert("L").save(paths[2], quality=90)
         plain = answer(paths, side)
-        yield "its length", len(plain)
-        item = plain[0]
-        yield "an item", kind(item)
-        yield (
-            "its picture is the file's, downscaled",
-            [_is_picture(plain[i], paths[i], side) for i in (0, 1)],
-        )
-        yield "a grey file has three equal colours", _is_picture(plain[2], paths[2], side)
-        yield "no file stays open", [open_descriptors(path) == [] for path in paths[:3]]
+        yield from _items(plain, paths, side)
+        yield from _augmented_items(answer, paths, side, rng)
 
-        seen = []
-        counts = LoadCounts()
-        augmented = answer(paths, side, counts.watch(_Twist(seen, rng)))
-        with counts:
-            items = [augmented[i] for i in (0, 1, 0)]
-        yield "files opened for three items", counts["files opened"]
-        yield "pixels decoded for an item", _few(counts["pixels decoded"] / 3, side * side)
-        yield "calls of augment for three items", len(seen)
-        yield "pixels that augment works on, for an item", counts["pixels augmented"] / 3
-        yield "augment gets the colours as bytes", seen
-        yield "an augmented item", kind(items[0])
-        yield "the same file, augmented twice, differs", not torch.equal(items[0], items[2])
-        yield "what augment returned is the item", _is_picture(items[1].flip(-1), paths[1], side)
-
-        whole = paths[0].read_bytes()
-        paths[3].write_bytes(whole[: len(whole) // 2])
+        content = paths[0].read_bytes()
+        paths[3].write_bytes(content[: len(content) // 2])
         yield "a file that is cut off raises", error_kind(lambda: plain[3])
 
 
+def _items(plain: Any, paths: list[Path], side: int) -> Facts:
+    """The facts of the answer without an augmentation."""
+    yield "its length", len(plain)
+    item = plain[0]
+    yield "an item", kind(item)
+    right = [_is_picture(plain[i], paths[i], side) for i in (0, 1)]
+    yield "its picture is the file's, downscaled", right
+    yield "a grey file has three equal colours", _is_picture(plain[2], paths[2], side)
+    yield "no file stays open", [open_descriptors(path) == [] for path in paths[:3]]
+
+
+def _augmented_items(answer: Answer, paths: list[Path], side: int, rng: torch.Generator) -> Facts:
+    """What is done for three items, two of them of one file."""
+    seen = []
+    counts = LoadCounts()
+    augmented = answer(paths, side, counts.watch(_Twist(seen, rng)))
+    with counts:
+        first = augmented[0]
+        second = augmented[1]
+        first_again = augmented[0]
+    yield "files opened for three items", counts["files opened"]
+    yield "pixels decoded for an item", _few(counts["pixels decoded"] / 3, side * side)
+    yield "calls of augment for three items", len(seen)
+    yield "pixels that augment works on, for an item", counts["pixels augmented"] / 3
+    yield "augment gets the colours as bytes", seen
+    yield "an augmented item", kind(first)
+    yield "the same file, augmented twice, differs", not torch.equal(first, first_again)
+    yield "what augment returned is the item", _is_picture(second.flip(-1), paths[1], side)
+
+
 class _Twist:
-    """An augmentation: mirrors a picture and makes some of it brighter or darker, anew each
-    time.
+    """An augmentation: mirrors a picture and makes its first rows brighter or darker, at random.
+
+    `seen` gets, for each call, whether the colours came as bytes.
     """
 
-    def __init__(self, seen, rng):
-        self.seen, self.rng = seen, rng
+    def __init__(self, seen: list[bool], rng: torch.Generator) -> None:
+        self.seen = seen
+        self.rng = rng
 
-    def __call__(self, given):
-        is_tensor = isinstance(given, torch.Tensor)
-        self.seen.append(str(given.dtype) == "torch.uint8" if is_tensor else given.mode == "RGB")
-        values = given.clone() if is_tensor else torch.from_numpy(np.array(given)).permute(2, 0, 1)
+    def __call__(self, given: torch.Tensor | Image.Image) -> torch.Tensor | Image.Image:
+        if isinstance(given, torch.Tensor):
+            self.seen.append(str(given.dtype) == "torch.uint8")
+            return self._twisted(given.clone())
+        self.seen.append(given.mode == "RGB")
+        values = self._twisted(torch.from_numpy(np.array(given)).permute(2, 0, 1))
+        pixels = values.permute(1, 2, 0).contiguous().numpy()
+        return Image.fromarray(pixels.astype("uint8"))
+
+    def _twisted(self, values: torch.Tensor) -> torch.Tensor:
         values = values.flip(-1)
         values[:, :2, :] = int(torch.randint(256, (), generator=self.rng))
-        return (
-            values
-            if is_tensor
-            else Image.fromarray(values.permute(1, 2, 0).contiguous().numpy().astype("uint8"))
-        )
+        return values
 
 
-def _is_picture(item, path, side):
+def _is_picture(item: torch.Tensor, path: Path, side: int) -> bool:
     """Whether the tensor `item` shows the picture in the file `path`, but for its first rows."""
     with Image.open(path) as file:
-        truth = np.array(file.convert("RGB").resize((side, side))).astype(np.float32)[4:]
+        downscaled = np.array(file.convert("RGB").resize((side, side)))
     if tuple(item.shape) != (3, side, side):
         return False
-    return bool(np.abs(item.permute(1, 2, 0).float().cpu().numpy()[4:] - truth).mean() < NEAR)
+    truth = downscaled.astype(np.float32)[4:]
+    pixels = item.permute(1, 2, 0).float().cpu().numpy()[4:]
+    return bool(np.abs(pixels - truth).mean() < ERROR_MAX)
 
 
-def _few(pixels, kept):
+def _few(pixels: float, kept: int) -> str | float:
     """A word for as many pixels as a decoder can be told to make, else their number."""
-    return "few" if kept <= pixels <= MANY * kept else pixels
+    return "few" if kept <= pixels <= FEW * kept else pixels

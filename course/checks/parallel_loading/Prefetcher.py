@@ -3,6 +3,8 @@
 import collections
 import functools
 import itertools
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 
@@ -16,54 +18,57 @@ GPU = torch.device("cuda", 0)
 def Prefetcher(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Passes through the stand-in, and the same loop on a GPU if there is one."""
     rng = torch.Generator().manual_seed(seed)
-    n = 4 + seed % 4
-    make = functools.partial(_made, answer, rng, n)
+    make = functools.partial(_made, answer, rng, 4 + seed % 4)
     yield from _one_pass(make)
     for few in (1, 0):
-        _, loader, prefetcher = make(few)
+        loader, prefetcher = make(few)
         yield f"a loader of {few} batches", _values(loader, prefetcher)
     if device.type == "cuda":
-        yield (
-            "on this GPU: sums that are computed while the next batch is copied",
-            _sums(answer, device, rng),
-        )
+        sums = _sums(answer, device, rng)
+        yield "on this GPU: sums that are computed while the next batch is copied", sums
 
 
-def _made(answer, rng, most, n=None):
-    """(cuda, loader, prefetcher) of `n` batches, by default `most`."""
+def _made(
+    answer: Answer, rng: torch.Generator, most: int, n: int | None = None
+) -> tuple[Loader, Any]:
+    """(loader, prefetcher) of `n` batches, by default `most`."""
     cuda = Cuda()
     loader = Loader(most if n is None else n, rng, cuda)
-    return cuda, loader, answer(loader, GPU, cuda)
+    return loader, answer(loader, GPU, cuda)
 
 
-def _yielded(prefetcher, loader):
+def _yielded(prefetcher: Iterable, loader: Loader) -> tuple[list[Any], dict[str, list[int | bool]]]:
     """The batches of a pass, and what held when each was yielded: name -> list, mostly of bools."""
-    cuda, batches, held = loader.cuda, [], collections.defaultdict(list)
+    cuda = loader.cuda
     computing = cuda.current_stream(GPU)
+    batches = []
+    held = collections.defaultdict(list)
     for number, batch in enumerate(itertools.islice(prefetcher, loader.n + 2), 1):
-        copies = [t for t in batch if isinstance(t, There)]
-        later = [t for t in cuda.copies if t.batch == number]
+        copies = [tensor for tensor in batch if isinstance(tensor, There)]
+        next_copies = [copy for copy in cuda.copies if copy.batch == number]
         held["copied"].append(len(copies) == 2)
-        held["ahead"].append(bool(later) or number >= loader.n)
+        held["ahead"].append(bool(next_copies) or number >= loader.n)
         held["no more"].append(loader.drawn <= number + 1)
         held["back"].append(cuda.current_stream(GPU) is computing)
-        held["waits"].append(all(t.place in computing.after for t in copies))
-        held["free"].append(not any(t.place in computing.after for t in later))
-        held["marked"].append(sum(bool(t.marked) for t in copies))
-        held["kept"].append(all(any(stream is computing for stream in t.marked) for t in copies))
+        held["waits"].append({copy.place for copy in copies} <= computing.after)
+        held["free"].append(computing.after.isdisjoint(copy.place for copy in next_copies))
+        held["marked"].append(sum(bool(copy.marked) for copy in copies))
+        held["kept"].append(all(copy.is_kept_for(computing) for copy in copies))
         batches.append(batch)
     return batches, held
 
 
-def _one_pass(make):
-    cuda, loader, prefetcher = make()
+def _one_pass(make: Callable[..., tuple[Loader, Any]]) -> Facts:
+    loader, prefetcher = make()
+    cuda = loader.cuda
     yield "its length is that of the loader", len(prefetcher)
     batches, held = _yielded(prefetcher, loader)
     main = cuda.current_stream(GPU)
     yield "the batches of the loader, in order", values_of(batches)
     yield "every tensor of a batch is a copy on the device", all(held["copied"])
     yield "each tensor is copied once", len(cuda.copies)
-    yield "the copies are queued on another stream", all(t.stream is not main for t in cuda.copies)
+    on_side_stream = all(copy.stream is not main for copy in cuda.copies)
+    yield "the copies are queued on another stream", on_side_stream
     yield "when a batch is yielded, the caller's stream is the current one", all(held["back"])
     yield "when a batch is yielded, the copy of the next one is queued", all(held["ahead"])
     yield "when a batch is yielded, no more than the next one has been drawn", all(held["no more"])
@@ -77,16 +82,22 @@ def _one_pass(make):
     yield "a second pass: the batches that the loader gives then", _values(loader, prefetcher)
 
 
-def _values(loader, prefetcher):
-    return values_of(_yielded(prefetcher, loader)[0])
+def _values(loader: Loader, prefetcher: Iterable) -> list[list]:
+    batches, _ = _yielded(prefetcher, loader)
+    return values_of(batches)
 
 
-def _sums(answer, device, rng):
-    """Sum of each batch, taken on the GPU behind a long computation that the next copies could
-    overtake.
+def _sums(answer: Answer, device: torch.device, rng: torch.Generator) -> torch.Tensor:
+    """Sum of each batch, taken on the GPU behind a long computation.
+
+    The next copies could overtake it.
     """
-    batches = [(torch.randint(9, (1 << 20,), generator=rng).pin_memory(),) for _ in range(8)]
-    work, sums = torch.eye(2048, device=device), []
+    batches = []
+    for _ in range(8):
+        values = torch.randint(9, (1 << 20,), generator=rng)
+        batches.append((values.pin_memory(),))
+    work = torch.eye(2048, device=device)
+    sums = []
     for (values,) in answer(batches, device):
         for _ in range(10):
             work = work @ work

@@ -1,48 +1,62 @@
-"""Probe of exercise lean_training: a loader, a validation set, a step and an accuracy that write
-down what happens.
-"""
+"""Probe of exercise lean_training: its loader, data, step and accuracy write down what happens."""
+
+from collections.abc import Iterator
 
 import torch
 
 from course.engine.exercise import Answer, Facts, exercise
 
+EPOCHS = 3
+BATCHES = 3  # of an epoch
+
 
 class _Run:
-    """What a training is given; `log` says in order what it does with it."""
+    """What a training is given; `log` says in order what it does with it.
 
-    def __init__(self, seed):
+    `read` the images that are read of the validation set, `shown` those that the accuracy is asked
+    of.
+    """
+
+    def __init__(self, seed: int) -> None:
         rng = torch.Generator().manual_seed(seed)
         self.pictures = torch.randint(256, (4, 3, 2, 2), generator=rng).to(torch.uint8)
-        self.batches, self.passes, self.log, self.read, self.shown = 3, 0, [], [], []
+        self.passes = 0
+        self.log = []
+        self.read = []
+        self.shown = []
 
-    def __iter__(self):  # the loader's part
+    def __iter__(self) -> Iterator[torch.Tensor]:  # the loader's part
         self.passes += 1
         self.log.append(f"epoch {self.passes}")
-        for number in range(self.batches):
+        for number in range(BATCHES):
             yield torch.full((2, 3, 2, 2), 10 * self.passes + number, dtype=torch.uint8)
 
-    def __len__(self):
-        return self.batches
+    def __len__(self) -> int:
+        return BATCHES
 
-    def step(self, batch):
+    def step(self, batch: torch.Tensor) -> None:
         self.log.append(f"step {int(batch.flatten()[0])}")
 
-    def accuracy(self, images):
+    def accuracy(self, images: torch.Tensor) -> float:
         self.log.append("accuracy")
         self.shown.append([str(images.dtype), images.cpu()])
         return self.passes / 10
+
+    def steps(self) -> int:
+        """How many steps were made."""
+        return sum(line.startswith("step") for line in self.log)
 
 
 class _Validation:
     """The validation set of a _Run, which notes what is read of it."""
 
-    def __init__(self, run):
+    def __init__(self, run: _Run) -> None:
         self.run = run
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.run.pictures)
 
-    def __getitem__(self, i):
+    def __getitem__(self, i: int) -> torch.Tensor:
         picture = self.run.pictures[i]  # IndexError at the end, as a list
         self.run.read.append(int(i))
         return picture.clone()
@@ -52,17 +66,12 @@ class _Validation:
 def lean_training(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Three epochs and what happens in them."""
     run = _Run(seed)
-    reached = answer(run, _Validation(run), run.step, run.accuracy, 3)
+    reached = answer(run, _Validation(run), run.step, run.accuracy, EPOCHS)
     yield "returns a list of numbers", [type(reached).__name__, list(map(float, reached))]
     yield "passes over the loader", run.passes
-    yield (
-        "batches that are trained on, in each epoch",
-        sum(line.startswith("step") for line in run.log) / 3,
-    )
+    yield "batches that are trained on, in each epoch", run.steps() / EPOCHS
     yield "the accuracy is asked for", run.log.count("accuracy")
-    yield (
-        "how often each validation image is read",
-        [run.read.count(i) for i in range(len(run.pictures))],
-    )
+    reads = [run.read.count(i) for i in range(len(run.pictures))]
+    yield "how often each validation image is read", reads
     yield "what happens, in order", run.log
     yield "the images of which the accuracy is asked", run.shown

@@ -11,13 +11,12 @@ from course.engine.probing.tensors import form_or_type
 @exercise()
 def predict_seconds(answer: Answer, device: torch.device, seed: int) -> Facts:
     """A pipeline whose slowest stage sets the pace."""
-    a, c = 0.3 + 0.01 * (seed % 7), 0.02 + 0.001 * (seed % 5)
+    a = 0.3 + 0.01 * (seed % 7)  # seconds of a worker per batch
+    c = 0.02 + 0.001 * (seed % 5)  # seconds of the main process per batch
     workers = [1, 2, 3, 5, 8, 64]
     plenty = math.inf
-    yield (
-        "returns a float64 tensor, one value per number of workers",
-        form_or_type(answer(workers, a, c, 4)),
-    )
+    form = form_or_type(answer(workers, a, c, 4))
+    yield "returns a float64 tensor, one value per number of workers", form
     yield "one worker, plenty of cores: its own time", answer([1], a, c, plenty)
     yield "workers share the building, plenty of cores", answer([2, 3, 5], a, c, plenty)
     yield "never faster than the main process", answer([64], a, c, plenty)

@@ -1,6 +1,8 @@
 """Probe of exercise seconds_per_pass."""
 
 import re
+from collections.abc import Iterator
+from typing import Any
 
 import torch
 
@@ -11,60 +13,79 @@ from course.engine.probing.tensors import form_or_type
 LONG = 200  # batches of a loader that nobody should come to the end of
 
 
-def _names_both(message, asked, found):
-    return {str(asked), str(found)} <= set(re.findall(r"\d+", message))
-
-
 class _Machine:
-    """A loader, its workers, a GPU and a clock in one, without real time: each step has a cost and
-    is written down.
+    """A loader, its workers, a GPU and a clock in one: steps have a cost and are written down.
 
-    Args: seconds that a step costs in the first pass, twice as many in the second, three times in
-        the third: `start` of the workers, each `batch`, what it leaves `queued` on the GPU;
-        `waiting` is queued from the beginning.
+    No real time passes. A step costs so many seconds in the first pass, twice as many in the
+    second, three times as many in the third.
+
+    Args:
+        start: seconds that the workers need to start.
+        batch: seconds of a batch.
+        queued: seconds of work that a batch leaves on the GPU.
+        waiting: seconds of work that is queued there from the beginning.
         ends: {number of a pass: batches that the loader has in it}; LONG in all others.
     """
 
-    def __init__(self, start=0.0, batch=0.0, queued=0.0, waiting=0.0, ends=()):
-        self.start, self.batch, self.queued = start, batch, queued
-        self.waiting, self.ends = waiting, dict(ends)
-        self.now, self.passes, self.events = 1000.0, 0, []
+    def __init__(
+        self,
+        start: float = 0.0,
+        batch: float = 0.0,
+        queued: float = 0.0,
+        waiting: float = 0.0,
+        ends: dict[int, int] | None = None,
+    ) -> None:
+        self.start = start
+        self.batch = batch
+        self.queued = queued
+        self.waiting = waiting
+        self.ends = ends or {}
+        self.now = 1000.0
+        self.passes = 0
+        self.events = []
 
-    def clock(self):
+    def clock(self) -> float:
         self.events.append("clock")
         return self.now
 
-    def synchronize(self):
+    def synchronize(self) -> None:
         self.events.append("synchronize")
-        self.now, self.waiting = self.now + self.waiting, 0.0
+        self.now += self.waiting
+        self.waiting = 0.0
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[int]:
         self.events.append("iter")
         self.passes += 1
         self.now += self.start * self.passes
         return self._batches(self.passes)
 
-    def _batches(self, number):
+    def _batches(self, number: int) -> Iterator[int]:
         for _ in range(self.ends.get(number, LONG)):
             self.events.append("batch")
             self.now += self.batch * number
             self.waiting += self.queued * number
             yield number
 
-    def drawn(self):
+    def drawn(self) -> dict[str, int]:
         """How many batches were drawn in each pass."""
         passes = " ".join(self.events).split("iter")[1:]
         return {f"pass {i}": steps.count("batch") for i, steps in enumerate(passes, 1)}
 
 
-def _refusal(answer, *args):
-    return error_and_message(answer, *args, none="no error")
-
-
 @exercise()
 def seconds_per_pass(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Passes timed by a clock that the loader moves."""
-    n, repeats = 6 + seed % 5, 3 + seed % 3
+    n = 6 + seed % 5
+    repeats = 3 + seed % 3
+    yield from _what_is_timed(answer, n, repeats)
+    yield from _short_loaders(answer, n)
+    machine = _Machine(batch=0.5)
+    by_default = answer(machine, n, clock=machine.clock)
+    yield "by default one pass to warm up and five that count", by_default
+    yield "with the real clock all seconds are above 0", bool((answer(_Machine(), n) > 0).all())
+
+
+def _what_is_timed(answer: Answer, n: int, repeats: int) -> Facts:
     machine = _Machine(batch=0.25)
     seconds = answer(machine, n, repeats, 2, None, machine.clock)
     yield "returns a float64 tensor, one value for each pass that counts", form_or_type(seconds)
@@ -72,7 +93,7 @@ def seconds_per_pass(answer: Answer, device: torch.device, seed: int) -> Facts:
     yield "every pass draws n_batches batches, not one more", machine.drawn()
     yield "the seconds of the passes, the two to warm up left out", seconds
 
-    def measured(warmup=1, **costs):
+    def measured(warmup: int = 1, **costs: float) -> Any:
         machine = _Machine(**costs)
         return answer(machine, n, repeats, warmup, machine.synchronize, machine.clock)
 
@@ -84,24 +105,28 @@ def seconds_per_pass(answer: Answer, device: torch.device, seed: int) -> Facts:
     answer(machine, 2, 1, 0, machine.synchronize, machine.clock)
     yield "what happens in a pass of two batches, in this order", machine.events
 
-    kind, _ = _refusal(answer, _Machine(ends={1: n, 2: n}), n, 1, 1, None, lambda: 0.0)
+
+def _short_loaders(answer: Answer, n: int) -> Facts:
+    """What is raised where a pass ends before `n` batches."""
+    kind, _ = _refusal(answer, _Machine(ends={1: n, 2: n}), n, repeats=1, warmup=1)
     yield "a loader that holds exactly n_batches is long enough", kind
-    kind, message = _refusal(answer, _Machine(ends={1: n - 2}), n, 1, 0, None, lambda: 0.0)
+    kind, message = _refusal(answer, _Machine(ends={1: n - 2}), n, repeats=1, warmup=0)
     yield "a pass that ends early is a ValueError", kind
-    yield (
-        "its message contains the number asked for and the number found",
-        _names_both(message, n, n - 2),
-    )
-    kind, message = _refusal(answer, _Machine(ends={1: n - 1}), n, 2, 1, None, lambda: 0.0)
-    yield (
-        "so is a pass to warm up that ends one batch early",
-        [kind, _names_both(message, n, n - 1)],
-    )
-    kind, message = _refusal(answer, (i for i in range(n + 4)), n, 2, 0, None, lambda: 0.0)
+    names_both = _names_both(message, n, n - 2)
+    yield "its message contains the number asked for and the number found", names_both
+    kind, message = _refusal(answer, _Machine(ends={1: n - 1}), n, repeats=2, warmup=1)
+    found = [kind, _names_both(message, n, n - 1)]
+    yield "so is a pass to warm up that ends one batch early", found
+    used_up = (i for i in range(n + 4))
+    kind, message = _refusal(answer, used_up, n, repeats=2, warmup=0)
     yield "so is a generator that the first pass has used up", [kind, _names_both(message, n, 4)]
-    machine = _Machine(batch=0.5)
-    yield (
-        "by default one pass to warm up and five that count",
-        answer(machine, n, clock=machine.clock),
-    )
-    yield "with the real clock all seconds are above 0", bool((answer(_Machine(), n) > 0).all())
+
+
+def _refusal(answer: Answer, loader: Any, n: int, repeats: int, warmup: int) -> tuple[str, str]:
+    """(type, message) of what is raised, on a clock that stands still."""
+    arguments = loader, n, repeats, warmup, None, lambda: 0.0
+    return error_and_message(answer, *arguments, none="no error")
+
+
+def _names_both(message: str, asked: int, found: int) -> bool:
+    return {str(asked), str(found)} <= set(re.findall(r"\d+", message))

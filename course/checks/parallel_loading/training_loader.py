@@ -8,26 +8,23 @@ from torch.utils.data import DataLoader
 from course.checks.parallel_loading.workers import Asked
 from course.engine.exercise import Answer, Facts, exercise
 
-
-def _numbers(n):
-    """A dataset whose item i is i."""
-    return Asked(n, range(n).__getitem__)  # IndexError at the end, as a list
+BATCHES = 20
 
 
-@exercise()
+@exercise(returns_no_number=True)
 def training_loader(answer: Answer, device: torch.device, seed: int) -> Facts:
     """The batches of a dataset of numbers."""
-    batch_size, batches = 4 + seed % 3, 20
-    items = _numbers(batch_size * batches + 2)
+    batch_size = 4 + seed % 3
+    items = _numbers(batch_size * BATCHES + 2)
     loader = answer(items, batch_size)
     yield "returns a DataLoader", isinstance(loader, DataLoader)
     yield "its dataset", loader.dataset is items
     torch.manual_seed(seed)
-    epochs = [[batch.tolist() for batch in loader] for _ in range(2)]
-    sizes = [len(batch) for batch in epochs[0]]
+    epochs = [_epoch(loader), _epoch(loader)]
+    sizes = list(map(len, epochs[0]))
     yield "items per batch", max(sizes)
     yield "no batch that is not full", len(sizes)
-    orders = [[i for batch in epoch for i in batch] for epoch in epochs]
+    orders = [sum(batches, []) for batches in epochs]
     yield "no item comes twice in an epoch", [len(set(order)) == len(order) for order in orders]
     yield "a random order", orders[0] != sorted(orders[0])
     yield "another one in the next epoch", orders[0] != orders[1]
@@ -37,3 +34,13 @@ def training_loader(answer: Answer, device: torch.device, seed: int) -> Facts:
         warnings.simplefilter("ignore")  # more workers than this machine has cores
         yield "num_workers", [answer(items, batch_size, n).num_workers for n in (0, 1, 3)]
     yield "by default no workers", loader.num_workers
+
+
+def _numbers(n: int) -> Asked:
+    """A dataset whose item i is i."""
+    return Asked(n, range(n).__getitem__)  # IndexError at the end, as a list
+
+
+def _epoch(loader: DataLoader) -> list[list[int]]:
+    """The numbers in each batch."""
+    return [batch.tolist() for batch in loader]

@@ -8,7 +8,7 @@ from course.checkup.predict import bound
 NAME = "barrier"
 PART = "02/3"
 PLANTED = ("barrier",)
-PER_STEP_MIN = 0.9  # one in each step, although the counted steps may begin or end beside it
+PER_STEP_MIN = 0.9  # one in each step; the counted steps may begin or end between two
 
 
 def check(facts: Facts) -> Advice | None:

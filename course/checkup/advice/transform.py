@@ -8,7 +8,7 @@ from course.checkup.predict import bound
 NAME = "transform"
 PART = "01/3"
 PLANTED = ("slow_transform",)
-BUSY_MIN = 0.6  # share of the time; a transform that waits for longer is no computation
+BUSY_MIN = 0.6  # share of the time; a transform that computes for less mostly waits
 
 
 def check(facts: Facts) -> Advice | None:

@@ -8,7 +8,7 @@ from course.checkup.predict import bound
 NAME = "zeroed"
 PART = "06/1"
 PLANTED = ("zeroed",)
-PER_STEP_MIN = 0.5  # calls; fewer are no part of the loop
+PER_STEP_MIN = 0.5  # calls; fewer do not come from the training loop
 
 
 def check(facts: Facts) -> Advice | None:

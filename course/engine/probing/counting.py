@@ -1,17 +1,19 @@
-"""How much a call holds, reads and runs: bytes, read calls, lines of Python, counted and never
-timed.
-"""
+"""How much a call holds, reads and runs: bytes, read calls, lines of Python; counted, not timed."""
 
 import contextlib
 import os
 import sys
 import tracemalloc
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any, NamedTuple
+
+REPEATS = 3  # the least of so many runs counts: a notebook's own threads read now and then
 
 
 @contextlib.contextmanager
-def peak_bytes():
-    """A list that holds, after the block, the most bytes of Python and NumPy that were alive at
-    once in it.
+def peak_bytes() -> Iterator[list[int]]:
+    """Yield a list that holds, after the block, the peak of its bytes in Python and NumPy.
 
     Memory from before the block does not count, nor does torch's, which NewTensors of `tensors`
     counts.
@@ -21,28 +23,28 @@ def peak_bytes():
         tracemalloc.start()
     try:
         tracemalloc.reset_peak()
-        before, peak = tracemalloc.get_traced_memory()[0], []
-        yield peak
-        peak.append(tracemalloc.get_traced_memory()[1] - before)
+        before, _ = tracemalloc.get_traced_memory()
+        found: list[int] = []
+        yield found
+        _, peak = tracemalloc.get_traced_memory()
+        found.append(peak - before)
     finally:
         if started:
             tracemalloc.stop()
 
 
-def peak_bytes_of(call, *args):
-    """The most bytes of Python and NumPy that were alive at once in `call(*args)`, as `peak_bytes`
-    counts them.
-    """
+def peak_bytes_of(call: Callable[..., object], *args: Any) -> int:
+    """The `peak_bytes` of `call(*args)`."""
     with peak_bytes() as peak:
         call(*args)
     return peak[0]
 
 
-def runs_at_most(lines, call):
+def runs_at_most(lines: int, call: Callable[[], object]) -> bool:
     """True if `call()` executes at most `lines` lines of Python, in whatever file they stand."""
     count = 0
 
-    def trace(frame, event, arg):
+    def trace(frame: FrameType, event: str, arg: Any) -> Any:
         nonlocal count
         count += 1
         return trace
@@ -56,29 +58,36 @@ def runs_at_most(lines, call):
     return count <= lines
 
 
-def bytes_and_calls_read(run):
-    """[bytes, calls] that `run()` reads by read calls, as Linux counts them; None where the system
-    does not tell.
+class ReadSoFar(NamedTuple):
+    """What a process has read by read calls, as Linux counts it."""
 
-    The whole process is counted, and a notebook's own threads read a few bytes now and then: the
-    least of three runs.
+    bytes: int
+    calls: int
+    bytes_of_count: int  # of the read of this very count
+
+
+def bytes_and_calls_read(run: Callable[[], object]) -> list[int] | None:
+    """[bytes, calls] that `run()` reads by read calls; None where the system does not tell.
+
+    The whole process is counted, so the least of REPEATS runs is taken.
     """
     found = []
-    for _ in range(3):
+    for _ in range(REPEATS):
         before = read_so_far()
         if before is None:
             return None
         run()
         after = read_so_far()
+        if after is None:
+            return None
         # less the count before itself
-        found.append([after[0] - before[0] - before[2], after[1] - before[1] - 1])
+        bytes_read = after.bytes - before.bytes - before.bytes_of_count
+        found.append((bytes_read, after.calls - before.calls - 1))
     return [min(column) for column in zip(*found, strict=True)]
 
 
-def read_so_far():
-    """(bytes read by this process, its read calls, bytes of this very read), or None where the
-    system does not tell.
-    """
+def read_so_far() -> ReadSoFar | None:
+    """What this process has read so far; None where the system does not tell."""
     try:
         file = os.open("/proc/self/io", os.O_RDONLY)
     except OSError:
@@ -88,4 +97,4 @@ def read_so_far():
     finally:
         os.close(file)
     counts = dict(line.split(b": ") for line in text.splitlines())
-    return int(counts[b"rchar"]), int(counts[b"syscr"]), len(text)
+    return ReadSoFar(int(counts[b"rchar"]), int(counts[b"syscr"]), len(text))

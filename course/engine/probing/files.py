@@ -4,20 +4,23 @@ import contextlib
 import os
 from pathlib import Path
 
+DESCRIPTORS = "/dev/fd"  # the folder of a process's open files, where the system has one
 
-def open_descriptors(path):
-    """The numbers by which this process holds the file at `path` open; none where the system does
-    not tell.
-    """
-    stat, found = os.stat(path), []
-    for number in os.listdir("/dev/fd") if os.path.isdir("/dev/fd") else []:
+
+def open_descriptors(path: str | os.PathLike[str]) -> list[int]:
+    """The numbers by which this process holds a file open; none where the system does not tell."""
+    stat = os.stat(path)
+    found: list[int] = []
+    if not os.path.isdir(DESCRIPTORS):
+        return found
+    for number in map(int, os.listdir(DESCRIPTORS)):
         with contextlib.suppress(OSError):  # the handle that listed the folder
-            if os.path.samestat(os.fstat(int(number)), stat):
-                found.append(int(number))
+            if os.path.samestat(os.fstat(number), stat):
+                found.append(number)
     return found
 
 
-def sizes_in(folder):
+def sizes_in(folder: str | os.PathLike[str]) -> dict[str, int]:
     """{name: bytes} of the files in a folder; a file that vanishes meanwhile is left out."""
     found = {}
     for name in os.listdir(folder):

@@ -1,6 +1,4 @@
-"""Questions asked in an order that the seed decides, so that answers kept from another seed do not
-fit.
-"""
+"""Questions in an order that the seed decides: answers kept from another seed do not fit."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -13,13 +11,15 @@ def asked_in_any_order(
     """Yield (fact, what its question gave) in the order of `questions`.
 
     Args:
-        seed: 0 asks one after the other, as the facts are shown; any other asks all first, in an
-            order of its own.
+        seed: 0 asks one after the other, as the facts are shown; any other asks all questions
+            first, in an order drawn with the seed.
     """
     if not seed:
-        yield from ((fact, question()) for fact, question in questions.items())
+        for fact, question in questions.items():
+            yield fact, question()
         return
     shuffled = list(questions)
     random.Random(seed).shuffle(shuffled)
     found = {fact: questions[fact]() for fact in shuffled}
-    yield from ((fact, found[fact]) for fact in questions)
+    for fact in questions:
+        yield fact, found[fact]

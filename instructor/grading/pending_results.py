@@ -1,8 +1,8 @@
 """Results of grading -> files, one per submission, until one process enters them into the
 gradebook.
 
-    save(folder, graded)          # by a worker, or a task on another machine
-    load(place(folder, graded))   # by whoever merges
+    save(folder, graded)             # by a worker, or a task on another machine
+    load(path_of(folder, graded))    # by the process that merges
 
 A file is there whole or not at all, so a process that is killed at any moment leaves whole
 submissions or none.
@@ -20,9 +20,10 @@ from instructor.grading.feedback import finished, notebook_text
 from instructor.grading.results import Graded, Submission
 
 
-def place(folder: Path, one: Submission | Graded) -> Path:
+def path_of(folder: Path, one: Submission | Graded) -> Path:
     """The file in `folder` that holds the result of a submission."""
-    return folder / f"{hashlib.sha256(f'{one.unit}/{one.learner}'.encode()).hexdigest()[:20]}.json"
+    digest = hashlib.sha256(f"{one.unit}/{one.learner}".encode()).hexdigest()
+    return folder / f"{digest[:20]}.json"
 
 
 def save(folder: Path, graded: Graded) -> None:
@@ -33,22 +34,22 @@ def save(folder: Path, graded: Graded) -> None:
     """
     if not folder.is_dir():
         raise CourseError("the grader that wanted it is gone.")
-    notebooks = {
-        result.part: notebook_text(finished(graded.unit, result)) for result in graded.parts
-    }
-    with atomic_write(place(folder, graded)) as file:
+    notebooks = {}
+    for result in graded.parts:
+        notebooks[result.part] = notebook_text(finished(graded.unit, result))
+    with atomic_write(path_of(folder, graded)) as file:
         file.write(json.dumps({"record": graded.to_json(), "notebooks": notebooks}).encode())
 
 
-def load(shard: Path) -> Graded:
+def load(path: Path) -> Graded:
     """The Graded in a file that `save` wrote.  Raises: CourseError if it is damaged."""
     try:
-        entry = json.loads(shard.read_bytes())
+        entry = json.loads(path.read_bytes())
         graded = Graded.from_json(entry["record"])
         for result in graded.parts:
             result.notebook = nbformat.reads(entry["notebooks"][result.part], as_version=4)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CourseError(
-            f"could not read {shard}: {error}. Remove it; what it held is graded again."
+            f"could not read {path}: {error}. Remove it; what it held is graded again."
         ) from None
     return graded

@@ -1,0 +1,46 @@
+"""Sizes of the experiments of unit 05, batch grouping, and what they need at `gpu` scale."""
+
+from course.system.fit import PROCESS_BYTES, Need, UnitNeeds
+
+# name -> its value at (smoke, laptop, gpu)
+SIZES = {
+    "emb_dim": (32, 256, 8192),  # and width of the hidden layer
+    "attention_dim": (16, 64, 512),
+    # of sequences of four tokens
+    "padded_lengths": ((8, 16, 32), (32, 64, 128, 256), (128, 256, 512, 1024)),
+    "rows_of_cost": (8, 16, 64),  # sequences of that batch
+    "repeats": (1, 5, 10),  # timed calls
+    "demo_rows": (512, 1024, 1024),  # sequences of the demonstration's set
+    "emb_dims": ((16, 32), (64, 256), (64, 1024, 8192)),  # at which grouping is timed
+    "rounds": (1, 5, 7),
+    "lengths": (2000, 20_000, 50_000),  # of the search for thresholds
+    "trials": ((1, 10), (1, 10, 100), (1, 10, 100)),  # of the random search
+    # sequences of the batch with which all methods are compared, and its embedding dimension
+    "rows_of_groups": (128, 512, 2048),
+    "u_dim": (16, 32, 1024),
+    # sequences of the batch that is cut into 1 to 32 groups, and its embedding dimension, which
+    # is small, so that the overhead shows
+    "rows_of_overhead": (64, 256, 2048),
+    "overhead_dim": (8, 16, 512),
+    "rows_of_waste": (2048, 32_768, 65_536),  # sequences of the set whose batches are chosen
+    "rows_of_training": (256, 1024, 8192),
+    "batch_size": (16, 64, 256),
+    "training_batch": (16, 16, 64),
+    "training_epochs": (1, 3, 4),
+    "seeds": (1, 3, 5),
+    "attention_rows": (16, 64, 256),  # sequences of the flat batch with attention
+}
+
+# bytes per unit of each size: the embedding, the product, and the gradients of both
+PRODUCT_BYTES = {"emb_dims": 2**14, "rows_of_groups": 2**18, "rows_of_cost": 2**23}
+
+NEEDS = UnitNeeds(
+    minutes=20,
+    resources={
+        # drawn on the CPU
+        "memory": Need(
+            PROCESS_BYTES, {name: 8 * n_bytes for name, n_bytes in PRODUCT_BYTES.items()}, max
+        ),
+        "gpu": Need(0, {name: 16 * n_bytes for name, n_bytes in PRODUCT_BYTES.items()}, max),
+    },
+)

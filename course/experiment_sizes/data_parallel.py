@@ -1,0 +1,40 @@
+"""Sizes of the experiments of unit 02, data parallel, and what they need at `gpu` scale."""
+
+from course.system.fit import PROCESS_BYTES, Need, UnitNeeds
+
+VIRTUAL_BYTES = (2**10, 2**14, 2**17, 2**20, 2**23, 2**26, 2**30)
+IMAGE_BYTES = 28 * 28 * 4  # of an image of Fashion-MNIST as floats
+
+# name -> its value at (smoke, laptop, gpu)
+SIZES = {
+    "dataset": ("tiny", "fashion", "fashion"),
+    "batch_size": (16, 64, 256),  # of one rank
+    "rounds": (2, 7, 11),  # paired measurements
+    # of the inference curve
+    "batches": (
+        (4, 16),
+        (1, 4, 16, 64, 256, 1024),
+        (16, 64, 256, 1024, 4096, 16384),
+    ),
+    "bytes": (
+        (2**10, 2**16),
+        (2**10, 2**13, 2**16, 2**19, 2**22, 2**24),
+        (2**10, 2**14, 2**18, 2**22, 2**26),
+    ),
+    "epochs": (1, 3, 5),  # of the torchrun script
+    # of the layers whose backward overlaps with a slow wire, on the CPU
+    "overlap_width": (256, 512, 512),
+    "virtual_ranks": (8, 64, 64),
+    "virtual_bytes": ((2**10, 2**20, 2**30), VIRTUAL_BYTES, VIRTUAL_BYTES),
+    "shard_steps": (2, 5, 5),  # of the sharded optimizers and of DDP
+}
+
+NEEDS = UnitNeeds(
+    minutes=30,
+    resources={
+        "disk": Need(31e6),
+        # four ranks and the notebook
+        "memory": Need(5 * PROCESS_BYTES, {"bytes": 4 * 3, "batches": 4 * IMAGE_BYTES}),
+        "gpu": Need(0, {"batches": 4 * IMAGE_BYTES * 32}),
+    },
+)

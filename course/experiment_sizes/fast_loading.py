@@ -1,0 +1,35 @@
+"""Sizes of the experiments of unit 04, fast loading, and what they need at `gpu` scale."""
+
+from course.system.fit import PROCESS_BYTES, Need, UnitNeeds
+
+# name -> its value at (smoke, laptop, gpu)
+SIZES = {
+    "rows": (2000, 100_000, 1_000_000),
+    "columns": (64, 1000, 10_000),
+    "batch_size": (128, 2048, 2048),
+    "rounds": (2, 5, 5),
+    "one_by_one": (200, 2000, 4000),  # rows that are loaded one by one
+    "rows_written": (500, 25_000, 20_000),  # when writers are timed
+    # bytes of two batches
+    "gathered": ((2**16, 2**18), (2**23, 34 * 2**20), (2**23, 34 * 2**20)),
+    "page": (2**11, 2**18, 2**18),  # bytes
+    "window": (2**17, 2**25, 2**25),  # bytes, or a batch if that is more
+    "sorted_rows": (2048, 65_536, 131_072),  # of the file that orders are compared on
+    "sorted_page_rows": (16, 128, 256),
+    "sorted_batch": (16, 64, 64),
+    "blocks": (2, 4, 8),  # of a batch that is used up block by block
+    "epochs": (2, 10, 10),
+    "few_epochs": (4, 12, 12),  # of the comparison of methods
+    "cold_rows": (512, 16_384, 32_768),  # that are read from the disk again and again
+    "targets": (8, 32, 128),  # columns of the matrix with which such a batch is multiplied
+}
+
+NEEDS = UnitNeeds(
+    minutes=60,
+    resources={
+        # datasets/regression.py makes its file fit
+        "disk": Need(0, {"rows": 41_783}, shrinks=False),
+        "memory": Need(PROCESS_BYTES, {"rows": 4 * 10_001}),
+        "gpu": Need(0, {"batch_size": 8 * 10_000 * 4}),
+    },
+)

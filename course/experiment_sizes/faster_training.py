@@ -1,0 +1,69 @@
+"""Sizes of the experiments of unit 06, faster training, and what they need at `gpu` scale."""
+
+from course.system.fit import PROCESS_BYTES, Need, UnitNeeds
+
+ALL_IMAGES_BYTES = 70_000 * 28 * 28 * 4  # of Fashion-MNIST as floats
+
+# name -> its value at (smoke, laptop, gpu)
+SIZES = {
+    "dataset": ("tiny", "fashion", "fashion"),
+    "rounds": (1, 5, 7),  # of contestants that take turns
+    # part 1, find out what is slow
+    "cheap_batch": (16, 32, 512),
+    "cheap_steps": (2, 6, 40),  # of one timed run
+    # of the table of advice; even, so that each way begins equally often
+    "cheap_rounds": (1, 6, 10),
+    "regime_numbers": (2**12, 2**24, 2**28),  # of one operation that memory bounds
+    "regime_width": (16, 1024, 8192),  # of a product that arithmetic bounds
+    "eval_images": (100, 300, 10_000),
+    "norm_steps": (4, 20, 200),  # with and without normalisation
+    "norm_seeds": (1, 3, 5),
+    # part 2, fewer steps
+    # channels of the first convolution; the others have 2 and 4 times as many
+    "few_width": (4, 8, 32),
+    "few_images": (640, 2560, 40_000),
+    "few_batch": (32, 64, 128),
+    "few_epochs": (2, 3, 4),
+    "few_range": (20, 100, 100),  # steps of the range test
+    "few_lr": (0.014, 0.014, 0.014),  # of SGD with momentum, where nothing else is said
+    "few_peaks": ((0.035, 0.14), (0.035, 0.14), (0.035, 0.14)),  # of the schedules
+    "few_seeds": (1, 3, 3),
+    "few_decay_steps": (10, 60, 1000),
+    "few_megabytes": (4, 16, 128),  # budget of a step
+    "few_target_epochs": (2, 5, 5),  # at most, until the target is reached
+    "few_target_steps": (1, 50, 100),  # but as many steps at least
+    # part 3, cheaper steps
+    "step_batch": (16, 128, 1024),  # images per step
+    "steps_per_turn": (1, 2, 10),  # of each rung of the ladder, in each of twice as many rounds
+    "gelu_numbers": (2**12, 2**22, 2**27),
+    "loss_seeds": (2, 4, 5),  # of the baseline that the losses of the ladder are held against
+    # part 4, memory for time, and the race
+    "blocks": (4, 16, 16),  # of the checkpointed model
+    "block_width": (32, 256, 2048),
+    "block_rows": (64, 512, 8192),  # rows of its batch
+    "accumulated_batch": (64, 256, 1024),
+    "race_images": (600, 5000, None),  # None: all that are not for validation
+    "race_target": (
+        {"stand-in": 0.6, "real": 0.6},
+        {"stand-in": 0.835, "real": 0.85},
+        {"stand-in": 0.97, "real": 0.9},
+    ),
+    "race_seeds": (1, 3, 3),
+    # what is left out of the advice; None: each piece, one after the other
+    "race_left_out": (("data in memory", "one cycle"), ("data in memory", "one cycle"), None),
+    "race_epochs": (4, 8, 12),  # at most, of a run
+}
+
+NEEDS = UnitNeeds(
+    minutes=45,
+    resources={
+        "disk": Need(31e6),
+        # all images, those of a split, and a copy that changes
+        "memory": Need(PROCESS_BYTES + 3 * ALL_IMAGES_BYTES),
+        "gpu": Need(
+            0,
+            {"gelu_numbers": 6 * 4, "block_rows": 8 * 16 * 2048 * 4, "few_megabytes": 2**20},
+            max,
+        ),
+    },
+)

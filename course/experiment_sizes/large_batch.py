@@ -1,0 +1,37 @@
+"""Sizes of the experiments of unit 03, large batches, and what they need at `gpu` scale."""
+
+from course.system.fit import PROCESS_BYTES, Need, UnitNeeds
+
+# name -> its value at (smoke, laptop, gpu)
+SIZES = {
+    "dataset": ("tiny", "ml-100k", "ml-20m"),
+    "base_batch": (64, 256, 4096),  # the batch that everything else is a multiple of
+    "base_lr": (0.5, 0.5, 2.0),  # of SGD at the base batch
+    # at 16 and at 192 times the base batch
+    "adam_lr": ((0.01, 0.035), (0.01, 0.035), (0.003, 0.02)),
+    "seeds": (1, 3, 3),  # of every comparison
+    "lars_lr": (100.0, 120.0, 120.0),
+    "lars_lr_constant": (15.0, 15.0, 15.0),  # without decay
+    "sgd_lr_192": (24.0, 24.0, 24.0),  # with warm-up and decay
+    "epochs": (3, 6, 10),
+    "perf_steps": (5, 10, 20),
+    "amp_steps": (1, 2, 20),
+    "amp_pairs": (1, 3, 5),
+    "target": (0.48, 0.55, 0.55),  # validation HR@10 of the critical-batch experiment
+    "target_epochs": (3, 15, 15),  # most that a run to the target may take
+    # times the base batch
+    "critical_times": ((4, 16, 192), (4, 16, 64, 192, 576), (4, 16, 64, 192, 576)),
+    "critical_seeds": (1, 3, 3),
+    "noise_seeds": (1, 2, 2),
+}
+
+NEEDS = UnitNeeds(
+    minutes=60,
+    resources={
+        "disk": Need(0, {"dataset": 20}),
+        # twice: seen pairs, and an epoch with four negatives
+        "memory": Need(PROCESS_BYTES, {"dataset": 650}),
+        # and the largest batch
+        "gpu": Need(0, {"dataset": 325, "critical_times": 4096 * 6 * 200 * 4}),
+    },
+)

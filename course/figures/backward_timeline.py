@@ -1,0 +1,95 @@
+"""The backward pass of a data-parallel step: which bucket size hides the messages?"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from matplotlib.figure import Figure as Picture
+
+from course.figures.figure import Figure
+from course.text import counted
+
+BITS = 8
+
+
+@dataclass(frozen=True)
+class Layer:
+    """What a layer costs: ms of its backward, MB of its gradient, MB that its forward keeps."""
+
+    name: str
+    backward_ms: float
+    gradient_mb: float
+    activation_mb: float = 0.0
+
+
+@dataclass(frozen=True)
+class Message:
+    """A bucket on the wire: from when to when (ms), how many MB, the gradients of which layers."""
+
+    names: tuple[str, ...]
+    begin: float
+    end: float
+    megabytes: float
+
+
+def schedule(
+    layers: Sequence[Layer], bucket_mb: float, gbit: float, latency_ms: float
+) -> tuple[list[Message], float]:
+    """(Messages, ms until the last one has arrived) of `layers` in the order of backward.
+
+    A bucket is closed when it holds `bucket_mb` or more, and sent when the wire is free.
+    """
+    messages: list[Message] = []
+    now = wire = bucket = 0.0
+    names: list[str] = []
+    for number, layer in enumerate(layers, 1):
+        now += layer.backward_ms
+        bucket += layer.gradient_mb
+        names.append(layer.name)
+        if bucket >= bucket_mb or number == len(layers):
+            begin = max(now, wire)
+            wire = begin + latency_ms + BITS * bucket / gbit
+            messages.append(Message(tuple(names), begin, wire, bucket))
+            bucket = 0.0
+            names = []
+    return messages, max(now, wire)
+
+
+def step_timeline(
+    layers: Sequence[Layer], bucket_mb: float = 25.0, gbit: float = 10.0, latency_ms: float = 0.1
+) -> Figure:
+    """The timeline of a backward pass, with sliders for the bucket, the wire and the message.
+
+    Args:
+        layers: in the order of backward, measured.
+        bucket_mb: gradients in a message, at least; 25 MB is torch's default.
+        gbit: Gbit per second of the wire.
+        latency_ms: what a message costs however small it is.
+    """
+    messages, total = schedule(layers, bucket_mb, gbit, latency_ms)
+    backward = sum(layer.backward_ms for layer in layers)
+    data = {
+        "layers": [asdict(layer) for layer in layers],
+        "bucket_mb": bucket_mb,
+        "gbit": gbit,
+        "latency_ms": latency_ms,
+    }
+    waits = total - backward
+    sent = counted(len(messages), "message")
+    caption = f"{sent}; {backward:.1f} ms of backward, then {waits:.1f} ms of waiting."
+    return Figure("backward_timeline", data, _picture(layers, messages, caption), caption)
+
+
+def _picture(layers, messages, caption) -> Picture:
+    picture = Picture(figsize=(7.6, 1.6))
+    axes = picture.add_subplot()
+    now = 0.0
+    for layer in layers:
+        axes.barh(0, layer.backward_ms, left=now, color="C0", ec="w", lw=0.5)
+        now += layer.backward_ms
+    for message in messages:
+        axes.barh(1, message.end - message.begin, left=message.begin, color="C2", ec="w", lw=0.5)
+    axes.set_yticks([0, 1], ["backward", "messages"])
+    axes.invert_yaxis()
+    axes.set_xlabel("ms")
+    axes.set_title(caption, fontsize=10)
+    return picture

@@ -1,0 +1,62 @@
+// Batches of ragged sequences: what a window of sorted sequences saves in padding, and how much order it costs.
+// data: {lengths: [tokens per sequence], batch_size, window, seed}
+
+// As padded_batches.py: shuffle, cut into windows of `window` batches, sort each window by length, cut into batches.
+function batchesOf({ lengths, batch_size, window, seed }) {
+  const order = shuffled(lengths.length, seed);
+  const batches = [];
+  for (let start = 0; start < order.length; start += window * batch_size) {
+    const part = order.slice(start, start + window * batch_size);
+    part.sort((a, b) => lengths[a] - lengths[b] || a - b);
+    for (let i = 0; i < part.length; i += batch_size) batches.push(part.slice(i, i + batch_size));
+  }
+  return batches;
+}
+
+function cellsPerToken(batches, lengths) {
+  let cells = 0;
+  let tokens = 0;
+  for (const batch of batches) {
+    cells += batch.length * Math.max(...batch.map((i) => lengths[i]));
+    for (const i of batch) tokens += lengths[i];
+  }
+  return cells / tokens;
+}
+
+export default {
+  render({ model, el }) {
+    const data = model.get("data");
+    const settings = [
+      { name: "batch_size", label: "sequences per batch", min: 2, max: 64, value: data.batch_size },
+      { name: "window", label: "window, in batches", min: 1, max: 50, value: data.window },
+      { name: "seed", label: "shuffle", min: 0, max: 9, value: data.seed },
+    ];
+    const draw = (values) => {
+      const all = { ...data, ...values };
+      const batches = batchesOf(all);
+      const ratio = cellsPerToken(batches, all.lengths);
+      clear(svg);
+      const longest = Math.max(...all.lengths);
+      const shown = batches.slice(0, 12);
+      const gap = 6;
+      const width = (740 - gap * shown.length) / shown.length;
+      shown.forEach((batch, b) => {
+        const top = Math.max(...batch.map((i) => all.lengths[i]));
+        const left = 14 + b * (width + gap);
+        const bar = width / batch.length;
+        svgElement(svg, "rect", { x: left, y: 170 - (150 * top) / longest, width, height: (150 * top) / longest, fill: COLORS.wait });
+        batch.forEach((i, k) => {
+          const height = (150 * all.lengths[i]) / longest;
+          svgElement(svg, "rect", { x: left + k * bar, y: 170 - height, width: Math.max(bar - 0.4, 0.3), height, fill: COLORS.compute });
+        });
+      });
+      svgElement(svg, "text", { x: 14, y: 188, "font-size": 12 }, `${shown.length} of ${batches.length} batches; blue are tokens, grey is padding`);
+      words.textContent = `${ratio.toFixed(2)} cells per token: ${Math.round(100 * (1 - 1 / ratio))} % of all cells are padding.`;
+      el.dataset.total = ratio;
+    };
+    const values = sliders(el, settings, draw);
+    const words = htmlElement(el, "p", "", "font: 13px sans-serif; margin: 6px 0");
+    const svg = emptySvg(el, 760, 200, "Batches with their padding");
+    draw(values);
+  },
+};

@@ -1,0 +1,286 @@
+"""Compare ways to do the same work: *the one way of the course*, with a control and an interval.
+
+    result = compare({"one worker": slow, "two workers": fast})
+    print(result)                            # a line per way: 1.90 times as fast (1.74 to 2.06)
+    result.ratio("two workers").excludes(1, by=0.1)      # what a claim asks
+
+All ways run once per round, in random order, because times of neighbouring runs are alike. The
+first way runs twice: the ratio of the two is the control, and shows what this machine calls a
+difference when there is none. Rounds continue until every interval is narrow enough for the
+sentence. Whether an interval excludes 1 plays no part in stopping, so repeated looks raise no false
+alarm.
+
+The estimate is that of Hodges and Lehmann 1963, the median of the means of all pairs, on logarithms
+of the ratios of a round; the interval is the one that belongs to Wilcoxon's signed rank test, which
+assumes symmetry and nothing else.
+"""
+
+import functools
+import math
+import random
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from tqdm import tqdm
+
+from course.errors import CourseError
+from course.measure.timing import now
+
+CONFIDENCE = 0.95
+FEWEST_ROUNDS = 7  # with fewer than six, no interval of 95 % exists
+MOST_ROUNDS = 61
+HALF_WIDTH = 0.05  # relative: enough for a sentence about 10 %
+CONTROL = "the same again"
+NARROW, ROUNDS_OVER, TIME_OVER = "narrow enough", "rounds over", "time over"
+STEADY_BATCHES = 40  # of a pass over a loader, at least
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An estimate and the interval of 95 % around it; the interval is infinite if it is unknown."""
+
+    estimate: float
+    low: float
+    high: float
+
+    def excludes(self, null: float, by: float = 0.0) -> bool:
+        """True if the whole interval lies further than `by` from `null`, on either side."""
+        return self.low > null + by or self.high < null - by
+
+    def __str__(self) -> str:
+        if not math.isfinite(self.high - self.low):
+            return f"{self.estimate:.2f} (interval unknown)"
+        return f"{self.estimate:.2f} ({self.low:.2f} to {self.high:.2f})"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Seconds of each way in each round, and why no further round was run.
+
+    `seconds` is a float64 tensor (rounds,) per way; the first way is the base of all ratios.
+    `stopped` is NARROW, ROUNDS_OVER or TIME_OVER.
+    """
+
+    seconds: dict[str, torch.Tensor]
+    control_seconds: torch.Tensor
+    stopped: str
+
+    @property
+    def base(self) -> str:
+        """The way that the others are compared with."""
+        return next(iter(self.seconds))
+
+    @property
+    def rounds(self) -> int:
+        """The number of rounds that count."""
+        return len(self.control_seconds)
+
+    @property
+    def control(self) -> Interval:
+        """How many times as fast the base was as itself; a sound comparison has 1 within."""
+        return ratio_interval(self.seconds[self.base], self.control_seconds)
+
+    def ratio(self, way: str) -> Interval:
+        """How many times as fast as the base `way` is."""
+        return ratio_interval(self.seconds[self.base], self.seconds[way])
+
+    def is_decided(self, way: str) -> bool:
+        """True if `way` is faster or slower than the base, and the control saw no such thing."""
+        return self.ratio(way).excludes(1) and not self.control.excludes(1)
+
+    def __str__(self) -> str:
+        others = [way for way in self.seconds if way != self.base]
+        width = max(len(way) for way in others)
+        lines = [f"{way:{width}}  {self._sentence(way)}" for way in others]
+        lines.append(f"control: {self.base} against itself {self.control}")
+        lines.append(f"{self.rounds} rounds, {self.stopped}")
+        return "\n".join(lines)
+
+    def _sentence(self, way):
+        ratio = self.ratio(way)
+        if self.is_decided(way):
+            return f"{ratio} times as fast as {self.base}"
+        return f"{ratio} times as fast as {self.base}: not decided here"
+
+    def draw(self, axes) -> None:
+        """Draw a point and its interval per way into `axes`, with the control in grey."""
+        rows = [(way, self.ratio(way), "C0") for way in self.seconds if way != self.base]
+        rows.append((CONTROL, self.control, "0.5"))
+        for height, (_, interval, color) in enumerate(rows):
+            axes.plot([interval.low, interval.high], [height, height], color=color, lw=2)
+            axes.plot(interval.estimate, height, "o", color=color)
+        axes.axvline(1, color="0.8", zorder=0)
+        axes.set_yticks(range(len(rows)), [name for name, _, _ in rows])
+        axes.invert_yaxis()
+        axes.set_xlabel(f"times as fast as {self.base}, interval of {CONFIDENCE:.0%}")
+
+
+def compare(
+    ways: Mapping[str, Callable[[], object]],
+    *,
+    device: torch.device | str = "cpu",
+    half_width: float = HALF_WIDTH,
+    fewest_rounds: int = FEWEST_ROUNDS,
+    most_rounds: int = MOST_ROUNDS,
+    seconds: float = 60.0,
+    progress: bool = True,
+) -> Comparison:
+    """Time `ways`, functions without arguments that do the same work, against the first of them.
+
+    Each way runs once before the clock counts.
+
+    Args:
+        device: is synchronised before the clock is read.
+        half_width: relative half-width of every interval at which the rounds end.
+        fewest_rounds, most_rounds: rounds at least and at most.
+        seconds: no round begins later than this.
+        progress: whether to draw a bar to standard output.
+
+    Raises: CourseError if there are fewer than two ways.
+    """
+
+    def measure(way: str) -> float:
+        begin = now(device)
+        ways[way]()
+        return now(device) - begin
+
+    return compare_measured(
+        list(ways),
+        measure,
+        half_width=half_width,
+        rounds=(fewest_rounds, most_rounds),
+        seconds=seconds,
+        progress=progress,
+    )
+
+
+def compare_measured(
+    ways: Sequence[str],
+    measure: Callable[[str], float],
+    *,
+    half_width: float = HALF_WIDTH,
+    rounds: tuple[int, int] = (FEWEST_ROUNDS, MOST_ROUNDS),
+    seconds: float = 60.0,
+    progress: bool = False,
+    clock: Callable[[], float] = time.monotonic,
+) -> Comparison:
+    """The Comparison of `ways` by `measure(way)`, the seconds of one run; see `compare`.
+
+    Raises: CourseError if there are fewer than two ways.
+    """
+    if len(ways) < 2:
+        raise CourseError(f"a comparison needs two ways or more, found {len(ways)}.")
+    for way in ways:
+        measure(way)  # fills caches, starts workers, compiles
+    end = clock() + seconds
+    table: dict[str, list[float]] = {way: [] for way in (*ways, CONTROL)}
+    for number in _counted_rounds(rounds[1], progress):
+        for name in random.sample(list(table), len(table)):
+            table[name].append(measure(ways[0] if name == CONTROL else name))
+        if number >= rounds[0]:
+            if _widest(table, ways) <= half_width:
+                return _comparison(table, ways, NARROW)
+            if clock() > end:
+                return _comparison(table, ways, TIME_OVER)
+    return _comparison(table, ways, ROUNDS_OVER)
+
+
+def _counted_rounds(most: int, progress: bool) -> Iterator[int]:
+    """1, 2, …, `most`, with a bar."""
+    numbers = range(1, most + 1)
+    yield from tqdm(numbers, "rounds", file=sys.stdout, leave=False, disable=not progress)
+
+
+def _widest(table, ways):
+    """The largest half-width of the intervals of all ratios, the control among them."""
+    base = torch.tensor(table[ways[0]], dtype=torch.float64)
+    widths = []
+    for name, taken in table.items():
+        if name != ways[0]:
+            interval = ratio_interval(base, torch.tensor(taken, dtype=torch.float64))
+            widths.append(math.log(interval.high / interval.low) / 2)
+    return max(widths)
+
+
+def _comparison(table, ways, stopped):
+    seconds = {way: torch.tensor(table[way], dtype=torch.float64) for way in ways}
+    return Comparison(seconds, torch.tensor(table[CONTROL], dtype=torch.float64), stopped)
+
+
+def ratio_interval(numerators: torch.Tensor, denominators: torch.Tensor) -> Interval:
+    """The Interval of the ratio of two positive quantities that were measured in pairs."""
+    logarithms = torch.log(numerators / denominators)
+    interval = signed_rank_interval(logarithms.tolist())
+    return Interval(*map(math.exp, (interval.estimate, interval.low, interval.high)))
+
+
+def difference_interval(scores: Sequence[float], others: Sequence[float]) -> Interval:
+    """The Interval of `scores` minus `others`, two trainings that share their seeds in pairs.
+
+    With fewer than six seeds the interval is unknown.
+    """
+    return signed_rank_interval([a - b for a, b in zip(scores, others, strict=True)])
+
+
+def signed_rank_interval(differences: Sequence[float]) -> Interval:
+    """The centre of paired differences and its interval of 95 %, without an assumed distribution.
+
+    Source: Hollander, Wolfe and Chicken 2014, "Nonparametric Statistical Methods", section 3.3.
+    """
+    values = np.asarray(differences, dtype=np.float64)
+    first, second = np.triu_indices(len(values))
+    means = np.sort((values[first] + values[second]) / 2)
+    left_out = ranks_left_out(len(values))
+    if left_out is None:
+        return Interval(float(np.median(means)), -math.inf, math.inf)
+    low, high = means[left_out], means[len(means) - 1 - left_out]
+    return Interval(float(np.median(means)), float(low), float(high))
+
+
+@functools.cache
+def ranks_left_out(n: int) -> int | None:
+    """How many of the sorted means of `n` values lie below the interval; None if there is none.
+
+    The signed rank statistic of n values takes each sum of a subset of 1, …, n equally often.
+    """
+    counts = np.ones(1)
+    for rank in range(1, n + 1):
+        longer = np.zeros(len(counts) + rank)
+        longer[: len(counts)] += counts
+        longer[rank:] += counts
+        counts = longer
+    below = np.cumsum(counts) / counts.sum()  # of a statistic of at most 0, 1, 2, …
+    allowed = int(np.searchsorted(below, (1 - CONFIDENCE) / 2, side="right"))
+    return allowed - 1 if allowed else None
+
+
+def steady_batches(num_workers: int) -> int:
+    """The batches of a pass that is in its steady state: a multiple of `num_workers`, 40 or more.
+
+    A pass of 10 batches with 4 workers is as slow as one of 12: one worker makes three of them.
+    """
+    each = max(num_workers, 1)
+    return each * math.ceil(STEADY_BATCHES / each)
+
+
+def seconds_of_batches(loader: Iterable, start_up: int, n_batches: int) -> float:
+    """Seconds of `n_batches` batches of `loader`, those after the first `start_up`.
+
+    Raises: CourseError if the loader ends before that: a short loader must not look like a fast
+    one.
+    """
+    batches = iter(loader)
+    begin = 0.0
+    for number in range(start_up + n_batches):
+        if number == start_up:
+            begin = time.perf_counter()
+        if next(batches, batches) is batches:
+            raise CourseError(
+                f"{start_up + n_batches} batches were asked for, the loader ends after {number}; "
+                "give it more data, or smaller batches."
+            )
+    return time.perf_counter() - begin

@@ -1,0 +1,119 @@
+"""The course's one way to compare, on simulated times: its error rates, its stopping, what it says."""
+
+import math
+import random
+
+import pytest
+import torch
+
+from course.errors import CourseError
+from course.measure import comparison
+from course.measure.comparison import Interval, compare, compare_measured, difference_interval, signed_rank_interval
+
+pytestmark = pytest.mark.check
+
+
+def machine(seed, slower=0.0):
+    """A measure of the ways "a" and "b", with neighbouring times alike, as two cores showed (0.12 per log ratio)."""
+    random.seed(seed)
+    draws, drift = random.Random(seed), 0.0
+
+    def measure(way):
+        nonlocal drift
+        drift = 0.9 * drift + draws.gauss(0, 0.05)
+        return math.exp(drift + draws.gauss(0, 0.085)) * (1 + slower * (way == "b"))
+
+    return measure
+
+
+def test_of_equal_ways_3_to_8_percent_are_called_different_and_an_effect_of_10_percent_is_found():
+    equal = [compare_measured(["a", "b"], machine(seed)).ratio("b").excludes(1) for seed in range(1000)]
+    assert 0.03 <= sum(equal) / len(equal) <= 0.08
+    unequal = [compare_measured(["a", "b"], machine(seed, 0.1)).ratio("b") for seed in range(1000)]
+    assert sum(ratio.high < 1 for ratio in unequal) >= 950
+    assert sum(ratio.low <= 1 / 1.1 <= ratio.high for ratio in unequal) >= 920
+
+
+@pytest.mark.parametrize("n, left_out", [(5, None), (6, 0), (7, 2), (8, 3), (10, 8), (15, 25), (20, 52), (25, 89)])
+def test_the_interval_leaves_out_as_many_means_as_the_tables_of_the_signed_rank_test(n, left_out):
+    assert comparison.ranks_left_out(n) == left_out
+
+
+def test_the_interval_of_a_few_differences_worked_by_hand():
+    """Of 1 to 7 the means are 1, 1.5, 2, 2, 2.5, 2.5, …; two at either end lie outside."""
+    assert signed_rank_interval([1, 2, 3, 4, 5, 6, 7]) == Interval(4.0, 2.0, 6.0)
+    three = difference_interval([0.9, 0.8, 0.85], [0.7, 0.75, 0.8])
+    assert three.estimate == pytest.approx(0.0875) and not three.excludes(0) and "interval unknown" in str(three)
+
+
+def test_rounds_end_when_every_interval_is_narrow_or_rounds_or_time_are_over():
+    steady = compare_measured(["a", "b"], lambda way: 1.0)
+    assert (steady.rounds, steady.stopped) == (comparison.FEWEST_ROUNDS, comparison.NARROW)
+    noisy = compare_measured(["a", "b"], machine(1), half_width=0.001, rounds=(7, 12))
+    assert (noisy.rounds, noisy.stopped) == (12, comparison.ROUNDS_OVER)
+    ticks = iter(range(10**6))
+    late = compare_measured(["a", "b"], machine(1), half_width=0.001, seconds=9.5, clock=lambda: next(ticks))
+    assert late.stopped == comparison.TIME_OVER and late.rounds == 16, "looked at 10 times, after the seventh round"
+
+
+def test_every_way_runs_once_per_round_in_an_order_that_changes_and_the_first_twice():
+    calls = []
+    random.seed(0)
+    compare_measured(["a", "b", "c"], lambda way: calls.append(way) or 1.0)
+    assert calls[:3] == ["a", "b", "c"], "not counted"
+    rounds = [calls[i : i + 4] for i in range(3, len(calls), 4)]
+    assert all(sorted(names) == ["a", "a", "b", "c"] for names in rounds) and len(set(map(tuple, rounds))) > 3
+
+
+def test_what_it_says_and_that_a_control_that_finds_a_difference_decides_nothing():
+    found = compare_measured(["one worker", "two workers"], {"one worker": 2.0, "two workers": 1.0}.__getitem__)
+    assert str(found).splitlines() == [
+        "two workers  2.00 (2.00 to 2.00) times as fast as one worker",
+        "control: one worker against itself 1.00 (1.00 to 1.00)",
+        "7 rounds, narrow enough",
+    ]
+    same = torch.ones(7, dtype=torch.float64)
+    crooked = comparison.Comparison({"a": same, "b": same / 2}, same * 1.2, comparison.NARROW)
+    assert crooked.ratio("b").excludes(1, by=0.9) and not crooked.is_decided("b")
+    assert "not decided here" in str(crooked)
+
+
+def test_an_interval_excludes_a_null_on_either_side_by_the_size_of_the_sentence():
+    assert Interval(1.3, 1.2, 1.4).excludes(1, by=0.15) and not Interval(1.3, 1.2, 1.4).excludes(1, by=0.25)
+    assert Interval(0.7, 0.6, 0.8).excludes(1) and not Interval(1.0, 0.9, 1.1).excludes(1)
+
+
+def test_functions_are_run_and_one_alone_is_no_comparison():
+    ran = []
+    result = compare({"a": lambda: ran.append(1), "b": lambda: ran.append(2)}, progress=False, most_rounds=8)
+    assert ran.count(1) == 2 * result.rounds + 1 and ran.count(2) == result.rounds + 1
+    with pytest.raises(CourseError, match="a comparison needs two ways or more, found 1."):
+        compare({"a": print})
+
+
+def test_it_draws_a_row_per_way_and_the_control():
+    from matplotlib.figure import Figure
+
+    axes = Figure().add_subplot()
+    compare_measured(["slow", "fast"], {"slow": 2.0, "fast": 1.0}.__getitem__).draw(axes)
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["fast", comparison.CONTROL]
+    assert "times as fast as slow" in axes.get_xlabel()
+
+
+@pytest.mark.parametrize("workers, batches", [(0, 40), (1, 40), (3, 42), (4, 40), (16, 48), (64, 64)])
+def test_a_steady_pass_is_a_multiple_of_the_workers(workers, batches):
+    assert comparison.steady_batches(workers) == batches
+
+
+def test_batches_are_timed_after_the_start_and_a_short_loader_is_refused(monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr(comparison.time, "perf_counter", lambda: clock[0])
+
+    def six_batches():
+        for number in range(6):
+            clock[0] += 100.0 if number < 2 else 1.0
+            yield number
+
+    assert comparison.seconds_of_batches(six_batches(), 2, 4) == 4.0
+    with pytest.raises(CourseError, match="7 batches were asked for, the loader ends after 6; give it more data"):
+        comparison.seconds_of_batches(six_batches(), 2, 5)
