@@ -1,6 +1,5 @@
 """The check-up from end to end: watch -> *facts -> trials -> advice* -> report."""
 
-import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -69,7 +68,7 @@ def watch_steps(loader: Iterable[Any], step: Callable[[Any], Any], watch: Watch)
     """
     with watch:
         try:
-            for _ in itertools.repeat(None):
+            while True:
                 before = len(watch.steps)
                 for batch in loader:
                     step(batch)
