@@ -16,8 +16,13 @@ HEADER = """# %% [markdown]
 # **Needs** nothing
 
 """
+SETUP = """# %% locked="setup"
+from course.checks import large_batch as check
+
+"""
 GOOD = (
     HEADER
+    + SETUP
     + """# %% [markdown]
 # ### Exercise 1 · Return it
 #

@@ -67,3 +67,10 @@ def test_a_name_that_there_is_not_and_a_wrong_value_are_one_sentence(values, sai
     with pytest.raises(CourseError, match=re.escape(said)) as info:
         configured(Config(CourseGrading=values))
     assert "\n" not in str(info.value) and "CourseGrading" in str(info.value)
+
+
+@pytest.mark.parametrize("section", ["CourseGradin", "courseGrading", "CoursGrading"])
+def test_a_slip_in_the_name_of_the_section_is_told_and_nbgraders_own_sections_are_not(section):
+    with pytest.raises(CourseError, match=f"sets c.{section}, which nothing reads; write c.CourseGrading."):
+        configured(Config({section: Config(cell_seconds=100)}))
+    configured(Config(CourseDirectory=Config(root="."), Execute=Config(timeout=120), HTMLExporter=Config()))

@@ -60,6 +60,7 @@ def master(folder, text, part="1_a"):
         ('"f-visible" points=1', '"f-visible" points=1 tags="x"', "'x' is not of type 'array'"),
         ("return x", "return x(", "is not a percent script in UTF-8"),
         (GOOD, "", "there is no cell in it"),
+        ("from course.checks import", "# ", "says from course.checks import a as check"),
     ],
 )
 def test_lint_names_each_fault(old, new, words, tmp_path, monkeypatch):
@@ -68,7 +69,7 @@ def test_lint_names_each_fault(old, new, words, tmp_path, monkeypatch):
     monkeypatch.setenv("COURSE_SOLUTIONS", str(tmp_path))
     if words is None:
         nb = masters.source_notebook("00_a", "1_a")
-        assert [grade_id(cell) for cell in nb.cells] == [None, None, "f", "f-visible", "f-hidden"]
+        assert [grade_id(cell) for cell in nb.cells] == [None, "setup", None, "f", "f-visible", "f-hidden"]
     else:
         with pytest.raises(CourseError, match=re.escape(words)):
             masters.source_notebook("00_a", "1_a")

@@ -54,10 +54,10 @@ def test_what_is_made_builds(author):
     assert "TODO: " in master.read_text(), "course build names these: test_lint.py"
     nb = masters.source_notebook(UNIT, PART)
     names = [grade_id(cell) for cell in nb.cells if grade_id(cell)]
-    assert names[3:] == ["clipped_norm", "clipped_norm-visible", "clipped_norm-hidden"]
+    assert names[4:] == ["clipped_norm", "clipped_norm-visible", "clipped_norm-hidden"]
     assert nb.cells[-1].source.startswith("## References"), "they stay at the end"
     assert "**Minutes** 5 core · 20 in all" in nb.cells[0].source
-    assert "### Exercise 2 · " in nb.cells[5].source
+    assert "### Exercise 2 · " in nb.cells[6].source
     for path in author.rglob("*.py"):
         for check in ("check", "format --check"):
             width = 120 if path.is_relative_to(author / "solutions") else 100

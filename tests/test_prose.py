@@ -32,7 +32,7 @@ def faults(tmp_path, monkeypatch):
 
     def said(text):
         (tmp_path / "00_a" / "1_a.py").write_text(text)
-        cell = nbformat.v4.new_code_cell(id="cell-007", metadata={"seconds": 60})
+        cell = nbformat.v4.new_code_cell(id="cell-008", metadata={"seconds": 60})
         cell.outputs = [nbformat.v4.new_output("stream", text="2.75 times\n")]
         nbformat.write(nbformat.v4.new_notebook(cells=[cell]), tmp_path / "00_a" / "1_a.ipynb")
         try:
@@ -90,7 +90,7 @@ def test_the_build_tells_the_length_of_a_part_and_of_its_long_tasks(faults, tmp_
     assert (
         prose.measured(cells_of(nb), tmp_path / "none.ipynb") == "84 words, 6 core minutes"
     )  # no minute of an experiment
-    nb.cells[1].source = nb.cells[1].source.replace("from 0.", "word " * 151)
+    nb.cells[2].source = nb.cells[2].source.replace("from 0.", "word " * 151)
     assert "; Exercise 1 · Return it has 154 words" in prose.measured(cells_of(nb), tmp_path / "none.ipynb")
 
 

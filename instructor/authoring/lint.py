@@ -41,6 +41,8 @@ HEADER = (  # what the first cell of a part has
     ("**Needs** nothing (or what it needs)", NEEDS),
 )
 
+IMPORTS_CHECK = re.compile(r"^from course\.checks import \w+ as check$", re.M)
+
 Forbids = Mapping[str, tuple[str, ...]]  # {exercise: dotted names that its check forbids}
 
 
@@ -58,6 +60,7 @@ def lint_part(unit: str, part: str, cells: list[Cell], forbids: Forbids) -> list
         if not stated.kind:
             faults.append(f"it needs the line {FACTS_EXAMPLE}: {stated.line}")
     faults += _minutes(header, facts)
+    faults += _checks_import(unit, cells)
     if cells:
         faults += lint_prose(cells, solutions_folder() / unit / f"{part}.ipynb")
     return faults
@@ -86,6 +89,17 @@ def lint_unit(unit: str) -> list[str]:
             f"more than {UNIT_CORE_MINUTES_MAX}"
         )
     return faults
+
+
+def _checks_import(unit: str, cells: list[Cell]) -> Iterator[str]:
+    """The fault of a part whose grade cells call `check`, which no cell above them imports."""
+    for cell in cells:
+        if cell.kind == "code" and IMPORTS_CHECK.search(cell.source):
+            return
+        if "test" in cell.marks:
+            wanted = f"from course.checks import {package_of(unit)} as check"
+            yield f'no cell before its first grade cell, such as # %% locked="setup", says {wanted}'
+            return
 
 
 def forbidden(unit: str) -> dict[str, tuple[str, ...]]:

@@ -176,6 +176,8 @@ class CourseGrading(Configurable):
 
 
 DEFAULTS = CourseGrading()
+SECTION = CourseGrading.__name__
+SECTION_LIKENESS_MIN = 0.8  # of a name in the configuration that is taken for a slip of SECTION
 
 
 def configured(config: Config, options: dict[str, Any] | None = None) -> CourseGrading:
@@ -183,7 +185,12 @@ def configured(config: Config, options: dict[str, Any] | None = None) -> CourseG
 
     Raises: CourseError, one sentence, for a name that there is not and for a value of a wrong type.
     """
-    values = {**config.get("CourseGrading", {}), **(options or {})}
+    for section in set(config) - {SECTION}:
+        if difflib.get_close_matches(section, [SECTION], 1, SECTION_LIKENESS_MIN):
+            raise CourseError(
+                f"nbgrader_config.py sets c.{section}, which nothing reads; write c.{SECTION}."
+            )
+    values = {**config.get(SECTION, {}), **(options or {})}
     known = CourseGrading.class_trait_names(config=True)
     for name in values:
         if name not in known:
