@@ -26,7 +26,7 @@ def test_the_numbers_in_the_text_are_those_of_the_program():
     short, long = Limits.seconds, fast_loading.write_records.limits.seconds
     for sentence in (
         f"up to {DEFAULTS.added_cells}, with {DEFAULTS.added_characters:,} characters per part",
-        f"up to {PATIENCE:g} times the limit",
+        f"up to {PATIENCE:g} times its limit on the clock; gives a cell {DEFAULTS.patience_seconds:g} seconds more",
         f"a cell takes more than {DEFAULTS.cell_seconds:g} seconds, a check more than {short:g} or {long:g}",
         f"at most {LEARNER_NAME_CHARACTERS} letters",
     ):
