@@ -468,10 +468,12 @@ def left_out(worth: Mapping[str, Interval]) -> Figure:
             missed.insert(0, name.removeprefix("without "))
         color = BLUE if is_missed else GREY
         ax.barh(place, min(times.estimate, most) - 1, left=1, color=color, height=0.6)
-        ends = np.clip([times.low, times.high], 0, most)
-        ax.plot(ends, [place, place], color="black", lw=1)
+        end = min(times.estimate, most)
+        if times.low > 0:  # else the interval is unknown
+            end = min(times.high, most)
+            ax.plot([min(times.low, most), end], [place, place], color="black", lw=1)
         text = f"{times.estimate:.2f}" if times.estimate < math.inf else "target not reached"
-        label_point(ax, text, (max(ends[1], 1), place), (4, -3), va="baseline")
+        label_point(ax, text, (max(end, 1), place), (4, -3), va="baseline")
     ax.axvline(1, color="black", lw=1)
     ax.set_yticks(range(len(worth)), names)
     shown = ", ".join(missed) if len(missed) < 4 else f"{len(missed)} pieces"
