@@ -53,7 +53,7 @@ def _as_main(module: types.ModuleType) -> Iterator[None]:
 def _collecting_claims(made: list[Claim]) -> Iterator[None]:
     """Inside the block, each claim is added to `made` and printed."""
 
-    def show(claim: Claim) -> None:
+    def show(claim: Claim, others: object) -> None:
         made.append(claim)
         print(claim, flush=True)
 

@@ -9,10 +9,13 @@ first run does not count.
 """
 
 import json
+import os
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -26,13 +29,14 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import course
 from course.datasets import fashion, regression
-from course.device import device, scale
+from course.device import cores, device, scale
 from course.errors import CourseError
 from course.experiment_sizes import sizes
 from course.learner.claims import Claim
 from course.loading.copies import DeviceCopies
 from course.loading.record_files import RecordFile
 from course.measure.timing import now
+from course.notebook.registry import all_parts
 from course.notebook.solutions import load_solutions
 from course.system.files import write_text
 from course.training import speedrun as race_of_unit_06
@@ -43,6 +47,8 @@ from instructor.bench.cells import run_part
 from instructor.bench.gpu import CLAIMS
 
 FAILURE_CHARACTERS = 300  # of an exception's message in the table
+SMOKE_UNIT = "05_batch_grouping"  # whose parts the step `smoke` runs on the pretended device
+SMOKE_SECONDS_MAX = 200  # of one part
 MEMORY_SHARE_MAX = 0.9  # of the free GPU memory that a data set may take
 
 
@@ -316,6 +322,48 @@ def grading(rows: Rows) -> None:
 # ---- parts
 
 
+def smoke(rows: Rows) -> None:
+    """Every part at `smoke` scale: a row each, "done" or its first error; one at a time per core.
+
+    On the pretended device only those of SMOKE_UNIT run.
+
+    Raises: CourseError if a part failed.
+    """
+    places = []
+    for unit, name in all_parts():
+        if "PRETEND_CUDA" not in os.environ or unit == SMOKE_UNIT:
+            places.append(f"{unit}/{name}")
+    failed = []
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(cores()) as pool:
+        running = {}
+        for place in places:
+            file = Path(folder, f"{place.replace('/', '-')}.json")
+            running[pool.submit(_smoke_part, place, file)] = place
+        for future in as_completed(running):
+            error = future.result()
+            rows.put(running[future], error or "done")
+            if error:
+                failed.append(running[future])
+    if failed:
+        raise CourseError(f"{len(failed)} of {len(places)} parts: {', '.join(sorted(failed))}")
+
+
+def _smoke_part(place: str, file: Path) -> str:
+    """Run a part in a process of its own; return its first error, "" if there is none."""
+    call = [sys.executable, "-W", "ignore", "-m", "instructor.bench.gpu_measures", place, str(file)]
+    environment = os.environ | {"COURSE_SCALE": "smoke"}
+    try:
+        done = subprocess.run(
+            call, env=environment, capture_output=True, text=True, timeout=SMOKE_SECONDS_MAX
+        )
+    except subprocess.TimeoutExpired:
+        return f"took more than {SMOKE_SECONDS_MAX} s"
+    found = dict(json.loads(file.read_text())) if file.exists() else {}
+    if done.returncode == 0:
+        return ""
+    return found.get("failed") or " ".join(done.stderr.split())[-FAILURE_CHARACTERS:] or "ended"
+
+
 def part(unit: str, name: str, rows: Rows) -> None:
     """One part of the course with its claims."""
     began = time.perf_counter()
@@ -336,7 +384,8 @@ def part(unit: str, name: str, rows: Rows) -> None:
 
 
 MEASURES = {
-    measure.__name__: measure for measure in (ncf, linear, grouping, copies, race, grading, checkup)
+    measure.__name__: measure
+    for measure in (grading, smoke, linear, race, ncf, grouping, copies, checkup)
 }
 
 

@@ -43,6 +43,7 @@ GIVEN = (  # patterns of what is copied
     "docs/more-machines.md",
     "docs/results.md",
     "scripts/*.*",
+    "recorded/*.json",
     "learners/*",
 )
 # in a release: the names of its files, by which the next release knows them
