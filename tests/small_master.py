@@ -17,6 +17,7 @@ HEADER = """# %% [markdown]
 
 """
 SETUP = """# %% locked="setup"
+import course
 from course.checks import large_batch as check
 
 """
@@ -58,7 +59,10 @@ predicted_speed = None
 
 # %% tags=["experiment"]
 print(f"{11 / 4} times")
+print(course.score("00/1", "how many times as fast it is", predicted_speed, 11 / 4))
 
 # %% [markdown]
+# **We think** that nothing is slower. A slower one would show it.
+#
 # **Takeaway** It is fast.
 """
