@@ -5,8 +5,7 @@ import re
 
 import pytest
 from conftest import ROOT
-from small_master import GOOD, MEASURES
-from test_prose import faults  # noqa: F401
+from small_master import GOOD, MEASURES, faults_of
 
 from course.notebook.cells import read_cells, script_cells
 from course.notebook.registry import load_unit, parts, solutions_folder, units
@@ -46,9 +45,10 @@ OWED = [(unit, part) for unit, names in evidence.NOT_REBUILT.items() for part in
         ("**We think** that", "**Shown**: that", ""),
     ],
 )
-def test_each_rule_refuses_its_offence(old, new, words, faults):  # noqa: F811
+def test_each_rule_refuses_its_offence(old, new, words, tmp_path, monkeypatch):
+    monkeypatch.setenv("COURSE_SOLUTIONS", str(tmp_path))
     assert old in MASTER
-    said = faults(MASTER.replace(old, new, 1))
+    said = faults_of(MASTER.replace(old, new, 1), tmp_path)
     assert words in said if words else said == ""
 
 

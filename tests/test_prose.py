@@ -7,13 +7,11 @@ import re
 import tokenize
 from collections import Counter
 
-import nbformat
 import pytest
 from conftest import ROOT
-from small_master import GOOD, MEASURES
+from small_master import GOOD, MEASURES, faults_of
 
 from course.checks import exercises
-from course.errors import CourseError
 from course.notebook.cells import cells_of, script_cells
 from course.notebook.registry import parts, units
 from instructor.authoring import masters, prose
@@ -26,22 +24,9 @@ CORE = "### Exercise 1 · Return it"
 
 @pytest.fixture
 def faults(tmp_path, monkeypatch):
-    """A function: the text of a master -> what the build says of it; its cell printed "2.75 times, 64 of 99" when executed."""
-    (tmp_path / "00_a").mkdir()
+    """A function: the text of a master -> what the build says of it."""
     monkeypatch.setenv("COURSE_SOLUTIONS", str(tmp_path))
-
-    def said(text):
-        (tmp_path / "00_a" / "1_a.py").write_text(text)
-        cell = nbformat.v4.new_code_cell(id="cell-008", metadata={"seconds": 60})
-        cell.outputs = [nbformat.v4.new_output("stream", text="2.75 times, 64 of 99\n")]
-        nbformat.write(nbformat.v4.new_notebook(cells=[cell]), tmp_path / "00_a" / "1_a.ipynb")
-        try:
-            masters.source_notebook("00_a", "1_a")
-        except CourseError as error:
-            return str(error)
-        return ""
-
-    return said
+    return lambda text: faults_of(text, tmp_path)
 
 
 MUST = "# **Must** take one; take two; take three.\n# {}\n#\n# **Convention** from 0."

@@ -112,25 +112,32 @@ def static_numbers(unit: str, cells: list[Cell], runs: Runs) -> Iterator[str]:
     Numbers of the experiments' sizes are given. A whole number without a unit may be an exact
     count, so it may stay.
     """
-    given = {*GIVES_NOTHING_AWAY}
-    printed = set()
-    for cell in cells:
-        if cell.kind == "code":
-            given.update(NUMBER.findall(cell.source))
-    for section in outline(cells):
-        for number in section.experiments:
-            run = runs.get(section.cells[number].id, NOT_RUN)
-            printed.update(NUMBER.findall(run.printed))
-    sizes = ROOT / "course" / "experiment_sizes" / f"{package_of(unit)}.py"
-    if sizes.exists():
-        given.update(NUMBER.findall(sizes.read_text(encoding="utf-8")))
+    measured = _printed(cells, runs) - _given(unit, cells)
     for section in outline(cells):
         text = SOURCE.sub("", without_code(section.text))
         for match in _MEASURED.finditer(text):
             number = match[0]
-            is_measured = "." in number or match["unit"]
-            if is_measured and number in printed - given:
-                yield f'"{section.title}" says {number}, which a cell measures: let the cell print it'
+            if number in measured and ("." in number or match["unit"]):
+                yield f'"{section.title}" says {number}, which a cell measures: let a cell print it'
+
+
+def _printed(cells, runs):
+    """The numbers that the experiments printed and claimed."""
+    printed = set()
+    for section in outline(cells):
+        for number in section.experiments:
+            run = runs.get(section.cells[number].id, NOT_RUN)
+            printed.update(NUMBER.findall(run.printed))
+    return printed
+
+
+def _given(unit, cells):
+    """The numbers of the code, of the experiments' sizes, and those that any text has."""
+    texts = [cell.source for cell in _code(cells)]
+    sizes = ROOT / "course" / "experiment_sizes" / f"{package_of(unit)}.py"
+    if sizes.exists():
+        texts.append(sizes.read_text(encoding="utf-8"))
+    return GIVES_NOTHING_AWAY.union(*map(NUMBER.findall, texts))
 
 
 def guesses(cells: list[Cell]) -> Iterator[str]:
