@@ -152,7 +152,7 @@ def grouping(what: str, asym: Path | None, dims: tuple[int, ...], rounds: int) -
 
 
 @bench.command(epilog="Example: course bench speedrun --seeds 1")
-@_option("--seeds", type=POSITIVE, default=3, help="Runs of each contestant.")
+@_option("--seeds", type=POSITIVE, default=6, help="Runs of each contestant.")
 @_option("--target", type=click.FloatRange(0, 1), default=0.9, help="Validation accuracy.")
 def speedrun(seeds: int, target: float) -> None:
     """How long Fashion-MNIST takes to 90 %: plain, with all advice, and each piece left out."""
