@@ -48,7 +48,8 @@ BOARD_ENTRIES_MAX = 12
 # a run and a row of training.race, which a figure does not import
 Run = Any
 Worth = Any
-CONTESTANTS = {"plain": ORANGE, "everything": SKY_BLUE, "everything again": "black"}
+REPEATED = "everything again"
+CONTESTANTS = {"plain": ORANGE, "everything": SKY_BLUE, REPEATED: "black"}
 CERTAIN = Interval(1.0, 1.0, 1.0)  # the control of a count
 
 
@@ -375,7 +376,7 @@ def memory_and_time(
     label_point(left, "plain", (counts[-1], plain / 1e6), (0, -12), va="baseline", ha="right")
     best = min(peaks, key=peaks.get)
     left.set(xlabel="segments", ylabel="MB kept for backward", ylim=(0, None))
-    left.set_title(f"{best} segments keep {peaks[best] / plain:.0%} of the bytes")
+    left.set_title(f"{best} segments keep {peaks[best] / plain:.0%} of the bytes", fontsize=10)
     left.legend(frameon=False, loc="lower left")
 
     again = "predicted: one more forward pass"
@@ -386,7 +387,7 @@ def memory_and_time(
     right.axhline(1, color=RED, lw=1, label="plain")
     right.legend(frameon=False, loc="lower left")
     right.set(xlabel="segments", ylabel="times as long as a plain step", ylim=(0, None))
-    right.set_title(f"{best} segments: {longer[best]} times as long")
+    right.set_title(f"{best} segments: {longer[best]} times as long", fontsize=10)
     for ax in (left, right):
         ax.set_xscale("log", base=2)
         ticks_at(ax, counts)
@@ -435,21 +436,24 @@ def race(runs: Sequence[Run], target: float, images: Interval, seconds: Interval
     figure, *panels = axes(8.8, 3.6, columns=2, sharey=True)
     for run in runs:
         color = CONTESTANTS.get(run.name, PINK)
+        style = "--" if run.name == REPEATED else "-"
         ends = (run.images, run.seconds)
         for column, (ax, end) in enumerate(zip(panels, ends, strict=True)):
             places = [look[column] for look in run.looks]
-            ax.plot(places, [look[2] for look in run.looks], color=color, lw=1, alpha=0.5)
+            accuracies = [look[2] for look in run.looks]
+            ax.plot(places, accuracies, style, color=color, lw=1, alpha=0.6)
             if end < math.inf:
                 ax.plot(end, target, "o", color=color, ms=4)
     for ax, what, ratio in zip(panels, ("images", "seconds"), (images, seconds), strict=True):
         ax.axhline(target, color=GREY, lw=1, ls=":")
         ax.set(xlabel=f"{what} of training", ylim=(target - 0.25, target + 0.03))
         ax.set_xlim(left=0)
-        ax.set_title(f"plain needs {ratio} times the {what}", fontsize=10)
+        ax.set_title(f"plain needs {ratio} times the {what}", fontsize=9.5)
     panels[0].set_ylabel("validation accuracy")
     label_point(panels[0], "target", (0, target), (2, 3), va="baseline", color=GREY, fontsize=8)
     for name in dict.fromkeys(run.name for run in runs):
-        panels[1].plot([], [], color=CONTESTANTS.get(name, PINK), label=name)
+        style = "--" if name == REPEATED else "-"
+        panels[1].plot([], [], style, color=CONTESTANTS.get(name, PINK), label=name)
     panels[1].legend(frameon=False, loc="lower right", fontsize=9)
     return figure
 
