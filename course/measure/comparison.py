@@ -35,6 +35,7 @@ FEWEST_ROUNDS = 7  # with fewer than six, no interval of 95 % exists
 MOST_ROUNDS = 61
 HALF_WIDTH = 0.05  # relative: enough for a sentence about 10 %
 CONTROL = "the same again"
+USUAL, CHANGED = "usual", "changed"  # the ways of a pair
 NARROW, ROUNDS_OVER, TIME_OVER = "narrow enough", "rounds over", "time over"
 # verdicts on a way
 FASTER = "faster"
@@ -199,6 +200,31 @@ def compare(
         seconds=seconds,
         progress=progress,
     )
+
+
+def compare_pairs(
+    pairs: Mapping[str, tuple[Callable[[], object], Callable[[], object]] | str],
+    *,
+    device: torch.device | str = "cpu",
+    seconds: float = 10.0,
+    progress: bool = True,
+) -> "dict[str, Comparison | str]":
+    """{name: Comparison of a usual way with a changed one, each pair with its own control}.
+
+    Args:
+        pairs: {name: (usual, changed)}, functions without arguments; or {name: reason} of what
+            cannot be measured on this machine, which stays.
+        seconds: that each pair takes, about; see `compare`.
+    """
+    found: dict[str, Comparison | str] = {}
+    bar = tqdm(pairs.items(), "pairs", file=sys.stdout, leave=False, disable=not progress)
+    for name, pair in bar:
+        if isinstance(pair, str):
+            found[name] = pair
+            continue
+        ways = {USUAL: pair[0], CHANGED: pair[1]}
+        found[name] = compare(ways, device=device, seconds=seconds, progress=False)
+    return found
 
 
 def compare_measured(
