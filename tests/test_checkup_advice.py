@@ -385,7 +385,7 @@ def test_what_was_not_seen_is_empty_in_json_or_left_out():
 PART = re.compile(r"\b\d\d/\d\b")
 TAKES = {"batch x4": 4.0}  # times as long as before, if nothing helps
 # If all helps: times as long as before; within what the phases allow, for the rest is not trusted.
-HELPED_TAKES = dict.fromkeys(predict.PHASES_OF_WAYS, 0.8)
+HELPED_TAKES = dict.fromkeys(predict.PHASES_OF_WAYS, 0.8) | {"batch x4": 1.0}
 AS_BEFORE = (trials.CONTROL, trials.WITH_GRAPHS)
 # Rules that need trials; those of the first line find their fault in times alone, mended or not.
 BY_TIME = ("workers", "batch", "compile")

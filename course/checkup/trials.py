@@ -296,7 +296,7 @@ def _trial(
     words = verdict
     if control.excludes(1):
         words = f"{verdict}: the same step twice differs, {control}"
-    elif printed.low > most:
+    elif printed.low > round(most, 2):
         verdict = NOT_TRUSTED
         words = f"{verdict}: more than its bound of {most:.2f}x"
     return Trial(
