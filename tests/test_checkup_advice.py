@@ -295,8 +295,9 @@ def test_a_loader_is_timed_in_whole_rounds_of_its_workers_after_what_they_had_re
 
 def test_another_loader_cannot_gain_more_than_the_step_without_it():
     waits = Facts(phases=Phases(data=Phase(0.2), forward=Phase(0.8)), seconds=Seconds(0.1))
-    assert predict.bound_of_loaders(waits, step_seconds=0.09) == pytest.approx(1.25)
-    assert predict.bound_of_loaders(waits, step_seconds=0.05) == pytest.approx(2.0), "workers took cores from the step"
+    assert predict.bound_of_workers(waits, 0, 2, step_seconds=0.05) == pytest.approx(1.25)
+    assert predict.bound_of_workers(waits, 4, 2, step_seconds=0.05) == pytest.approx(2.0), "they took cores from it"
+    assert predict.bound_of_workers(waits, 4, 2, step_seconds=0.09) == pytest.approx(1.25)
     assert predict.bound_of_way("fused optimizer", Facts(phases=Phases(optimizer=Phase(0.5)))) == 2.0
     assert predict.bound_of_way("batch x4", waits) == pytest.approx(4 / 1.6)
 

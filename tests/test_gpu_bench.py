@@ -136,7 +136,6 @@ def test_grouping_writes_a_row_for_each_way(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(grouping, "epochs", lambda *_: grouping.Epochs(32, 1024, 90, 40, compared, shares))
     rows = gpu_measures.Rows(tmp_path / "rows.json")
     gpu_measures.grouping(rows)
-    fast = "times as fast"
     assert json.loads(rows.path.read_text()) == [
         [
             "grouping: one rectangle",

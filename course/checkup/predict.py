@@ -71,12 +71,14 @@ def bound_of_way(name: str, facts: Facts) -> float:
     return bound(facts.phases.share(*PHASES_OF_WAYS[name]))
 
 
-def bound_of_loaders(facts: Facts, step_seconds: float) -> float:
-    """How many times as fast the training gets at most by another loader.
+def bound_of_workers(facts: Facts, now: int, then: int, step_seconds: float) -> float:
+    """How many times as fast the training gets at most by `then` workers instead of `now`.
 
-    Workers may take cores from the step: it takes `step_seconds` without them.
+    Workers may take cores from the step, which takes `step_seconds` without them: with fewer of
+    them more can be gained than the time of waiting.
     """
-    return max(bound(facts.phases.share(DATA)), facts.seconds.median / step_seconds)
+    waiting = bound(facts.phases.share(DATA))
+    return waiting if then >= now else max(waiting, facts.seconds.median / step_seconds)
 
 
 @functools.cache

@@ -41,7 +41,7 @@ from course.checkup.loaders import (
     seconds_per_batch,
 )
 from course.checkup.phases import BACKWARD, DATA, FORWARD, OPTIMIZER
-from course.checkup.predict import bound, bound_of_loaders, bound_of_way
+from course.checkup.predict import bound, bound_of_way, bound_of_workers
 from course.checkup.replay import Replay, put_back, replay_of
 from course.checkup.step_ways import NoWay, Way, bf16_mode, makers, tried_once
 from course.checkup.watch import Watch
@@ -216,9 +216,10 @@ def try_loaders(
         seconds=seconds_max,
     )
     share = facts.phases.share(DATA, FORWARD, BACKWARD, OPTIMIZER)
-    most = bound_of_loaders(facts, costs.step)
     tried = {}
     for name in like_cores[:fitting]:
+        workers = chosen[name].num_workers
+        most = bound_of_workers(facts, loader.num_workers, workers, costs.step)
         tried[name] = _trial(compared.ratio(name), compared.control, share, most)
     return tried
 
