@@ -277,7 +277,8 @@ def _widest(table, ways):
     for name, taken in table.items():
         if name != ways[0]:
             interval = ratio_interval(base, torch.tensor(taken, dtype=torch.float64))
-            widths.append(math.log(interval.high / interval.low) / 2)
+            known = interval.low > 0  # else there are too few rounds
+            widths.append(math.log(interval.high / interval.low) / 2 if known else math.inf)
     return max(widths)
 
 
