@@ -44,6 +44,7 @@ SAME = "no difference of 5 %"
 NOT_DECIDED = "not decided here"
 NOT_MEASURED = "not measured here"  # of a way that this machine cannot take
 SAME_WITHIN = (0.95, 1.05)
+LEAST = 0.01  # a difference of less is called none: printed with two digits, it could not be seen
 STEADY_BATCHES = 40  # of a pass over a loader, at least
 
 
@@ -158,7 +159,7 @@ def verdict_on(ratio: Interval, control: Interval) -> str:
     """
     if control.excludes(1):
         return NOT_DECIDED
-    if ratio.excludes(1):
+    if ratio.excludes(1, by=LEAST):
         return FASTER if ratio.low > 1 else SLOWER
     return SAME if ratio.lies_within(*SAME_WITHIN) else NOT_DECIDED
 
