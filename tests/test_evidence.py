@@ -7,9 +7,9 @@ import pytest
 from conftest import ROOT
 from small_master import GOOD, MEASURES, faults_of
 
-from course.notebook.cells import read_cells, script_cells
+from course.notebook.cells import cells_of, script_cells
 from course.notebook.registry import load_unit, parts, solutions_folder, units
-from instructor.authoring import evidence, prose
+from instructor.authoring import evidence, masters, prose
 
 MASTER = GOOD + MEASURES
 TAKEAWAY = "# **Takeaway** It is fast."
@@ -63,8 +63,9 @@ def test_the_sizes_of_the_experiments_may_stand_in_the_text():
 def test_a_part_that_obeys_every_rule_is_not_on_the_list(unit, part):
     """Take it off NOT_REBUILT."""
     assert part in parts(unit), "a part of that name does not exist"
-    master = solutions_folder() / unit / f"{part}.py"
-    assert [*evidence.lint_evidence(unit, read_cells(master), {})] != []
+    cells = cells_of(masters.source_notebook(unit, part))  # with the ids by which outputs are found
+    runs = prose.runs_of(solutions_folder() / unit / f"{part}.ipynb")
+    assert [*evidence.lint_evidence(unit, cells, runs)] != []
 
 
 def test_the_list_never_grows():
