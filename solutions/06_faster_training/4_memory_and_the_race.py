@@ -112,7 +112,7 @@ course.claim("with equal seeds, everything needs the same number of images twice
 # The clock is the worst instrument for one piece, because it mixes the luck of the seed with the noise of the machine.
 # So split the time:
 #
-# seconds = images until the target × seconds per image
+# seconds = images trained until the target × seconds per image
 #
 # *Images* depend on the seed alone. We count them with the same seeds with and without a piece, but only for the five
 # pieces that change what is computed: batch, cycle, bfloat16, bias, smoothing. The other four compute the same, so the
@@ -166,7 +166,9 @@ course.claim("the bias before BatchNorm changes the time to the target by less t
 #   Elsewhere it is emulated and loses, so this row changes sign between machines.
 # - **Shown** A larger batch pays in one factor and costs in the other: compare its two dots. The product decides.
 # - **Known** One cycle was made for few epochs and a target near the best accuracy (Smith 2018). An easy target is
-#   reached before the learning rate has fallen. **We think** that a higher `target` favours it: raise it and race.
+#   reached before the learning rate has fallen.
+# - **We think** that our rule is kind to a constant learning rate: its accuracy jumps from look to look, and the first
+#   crossing counts, even a lucky one. To test it, raise `target`, or count the second look above it.
 # - **Known** BatchNorm subtracts the mean, and the bias with it (Ioffe and Szegedy 2015), so only rounding differs.
 # - The nine ratios need not multiply to the whole: each piece was left out *next to the other eight*. What data in
 #   memory saves is a larger share once bfloat16 has made the rest cheap.
