@@ -14,6 +14,7 @@ from course.notebook.solutions import load_solutions
 from course.parallel.distributed import run_ranks, sgd_step, timed_rounds
 from course.training.models import FashionCNN
 from instructor.bench import spread
+from instructor.bench.tables import Table
 
 UNIT = "02_data_parallel"
 RANKS_SECONDS_MAX = 600
@@ -22,9 +23,11 @@ OVERLAPPED = "OverlappedDDP"
 TORCH = "torch's DistributedDataParallel"
 
 
-def steps(ranks: int, rounds: int, batch_size: int) -> None:
-    """Print the step time of each wrapper over that of torch's DDP, paired in each round."""
-    print(f"{ranks} ranks, {rounds} rounds")
+def steps(ranks: int, rounds: int, batch_size: int) -> list[Table]:
+    """Print the step time of each wrapper over that of torch's DDP, paired in each round.
+
+    Returns: the table.
+    """
     answers = load_solutions(UNIT)
     wrappers = {
         NAIVE: answers.NaiveDDP,
@@ -40,14 +43,18 @@ def steps(ranks: int, rounds: int, batch_size: int) -> None:
         timeout=RANKS_SECONDS_MAX,
     )
     seconds = dict(zip(wrappers, found[0].T, strict=True))  # every rank returns the same
-    head = "ms a step; over torch's; median (lowest to highest)"
-    print(f"\nFashionCNN, SGD, batch {batch_size} a rank: {head}")
+    note = f"{ranks} ranks, FashionCNN, SGD, batch {batch_size} per rank, {rounds} rounds, "
+    note += "median (lowest to highest)"
+    columns = ["wrapper", "ms per step", "time over torch's"]
+    table = Table("data-parallel steps", "DDP by hand", columns, note)
     for name, own in seconds.items():
         ratio = spread(own / seconds[TORCH], ".3f")
-        print(f"  {name:<34} {spread(1000 * own, '.1f'):>24}  {ratio}")
+        table.add(name, spread(1000 * own, ".1f"), ratio)
+    print(table)
     ratio = (seconds[OVERLAPPED] / seconds[TORCH]).median().item()
     print(f"OverlappedDDP by hand takes {ratio:.2f} of torch's step time (asked: at most 1.10)")
     print(machine())
+    return [table]
 
 
 def _step_seconds(

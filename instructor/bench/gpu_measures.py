@@ -218,7 +218,7 @@ def grouping(rows: Rows) -> None:
     from instructor.bench import grouping
 
     measured = grouping.epochs(at(32, 8192), at(1, 5), None)
-    grouping.print_epochs(measured)
+    print(grouping.epochs_table(measured))
     for way in measured.ways:
         rows.put(f"grouping: {way.name}", way.numbers())
 
@@ -273,7 +273,7 @@ def race(rows: Rows) -> None:
         latest = f"{run.name} {run.seconds:.1f} s {run.epochs:.2f} epochs"
         rows.put(f"race: seed {run.seed}", latest)
     results = speedrun.results(runs)
-    speedrun.print_results(results, seeds)
+    print(speedrun.results_table(results, seeds))
     rows.put(f"race: {speedrun.table_head(seeds)}", "; ".join(speedrun.COLUMNS))
     for result in results:
         rows.put(f"race: {result.name}", "; ".join(result.cells()))

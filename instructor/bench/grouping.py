@@ -26,6 +26,7 @@ from course.notebook.solutions import load_solutions
 from course.training import grouping
 from course.training.token_models import TokenPool
 from instructor.bench import spread
+from instructor.bench.tables import Table
 
 UNIT = "05_batch_grouping"
 BATCH_SIZE = 256
@@ -72,17 +73,20 @@ class Epochs:
     ways: list[Way]
 
 
-def run(what: str, asym: Path | None, dims: Sequence[int], rounds: int) -> None:
-    """Print the tables of `what`: epochs or thresholds."""
+def run(what: str, asym: Path | None, dims: Sequence[int], rounds: int) -> list[Table]:
+    """Print and return the tables of `what`: epochs or thresholds."""
     package = import_asym(asym) if asym else None
     if not package:
         print("without asym: --asym FOLDER names the folder that holds its package")
     if what == "epochs":
+        tables = []
         for dim in dims:
-            print_epochs(epochs(dim, rounds, package))
+            tables.append(epochs_table(epochs(dim, rounds, package)))
+            print(tables[-1])
     else:
-        thresholds(rounds, package)
+        tables = thresholds(rounds, package)
     print(machine())
+    return tables
 
 
 def import_asym(folder: Path) -> Asym:
@@ -248,21 +252,23 @@ def _check_equal(
             raise CourseError(f"{name} computes something else: {differences}.")
 
 
-def print_epochs(measured: Epochs) -> None:
-    """Print a line for each way, and how much faster than asym the groups are."""
+def epochs_table(measured: Epochs) -> Table:
+    """A row for each way, and how much faster than asym the groups are."""
     sizes = f"{measured.sequences:,} sequences, {measured.cells:,} padded tokens"
-    sizes += f", {measured.tokens:,} real"
-    print(f"\nembedding {measured.dim}: {sizes}, {measured.rounds} rounds")
+    sizes += f", {measured.tokens:,} real, {measured.rounds} rounds, median (lowest to highest)"
+    title = f"Ragged sequences, embedding {measured.dim}"
+    columns = ["way", "ms per epoch", "times as fast", "% of the saved bytes"]
+    table = Table(f"grouping epochs, embedding {measured.dim}", title, columns, sizes)
     seconds = {}
     for way in measured.ways:
         seconds[way.name] = way.seconds
-        ms = 1000 * way.seconds.median()
+        ms = f"{1000 * way.seconds.median():.1f}"
         speed = spread(way.times_as_fast, ".1f")
-        share = f"{100 * way.bytes_share:5.1f} % of the saved bytes"
-        print(f"  {way.name:<17} {ms:8.1f} ms per epoch, {speed:>20} times as fast, {share}")
+        table.add(way.name, ms, speed, f"{100 * way.bytes_share:.1f}")
     if "asym" in seconds:
         ratio = spread(seconds["asym"] / seconds["grouped"], ".2f")
-        print(f"  grouped is {ratio} times as fast as asym")
+        table.add("grouped over asym", "", ratio, "")
+    return table
 
 
 # ---- thresholds
@@ -276,20 +282,30 @@ class Search:
     costs: Tensor  # float64; cells per token
 
 
-def thresholds(rounds: int, package: Asym | None, rows: int = 50_000) -> None:
-    """Print what thresholds for four and eight groups cost and how long each search takes."""
+def thresholds(rounds: int, package: Asym | None, rows: int = 50_000) -> list[Table]:
+    """Print what thresholds for four and eight groups cost and how long each search takes.
+
+    Returns: the tables.
+    """
     answers = load_solutions(UNIT)
     lengths = sequences.lognormal_lengths(
         rows, torch.Generator().manual_seed(0), mean=5.0, std=1.0, longest=2048
     )
     different = f"{len(lengths.unique()):,} of them different"
+    tables = []
     for groups in (4, 8):
         searches = {"exact": functools.partial(answers.best_thresholds, lengths, groups)}
         if package:
             searches["asym"] = functools.partial(_find_by_asym, package, lengths.tolist(), groups)
         found = _searched(searches, lengths, rounds)
-        print(f"\n{groups} groups of {rows:,} lengths, {different}, {rounds} rounds")
-        _print_searches(found)
+        title = f"Thresholds of {groups} groups"
+        note = f"{rows:,} lengths, {different}, {rounds} rounds"
+        columns = ["search", "ms", "cells per token", "times as fast as asym"]
+        table = Table(f"grouping thresholds, {groups} groups", title, columns, note)
+        _add_searches(table, found)
+        print(table)
+        tables.append(table)
+    return tables
 
 
 def _searched(
@@ -311,15 +327,14 @@ def _searched(
     return found
 
 
-def _print_searches(found: dict[str, Search]) -> None:
+def _add_searches(table: Table, found: dict[str, Search]) -> None:
     for name, search in found.items():
         ms = spread(1000 * search.seconds, ",.1f")
         cost = f"{search.costs.min():.4f} to {search.costs.max():.4f}"
         against = ""
         if "asym" in found and name != "asym":
-            ratio = spread(found["asym"].seconds / search.seconds, ",.0f")
-            against = f", {ratio} times as fast as asym"
-        print(f"  {name:<15} {ms} ms, cost {cost}{against}")
+            against = spread(found["asym"].seconds / search.seconds, ",.0f")
+        table.add(name, ms, cost, against)
 
 
 def _cells(lengths: Tensor, limits: list[int]) -> int:

@@ -20,17 +20,20 @@ from course.loading.loaders import JpegDecoder, forked, jpeg_buffers
 from course.measure.timing import sweep
 from course.notebook.solutions import load_solutions
 from instructor.bench import spread
+from instructor.bench.tables import Table
 
 UNIT = "01_parallel_loading"
 SLOTS = 3  # batches of the loader of threads that exist at a time
 
 
-def paths(folder: Path | None, rounds: int, batch_size: int) -> None:
-    """Print images/s of loading paths that end in the same float32 batches, and their ratios."""
+def paths(folder: Path | None, rounds: int, batch_size: int) -> list[Table]:
+    """Print images/s of loading paths that end in the same float32 batches, and their ratios.
+
+    Returns: the table.
+    """
     answers = load_solutions(UNIT)
     dataset = answers.LFWDataset(folder or lfw.folder())
     n_images = len(dataset)
-    print(f"{n_images:,} images, batch {batch_size}, {rounds} rounds")
     loaders = contestants(answers, dataset, batch_size)
     check_equal(loaders)
     names = list(loaders)
@@ -40,13 +43,18 @@ def paths(folder: Path | None, rounds: int, batch_size: int) -> None:
         return answers.seconds_per_pass(loaders[name], n_batches, repeats=1, warmup=0).item()
 
     seconds = sweep(measure, names, rounds)
-    head = "images/s and ratio to the first line, median (lowest to highest)"
-    print(f"\n{head}; equal pixels, checked")
+    note = (
+        f"{n_images:,} images, {rounds} rounds, median (lowest to highest); equal pixels, checked"
+    )
+    title = f"Loading LFW, batches of {batch_size}"
+    columns = ["way", "images/s", "ratio to the first line"]
+    table = Table(f"lfw paths, batch {batch_size}", title, columns, note)
     for name, passes in zip(names, seconds, strict=True):
         rate = spread(n_images / passes, ",.0f")
-        ratio = spread(seconds[0] / passes, ".2f")
-        print(f"  {name:<52} {rate:>24}  {ratio}")
+        table.add(name, rate, spread(seconds[0] / passes, ".2f"))
+    print(table)
     print(machine())
+    return [table]
 
 
 def contestants(

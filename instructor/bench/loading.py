@@ -36,6 +36,7 @@ from course.measure.usage import busy_seconds, cpu_seconds
 from course.measure.yardsticks import MEMCPY, one_pass, read_file
 from course.notebook.solutions import load_solutions
 from instructor.bench import spread
+from instructor.bench.tables import Table
 
 UNIT = "04_fast_loading"
 MEMCPY_ALL = "memcpy, all threads"
@@ -69,11 +70,13 @@ class Contestant(NamedTuple):
 
 def run(
     what: str, sizes: Sequence[tuple[int, int]], rounds: int, batch_size: int, ffcv: Path | None
-) -> None:
+) -> list[Table]:
     """Print the tables of `what`, epochs or sgd, for each (rows, columns) of `sizes`.
 
     Args:
         ffcv: folder that holds the packages of FFCV, or None.
+
+    Returns: the tables.
     """
     if ffcv:
         sys.path.append(str(ffcv))
@@ -82,12 +85,21 @@ def run(
         print(f"FFCV cannot be imported here: without it. {hint}")
     print(machine())  # before a contestant changes the number of threads
     measure = epochs if what == "epochs" else sgd
+    tables = []
     for rows, columns in sizes:
         source = regression.prepare(rows, columns)
         file = RecordFile(load_solutions(UNIT), source, batch_size)
-        shown = f"{rows:,} rows x {columns:,} float32, {4 * rows * columns / 1e9:.2f} GB"
-        print(f"\n{shown}, batch {batch_size}, {rounds} rounds")
-        measure(Data(source, batch_size, file), rounds)
+        tables.append(measure(Data(source, batch_size, file), rounds))
+    return tables
+
+
+def _table(what: str, title: str, data: Data, rounds: int, columns: list[str]) -> Table:
+    """An empty table of `data`."""
+    rows, width = data.source.rows, data.source.columns
+    size = f"{rows:,} x {width:,}"
+    note = f"{rows:,} rows x {width:,} float32, {4 * rows * width / 1e9:.2f} GB, "
+    note += f"batch {data.batch_size}, {rounds} rounds, median (lowest to highest)"
+    return Table(f"loading {what}, {size}", f"{title}, {size}", columns, note)
 
 
 # ---- loaders
@@ -235,8 +247,8 @@ def _fastest(seconds: dict[str, Tensor], beginning: str) -> str | None:
 # ---- epochs
 
 
-def epochs(data: Data, rounds: int) -> None:
-    """Print seconds per epoch of pure iteration, GB/s, and the ratio to memcpy."""
+def epochs(data: Data, rounds: int) -> Table:
+    """Print and return seconds per epoch of pure iteration, GB/s, and the ratio to memcpy."""
     all_cores = cores()  # before FFCV is imported, which changes torch's threads
     source = data.source
     loaders = our_loaders(data) | torch_loaders(data) | ffcv_loaders(data)
@@ -245,15 +257,18 @@ def epochs(data: Data, rounds: int) -> None:
     seconds = measured(_iterating(data, loaders, all_cores), rounds)
     base = seconds[MEMCPY]
     nbytes = 4 * source.rows * source.columns
-    print(f"{'':46} {'ms an epoch':>22}  {'GB/s':>5}  speed over memcpy with one thread")
+    columns = ["loader", "ms per epoch", "GB/s", "speed over memcpy with one thread"]
+    table = _table("epochs", "Epochs that only iterate", data, rounds, columns)
     for name, own in seconds.items():
         ms = spread(1000 * own, ".0f")
         rate = nbytes / own.median().item() / 1e9
-        print(f"  {name:<44} {ms:>22}  {rate:5.1f}  {spread(base / own, '.2f')}")
+        table.add(name, ms, f"{rate:.1f}", spread(base / own, ".2f"))
+    print(table)
     _compare(seconds, "ours, random", MEMCPY_ALL)
     _compare(seconds, "ours, random", "TensorDataset")
     _compare(seconds, "ours, random", "FFCV RANDOM")
     _compare(seconds, "ours, quasi-random, read", "FFCV QUASI")
+    return table
 
 
 def _iterating(data: Data, loaders: dict[str, Batches], all_cores: int) -> dict[str, Contestant]:
@@ -283,8 +298,8 @@ def _iterating(data: Data, loaders: dict[str, Batches], all_cores: int) -> dict[
 # ---- SGD
 
 
-def sgd(data: Data, rounds: int) -> None:
-    """Print seconds per epoch of in-place SGD, and the ratio to the same without a loader."""
+def sgd(data: Data, rounds: int) -> Table:
+    """Print and return seconds per epoch of in-place SGD, over those without a loader."""
     all_cores = cores()  # before FFCV is imported
     trainings = _trainings(data)
     losses = {name: train() for name, train in trainings.items()}
@@ -293,13 +308,16 @@ def sgd(data: Data, rounds: int) -> None:
     contestants = {name: Contestant(all_cores, train) for name, train in trainings.items()}
     seconds = measured(contestants, rounds)
     base = seconds[NO_LOADER]
-    head = f"time over that without a loader; mean loss {losses['ours, random']:.2f}"
-    print(f"{'':46} {'ms an epoch':>22}  {head}")
+    columns = ["loader", "ms per epoch", "time over that without a loader"]
+    table = _table("sgd", "Epochs of SGD", data, rounds, columns)
+    table.note += f"; mean loss {losses['ours, random']:.2f}"
     for name, own in seconds.items():
-        print(f"  {name:<44} {spread(1000 * own, '.0f'):>22}  {spread(own / base, '.2f')}")
+        table.add(name, spread(1000 * own, ".0f"), spread(own / base, ".2f"))
+    print(table)
     best = _fastest(seconds, "ours, random")
     _compare(seconds, best, "FFCV")
     _compare(seconds, best, "TensorDataset")
+    return table
 
 
 def _trainings(data: Data) -> dict[str, Callable[[], float]]:
