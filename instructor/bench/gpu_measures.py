@@ -47,7 +47,8 @@ from instructor.bench.cells import run_part
 from instructor.bench.gpu import CLAIMS
 
 FAILURE_CHARACTERS = 300  # of an exception's message in the table
-SMOKE_UNIT = "05_batch_grouping"  # whose parts the step `smoke` runs on the pretended device
+# whose parts the step `smoke` runs on the pretended device, where 05/4 fails (docs/pretended-gpu.md)
+SMOKE_UNIT = "05_batch_grouping"
 SMOKE_SECONDS_MAX = 200  # of one part
 MEMORY_SHARE_MAX = 0.9  # of the free GPU memory that a data set may take
 
