@@ -1,8 +1,8 @@
-"""What named machines measured: recorded/<machine>.json -> the line beside a claim.
+"""What named machines measured: recorded/<machine>.json -> the line after a claim.
 
 Each file holds a machine's short name and, per part, the claims that its run of the part made.
 `course build --execute` and `course bench gpu` write these files (instructor/authoring/records.py);
-a class's folder has a copy of them, a notebook outside of both has none.
+a class's folder has a copy of them, and a notebook elsewhere has none.
 """
 
 import functools
