@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from course.errors import CourseError
+from course.learner import predictions
 from course.training import speedrun as race
 from instructor.authoring.records import Machine
 from instructor.bench import cells, gpu, gpu_measures, grouping, speedrun
@@ -68,12 +69,14 @@ def recorded(monkeypatch, tmp_path):
 
 
 def test_the_record_has_claims_steps_and_rows_and_a_later_call_keeps_them(recorded, tmp_path, monkeypatch):
-    part = gpu.Result("01_a/1_a", "H", "done", 2.0, [["cells that ran", "3 of 3"]], [CLAIM])
+    values = [{"what": "two over none", "measured": "1.6"}]
+    part = gpu.Result("01_a/1_a", "H", "done", 2.0, [["cells that ran", "3 of 3"]], [CLAIM], values)
     gpu.write_results({part.step: part}, H200, dry_run=False)
     monkeypatch.setenv("OUT", str(tmp_path / "out"))
     gpu.write_results({"ncf": gpu.Result("ncf", "H", "done", 3.0, [["fp32", "1.0"]])}, H200, dry_run=False)
     record = gpu.records.read_record(H200, recorded)
     assert [facts["sentence"] for facts in record["parts"]["01_a/1_a"]["claims"]] == ["two are faster"]
+    assert record["parts"]["01_a/1_a"]["predictions"] == values
     assert record["steps"] == {
         "01_a/1_a": {"status": "done", "seconds": 2.0, "rows": [["cells that ran", "3 of 3"]]},
         "ncf": {"status": "done", "seconds": 3.0, "rows": [["fp32", "1.0"]]},
@@ -241,6 +244,18 @@ def test_cells_run_in_order_with_their_claims(tmp_path, monkeypatch, capsys):
         cells.run_part("01_x", "1_y", lambda number, total, claims: seen.append((number, total, len(claims))))
     assert seen == [(1, 3, 0), (2, 3, 1)] and info.value.__notes__ == ["in cell 3 of 3"]
     assert "Holds here" in capsys.readouterr().out
+
+
+def test_values_that_learners_predict_are_collected_and_not_kept(tmp_path, monkeypatch, capsys):
+    (tmp_path / "01_x").mkdir()
+    (tmp_path / "01_x/1_y.py").write_text(
+        '# %%\nimport course\nprint(course.score("01/2", "two over none", None, 1.5))\n'
+    )
+    monkeypatch.setattr(cells, "solutions_folder", lambda: tmp_path)
+    before, found = predictions._keep, []
+    cells.run_part("01_x", "1_y", lambda *_: None, found)
+    assert found == [{"what": "two over none", "measured": "1.5"}] and predictions._keep is before
+    assert "two over none: 1.5" in capsys.readouterr().out
 
 
 def test_the_files_of_the_test_step_exist():

@@ -22,6 +22,7 @@ from instructor.bench.tables import Table
 CPU = Machine("2 cores, Intel Xeon", "Intel(R) Xeon(R) Processor, 2 cores, 1 thread, torch 2", is_gpu=False)
 GPU = Machine("H200", "NVIDIA H200, torch 2", is_gpu=True)
 PARTS = [("01_a", "1_a"), ("01_a", "2_b")]
+VALUES = [{"what": "two over none", "measured": "1.13"}]
 
 
 def claim(sentence, held=True, value="2 times", scale="laptop", **facts):
@@ -60,12 +61,13 @@ def test_a_machine_has_one_file(machine, name):
 def test_an_execution_renews_its_parts_and_leaves_the_others(course, tmp_path):
     course("1_a", 'claim("a")', [claim("a")])
     course("2_b", 'claim("b")', [claim("b", estimate=2.0, low=1.5, high=2.5, null="above 1")])
-    records.record_executed(PARTS, tmp_path)
+    records.record_executed("01_a", {"1_a": [], "2_b": VALUES}, tmp_path)
     course("1_a", 'claim("a2")', [claim("a2")])
-    assert records.record_executed(PARTS[:1], tmp_path)[0].endswith(f"/{CPU.file_name}: 01_a/1_a renewed")
+    assert records.record_executed("01_a", {"1_a": []}, tmp_path)[0].endswith(f"/{CPU.file_name}: 01_a/1_a renewed")
     assert claims_of(tmp_path, CPU, "01_a/1_a") == ["a2"]
     part = records.read_record(CPU, tmp_path)["parts"]["01_a/2_b"]
     assert part["scale"] == "laptop" and part["details"] == "a machine" and re.fullmatch(r"\d{4}-\d\d-\d\d", part["on"])
+    assert part["predictions"] == VALUES
     (facts,) = part["claims"]
     assert facts == dict(sentence="b", held=True, value="2 times", otherwise="",
                          estimate=2.0, low=1.5, high=2.5, null="above 1")  # fmt: skip
@@ -73,10 +75,10 @@ def test_an_execution_renews_its_parts_and_leaves_the_others(course, tmp_path):
 
 def test_a_smoke_run_overwrites_nothing(course, tmp_path):
     course("1_a", 'claim("a")', [claim("a")])
-    records.record_executed(PARTS[:1], tmp_path)
+    records.record_executed("01_a", {"1_a": []}, tmp_path)
     course("1_a", 'claim("a")', [claim("a", held=False, scale="smoke")])
     before = (tmp_path / CPU.file_name).read_bytes()
-    assert "at smoke scale nothing is recorded" in records.record_executed(PARTS[:1], tmp_path)[0]
+    assert "at smoke scale nothing is recorded" in records.record_executed("01_a", {"1_a": []}, tmp_path)[0]
     assert (tmp_path / CPU.file_name).read_bytes() == before
 
 
@@ -107,7 +109,7 @@ def test_claims_that_no_master_makes_leave_every_record_with_a_line(course, tmp_
     records.write_record(record, tmp_path)
     code = 'claim("sa" "id")\nfor n in (64,):\n    claim(f"at size {n}, it is faster")\nclaim("made on a GPU")'
     course("1_a", code, [claim("said")])
-    lines = records.record_executed(PARTS[:1], tmp_path)
+    lines = records.record_executed("01_a", {"1_a": []}, tmp_path)
     assert sorted(lines[1:]) == [
         "dropped from H200: 01_a/1_a: gone",
         "dropped from H200: 01_a/9_gone",
@@ -121,7 +123,7 @@ def test_claims_that_no_master_makes_leave_every_record_with_a_line(course, tmp_
 
 def test_a_claim_of_the_record_stands_beside_that_of_another_machine(course, tmp_path):
     course("1_a", 'claim("a")', [claim("a", value="1.13 times")])
-    records.record_executed(PARTS[:1], tmp_path)
+    records.record_executed("01_a", {"1_a": []}, tmp_path)
     recorded._by_sentence.cache_clear()
     found = recorded._by_sentence(tmp_path)["a"]
     assert [(each.machine, each.held, each.value) for each in found] == [(CPU.name, True, "1.13 times")]
@@ -189,7 +191,7 @@ def test_what_executed_notebooks_claim_is_recorded():
         for place, part in record["parts"].items():
             known.setdefault(place, []).append([facts["sentence"] for facts in part["claims"]])
     for unit, part in all_parts():
-        claims, _ = records.of_notebook(read_cells(solutions_folder() / unit / f"{part}.ipynb"))
+        claims = records.claims_in(read_cells(solutions_folder() / unit / f"{part}.ipynb"))
         assert [facts["sentence"] for facts in claims] in known[f"{unit}/{part}"], f"build --execute {unit}/{part}"
 
 

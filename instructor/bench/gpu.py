@@ -47,6 +47,7 @@ DRY_FOLDER = ROOT / "build" / "recorded-dry"
 DRY_TABLE = ROOT / "build" / "results-gpu-dry.md"
 DRY_MACHINE = Machine("pretended", "a CUDA device that is not there", is_gpu=True)
 CLAIMS = "claims.json"  # of a part, next to its rows
+PREDICTIONS = "predictions.json"
 DRY_RUN_FACTOR = 6  # times the seconds of a step that a dry run gives it
 GRACE_SECONDS = 15  # that a step gets to say what it has found, once it is asked to end
 WORKERS_MAX = 12  # of pytest
@@ -87,6 +88,7 @@ class Result:
     seconds: float
     rows: list = field(default_factory=list)  # (what, value)
     claims: list = field(default_factory=list)  # of a part: the fields of claims.Claim
+    predictions: list = field(default_factory=list)  # of a part: {"what": ..., "measured": ...}
 
 
 Results = dict[str, Result]  # by the name of their step
@@ -229,12 +231,14 @@ def _run(step: Step, here: str, dry_run: bool, limit: float) -> Result:
         output = log.read_text(errors="replace")
         rows = _test_rows(output) if step.tests else _json_in(rows_file)
         claims = _json_in(rows_file.with_name(CLAIMS))
+        predictions = _json_in(rows_file.with_name(PREDICTIONS))
     if status != "done":  # its row holds the end of this; the reason may be before it
         name = step.name.replace("/", "-")
         write_text(data_folder() / "gpu-bench-logs" / f"{name}.log", output)
     if status == "failed" and not any(what == "failed" for what, _ in rows):
         rows.append(["failed", " ".join(output.split())[-FAILURE_CHARACTERS:]])
-    return Result(step.name, here, status, time.monotonic() - began, rows, claims)
+    seconds = time.monotonic() - began
+    return Result(step.name, here, status, seconds, rows, claims, predictions)
 
 
 def _json_in(path: Path) -> list:
@@ -322,7 +326,7 @@ def write_results(results: Results, machine: Machine, dry_run: bool) -> None:
         record["steps"][result.step] = step
         if "/" in result.step:
             is_whole = result.status == "done"
-            records.record_part(record, result.step, result.claims, is_whole=is_whole)
+            records.record_part(record, result.step, result.claims, result.predictions, is_whole)
     records.write_record(record, folder)
     if dry_run:
         write_text(DRY_TABLE, documents.gpu_text([record], step_names(), is_dry=True))

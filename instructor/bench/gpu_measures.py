@@ -44,10 +44,10 @@ from course.training.models import NEUMF_SIZES, NeuMF
 from course.training.recommender_loop import Interactions, epoch_batches
 from instructor.bench import spread
 from instructor.bench.cells import run_part
-from instructor.bench.gpu import CLAIMS
+from instructor.bench.gpu import CLAIMS, PREDICTIONS
 
 FAILURE_CHARACTERS = 300  # of an exception's message in the table
-# whose parts the step `smoke` runs on the pretended device, where 05/4 fails (docs/pretended-gpu.md)
+# of the step `smoke` on the pretended device, where 05/4 fails (docs/pretended-gpu.md)
 SMOKE_UNIT = "05_batch_grouping"
 SMOKE_SECONDS_MAX = 200  # of one part
 MEMORY_SHARE_MAX = 0.9  # of the free GPU memory that a data set may take
@@ -380,8 +380,10 @@ def part(unit: str, name: str, rows: Rows) -> None:
         if failed:
             rows.put("did not hold", "; ".join(failed))
         write_text(rows.path.with_name(CLAIMS), json.dumps([asdict(claim) for claim in claims]))
+        write_text(rows.path.with_name(PREDICTIONS), json.dumps(predictions))
 
-    run_part(unit, name, done)
+    predictions = []
+    run_part(unit, name, done, predictions)
 
 
 MEASURES = {
