@@ -254,8 +254,8 @@ def test_values_that_learners_predict_are_collected_and_not_kept(tmp_path, monke
     monkeypatch.setattr(cells, "solutions_folder", lambda: tmp_path)
     before, found = predictions._keep, []
     cells.run_part("01_x", "1_y", lambda *_: None, found)
-    assert found == [{"what": "two over none", "measured": "1.5"}] and predictions._keep is before
-    assert "two over none: 1.5" in capsys.readouterr().out
+    assert found == [{"what": "two over none", "measured": "1.50"}] and predictions._keep is before
+    assert "two over none: 1.50" in capsys.readouterr().out
 
 
 def test_the_files_of_the_test_step_exist():

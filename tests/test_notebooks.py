@@ -126,7 +126,7 @@ def test_what_learners_predict_comes_back_with_its_measured_value(small, monkeyp
     monkeypatch.setitem(CODE, part, ["import course\ncourse.score('05/1', 'cells per token', None, 6.5)"])
     monkeypatch.setattr(execute, "parts", lambda unit: [part])
     measured = execute.execute(unit, [part], progress=lambda text: None)
-    assert measured == {part: [{"what": "cells per token", "measured": "6.5"}]}
+    assert measured == {part: [{"what": "cells per token", "measured": "6.50"}]}
     assert execute.measured_values(small / "none.json", part) == []
 
 
