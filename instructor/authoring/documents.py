@@ -59,8 +59,8 @@ BENCHMARKS_HEAD = """\
 ## Benchmarks
 
 Each table names its command; `--record` writes it here (`course bench --help`). The measurements of
-a table were interleaved in one process or one run. Ratios are paired and printed as median (lowest
-to highest).
+a table were interleaved in one process or one run. Ratios are paired: an estimate with its 95 %
+interval, or, in older tables, a median (lowest to highest).
 """
 GPU_HEAD = f"""\
 # Results on a GPU

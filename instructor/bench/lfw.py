@@ -17,9 +17,9 @@ from torchvision.io import ImageReadMode, decode_jpeg, read_file
 from course.datasets import lfw
 from course.device import cores, machine
 from course.loading.loaders import JpegDecoder, forked, jpeg_buffers
-from course.measure.timing import sweep
+from course.measure.comparison import compare_measured
 from course.notebook.solutions import load_solutions
-from instructor.bench import spread
+from instructor.bench import SECONDS_MAX, control_line, rounds_up_to
 from instructor.bench.tables import Table
 
 UNIT = "01_parallel_loading"
@@ -36,22 +36,20 @@ def paths(folder: Path | None, rounds: int, batch_size: int) -> list[Table]:
     n_images = len(dataset)
     loaders = contestants(answers, dataset, batch_size)
     check_equal(loaders)
-    names = list(loaders)
-    n_batches = len(loaders[names[0]])
+    n_batches = len(next(iter(loaders.values())))
 
     def measure(name: str) -> float:
         return answers.seconds_per_pass(loaders[name], n_batches, repeats=1, warmup=0).item()
 
-    seconds = sweep(measure, names, rounds)
-    note = (
-        f"{n_images:,} images, {rounds} rounds, median (lowest to highest); equal pixels, checked"
-    )
+    limits = rounds_up_to(rounds)
+    found = compare_measured(list(loaders), measure, rounds=limits, seconds=SECONDS_MAX)
+    note = f"{n_images:,} images; equal pixels, checked; {control_line(found)}"
     title = f"Loading LFW, batches of {batch_size}"
-    columns = ["way", "images/s", "ratio to the first line"]
+    columns = ["way", "images/s", "times as fast as the first line"]
     table = Table(f"lfw paths, batch {batch_size}", title, columns, note)
-    for name, passes in zip(names, seconds, strict=True):
-        rate = spread(n_images / passes, ",.0f")
-        table.add(name, rate, spread(seconds[0] / passes, ".2f"))
+    for name in found.seconds:
+        rate = f"{found.rate(name, n_images).estimate:,.0f}"
+        table.add(name, rate, found.ratio(name))
     print(table)
     print(machine())
     return [table]

@@ -31,11 +31,11 @@ from course.datasets.regression import Regression
 from course.device import cores, machine
 from course.errors import CourseError
 from course.loading.record_files import RecordFile
-from course.measure.timing import sweep
+from course.measure.comparison import Comparison, compare_measured
 from course.measure.usage import busy_seconds, cpu_seconds
 from course.measure.yardsticks import MEMCPY, one_pass, read_file
 from course.notebook.solutions import load_solutions
-from instructor.bench import spread
+from instructor.bench import SECONDS_MAX, control_line, rounds_up_to
 from instructor.bench.tables import Table
 
 UNIT = "04_fast_loading"
@@ -93,12 +93,12 @@ def run(
     return tables
 
 
-def _table(what: str, title: str, data: Data, rounds: int, columns: list[str]) -> Table:
+def _table(what: str, title: str, data: Data, found: Comparison, columns: list[str]) -> Table:
     """An empty table of `data`."""
     rows, width = data.source.rows, data.source.columns
     size = f"{rows:,} x {width:,}"
     note = f"{rows:,} rows x {width:,} float32, {4 * rows * width / 1e9:.2f} GB, "
-    note += f"batch {data.batch_size}, {rounds} rounds, median (lowest to highest)"
+    note += f"batch {data.batch_size}; {control_line(found)}"
     return Table(f"loading {what}, {size}", f"{title}, {size}", columns, note)
 
 
@@ -202,8 +202,8 @@ def check(loader: Batches, source: Regression) -> None:
 # ---- timing
 
 
-def measured(contestants: dict[str, Contestant], rounds: int) -> dict[str, Tensor]:
-    """{name: seconds of each round} of contestants that take turns.
+def measured(contestants: dict[str, Contestant], rounds: int) -> Comparison:
+    """The Comparison of contestants with the first of them.
 
     In each turn one runs once to warm up, which does not count. Prints how much of the machine
     others used meanwhile.
@@ -222,26 +222,27 @@ def measured(contestants: dict[str, Contestant], rounds: int) -> dict[str, Tenso
     start = time.perf_counter()
     busy = busy_seconds()
     own = cpu_seconds()
-    table = sweep(seconds, list(contestants), rounds)
+    limits = rounds_up_to(rounds)
+    found = compare_measured(list(contestants), seconds, rounds=limits, seconds=SECONDS_MAX)
     elapsed = time.perf_counter() - start
     foreign = busy_seconds() - busy - (cpu_seconds() - own)
     share = foreign / (elapsed * os.cpu_count())
     others = "processes other than this one and its living workers"
     print(f"{others}: {share:.0%} of the processors while this ran")
-    return dict(zip(contestants, table, strict=True))
+    return found
 
 
-def _compare(seconds: dict[str, Tensor], ours: str, theirs: str) -> None:
+def _print_ratio(found: Comparison, ours: str, theirs: str) -> None:
     """Print the speed of `ours` over the fastest contestant whose name begins with `theirs`."""
-    best = _fastest(seconds, theirs)
+    best = _fastest(found, theirs)
     if best:
-        print(f"  {ours} over {best}: {spread(seconds[best] / seconds[ours], '.2f')}")
+        print(f"  {ours} over {best}: {found.ratio(ours, to=best)}")
 
 
-def _fastest(seconds: dict[str, Tensor], beginning: str) -> str | None:
+def _fastest(found: Comparison, beginning: str) -> str | None:
     """The name with this beginning that took the fewest seconds, or None."""
-    names = [name for name in seconds if name.startswith(beginning)]
-    return min(names, key=lambda name: seconds[name].median(), default=None)
+    names = [name for name in found.seconds if name.startswith(beginning)]
+    return min(names, key=found.median, default=None)
 
 
 # ---- epochs
@@ -254,20 +255,19 @@ def epochs(data: Data, rounds: int) -> Table:
     loaders = our_loaders(data) | torch_loaders(data) | ffcv_loaders(data)
     for loader in loaders.values():
         check(loader, source)
-    seconds = measured(_iterating(data, loaders, all_cores), rounds)
-    base = seconds[MEMCPY]
+    found = measured(_iterating(data, loaders, all_cores), rounds)
     nbytes = 4 * source.rows * source.columns
-    columns = ["loader", "ms per epoch", "GB/s", "speed over memcpy with one thread"]
-    table = _table("epochs", "Epochs that only iterate", data, rounds, columns)
-    for name, own in seconds.items():
-        ms = spread(1000 * own, ".0f")
-        rate = nbytes / own.median().item() / 1e9
-        table.add(name, ms, f"{rate:.1f}", spread(base / own, ".2f"))
+    columns = ["loader", "ms per epoch", "GB/s", "times as fast as memcpy with one thread"]
+    table = _table("epochs", "Epochs that only iterate", data, found, columns)
+    for name in found.seconds:
+        ms = 1000 * found.time(name).estimate
+        rate = found.rate(name, nbytes / 1e9).estimate
+        table.add(name, f"{ms:.0f}", f"{rate:.1f}", found.ratio(name))
     print(table)
-    _compare(seconds, "ours, random", MEMCPY_ALL)
-    _compare(seconds, "ours, random", "TensorDataset")
-    _compare(seconds, "ours, random", "FFCV RANDOM")
-    _compare(seconds, "ours, quasi-random, read", "FFCV QUASI")
+    _print_ratio(found, "ours, random", MEMCPY_ALL)
+    _print_ratio(found, "ours, random", "TensorDataset")
+    _print_ratio(found, "ours, random", "FFCV RANDOM")
+    _print_ratio(found, "ours, quasi-random, read", "FFCV QUASI")
     return table
 
 
@@ -306,17 +306,17 @@ def sgd(data: Data, rounds: int) -> Table:
     same = max(losses.values()) < LOSSES_DIFFER * min(losses.values())
     assert same, f"not the same training: {losses}"
     contestants = {name: Contestant(all_cores, train) for name, train in trainings.items()}
-    seconds = measured(contestants, rounds)
-    base = seconds[NO_LOADER]
-    columns = ["loader", "ms per epoch", "time over that without a loader"]
-    table = _table("sgd", "Epochs of SGD", data, rounds, columns)
+    found = measured(contestants, rounds)
+    columns = ["loader", "ms per epoch", "times as long as without a loader"]
+    table = _table("sgd", "Epochs of SGD", data, found, columns)
     table.note += f"; mean loss {losses['ours, random']:.2f}"
-    for name, own in seconds.items():
-        table.add(name, spread(1000 * own, ".0f"), spread(own / base, ".2f"))
+    for name in found.seconds:
+        ms = 1000 * found.time(name).estimate
+        table.add(name, f"{ms:.0f}", found.ratio(NO_LOADER, to=name))
     print(table)
-    best = _fastest(seconds, "ours, random")
-    _compare(seconds, best, "FFCV")
-    _compare(seconds, best, "TensorDataset")
+    best = _fastest(found, "ours, random")
+    _print_ratio(found, best, "FFCV")
+    _print_ratio(found, best, "TensorDataset")
     return table
 
 
