@@ -13,6 +13,7 @@ from course.learner.recorded import FOLDER
 from course.notebook.registry import all_parts
 from course.system.files import write_text
 from course.system.folders import ROOT
+from instructor.authoring.gpu_steps import step_names
 from instructor.authoring.records import Record, read_records
 
 DOCS = ROOT / "docs"
@@ -126,8 +127,6 @@ def write_documents(folder: Path = FOLDER, docs: Path = DOCS) -> str:
 
 def document_texts(folder: Path = FOLDER) -> dict[str, str]:
     """{file name: text} of the pages made from the records in `folder`."""
-    from instructor.bench.gpu import step_names  # imports torch
-
     records = read_records(folder)
     return {
         "claims.md": claims_text(records),

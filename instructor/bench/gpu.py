@@ -40,6 +40,12 @@ from course.notebook.registry import all_parts
 from course.system.files import write_text
 from course.system.folders import ROOT
 from instructor.authoring import documents, records
+from instructor.authoring.gpu_steps import (
+    PART_SECONDS,
+    SECONDS_BEFORE_PARTS,
+    SECONDS_BEHIND_PARTS,
+    step_names,
+)
 from instructor.authoring.records import Machine
 from instructor.bench.places import PRETENDED, TESTS
 
@@ -57,16 +63,6 @@ TESTED = [
     str(TESTS / f"test_{name}.py")
     for name in ("engine", "exercises", "measure", "models", "training", "copies", "fashion")
 ]
-PART_SECONDS = 300
-SECONDS_BEFORE_PARTS = {"grading": 300, "tests": 420, "smoke": 300}
-SECONDS_BEHIND_PARTS = {
-    "linear": 400,
-    "race": 400,
-    "ncf": 180,
-    "grouping": 180,
-    "copies": 90,
-    "checkup": 120,
-}
 
 
 @dataclass(frozen=True)
@@ -111,11 +107,6 @@ def steps(dry_run: bool, measured: Collection[str] = ()) -> list[Step]:
     found += [Step(place, PART_SECONDS) for place in places]
     found += [Step(name, seconds) for name, seconds in SECONDS_BEHIND_PARTS.items()]
     return found
-
-
-def step_names() -> list[str]:
-    """The names of all steps, parts in the order of the course."""
-    return [step.name for step in steps(dry_run=False)]
 
 
 def run(

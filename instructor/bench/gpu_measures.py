@@ -367,7 +367,7 @@ def smoke(rows: Rows) -> None:
 
 
 def _smoke_part(place: str, file: Path) -> str:
-    """Run a part in a process of its own; return its first error, "" if there is none."""
+    """Run a part in a new process; return its first error, "" if there is none."""
     call = [sys.executable, "-W", "ignore", "-m", "instructor.bench.gpu_measures", place, str(file)]
     environment = os.environ | {"COURSE_SCALE": "smoke"}
     try:
