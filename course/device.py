@@ -6,6 +6,7 @@ one of SCALES (default: gpu with CUDA, else laptop).
 
 import os
 import platform
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -90,6 +91,16 @@ def machine() -> str:
         return f"{torch.cuda.get_device_name()}, {versions}"
     own = f"{counted(os.cpu_count(), 'core')}, {counted(torch.get_num_threads(), 'thread')}"
     return f"{_processor()}, {own}, {versions}"
+
+
+def machine_name() -> str:
+    """A short name of the machine, e.g. "2 cores, Intel Xeon" or "H200"."""
+    import torch
+
+    if device().type == "cuda":
+        return torch.cuda.get_device_name().removeprefix("NVIDIA ")
+    processor = re.sub(r"\((R|TM)\)|@.*|\b(CPU|Processor)\b", "", _processor())
+    return f"{counted(cores(), 'core')}, {' '.join(processor.split())}"
 
 
 def _processor():

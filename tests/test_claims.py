@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import sys
 from dataclasses import asdict, replace
 
@@ -12,8 +13,10 @@ import torch
 from nbclient import NotebookClient
 
 import course
+from course.learner import recorded
 from course.learner.claims import MARK, WORDS, Claim
 from course.learner.predictions import leaders, reveal, reveal_leader
+from course.measure.comparison import Interval
 from instructor.authoring import claims
 
 SENTENCE = "two workers are faster"
@@ -31,7 +34,7 @@ class Broken:
     __float__ = __str__ = __repr__ = __format__ = __bool__
 
 
-HOLDS, NOT, UNDECIDED = "Holds here", "Does not hold here", "Cannot be decided here"
+HOLDS, NOT, UNDECIDED = "Holds here", "Does not hold here", "Not decided here"
 KINDS = [(HOLDS, yes) for yes in (True, 1, np.bool_(True), torch.tensor(True), torch.tensor([2.0]))]
 KINDS += [(NOT, no) for no in (False, 0, np.float64(0), torch.tensor(False))]
 KINDS += [(UNDECIDED, odd) for odd in (float("nan"), torch.tensor(float("nan")), torch.ones(2), None, "yes", "1", [])]
@@ -48,6 +51,47 @@ def test_a_claim_holds_or_not_or_is_undecided(words, holds, capsys):
 def test_the_explanation_is_printed_only_where_a_claim_fails(holds, shown, capsys):
     course.claim(SENTENCE, holds, "0.9 times", otherwise="You have one core.")
     assert capsys.readouterr().out.endswith(f"two workers are faster (0.9 times).{shown}\n")
+
+
+NULLS = [
+    (HOLDS, Interval(1.5, 1.2, 1.8), {"above": 1.1}),
+    (UNDECIDED, Interval(1.5, 1.05, 1.8), {"above": 1.1}),
+    (NOT, Interval(0.9, 0.8, 1.05), {"above": 1.1}),
+    (HOLDS, Interval(0.9, 0.8, 0.95), {"below": 1}),
+    (UNDECIDED, Interval(0.9, 0.8, 1.05), {"below": 1}),
+    (NOT, Interval(1.5, 1.2, 1.8), {"below": 1}),
+    (HOLDS, Interval(1, 0.97, 1.03), {"within": (0.95, 1.05)}),
+    (UNDECIDED, Interval(1, 0.9, 1.03), {"within": (0.95, 1.05)}),
+    (NOT, Interval(1.2, 1.1, 1.3), {"within": (0.95, 1.05)}),
+    (UNDECIDED, Interval(1.2, -math.inf, math.inf), {"above": 1}),
+]
+
+
+@pytest.mark.parametrize("words, interval, null", NULLS)
+def test_a_measured_claim_holds_only_if_its_interval_excludes_the_null(words, interval, null, capsys):
+    course.claim(SENTENCE, interval, **null)
+    assert capsys.readouterr().out == f"{words} at smoke scale: two workers are faster. Here {interval}.\n"
+
+
+def test_next_to_a_claim_stands_what_other_machines_found(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(recorded, "FOLDER", tmp_path)
+    monkeypatch.setattr(sys.modules["course.device"], "machine_name", lambda: "2 cores, Here")
+
+    def record(machine, **facts):
+        facts = {"sentence": SENTENCE, "value": "text", "estimate": None} | facts
+        data = {"machine": machine, "parts": {"01/2": {"claims": [facts]}}}
+        tmp_path.joinpath(f"{machine}.json").write_text(json.dumps(data))
+
+    record("H200", held=False, estimate=0.8123)
+    record("Laptop", held=True, value="7 messages")
+    record("2 cores, Here", held=True, estimate=9.0)
+    course.claim(SENTENCE, Interval(1.5, 1.2, 1.8), above=1)
+    expected = "Recorded: H200 0.812 (does not hold there); Laptop 7 messages.\n"
+    assert capsys.readouterr().out.endswith(f"Here 1.50 (1.20 to 1.80). {expected}")
+    course.claim(SENTENCE, Interval(0.5, 0.2, 0.8), above=1)
+    assert "Laptop 7 messages (holds there)" in capsys.readouterr().out
+    course.claim("another sentence", True)
+    assert "Recorded" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -68,13 +68,13 @@ def test_every_way_runs_once_per_round_in_an_order_that_changes_and_the_first_tw
 def test_what_it_says_and_that_a_control_that_finds_a_difference_decides_nothing():
     found = compare_measured(["one worker", "two workers"], {"one worker": 2.0, "two workers": 1.0}.__getitem__)
     assert str(found).splitlines() == [
-        "two workers  2.00 (2.00 to 2.00) times as fast as one worker",
+        "two workers  2.00 (2.00 to 2.00) times as fast as one worker: faster",
         "control: one worker against itself 1.00 (1.00 to 1.00)",
         "7 rounds, narrow enough",
     ]
     same = torch.ones(7, dtype=torch.float64)
     crooked = comparison.Comparison({"a": same, "b": same / 2}, same * 1.2, comparison.NARROW)
-    assert crooked.ratio("b").excludes(1, by=0.9) and not crooked.is_decided("b")
+    assert crooked.ratio("b").excludes(1, by=0.9) and crooked.verdict("b") == comparison.NOT_DECIDED
     assert "not decided here" in str(crooked)
 
 

@@ -1,12 +1,15 @@
 """What a text says about a measurement, tested on the reader's machine: one line of output.
 
-    claim("two workers are faster than one", ratio > 1, f"{ratio:.2f} times",
-          otherwise="You have one free core.")
+    claim("two workers are at least 10 % faster than none", result.ratio("2 workers"), above=1.1)
 
-prints "Holds here: two workers are faster than one (1.62 times)."; `otherwise` is printed only if
-the claim fails. The facts of the claim also go into the metadata of the output, from which
-instructor/authoring/claims.py writes docs/claims.md. A claim is not an exercise: it never raises,
-never counts for a grade and writes nothing to stderr.
+prints "Holds here: two workers are at least 10 % faster than none. Here 1.62 (1.51 to 1.74).
+Recorded: H200 2.10." A claim about a measurement names its null, what would be expected if the
+sentence were wrong, and holds only if the whole interval excludes it. An exact count is claimed by
+its truth: claim("a ring sends 6 messages", sent == 6, f"{sent} messages").
+
+What other machines found comes from the records (course/learner/recorded.py). The facts of the
+claim go into the metadata of the output, from which instructor/authoring/records.py writes them. A
+claim is not an exercise: it never raises, never counts for a grade and writes nothing to stderr.
 """
 
 import contextlib
@@ -14,10 +17,16 @@ import html
 import math
 import sys
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from course.learner import recorded
+
+if TYPE_CHECKING:  # importing torch takes a second
+    from course.measure.comparison import Interval
 
 MARK = "course_claim"  # the key of a claim in the metadata of an output
 TEXT_CHARACTERS_MAX = 300  # of a sentence, a value or an explanation
-WORDS = {True: "Holds here", False: "Does not hold here", None: "Cannot be decided here"}
+WORDS = {True: "Holds here", False: "Does not hold here", None: "Not decided here"}
 # green, amber, grey: readable on white and on black
 COLOURS = {True: "#2e7d32", False: "#c77700", None: "#757575"}
 
@@ -27,11 +36,16 @@ class Claim:
     """A sentence about a measurement, and what this run found about it."""
 
     sentence: str
-    held: bool | None  # None: the condition was neither true nor false, e.g. NaN
+    held: bool | None  # None: not decided
     value: str  # the number behind it, as text; "" if there is none
     machine: str
     scale: str
     otherwise: str = ""  # why it may fail, and what to do then
+    # of a measurement, and None of a count
+    estimate: float | None = None
+    low: float | None = None
+    high: float | None = None
+    null: str = ""  # such as "above 1"
 
     @property
     def verdict(self) -> str:
@@ -43,9 +57,11 @@ class Claim:
     def text(self) -> str:
         """The words after the verdict: the sentence, its number, and `otherwise` unless it held."""
         text = self.sentence.rstrip(".")
-        if self.value:
+        if self.estimate is None and self.value:
             text += f" ({self.value})"
         text += "."
+        if self.estimate is not None:
+            text += f" Here {self.value}."
         if self.otherwise and self.held is not True:
             text += f" {self.otherwise}"
         return text
@@ -53,45 +69,84 @@ class Claim:
     def __str__(self) -> str:
         return f"{self.verdict}: {self.text}"
 
-    def as_html(self) -> str:
-        """The same line with a coloured bar and verdict."""
-        colour = COLOURS[self.held]
-        return (
-            f'<div style="border-left: 4px solid {colour}; padding: 2px 10px; margin: 2px 0">'
-            f'<b style="color: {colour}">{self.verdict}:</b> {html.escape(self.text)}</div>'
-        )
 
-
-def claim(sentence: str, holds: object, value: object = "", otherwise: str = "") -> None:
-    """Print whether `sentence` holds on this machine, and the number that says so.
+def claim(
+    sentence: str,
+    measured: object,
+    value: object = "",
+    otherwise: str = "",
+    *,
+    above: float | None = None,
+    below: float | None = None,
+    within: tuple[float, float] | None = None,
+) -> None:
+    """Print whether `sentence` holds on this machine, its number, and what other machines found.
 
     Args:
-        sentence: the claim, complete in itself, e.g. "two workers are faster than one with the
-            heavy transform".
-        holds: bool, or a number, array or tensor of one element; NaN and anything else count as
-            undecided.
-        value: the measured number, as text with its unit, or a number.
-        otherwise: sentences printed only if the claim fails: the likely cause, and what to do.
+        sentence: the claim, complete in itself, with the size that the null has, e.g. "two workers
+            are at least 10 % faster than none".
+        measured: an Interval, with one of the nulls below; or, for an exact count, a bool, a number
+            or a tensor of one element. Anything else counts as undecided.
+        value: the number behind a count, as text with its unit, or a number.
+        otherwise: sentences printed unless the claim holds: why, and what it means.
+        above: holds if the whole interval lies above this, fails if all of it lies below.
+        below: the same the other way round.
+        within: (low, high): holds if the whole interval lies inside, fails if all of it is outside.
     """
-    from course.device import machine, scale
+    from course.device import machine, machine_name, scale
 
     with contextlib.suppress(Exception, SystemExit):
-        made = Claim(
-            sentence=_text(sentence),
-            held=_decided(holds),
-            value=_text(value),
-            machine=machine(),
-            scale=scale(),
-            otherwise=_text(otherwise),
-        )
-        _show(made)
+        facts = {
+            "sentence": _text(sentence),
+            "machine": machine(),
+            "scale": scale(),
+            "otherwise": _text(otherwise),
+        }
+        if above is None and below is None and within is None:
+            made = Claim(held=_truth(measured), value=_text(value), **facts)
+        else:
+            made = Claim(**facts, **_against_null(measured, above, below, within))
+        _show(made, recorded.elsewhere(made.sentence, machine_name()))
 
 
-def _decided(holds):
-    """True, False, or None if `holds` is neither."""
+def _against_null(measured: "Interval", above, below, within):
+    """The facts of a Claim that compares an Interval with its null."""
+    facts = {
+        "value": str(measured),
+        "estimate": measured.estimate,
+        "low": measured.low,
+        "high": measured.high,
+    }
+    if within is not None:
+        low, high = within
+        return facts | {
+            "held": _inside(measured, low, high),
+            "null": f"within {low:g} to {high:g}",
+        }
+    if above is not None:
+        return facts | {"held": _beyond(measured, above), "null": f"above {above:g}"}
+    held = _beyond(measured, below)
+    return facts | {"held": None if held is None else not held, "null": f"below {below:g}"}
+
+
+def _beyond(measured, null):
+    """True if the interval lies above `null`, False if it lies below, None if `null` is inside."""
+    if measured.low > null:
+        return True
+    return False if measured.high < null else None
+
+
+def _inside(measured, low, high):
+    if measured.lies_within(low, high):
+        return True
+    return False if measured.high < low or measured.low > high else None
+
+
+def _truth(measured):
+    """True, False, or None if `measured` is neither."""
     try:
-        number = float(holds.item() if hasattr(holds, "item") else holds)
-        if isinstance(holds, str) or math.isnan(number):
+        number = float(measured.item() if hasattr(measured, "item") else measured)
+        if isinstance(measured, str) or math.isnan(number):
             return None
         return bool(number)
     except (Exception, SystemExit):
@@ -112,12 +167,24 @@ def _text(value):
     return line[: TEXT_CHARACTERS_MAX - 3] + "..."
 
 
-def _show(made):
-    """Display `made` in a notebook, print it elsewhere."""
+def _show(made, others):
+    """Display `made` in a notebook, print it elsewhere, with what `others` found."""
+    found = recorded.sentence_of(others, made.held)
+    text = f"{made} {found}".rstrip()
     ipython = sys.modules.get("IPython")
     if ipython and ipython.get_ipython():
-        bundle = {"text/plain": str(made), "text/html": made.as_html()}
+        bundle = {"text/plain": text, "text/html": _html(made, found)}
         ipython.display.display(bundle, metadata={MARK: asdict(made)}, raw=True)
         return
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    print(str(made).encode(encoding, "replace").decode(encoding))
+    print(text.encode(encoding, "replace").decode(encoding))
+
+
+def _html(made, found):
+    """A line with a coloured bar and verdict."""
+    colour = COLOURS[made.held]
+    return (
+        f'<div style="border-left: 4px solid {colour}; padding: 2px 10px; margin: 2px 0">'
+        f'<b style="color: {colour}">{made.verdict}:</b> {html.escape(made.text)} '
+        f"{html.escape(found)}</div>"
+    )

@@ -36,6 +36,12 @@ MOST_ROUNDS = 61
 HALF_WIDTH = 0.05  # relative: enough for a sentence about 10 %
 CONTROL = "the same again"
 NARROW, ROUNDS_OVER, TIME_OVER = "narrow enough", "rounds over", "time over"
+# verdicts on a way
+FASTER = "faster"
+SLOWER = "slower"
+SAME = "no difference of 5 %"
+NOT_DECIDED = "not decided here"
+SAME_WITHIN = (0.95, 1.05)
 STEADY_BATCHES = 40  # of a pass over a loader, at least
 
 
@@ -50,6 +56,10 @@ class Interval:
     def excludes(self, null: float, by: float = 0.0) -> bool:
         """True if the whole interval lies further than `by` from `null`, on either side."""
         return self.low > null + by or self.high < null - by
+
+    def lies_within(self, low: float, high: float) -> bool:
+        """True if the whole interval lies from `low` to `high`."""
+        return low <= self.low and self.high <= high
 
     def __str__(self) -> str:
         if not math.isfinite(self.high - self.low):
@@ -88,9 +98,21 @@ class Comparison:
         """How many times as fast as the base `way` is."""
         return ratio_interval(self.seconds[self.base], self.seconds[way])
 
-    def is_decided(self, way: str) -> bool:
-        """True if `way` is faster or slower than the base, and the control saw no such thing."""
-        return self.ratio(way).excludes(1) and not self.control.excludes(1)
+    def median(self, way: str) -> float:
+        """The median of the seconds of `way`."""
+        return self.seconds[way].quantile(0.5).item()
+
+    def verdict(self, way: str) -> str:
+        """FASTER, SLOWER, SAME or NOT_DECIDED.
+
+        Where the control differs from 1, the machine was too restless to decide anything.
+        """
+        ratio = self.ratio(way)
+        if self.control.excludes(1):
+            return NOT_DECIDED
+        if ratio.excludes(1):
+            return FASTER if ratio.low > 1 else SLOWER
+        return SAME if ratio.lies_within(*SAME_WITHIN) else NOT_DECIDED
 
     def __str__(self) -> str:
         others = [way for way in self.seconds if way != self.base]
@@ -101,10 +123,7 @@ class Comparison:
         return "\n".join(lines)
 
     def _sentence(self, way):
-        ratio = self.ratio(way)
-        if self.is_decided(way):
-            return f"{ratio} times as fast as {self.base}"
-        return f"{ratio} times as fast as {self.base}: not decided here"
+        return f"{self.ratio(way)} times as fast as {self.base}: {self.verdict(way)}"
 
     def draw(self, axes) -> None:
         """Draw a point and its interval per way into `axes`, with the control in grey."""

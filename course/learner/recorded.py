@@ -1,0 +1,66 @@
+"""What named machines measured: recorded/<machine>.json -> the line after a claim.
+
+Each file holds a machine's short name and, per part, the claims that its run of the part made.
+`course build --execute` and `course bench gpu` write these files (instructor/authoring/records.py);
+a class's folder has a copy of them, and a notebook elsewhere has none.
+"""
+
+import functools
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from course.system.folders import ROOT
+
+FOLDER = ROOT / "recorded"
+
+
+@dataclass(frozen=True)
+class RecordedClaim:
+    """What a machine found about a claim."""
+
+    machine: str  # its short name
+    held: bool | None
+    value: str  # short: the estimate alone, or the count
+
+
+def elsewhere(sentence: str, here: str) -> list[RecordedClaim]:
+    """What machines other than `here`, a short name, found about the claim `sentence`."""
+    found = _by_sentence(FOLDER).get(sentence, [])
+    return [claim for claim in found if claim.machine != here]
+
+
+def sentence_of(others: list[RecordedClaim], held: bool | None) -> str:
+    """The sentence "Recorded: ..." of what `others` found; "" if there is nothing.
+
+    A machine whose verdict is another than `held` says so.
+    """
+    if not others:
+        return ""
+    texts = []
+    for claim in others:
+        text = f"{claim.machine} {claim.value}".rstrip()
+        if claim.held is False and held is not False:
+            text += " (does not hold there)"
+        elif claim.held is True and held is False:
+            text += " (holds there)"
+        texts.append(text)
+    return f"Recorded: {'; '.join(texts)}."
+
+
+@functools.cache
+def _by_sentence(folder: Path) -> dict[str, list[RecordedClaim]]:
+    """{sentence of a claim: what each machine found}, the machines in the order of their names."""
+    found: dict[str, list[RecordedClaim]] = {}
+    for path in sorted(folder.glob("*.json")):
+        record = json.loads(path.read_text(encoding="utf-8"))
+        for part in record["parts"].values():
+            for facts in part["claims"]:
+                claim = RecordedClaim(record["machine"], facts["held"], _short(facts))
+                found.setdefault(facts["sentence"], []).append(claim)
+    return found
+
+
+def _short(facts):
+    estimate = facts.get("estimate")
+    return facts["value"] if estimate is None else f"{estimate:.3g}"
