@@ -31,10 +31,12 @@ export default {
     const gradients = data.layers.reduce((sum, layer) => sum + layer.gradient_mb, 0);
     const tenth = 10 ** Math.floor(Math.log10(gradients)) / 10;
     const most_mb = Math.ceil(gradients / tenth) * tenth;
+    const backward_ms = data.layers.reduce((sum, layer) => sum + layer.backward_ms, 0);
+    const most_ms = Math.max(5, Math.ceil(backward_ms / 4));
     const settings = [
       { name: "bucket_mb", label: "a bucket is sent from", min: 0, max: most_mb, step: tenth, value: Math.min(data.bucket_mb, most_mb), unit: " MB" },
-      { name: "gbit", label: "wire", min: 0.5, max: 100, step: 0.5, value: data.gbit, unit: " Gbit/s" },
-      { name: "latency_ms", label: "cost of a message", min: 0, max: 5, step: 0.05, value: data.latency_ms, unit: " ms" },
+      { name: "gbit", label: "wire", min: 0.1, max: Math.max(10, Math.ceil(4 * data.gbit)), step: 0.1, value: data.gbit, unit: " Gbit/s" },
+      { name: "latency_ms", label: "cost of a message", min: 0, max: most_ms, step: most_ms / 100, value: data.latency_ms, unit: " ms" },
     ];
     const draw = (values) => {
       const all = { ...data, ...values };
