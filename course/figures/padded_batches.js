@@ -49,7 +49,7 @@ export default {
         svgElement(svg, "rect", { x: left, y: 170 - (150 * top) / longest, width, height: (150 * top) / longest, fill: COLORS.wait });
         batch.forEach((i, k) => {
           const height = (150 * all.lengths[i]) / longest;
-          svgElement(svg, "rect", { x: left + k * bar, y: 170 - height, width: Math.max(bar - 0.4, 0.3), height, fill: COLORS.compute });
+          svgElement(svg, "rect", { x: left + k * bar, y: 170 - height, width: bar > 3 ? bar - 0.4 : bar, height, fill: COLORS.compute });
         });
       });
       svgElement(svg, "text", { x: 14, y: 188, "font-size": 12 }, "A blue bar is a sequence with its tokens, grey is padding.");

@@ -78,8 +78,8 @@ def _picture(batches, lengths, caption) -> Picture:
         places = range(left, left + len(batch))
         own = [lengths[i] for i in batch]
         axes.bar(places, max(own), width=1, color="0.85")
-        axes.bar(places, own, width=0.9, color="C0")
-        left += len(batch) + 2
+        axes.bar(places, own, width=0.9 if len(batch) < 32 else 1, color="C0")
+        left += len(batch) + max(2, len(batch) // 8)
     axes.set_xticks([])
     axes.set_ylabel("tokens")
     axes.set_xlabel("A blue bar is a sequence with its tokens, grey is padding.", fontsize=9)
