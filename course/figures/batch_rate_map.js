@@ -42,7 +42,7 @@ export default {
         });
         svgElement(svg, "text", { x: 70 + (i + 0.5) * wide, y: 246, "text-anchor": "middle", "font-size": 11 }, batch.toLocaleString("en"));
       });
-      data.rates.forEach((rate, k) => svgElement(svg, "text", { x: 64, y: y(k) + tall / 2 + 4, "text-anchor": "end", "font-size": 11 }, digits(rate, 2)));
+      data.rates.forEach((rate, k) => svgElement(svg, "text", { x: 64, y: y(k) + tall / 2 + 4, "text-anchor": "end", "font-size": 11 }, digits(rate)));
       svgElement(svg, "text", { x: 310, y: 262, "text-anchor": "middle", "font-size": 12 }, known.length < data.batches.length * data.rates.length ? "batch size (grey squares: not run)" : "batch size");
       svgElement(svg, "text", { x: 14, y: 120, "font-size": 12, transform: "rotate(-90 14 120)", "text-anchor": "middle" }, "learning rate");
       const first = Math.log(data.rates[0]);
