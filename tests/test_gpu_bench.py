@@ -41,6 +41,7 @@ def chain(monkeypatch, tmp_path):
     monkeypatch.setattr(gpu, "_start", start)
     limits = {"quick": 60, "broken": 60, "slow": 1}
     monkeypatch.setattr(gpu, "DRY_RUN_FACTOR", 1)
+    monkeypatch.setattr(gpu, "step_names", lambda: [*WAYS])
     monkeypatch.setattr(gpu, "steps", lambda *_, **__: [gpu.Step(name, limits[name]) for name in WAYS])
     return started
 

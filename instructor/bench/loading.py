@@ -90,6 +90,7 @@ def run(
         source = regression.prepare(rows, columns)
         file = RecordFile(load_solutions(UNIT), source, batch_size)
         tables.append(measure(Data(source, batch_size, file), rounds))
+    torch.set_num_threads(cores())  # contestants have set theirs
     return tables
 
 
