@@ -45,8 +45,10 @@ def build(parts: tuple[str, ...], execute: bool) -> None:
     write_contents()
     if execute:
         for unit, names in wanted.items():
-            execute_parts(unit, names, progress=lambda text: click.echo(f"{text}\r", nl=False))
-            for line in record_executed((unit, part) for part in names):
+            measured = execute_parts(
+                unit, names, progress=lambda text: click.echo(f"{text}\r", nl=False)
+            )
+            for line in record_executed(unit, measured):
                 click.echo(line)
     click.echo(write_documents())
 

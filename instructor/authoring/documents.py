@@ -13,6 +13,7 @@ from course.learner.recorded import FOLDER
 from course.notebook.registry import all_parts
 from course.system.files import write_text
 from course.system.folders import ROOT
+from instructor.authoring.gpu_steps import step_names
 from instructor.authoring.records import Record, read_records
 
 DOCS = ROOT / "docs"
@@ -59,8 +60,8 @@ BENCHMARKS_HEAD = """\
 ## Benchmarks
 
 Each table names its command; `--record` writes it here (`course bench --help`). The measurements of
-a table were interleaved in one process or one run. Ratios are paired and printed as median (lowest
-to highest).
+a table were interleaved in one process or one run. Ratios are paired: an estimate with its 95 %
+interval, or, in older tables, a median (lowest to highest).
 """
 GPU_HEAD = f"""\
 # Results on a GPU
@@ -126,8 +127,6 @@ def write_documents(folder: Path = FOLDER, docs: Path = DOCS) -> str:
 
 def document_texts(folder: Path = FOLDER) -> dict[str, str]:
     """{file name: text} of the pages made from the records in `folder`."""
-    from instructor.bench.gpu import step_names  # imports torch
-
     records = read_records(folder)
     return {
         "claims.md": claims_text(records),

@@ -10,7 +10,7 @@ import ast
 import datetime
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,6 @@ from course.notebook.cells import Cell, read_cells
 from course.notebook.registry import all_parts, solutions_folder
 from course.system.files import write_text
 
-PREDICTION = "course_prediction"  # as MARK, of a measured value that learners had predicted
 CLAIM_FACTS = ("sentence", "held", "value", "estimate", "low", "high", "null", "otherwise")
 LETTERS_MIN = 8  # that a text with holes needs to count as a sentence of a master
 
@@ -87,18 +86,15 @@ def write_record(record: Record, folder: Path = FOLDER) -> Path:
 # ---- what a part measured
 
 
-def of_notebook(cells: Iterable[Cell]) -> tuple[list[Record], list[Record]]:
-    """The claims and the predictions' measured values in the outputs of an executed notebook."""
+def claims_in(cells: Iterable[Cell]) -> list[Record]:
+    """The fields of the claims in the outputs of an executed notebook, in order."""
     claims = []
-    predictions = []
     for cell in cells:
         for output in cell.outputs:
-            metadata = output.get("metadata", {})
-            if MARK in metadata:
-                claims.append(metadata[MARK])
-            if PREDICTION in metadata:
-                predictions.append(metadata[PREDICTION])
-    return claims, predictions
+            facts = output.get("metadata", {}).get(MARK)
+            if facts:
+                claims.append(facts)
+    return claims
 
 
 def record_part(
@@ -147,17 +143,22 @@ def _short(claim):
     return {name: fact for name, fact in kept.items() if fact is not None or name == "held"}
 
 
-def record_executed(places: Iterable[tuple[str, str]], folder: Path = FOLDER) -> list[str]:
-    """Put what the executed notebooks of `places`, (unit, part), hold into this machine's record.
+def record_executed(
+    unit: str, measured: Mapping[str, list[Record]], folder: Path = FOLDER
+) -> list[str]:
+    """Put what executed notebooks of `unit` hold into this machine's record.
 
     Claims that no master makes any more leave the records of all machines.
+
+    Args:
+        measured: {part: its predictions' measured values, see record_part}.
 
     Returns: lines on what was written and dropped.
     """
     record = read_record(this_machine(), folder)
     renewed = []
-    for unit, part in places:
-        claims, predictions = of_notebook(read_cells(solutions_folder() / unit / f"{part}.ipynb"))
+    for part, predictions in measured.items():
+        claims = claims_in(read_cells(solutions_folder() / unit / f"{part}.ipynb"))
         place = f"{unit}/{part}"
         before = record["parts"].get(place)
         record_part(record, place, claims, predictions)

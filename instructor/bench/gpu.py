@@ -40,6 +40,12 @@ from course.notebook.registry import all_parts
 from course.system.files import write_text
 from course.system.folders import ROOT
 from instructor.authoring import documents, records
+from instructor.authoring.gpu_steps import (
+    PART_SECONDS,
+    SECONDS_BEFORE_PARTS,
+    SECONDS_BEHIND_PARTS,
+    step_names,
+)
 from instructor.authoring.records import Machine
 from instructor.bench.places import PRETENDED, TESTS
 
@@ -47,6 +53,7 @@ DRY_FOLDER = ROOT / "build" / "recorded-dry"
 DRY_TABLE = ROOT / "build" / "results-gpu-dry.md"
 DRY_MACHINE = Machine("pretended", "a CUDA device that is not there", is_gpu=True)
 CLAIMS = "claims.json"  # of a part, next to its rows
+PREDICTIONS = "predictions.json"
 DRY_RUN_FACTOR = 6  # times the seconds of a step that a dry run gives it
 GRACE_SECONDS = 15  # that a step gets to say what it has found, once it is asked to end
 WORKERS_MAX = 12  # of pytest
@@ -56,16 +63,6 @@ TESTED = [
     str(TESTS / f"test_{name}.py")
     for name in ("engine", "exercises", "measure", "models", "training", "copies", "fashion")
 ]
-PART_SECONDS = 300
-SECONDS_BEFORE_PARTS = {"grading": 300, "tests": 420, "smoke": 300}
-SECONDS_BEHIND_PARTS = {
-    "linear": 400,
-    "race": 400,
-    "ncf": 180,
-    "grouping": 180,
-    "copies": 90,
-    "checkup": 120,
-}
 
 
 @dataclass(frozen=True)
@@ -87,6 +84,7 @@ class Result:
     seconds: float
     rows: list = field(default_factory=list)  # (what, value)
     claims: list = field(default_factory=list)  # of a part: the fields of claims.Claim
+    predictions: list = field(default_factory=list)  # of a part: {"what": ..., "measured": ...}
 
 
 Results = dict[str, Result]  # by the name of their step
@@ -109,11 +107,6 @@ def steps(dry_run: bool, measured: Collection[str] = ()) -> list[Step]:
     found += [Step(place, PART_SECONDS) for place in places]
     found += [Step(name, seconds) for name, seconds in SECONDS_BEHIND_PARTS.items()]
     return found
-
-
-def step_names() -> list[str]:
-    """The names of all steps, parts in the order of the course."""
-    return [step.name for step in steps(dry_run=False)]
 
 
 def run(
@@ -229,12 +222,14 @@ def _run(step: Step, here: str, dry_run: bool, limit: float) -> Result:
         output = log.read_text(errors="replace")
         rows = _test_rows(output) if step.tests else _json_in(rows_file)
         claims = _json_in(rows_file.with_name(CLAIMS))
+        predictions = _json_in(rows_file.with_name(PREDICTIONS))
     if status != "done":  # its row holds the end of this; the reason may be before it
         name = step.name.replace("/", "-")
         write_text(data_folder() / "gpu-bench-logs" / f"{name}.log", output)
     if status == "failed" and not any(what == "failed" for what, _ in rows):
         rows.append(["failed", " ".join(output.split())[-FAILURE_CHARACTERS:]])
-    return Result(step.name, here, status, time.monotonic() - began, rows, claims)
+    seconds = time.monotonic() - began
+    return Result(step.name, here, status, seconds, rows, claims, predictions)
 
 
 def _json_in(path: Path) -> list:
@@ -322,7 +317,7 @@ def write_results(results: Results, machine: Machine, dry_run: bool) -> None:
         record["steps"][result.step] = step
         if "/" in result.step:
             is_whole = result.status == "done"
-            records.record_part(record, result.step, result.claims, is_whole=is_whole)
+            records.record_part(record, result.step, result.claims, result.predictions, is_whole)
     records.write_record(record, folder)
     if dry_run:
         write_text(DRY_TABLE, documents.gpu_text([record], step_names(), is_dry=True))

@@ -45,10 +45,11 @@ from course.training.models import NEUMF_SIZES, NeuMF
 from course.training.recommender_loop import Interactions, epoch_batches
 from instructor.bench import SECONDS_MAX, spread
 from instructor.bench.cells import run_part
-from instructor.bench.gpu import CLAIMS
+from instructor.bench.gpu import CLAIMS, PREDICTIONS
 
 FAILURE_CHARACTERS = 300  # of an exception's message in the table
-SMOKE_UNIT = "05_batch_grouping"  # whose parts the step `smoke` runs on the pretended device
+# of the step `smoke` on the pretended device, where 05/4 fails (docs/pretended-gpu.md)
+SMOKE_UNIT = "05_batch_grouping"
 SMOKE_SECONDS_MAX = 200  # of one part
 MEMORY_SHARE_MAX = 0.9  # of the free GPU memory that a data set may take
 
@@ -232,7 +233,7 @@ def grouping(rows: Rows) -> None:
     from instructor.bench import grouping
 
     measured = grouping.epochs(at(32, 8192), at(1, 5), None)
-    grouping.print_epochs(measured)
+    print(grouping.epochs_table(measured))
     for way in measured.compared.seconds:
         rows.put(f"grouping: {way}", measured.numbers(way))
 
@@ -291,7 +292,7 @@ def race(rows: Rows) -> None:
         latest = f"{run.name} {run.seconds:.1f} s {run.images:,.0f} images"
         rows.put(f"race: seed {run.seed}", latest)
     results = speedrun.results(runs)
-    speedrun.print_results(results, seeds)
+    print(speedrun.results_table(results, seeds))
     rows.put(f"race: {speedrun.table_head(seeds)}", "; ".join(speedrun.COLUMNS))
     for result in results:
         rows.put(f"race: {result.name}", "; ".join(result.cells()))
@@ -367,7 +368,7 @@ def smoke(rows: Rows) -> None:
 
 
 def _smoke_part(place: str, file: Path) -> str:
-    """Run a part in a process of its own; return its first error, "" if there is none."""
+    """Run a part in a new process; return its first error, "" if there is none."""
     call = [sys.executable, "-W", "ignore", "-m", "instructor.bench.gpu_measures", place, str(file)]
     environment = os.environ | {"COURSE_SCALE": "smoke"}
     try:
@@ -397,8 +398,10 @@ def part(unit: str, name: str, rows: Rows) -> None:
         if failed:
             rows.put("did not hold", "; ".join(failed))
         write_text(rows.path.with_name(CLAIMS), json.dumps([asdict(claim) for claim in claims]))
+        write_text(rows.path.with_name(PREDICTIONS), json.dumps(predictions))
 
-    run_part(unit, name, done)
+    predictions = []
+    run_part(unit, name, done, predictions)
 
 
 MEASURES = {

@@ -23,6 +23,7 @@ from course.training.leaderboard import append_line, read_lines
 from course.training.race import AGAIN, EVERYTHING, Run
 from course.training.speedrun import Recipe, Track
 from instructor.bench import spread
+from instructor.bench.tables import Table
 
 EPOCHS_MAX = 12  # of a run
 LOOK_EVERY = 2560  # images, 20 looks in an epoch
@@ -56,8 +57,8 @@ def run(
     images: int | None = None,
     file: Path | str | None = None,
     dataset: str = "fashion",
-) -> None:
-    """Run what `file` does not hold yet, and print the tables.
+) -> list[Table]:
+    """Run what `file` does not hold yet, print the table and return it.
 
     Args:
         seeds: with fewer than six, the interval of a ratio is unknown.
@@ -70,8 +71,11 @@ def run(
     for finished in races(track, seeds, file):
         print_run(finished)
         runs.append(finished)
-    print_results(results(runs), seeds)
+    table = results_table(results(runs), seeds)
+    table.note = f"{track.name}, {len(track.validation_labels):,} for validation"
+    print(table)
     print(machine())
+    return [table]
 
 
 def races(track: Track, seeds: int, file: Path | str | None = None) -> Iterator[Run]:
@@ -139,12 +143,13 @@ def print_run(finished: Run) -> None:
     print(f"  seed {finished.seed}  {finished.name:<26} {times}", flush=True)
 
 
-def print_results(found: list[Result], seeds: int) -> None:
-    """Print the table: a line for each contestant."""
-    print(f"\n| {table_head(seeds)} | {' | '.join(COLUMNS)} |")
-    print("|---|---|---|---|---|")
+def results_table(found: list[Result], seeds: int) -> Table:
+    """The table: a row for each contestant."""
+    title = "Seconds to the target on Fashion-MNIST"
+    table = Table("speedrun", title, [table_head(seeds), *COLUMNS])
     for result in found:
-        print(f"| {result.name} | {' | '.join(result.cells())} |")
+        table.add(result.name, *result.cells())
+    return table
 
 
 def table_head(seeds: int) -> str:
