@@ -46,15 +46,15 @@ SIZES = {
     "race_look": (128, 1024, 2560),  # images between two looks
     "race_target": (
         {"stand-in": 0.35, "real": 0.35},
-        {"stand-in": 0.87, "real": 0.85},
+        {"stand-in": 0.86, "real": 0.85},
         {"stand-in": 0.97, "real": 0.9},
     ),
     "race_seeds": (2, 8, 8),  # six are the least that give an interval
     "race_epochs": (4, 4, 12),  # at most, of a run
-    "race_cost_seconds": (0.0, 45.0, 60.0),  # of the comparison of all pieces
+    "race_cost_seconds": (0.0, 40.0, 60.0),  # of the comparison of all pieces
     "race_cost_images": (32, 256, 5120),  # of each piece in a round of it
     "race_entry_seconds": (0.0, 15.0, 30.0),
-    "checkup_minutes": (0.1, 0.5, 0.5),
+    "checkup_minutes": (0.1, 0.25, 0.5),
     "compare_seconds": (0.0, 20.0, 30.0),
 }
 

@@ -468,7 +468,7 @@ def factors(rows_: Sequence[Worth], xlabel: str, title: str) -> Figure:
         rows_: of training.race.
         xlabel: what the ratios are.
     """
-    figure, *panels = axes(9.6, 1.3 + 0.3 * len(rows_), columns=3, sharey=True, sharex=True)
+    figure, *panels = axes(9.6, 1.5 + 0.32 * len(rows_), columns=3, sharey=True, sharex=True)
     names = ("images", "time per image", "together: time to the target")
     for ax, name in zip(panels, names, strict=True):
         ax.axvline(1, color=GREY, lw=1, ls=":")
@@ -485,6 +485,7 @@ def factors(rows_: Sequence[Worth], xlabel: str, title: str) -> Figure:
         cost.plot([low, high], [y + 0.25, y + 0.25], color=GREY, lw=0.8)
         _draw_ratio(together, y, row.total, row.verdict)
     rows(panels[0], [row.name for row in rows_])
+    panels[0].set_ylim(len(rows_) - 0.4, -0.6)
     for ax in panels:
         plain_log(ax.xaxis)
         ax.tick_params(axis="x", labelsize=8)
@@ -513,7 +514,7 @@ def left_out(rows_: Sequence[Worth]) -> Figure:
     verdicts = [row.verdict for row in rows_]
     title = f"{verdicts.count(FASTER)} of {len(rows_)} pieces save time, "
     title += f"{verdicts.count(SLOWER)} cost time; the others do neither, or are not decided"
-    return factors(ranked, "times as much as with everything, if this piece is left out", title)
+    return factors(ranked, "without this piece you need so many times as much", title)
 
 
 def leaderboard(rows_: Sequence[Worth]) -> Figure:
@@ -525,4 +526,4 @@ def leaderboard(rows_: Sequence[Worth]) -> Figure:
     shown = [*rows_[:-1][:BOARD_ENTRIES_MAX], *rows_[-1:]]
     first = shown[0]
     title = f"{first.name}: {first.total} times as fast as everything, {first.verdict}"
-    return factors(shown, "times as much as the entry needs, needed by everything", title)
+    return factors(shown, "everything needs so many times as much as the entry", title)

@@ -114,13 +114,13 @@ course.claim("with equal seeds, everything needs the same number of images twice
 #
 # seconds = images trained until the target × seconds per image
 #
-# *Images* depend on the seed alone. We count them with the same seeds with and without a piece, but only for the five
-# pieces that change what is computed: batch, cycle, bfloat16, bias, smoothing. The other four compute the same, so the
-# number of images cannot depend on them. *Seconds per image* do not depend on the seed. `compare` measures them for all
-# nine in interleaved rounds, with everything as the base.
+# *Images* depend on the seed and not on what else the machine does. We count them with and without a piece, by the same
+# seeds, for the five pieces that change what is computed: batch, cycle, bfloat16, bias, smoothing. The other four
+# compute the same up to rounding and the order of the images, which is random anyway. *Seconds per image* do not depend
+# on the seed. `compare` measures them for all nine in interleaved rounds, with everything as the base.
 #
-# **Predict**: which piece saves the most time when both factors are multiplied? Bytes, arithmetic, waiting for data, or
-# fewer images: which of them is the plain script short of on *your* machine?
+# **Predict**: which piece saves the most time when both factors are multiplied? Ask what the plain script spends most
+# on: arithmetic (bfloat16), waiting for data (data in memory), or too many images (one cycle).
 
 # %%
 predicted_piece = None  # a name from the table, such as "one cycle"
@@ -163,8 +163,9 @@ course.claim("the bias before BatchNorm changes the time to the target by less t
 # A grey row is a result, too: with these seeds and rounds nobody can say whether that piece helps.
 #
 # - **Known** bfloat16 is cheap where the processor multiplies it natively (AMX on recent Xeons, tensor cores on GPUs).
-#   Elsewhere it is emulated and loses, so this row changes sign between machines.
-# - **Shown** A larger batch pays in one factor and costs in the other: compare its two dots. The product decides.
+#   Elsewhere it is emulated and may lose, so this row can change sign between machines.
+# - **Known** A larger batch makes fewer updates, so it may need more images (unit 03). Each update has a fixed cost,
+#   which it pays less often. Compare its two dots: the product decides.
 # - **Known** One cycle was made for few epochs and a target near the best accuracy (Smith 2018). An easy target is
 #   reached before the learning rate has fallen.
 # - **We think** that our rule is kind to a constant learning rate: its accuracy jumps from look to look, and the first
