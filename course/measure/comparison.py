@@ -18,6 +18,7 @@ assumes symmetry and nothing else.
 import functools
 import math
 import random
+import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,6 +32,7 @@ from course.errors import CourseError
 from course.measure.timing import now
 
 CONFIDENCE = 0.95
+FOUND = 0.95  # how often as many rounds as `rounds_for` says find a difference
 FEWEST_ROUNDS = 7  # with fewer than six, no interval of 95 % exists
 MOST_ROUNDS = 61
 HALF_WIDTH = 0.05  # relative: enough for a sentence about 10 %
@@ -97,6 +99,13 @@ class Comparison:
     def ratio(self, way: str) -> Interval:
         """How many times as fast as the base `way` is."""
         return ratio_interval(self.seconds[self.base], self.seconds[way])
+
+    def controlled(self, way: str) -> Interval:
+        """The ratio of `way` for a claim: its interval is unknown if the control differs from 1."""
+        ratio = self.ratio(way)
+        if self.control.excludes(1):
+            return Interval(ratio.estimate, 0.0, math.inf)
+        return ratio
 
     def median(self, way: str) -> float:
         """The median of the seconds of `way`."""
@@ -221,7 +230,7 @@ def _widest(table, ways):
     for name, taken in table.items():
         if name != ways[0]:
             interval = ratio_interval(base, torch.tensor(taken, dtype=torch.float64))
-            widths.append(math.log(interval.high / interval.low) / 2)
+            widths.append(_relative_width(interval))
     return max(widths)
 
 
@@ -303,3 +312,49 @@ def seconds_of_batches(loader: Iterable, start_up: int, n_batches: int) -> float
                 "give it more data, or smaller batches."
             )
     return time.perf_counter() - begin
+
+
+def quotient(numerator: Interval, denominator: Interval) -> Interval:
+    """The Interval of one ratio divided by another, which was measured in other rounds.
+
+    The relative half-widths add as independent errors do: the root of the sum of their squares.
+    """
+    width = math.hypot(_relative_width(numerator), _relative_width(denominator))
+    estimate = numerator.estimate / denominator.estimate
+    if not math.isfinite(width):
+        return Interval(estimate, 0.0, math.inf)
+    return Interval(estimate, estimate * math.exp(-width), estimate * math.exp(width))
+
+
+def _relative_width(interval):
+    """Half of the width of an interval of a positive quantity, on its logarithm."""
+    if not 0 < interval.low <= interval.high < math.inf:
+        return math.inf
+    return math.log(interval.high / interval.low) / 2
+
+
+def rounds_for(difference: float, scatter: float) -> int:
+    """About how many rounds find a relative `difference` 19 times in 20, FEWEST_ROUNDS or more.
+
+    Args:
+        difference: such as 0.1 for 10 %.
+        scatter: standard deviation of a round's ratio, on its logarithm; see `round_scatter`.
+
+    The signed rank test needs π/3 times as many values as a t-test, if they are normal. Source:
+    Hollander, Wolfe and Chicken 2014, "Nonparametric Statistical Methods", chapter 3.
+    """
+    normal = statistics.NormalDist()
+    quantiles = normal.inv_cdf((1 + CONFIDENCE) / 2) + normal.inv_cdf(FOUND)
+    needed = math.pi / 3 * (quantiles * scatter / math.log1p(difference)) ** 2
+    return max(FEWEST_ROUNDS, math.ceil(needed))
+
+
+def round_scatter(comparison: Comparison, way: str) -> float:
+    """The standard deviation of the ratio of a round, on its logarithm.
+
+    It is taken from the quartiles, because a disturbed round says nothing about the others.
+    """
+    logarithms = torch.log(comparison.seconds[comparison.base] / comparison.seconds[way])
+    low, high = logarithms.quantile(torch.tensor([0.25, 0.75], dtype=torch.float64)).tolist()
+    normal = statistics.NormalDist()
+    return (high - low) / (normal.inv_cdf(0.75) - normal.inv_cdf(0.25))
