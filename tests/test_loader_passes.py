@@ -92,24 +92,15 @@ def test_a_ratio_is_not_claimed_if_the_control_finds_a_difference():
     assert not crooked.controlled("b").excludes(1) and crooked.controlled("b").estimate == crooked.ratio("b").estimate
 
 
-def test_rounds_grow_with_the_square_of_the_scatter_and_find_the_difference():
-    """By the normal approximation 10 % at 12 % per round takes about 22 rounds."""
-    assert comparison.rounds_for(0.1, 0.12) == 22 and comparison.rounds_for(0.1, 0.24) == 87
-    assert comparison.rounds_for(0.1, 0.001) == comparison.FEWEST_ROUNDS
-    generator = torch.Generator().manual_seed(0)
-    found = 0
-    for _ in range(300):
-        logarithms = 0.12 * torch.randn(22, generator=generator, dtype=torch.float64) - math.log(1.1)
-        found += comparison.signed_rank_interval(logarithms.tolist()).high < 0
-    assert found >= 0.92 * 300
-
-
-def test_the_scatter_of_a_round_ignores_a_disturbed_one():
-    logarithms = 0.1 * torch.randn(401, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    logarithms[:9] = 3.0
-    seconds = {"a": torch.ones(401, dtype=torch.float64), "b": torch.exp(-logarithms)}
-    scatter = comparison.round_scatter(Comparison(seconds, seconds["a"], comparison.NARROW), "b")
-    assert scatter == pytest.approx(0.1, rel=0.15)
+def test_half_the_width_takes_four_times_the_rounds():
+    logarithms = torch.tensor([-0.1, -0.08, -0.02, 0.0, 0.02, 0.08, 0.1] * 3, dtype=torch.float64)
+    seconds = {"a": torch.ones(21, dtype=torch.float64), "b": torch.exp(-logarithms)}
+    passes = Comparison(seconds, seconds["a"], comparison.NARROW)
+    width = math.log(passes.ratio("b").high / passes.ratio("b").low) / 2
+    assert passes.rounds_for("b", 2 * width) == 21 and passes.rounds_for("b", width) == 84
+    assert passes.rounds_for("b", 1.0) == comparison.FEWEST_ROUNDS
+    few = Comparison({way: taken[:3] for way, taken in seconds.items()}, seconds["a"][:3], comparison.ROUNDS_OVER)
+    assert few.rounds_for("b", 0.1) == comparison.MOST_ROUNDS, "the interval of three rounds is unknown"
 
 
 def test_the_title_of_a_figure_has_the_numbers_that_it_draws():

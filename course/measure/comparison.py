@@ -18,7 +18,6 @@ assumes symmetry and nothing else.
 import functools
 import math
 import random
-import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -32,7 +31,6 @@ from course.errors import CourseError
 from course.measure.timing import now
 
 CONFIDENCE = 0.95
-FOUND = 0.95  # how often as many rounds as `rounds_for` says find a difference
 FEWEST_ROUNDS = 7  # with fewer than six, no interval of 95 % exists
 MOST_ROUNDS = 61
 HALF_WIDTH = 0.05  # relative: enough for a sentence about 10 %
@@ -106,6 +104,17 @@ class Comparison:
         if self.control.excludes(1):
             return Interval(ratio.estimate, 0.0, math.inf)
         return ratio
+
+    def rounds_for(self, way: str, difference: float) -> int:
+        """About how many rounds narrow the interval of `way` to half of a relative `difference`.
+
+        An interval narrows with the square root of the rounds.
+        """
+        width = _relative_width(self.ratio(way))
+        if not math.isfinite(width):
+            return MOST_ROUNDS
+        needed = self.rounds * (width / (difference / 2)) ** 2
+        return max(FEWEST_ROUNDS, math.ceil(needed))
 
     def median(self, way: str) -> float:
         """The median of the seconds of `way`."""
@@ -331,30 +340,3 @@ def _relative_width(interval):
     if not 0 < interval.low <= interval.high < math.inf:
         return math.inf
     return math.log(interval.high / interval.low) / 2
-
-
-def rounds_for(difference: float, scatter: float) -> int:
-    """About how many rounds find a relative `difference` 19 times in 20, FEWEST_ROUNDS or more.
-
-    Args:
-        difference: such as 0.1 for 10 %.
-        scatter: standard deviation of a round's ratio, on its logarithm; see `round_scatter`.
-
-    The signed rank test needs π/3 times as many values as a t-test, if they are normal. Source:
-    Hollander, Wolfe and Chicken 2014, "Nonparametric Statistical Methods", chapter 3.
-    """
-    normal = statistics.NormalDist()
-    quantiles = normal.inv_cdf((1 + CONFIDENCE) / 2) + normal.inv_cdf(FOUND)
-    needed = math.pi / 3 * (quantiles * scatter / math.log1p(difference)) ** 2
-    return max(FEWEST_ROUNDS, math.ceil(needed))
-
-
-def round_scatter(comparison: Comparison, way: str) -> float:
-    """The standard deviation of the ratio of a round, on its logarithm.
-
-    It is taken from the quartiles, because a disturbed round says nothing about the others.
-    """
-    logarithms = torch.log(comparison.seconds[comparison.base] / comparison.seconds[way])
-    low, high = logarithms.quantile(torch.tensor([0.25, 0.75], dtype=torch.float64)).tolist()
-    normal = statistics.NormalDist()
-    return (high - low) / (normal.inv_cdf(0.75) - normal.inv_cdf(0.25))

@@ -127,11 +127,13 @@ def speedups(cases: Mapping[str, WorkerComparison], workers: int = 2) -> Figure:
         cases: {what the workers do: their comparison}.
         workers: the number whose ratios the title says.
     """
-    height = 0.9 + sum(0.3 + 0.3 * len(case.passes.seconds) for case in cases.values())
-    figure, *panels = axes(7.6, height, lines=len(cases), sharex=True)
+    rows_of = [len(case.passes.seconds) for case in cases.values()]
+    shape = {"height_ratios": rows_of, "sharex": True}
+    figure, *panels = axes(7.6, 0.9 + 0.4 * sum(rows_of), lines=len(cases), **shape)
     said = []
     for ax, (label, case) in zip(panels, cases.items(), strict=True):
         case.passes.draw(ax)
+        ax.margins(y=0.3 / len(case.passes.seconds))
         ax.set_ylabel(label)
         ax.label_outer()
         said.append(f"{case.ratio(workers).estimate:.2f} ({label})")
