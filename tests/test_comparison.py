@@ -56,6 +56,12 @@ def test_rounds_end_when_every_interval_is_narrow_or_rounds_or_time_are_over():
     assert late.stopped == comparison.TIME_OVER and late.rounds == 16, "looked at 10 times, after the seventh round"
 
 
+def test_of_too_few_rounds_the_interval_is_unknown_and_they_end_all_the_same():
+    few = compare_measured(["a", "b"], lambda way: 1.0, rounds=(1, 3))
+    assert (few.rounds, few.stopped) == (3, comparison.ROUNDS_OVER)
+    assert "interval unknown" in str(few) and few.verdict("b") == comparison.NOT_DECIDED
+
+
 def test_every_way_runs_once_per_round_in_an_order_that_changes_and_the_first_twice():
     calls = []
     random.seed(0)
@@ -73,9 +79,35 @@ def test_what_it_says_and_that_a_control_that_finds_a_difference_decides_nothing
         "7 rounds, narrow enough",
     ]
     same = torch.ones(7, dtype=torch.float64)
-    crooked = comparison.Comparison({"a": same, "b": same / 2}, same * 1.2, comparison.NARROW)
+    crooked = comparison.Comparison({"a": same, "b": same / 2}, Interval(0.83, 0.8, 0.9), comparison.NARROW)
     assert crooked.ratio("b").excludes(1, by=0.9) and crooked.verdict("b") == comparison.NOT_DECIDED
     assert "not decided here" in str(crooked)
+
+
+def test_two_ways_of_a_comparison_are_compared_with_each_other_and_seconds_agree_with_ratios():
+    found = compare_measured(["four", "two", "one"], {"four": 4.0, "two": 2.0, "one": 1.0}.__getitem__)
+    assert found.ratio("one", "two") == Interval(2.0, 2.0, 2.0) and found.verdict("two", "one") == comparison.SLOWER
+    assert found.pair("two", "one").ratio("one") == found.ratio("one", "two")
+    assert found.pair("two", "one").control == found.control
+    assert [found.time(way).estimate for way in found.seconds] == [4.0, 2.0, 1.0]
+    assert found.rate("two", 100) == Interval(50.0, 50.0, 50.0)
+    uneven = torch.tensor([1.0, 2.0, 2.0, 2.0, 2.0, 2.0, 4.0], dtype=torch.float64)
+    wide = comparison.Comparison({"a": torch.full_like(uneven, 2.0), "b": uneven}, Interval(1, 1, 1), "")
+    assert wide.time("b").low == 2.0 / wide.ratio("b").high and wide.rate("b", 2.0).high == wide.ratio("b").high
+
+
+@pytest.mark.parametrize(
+    ("ratio", "verdict"),
+    [
+        (Interval(1.2, 1.01, 1.4), comparison.FASTER),
+        (Interval(0.8, 0.7, 0.99), comparison.SLOWER),
+        (Interval(1.0, 0.96, 1.04), comparison.SAME),
+        (Interval(1.0, 0.96, 1.06), comparison.NOT_DECIDED),
+    ],
+)
+def test_the_verdict_follows_from_the_interval(ratio, verdict):
+    assert comparison.verdict_on(ratio, Interval(1.0, 0.97, 1.03)) == verdict
+    assert comparison.verdict_on(ratio, Interval(1.1, 1.05, 1.2)) == comparison.NOT_DECIDED
 
 
 def test_an_interval_excludes_a_null_on_either_side_by_the_size_of_the_sentence():

@@ -1,5 +1,6 @@
 """N real processes from a test: what they answer, what each failure says, and that nothing is ever left."""
 
+import itertools
 import multiprocessing
 import multiprocessing.util
 import os
@@ -11,6 +12,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import cloudpickle
 import pytest
@@ -23,7 +25,9 @@ from walks import wait_until
 
 from course.engine.exercise import CheckFailed, Exercise
 from course.errors import CourseError
+from course.measure.comparison import TIME_OVER, Interval
 from course.parallel import distributed
+from course.parallel import timing as parallel_timing
 from course.parallel.distributed import RankError, Transfers, counted, run_ranks, wire_bytes
 from course.parallel.slow_wire import slow_wire
 
@@ -386,21 +390,34 @@ def test_transfers_copy_count_and_let_gradients_through():
     assert transfers.returned == [(1, 0, 12), (0, 0, 12)]
 
 
-def test_timed_rounds_give_the_slowest_rank_for_every_variant():
+def test_ranks_compare_by_the_slowest_in_one_order_and_stop_after_the_same_round():
     def measure(rank, world_size):
-        calls = []
+        calls, now, looks = [], [0.0], itertools.count()
 
-        def slow():
-            calls.append("slow")
-            time.sleep(0.05 * rank)
+        def way(name, seconds):
+            calls.append(name)
+            now[0] += seconds
 
-        seconds = distributed.timed_rounds([slow, lambda: calls.append("fast")], 3)
-        return seconds, calls
+        clocks = SimpleNamespace(
+            perf_counter=lambda: now[0],
+            monotonic=lambda: next(looks) if rank == 0 else 1e9,  # only rank 0 may say that time is over
+        )
+        parallel_timing.time = clocks  # of this rank's own process
+        ways = {
+            "slow on rank 1": lambda: way("slow", (1.0, 2.0)[rank]),
+            "slow on rank 0": lambda: way("fast", (0.5, 0.1)[rank]),
+        }
+        # the first look is the seed, the second the start: 3.5 more looks are the tenth round
+        return distributed.compare_on_ranks(ways, half_width=-1.0, seconds=3.5), calls
 
-    (seconds, calls), (same, _) = run_ranks(measure, 2, backend="gloo")
-    assert torch.equal(seconds, same) and seconds.shape == (3, 2) and seconds.dtype == torch.float64
-    assert (seconds[:, 0] >= 0.05).all() and (seconds > 0).all()
-    assert [sorted(calls[i : i + 2]) for i in (0, 2, 4, 6)] == [["fast", "slow"]] * 4
+    (found, calls), (same, same_calls) = run_ranks(measure, 2, backend="gloo")
+    assert found.ratio("slow on rank 0") == Interval(4.0, 4.0, 4.0) == same.ratio("slow on rank 0")
+    assert set(found.seconds["slow on rank 1"].tolist()) == {2.0}
+    assert (found.stopped, found.rounds, same.rounds) == (TIME_OVER, 10, 10)
+    assert calls == same_calls and len(calls) == 2 + 3 * 10
+    rounds = [tuple(calls[i : i + 3]) for i in range(2, len(calls), 3)]
+    assert len(set(rounds)) > 1, "the order changes"
+    assert all(sorted(names) == ["fast", "slow", "slow"] for names in rounds), "the base is its own control"
 
 
 def over_the_wire(rank, world_size):

@@ -88,18 +88,19 @@ def test_a_ratio_is_not_claimed_if_the_control_finds_a_difference():
     same = torch.ones(7, dtype=torch.float64)
     calm = compare_measured(["a", "b"], {"a": 2.0, "b": 1.0}.__getitem__)
     assert calm.controlled("b") == calm.ratio("b")
-    crooked = Comparison({"a": same, "b": same / 2}, same * 1.2, comparison.NARROW)
+    crooked = Comparison({"a": same, "b": same / 2}, Interval(0.8, 0.7, 0.9), comparison.NARROW)
     assert not crooked.controlled("b").excludes(1) and crooked.controlled("b").estimate == crooked.ratio("b").estimate
 
 
 def test_half_the_width_takes_four_times_the_rounds():
     logarithms = torch.tensor([-0.1, -0.08, -0.02, 0.0, 0.02, 0.08, 0.1] * 3, dtype=torch.float64)
     seconds = {"a": torch.ones(21, dtype=torch.float64), "b": torch.exp(-logarithms)}
-    passes = Comparison(seconds, seconds["a"], comparison.NARROW)
+    calm = Interval(1.0, 0.9, 1.1)
+    passes = Comparison(seconds, calm, comparison.NARROW)
     width = math.log(passes.ratio("b").high / passes.ratio("b").low) / 2
     assert passes.rounds_for("b", 2 * width) == 21 and passes.rounds_for("b", width) == 84
     assert passes.rounds_for("b", 1.0) == comparison.FEWEST_ROUNDS
-    few = Comparison({way: taken[:3] for way, taken in seconds.items()}, seconds["a"][:3], comparison.ROUNDS_OVER)
+    few = Comparison({way: taken[:3] for way, taken in seconds.items()}, calm, comparison.ROUNDS_OVER)
     assert few.rounds_for("b", 0.1) == comparison.MOST_ROUNDS, "the interval of three rounds is unknown"
 
 
@@ -129,3 +130,22 @@ def test_points_of_whole_rounds_lie_on_the_line():
     for point in points:
         (n,), (ms,) = point.get_xdata(), point.get_ydata()
         assert ms == pytest.approx(expected[n])
+
+
+def test_a_forecast_pairs_the_costs_and_the_passes_of_a_round(monkeypatch):
+    costs = iter(loader_passes.WorkerCosts(cpu=0.1, wall=0.1 * k, main=0.01) for k in range(1, 99))
+    monkeypatch.setattr(
+        loader_passes, "OneWorker", lambda data, batch_size: type("One", (), {"costs": lambda self: next(costs)})()
+    )
+    monkeypatch.setattr(loader_passes, "effective_cores", lambda data, rounds, seconds: 1.5)
+
+    def seconds_per_pass(loader, n_batches, repeats, warmup):
+        assert n_batches == len(loader) == 40
+        return torch.tensor([8.0 if loader.num_workers == 0 else 4.0], dtype=torch.float64)
+
+    limits = dict(rounds=(6, 6), half_width=9.0, progress=False)
+    one = loader_passes.forecast([1, 2], 3, [0, 2], seconds_per_pass, [1], 0.1, **limits)
+    assert [cost.wall for cost in one.costs] == pytest.approx([0.2, 0.3, 0.4, 0.5, 0.6, 0.7]) and one.cores == [1.5] * 6
+    assert one.ms(1).tolist() == pytest.approx([200, 300, 400, 500, 600, 700]), "the first pass is not counted"
+    assert one.interval_ms(2).estimate == pytest.approx(100)
+    assert one.measured_over(torch.full((6,), 80.0, dtype=torch.float64), 2).estimate == pytest.approx(1.25)

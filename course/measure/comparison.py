@@ -35,13 +35,16 @@ FEWEST_ROUNDS = 7  # with fewer than six, no interval of 95 % exists
 MOST_ROUNDS = 61
 HALF_WIDTH = 0.05  # relative: enough for a sentence about 10 %
 CONTROL = "the same again"
+USUAL, CHANGED = "usual", "changed"  # the ways of a pair
 NARROW, ROUNDS_OVER, TIME_OVER = "narrow enough", "rounds over", "time over"
 # verdicts on a way
 FASTER = "faster"
 SLOWER = "slower"
 SAME = "no difference of 5 %"
 NOT_DECIDED = "not decided here"
+NOT_MEASURED = "not measured here"  # of a way that this machine cannot take
 SAME_WITHIN = (0.95, 1.05)
+LEAST = 0.01  # a difference of less is called none: printed with two digits, it could not be seen
 STEADY_BATCHES = 40  # of a pass over a loader, at least
 
 
@@ -61,6 +64,10 @@ class Interval:
         """True if the whole interval lies from `low` to `high`."""
         return low <= self.low and self.high <= high
 
+    def scaled(self, factor: float) -> "Interval":
+        """The Interval of `factor` times the quantity; `factor` is positive."""
+        return Interval(factor * self.estimate, factor * self.low, factor * self.high)
+
     def __str__(self) -> str:
         if not math.isfinite(self.high - self.low):
             return f"{self.estimate:.2f} (interval unknown)"
@@ -72,11 +79,12 @@ class Comparison:
     """Seconds of each way in each round, and why no further round was run.
 
     `seconds` is a float64 tensor (rounds,) per way; the first way is the base of all ratios.
+    `control` is how many times as fast the base was as itself; a sound comparison has 1 within.
     `stopped` is NARROW, ROUNDS_OVER or TIME_OVER.
     """
 
     seconds: dict[str, torch.Tensor]
-    control_seconds: torch.Tensor
+    control: Interval
     stopped: str
 
     @property
@@ -87,20 +95,34 @@ class Comparison:
     @property
     def rounds(self) -> int:
         """The number of rounds that count."""
-        return len(self.control_seconds)
+        return len(self.seconds[self.base])
 
-    @property
-    def control(self) -> Interval:
-        """How many times as fast the base was as itself; a sound comparison has 1 within."""
-        return ratio_interval(self.seconds[self.base], self.control_seconds)
+    def ratio(self, way: str, to: str | None = None) -> Interval:
+        """How many times as fast as `to` `way` is (default: the base).
 
-    def ratio(self, way: str) -> Interval:
-        """How many times as fast as the base `way` is."""
-        return ratio_interval(self.seconds[self.base], self.seconds[way])
+        The ratio of the base to another way is how many times as long that way takes.
+        """
+        return ratio_interval(self.seconds[to or self.base], self.seconds[way])
 
-    def controlled(self, way: str) -> Interval:
+    def time(self, way: str) -> Interval:
+        """Seconds of `way`: the median of the base, times how many times as long `way` takes.
+
+        So what is drawn or printed in seconds agrees with the ratios; the base has no width.
+        """
+        return self.ratio(self.base, way).scaled(self.median(self.base))
+
+    def rate(self, way: str, amount: float) -> Interval:
+        """`amount` per second, of a way whose run handles it; see `time`."""
+        return self.ratio(way).scaled(amount / self.median(self.base))
+
+    def pair(self, to: str, way: str) -> "Comparison":
+        """The Comparison of these two ways alone, with the control of all."""
+        both = {name: self.seconds[name] for name in (to, way)}
+        return Comparison(both, self.control, self.stopped)
+
+    def controlled(self, way: str, to: str | None = None) -> Interval:
         """The ratio of `way` for a claim: its interval is unknown if the control differs from 1."""
-        ratio = self.ratio(way)
+        ratio = self.ratio(way, to)
         if self.control.excludes(1):
             return Interval(ratio.estimate, 0.0, math.inf)
         return ratio
@@ -120,17 +142,9 @@ class Comparison:
         """The median of the seconds of `way`."""
         return self.seconds[way].quantile(0.5).item()
 
-    def verdict(self, way: str) -> str:
-        """FASTER, SLOWER, SAME or NOT_DECIDED.
-
-        Where the control differs from 1, the machine was too restless to decide anything.
-        """
-        ratio = self.ratio(way)
-        if self.control.excludes(1):
-            return NOT_DECIDED
-        if ratio.excludes(1):
-            return FASTER if ratio.low > 1 else SLOWER
-        return SAME if ratio.lies_within(*SAME_WITHIN) else NOT_DECIDED
+    def verdict(self, way: str, to: str | None = None) -> str:
+        """FASTER, SLOWER, SAME or NOT_DECIDED; see `verdict_on`."""
+        return verdict_on(self.ratio(way, to), self.control)
 
     def __str__(self) -> str:
         others = [way for way in self.seconds if way != self.base]
@@ -154,6 +168,18 @@ class Comparison:
         axes.set_yticks(range(len(rows)), [name for name, _, _ in rows])
         axes.invert_yaxis()
         axes.set_xlabel(f"times as fast as {self.base}, interval of {CONFIDENCE:.0%}")
+
+
+def verdict_on(ratio: Interval, control: Interval) -> str:
+    """FASTER, SLOWER, SAME or NOT_DECIDED.
+
+    Where the control differs from 1, the machine was too restless to decide anything.
+    """
+    if control.excludes(1):
+        return NOT_DECIDED
+    if ratio.excludes(1, by=LEAST):
+        return FASTER if ratio.low > 1 else SLOWER
+    return SAME if ratio.lies_within(*SAME_WITHIN) else NOT_DECIDED
 
 
 def compare(
@@ -195,6 +221,31 @@ def compare(
     )
 
 
+def compare_pairs(
+    pairs: Mapping[str, tuple[Callable[[], object], Callable[[], object]] | str],
+    *,
+    device: torch.device | str = "cpu",
+    seconds: float = 10.0,
+    progress: bool = True,
+) -> "dict[str, Comparison | str]":
+    """{name: Comparison of a usual way with a changed one, each pair with its own control}.
+
+    Args:
+        pairs: {name: (usual, changed)}, functions without arguments; or {name: reason} of what
+            cannot be measured on this machine, which stays.
+        seconds: that each pair takes, about; see `compare`.
+    """
+    found: dict[str, Comparison | str] = {}
+    bar = tqdm(pairs.items(), "pairs", file=sys.stdout, leave=False, disable=not progress)
+    for name, pair in bar:
+        if isinstance(pair, str):
+            found[name] = pair
+            continue
+        ways = {USUAL: pair[0], CHANGED: pair[1]}
+        found[name] = compare(ways, device=device, seconds=seconds, progress=False)
+    return found
+
+
 def compare_measured(
     ways: Sequence[str],
     measure: Callable[[str], float],
@@ -204,8 +255,13 @@ def compare_measured(
     seconds: float = 60.0,
     progress: bool = False,
     clock: Callable[[], float] = time.monotonic,
+    shuffler: random.Random | None = None,
 ) -> Comparison:
     """The Comparison of `ways` by `measure(way)`, the seconds of one run; see `compare`.
+
+    Args:
+        clock: tells when `seconds` are over.
+        shuffler: draws the order of each round (default: that of Python).
 
     Raises: CourseError if there are fewer than two ways.
     """
@@ -213,10 +269,11 @@ def compare_measured(
         raise CourseError(f"a comparison needs two ways or more, found {len(ways)}.")
     for way in ways:
         measure(way)  # fills caches, starts workers, compiles
+    draw = (shuffler or random).sample
     end = clock() + seconds
     table: dict[str, list[float]] = {way: [] for way in (*ways, CONTROL)}
     for number in _counted_rounds(rounds[1], progress):
-        for name in random.sample(list(table), len(table)):
+        for name in draw(list(table), len(table)):
             table[name].append(measure(ways[0] if name == CONTROL else name))
         if number >= rounds[0]:
             if _widest(table, ways) <= half_width:
@@ -245,7 +302,8 @@ def _widest(table, ways):
 
 def _comparison(table, ways, stopped):
     seconds = {way: torch.tensor(table[way], dtype=torch.float64) for way in ways}
-    return Comparison(seconds, torch.tensor(table[CONTROL], dtype=torch.float64), stopped)
+    again = torch.tensor(table[CONTROL], dtype=torch.float64)
+    return Comparison(seconds, ratio_interval(seconds[ways[0]], again), stopped)
 
 
 def ratio_interval(numerators: torch.Tensor, denominators: torch.Tensor) -> Interval:

@@ -230,6 +230,10 @@ class Forecast:
         """float64 (rounds,): milliseconds per batch of a pass."""
         return 1000 * self.passes.seconds[way_of(workers)] / self.n_batches
 
+    def interval_ms(self, workers: int) -> Interval:
+        """Milliseconds per batch; the interval is that of the ratio to no workers."""
+        return self.passes.time(way_of(workers)).scaled(1000 / self.n_batches)
+
     def measured_over(self, predicted_ms: torch.Tensor, workers: int) -> Interval:
         """Measured milliseconds per batch, times `predicted_ms`, a tensor (rounds,)."""
         return ratio_interval(self.ms(workers), predicted_ms)

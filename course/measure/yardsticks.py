@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from course.datasets.regression import Regression
+from course.measure.comparison import Comparison
 
 GIGA = 1e9  # bytes of a gigabyte, as disks and buses count
 MEMCPY = "memcpy, one thread"
@@ -53,8 +54,15 @@ def seconds_in_turn(
     return seconds
 
 
-def show_rates(seconds: dict[str, torch.Tensor], n_bytes: int) -> None:
-    """Print of each contestant the median in milliseconds, and in GB/s for `n_bytes` per call."""
+def show_rates(seconds: Comparison | dict[str, torch.Tensor], n_bytes: int) -> None:
+    """Print of each contestant milliseconds, GB/s for `n_bytes` per call, and the ratio."""
+    if isinstance(seconds, Comparison):
+        for name in seconds.seconds:
+            milliseconds = 1000 * seconds.time(name).estimate
+            rate = seconds.rate(name, n_bytes / GIGA).estimate
+            ratio = "" if name == seconds.base else f"  {seconds.ratio(name)} of {seconds.base}"
+            print(f"{name:<46} {milliseconds:8.1f} ms {rate:7.3g} GB/s{ratio}")
+        return
     for name, seconds_taken in seconds.items():
         middle = seconds_taken.median().item()
         print(f"{name:<46} {1000 * middle:8.1f} ms {n_bytes / middle / GIGA:7.3g} GB/s")

@@ -1,15 +1,76 @@
 """Time variants of a training step on all ranks together.
 
-`timed_rounds` runs inside a rank; `sgd_step` makes the functions that it compares. Timing in one
-process is in measure/timing.py.
+`compare_on_ranks` runs inside a rank; `sgd_step` makes the functions that it compares. How it
+compares is in measure/comparison.py.
 """
 
+import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 import torch.distributed as dist
+
+from course.measure.comparison import (
+    FEWEST_ROUNDS,
+    HALF_WIDTH,
+    MOST_ROUNDS,
+    Comparison,
+    compare_measured,
+)
+
+
+def compare_on_ranks(
+    ways: Mapping[str, Callable[[], object]],
+    *,
+    half_width: float = HALF_WIDTH,
+    fewest_rounds: int = FEWEST_ROUNDS,
+    most_rounds: int = MOST_ROUNDS,
+    seconds: float = 60.0,
+) -> Comparison:
+    """The Comparison of `ways`, the same on every rank; a collective of all ranks.
+
+    Every run begins after a barrier, and its seconds are those of the slowest rank. All ranks take
+    the order that rank 0 draws, and rank 0's clock says when `seconds` are over, so that all stop
+    after the same round.
+
+    Args:
+        ways: functions without arguments under the same names on every rank. The first is the base.
+            A rank that takes no part in a way gives a function that does nothing.
+        half_width, fewest_rounds, most_rounds, seconds: see `compare`.
+    """
+
+    def measure(way: str) -> float:
+        dist.barrier()
+        started = time.perf_counter()
+        ways[way]()
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        return _of_ranks(time.perf_counter() - started, dist.ReduceOp.MAX)
+
+    def clock() -> float:
+        is_first = dist.get_rank() == 0
+        return _of_ranks(time.monotonic() if is_first else 0.0, dist.ReduceOp.SUM)
+
+    return compare_measured(
+        list(ways),
+        measure,
+        half_width=half_width,
+        rounds=(fewest_rounds, most_rounds),
+        seconds=seconds,
+        clock=clock,
+        shuffler=random.Random(clock()),
+    )
+
+
+def _of_ranks(value: float, reduction: Any) -> float:
+    """The reduction of a number of each rank, in float64."""
+    # NCCL reduces tensors on the GPU only
+    device = "cuda" if dist.get_backend() == "nccl" else "cpu"
+    number = torch.tensor(value, dtype=torch.float64, device=device)
+    dist.all_reduce(number, reduction)
+    return number.item()
 
 
 def timed_rounds(variants: Sequence[Callable[[], Any]], rounds: int) -> torch.Tensor:

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from course.device import scale
+from course.measure.comparison import Comparison, compare_measured
 from course.measure.compiling import compiled
-from course.measure.timing import MARGIN, Comparison, now
+from course.measure.timing import now
 from course.training.models import FashionCNN
 
 BASELINE = "baseline"
@@ -131,32 +132,33 @@ def ladder(batches: Sequence[tuple[Tensor, Tensor]], device: torch.device) -> di
     return {name: Rung(made, batches, device) for name, made in changes.items()}
 
 
-def timed(rungs: dict[str, Rung], rounds: int, steps: int) -> dict[str, Tensor]:
-    """{name: float64 tensor (rounds,)} of seconds per step; Rungs with a reason are left out.
+def timed(
+    rungs: dict[str, Rung], steps: int, seconds: float = 60.0, progress: bool = True
+) -> Comparison:
+    """The Comparison of the Rungs, by seconds per step; those with a reason are left out.
 
-    In each round every Rung makes `steps` steps; their order is reversed after each round.
+    Each run makes `steps` steps. The base runs twice per round, once as BASELINE and once as
+    CONTROL, so that all Rungs make as many steps.
     """
-    names = [name for name, rung in rungs.items() if not rung.reason]
-    seconds = {name: [] for name in names}
-    for number in range(rounds):
-        for name in names if number % 2 else reversed(names):
-            seconds[name].append(rungs[name].steps(steps) / steps)
-    return {name: torch.tensor(values, dtype=torch.float64) for name, values in seconds.items()}
+    rungs[CONTROL].steps(steps)  # as the others warm up
+    baselines = itertools.cycle((rungs[BASELINE], rungs[CONTROL]))
+    names = [name for name, rung in rungs.items() if not rung.reason and name != CONTROL]
+
+    def seconds_per_step(name: str) -> float:
+        rung = next(baselines) if name == BASELINE else rungs[name]
+        return rung.steps(steps) / steps
+
+    return compare_measured(names, seconds_per_step, seconds=seconds, progress=progress)
 
 
-def compared(rungs: dict[str, Rung], seconds: dict[str, Tensor]) -> dict[str, Comparison]:
-    """{name: Comparison} of each Rung but the first with the one before it.
-
-    The second Rung is the control: how far its quartiles are from 1 is the noise of all others.
-    """
+def compared(rungs: dict[str, Rung], timed_rungs: Comparison) -> dict[str, Comparison | str]:
+    """{name: Comparison of the Rung with the one before it, or why it could not be measured}."""
     found = {}
-    noise = MARGIN
-    for before, name in itertools.pairwise(rungs):
-        if rungs[name].reason:
-            found[name] = Comparison(torch.zeros(0, 2, dtype=torch.float64), rungs[name].reason)
-            continue
-        pairs = torch.stack([seconds[before], seconds[name]], 1)
-        found[name] = Comparison(pairs, noise=noise)
-        if name == CONTROL:
-            noise = found[name].wobble
+    before = BASELINE
+    for name, rung in rungs.items():
+        if rung.reason:
+            found[name] = rung.reason
+        elif name not in (BASELINE, CONTROL):
+            found[name] = timed_rungs.pair(before, name)
+            before = name
     return found

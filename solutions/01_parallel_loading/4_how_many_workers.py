@@ -197,9 +197,16 @@ def furthest(intervals):
     return max(intervals, key=lambda interval: abs(math.log(interval.estimate)))
 
 
+def drawn(one, line, missed):
+    """(predicted, measured) ms per batch, as the figure takes them: they differ by the ratios that are printed."""
+    measured = [one.interval_ms(w) for w in (0, *missed)]
+    ms = [interval.estimate / missed[w].estimate for w, interval in zip(missed, measured[1:], strict=True)]
+    return [line[0].item(), *ms], measured
+
+
 measure = functools.partial(loader_passes.forecast, seconds_per_pass=seconds_per_pass_now,
                             cores_seconds=sizes.cores_seconds, **limits)  # fmt: skip
-cases, found, worst = {}, {}, {}
+cases, found, worst, lines = {}, {}, {}, {}
 for label, data in (("ToTensor", plain), ("heavy", heavy)):
     found[label] = one = measure(data, sizes.pass_batch, [0, *held_out], computed=data)
     predicted = predicted_ms([1, *held_out], one.costs, one.cores)
@@ -210,12 +217,12 @@ for label, data in (("ToTensor", plain), ("heavy", heavy)):
     missed = {w: one.measured_over(ms, w) for w, ms in zip(held_out, predicted[1:], strict=True)}
     print("    measured over predicted: " + ", ".join(f"{w} workers {ratio}" for w, ratio in missed.items()))
     worst[label] = furthest(missed.values())
-    cases[label, sizes.pass_batch] = one.costs, predicted, torch.stack([one.ms(w) for w in (0, *held_out)])
+    lines[label] = middle(predicted)
+    cases[label, sizes.pass_batch] = drawn(one, lines[label], missed)
 course.claim("one worker predicts the time with every other number of workers within 15 %, with ToTensor",
              worst["ToTensor"], within=(1 / 1.15, 1.15))  # fmt: skip
 course.claim("one worker predicts the time with every other number of workers within 15 %, with the heavy transform",
              worst["heavy"], within=(1 / 1.15, 1.15))  # fmt: skip
-_, predicted, _ = cases["heavy", sizes.pass_batch]
 ratio = comparison.ratio_interval(predicted[0], predicted[1 + held_out.index(2)])
 print(f"predicted speed-up of two workers over one, heavy: {ratio}" + reveal(predicted_speedup_heavy))
 plots.predicted_workers(cases, held_out)
@@ -295,8 +302,8 @@ check.choose_workers(choose_workers, seed=1984)
 # %% tags=["experiment"]
 choose_now = course.solved(check.choose_workers)
 losses = []
-for (label, _), (_, predicted, ms) in cases.items():
-    known = dict(zip([0, 1, *held_out], [middle(ms[0]).item(), *middle(predicted).tolist()], strict=True))
+for label, line in lines.items():
+    known = dict(zip([0, 1, *held_out], [middle(found[label].ms(0)).item(), *line.tolist()], strict=True))
     chosen = choose_now(known)
     seen = {w: middle(found[label].ms(w)).item() for w in (0, 1, *held_out)}
     fastest = min(seen, key=seen.get)
@@ -342,14 +349,14 @@ one = measure(slow, small, [0, *many], computed=plain)
 by_the_clock = [seconds._replace(cpu=seconds.wall) for seconds in one.costs]
 predicted = torch.maximum(predicted_ms([1, *many], by_the_clock, [math.inf] * len(one.costs)),
                           predicted_ms([1, *many], one.costs, one.cores))  # fmt: skip
-ms = torch.stack([one.ms(w) for w in (0, *many)])
-best = many[int(middle(ms[1:]).argmin())]
+best = min(many, key=lambda w: one.interval_ms(w).estimate)
 print(f"fastest with {best} of {many} workers, on {loaders.cores()} cores" + reveal(predicted_best_workers_io))
 course.claim("for images that are waited for, twice as many workers as cores are at least 10 % faster than as many",
              comparison.ratio_interval(one.ms(loaders.cores()), one.ms(2 * loaders.cores())), above=1.1)  # fmt: skip
-for w, of_rounds in zip(many, predicted[1:], strict=True):
-    print(f"{w} workers: measured over predicted {one.measured_over(of_rounds, w)}")
-plots.predicted_workers({("5 ms of waiting", small): (one.costs, predicted, ms)}, many)
+missed = {w: one.measured_over(ms, w) for w, ms in zip(many, predicted[1:], strict=True)}
+for w, ratio in missed.items():
+    print(f"{w} workers: measured over predicted {ratio}")
+plots.predicted_workers({("5 ms of waiting", small): drawn(one, middle(predicted), missed)}, many)
 
 # %% [markdown]
 # **Takeaway** A worker that waits needs no core, so waiting pays for more workers than cores.
