@@ -6,10 +6,11 @@ import re
 import pytest
 import torch
 
+from course.loading import loader_passes
+from course.loading.loader_passes import WorkerComparison, batches_for, compare_workers
 from course.loading.loaders import forked
-from course.measure import comparison, loader_passes
+from course.measure import comparison
 from course.measure.comparison import Comparison, Interval, compare_measured
-from course.measure.loader_passes import WorkerComparison, batches_for, compare_workers
 from course.plots import parallel_loading as plots
 
 pytestmark = pytest.mark.check

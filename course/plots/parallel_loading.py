@@ -8,8 +8,8 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from course.loading.loader_passes import WorkerComparison
 from course.measure.comparison import FASTER, Comparison, Interval
-from course.measure.loader_passes import WorkerComparison
 from course.plots.style import (
     BLUE,
     COLORS,

@@ -30,8 +30,8 @@ import course
 from course.checks import parallel_loading as check
 from course.datasets import lfw
 from course.learner.predictions import reveal
-from course.loading import inherited, loaders
-from course.measure import comparison, loader_passes
+from course.loading import inherited, loader_passes, loaders
+from course.measure import comparison
 from course.plots import parallel_loading as plots
 
 warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than cores: we try that on purpose

@@ -34,8 +34,8 @@ import course
 from course.checks import parallel_loading as check
 from course.datasets import lfw
 from course.learner.predictions import reveal
-from course.loading import loaders
-from course.measure import comparison, loader_passes, timing
+from course.loading import loader_passes, loaders
+from course.measure import comparison, timing
 from course.plots import parallel_loading as plots
 
 warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than cores: we try that on purpose

@@ -40,8 +40,8 @@ import course
 from course.checks import parallel_loading as check
 from course.datasets import lfw
 from course.learner.predictions import reveal
-from course.loading import loaders
-from course.measure import comparison, loader_passes
+from course.loading import loader_passes, loaders
+from course.measure import comparison
 from course.plots import parallel_loading as plots
 
 warnings.filterwarnings("ignore", "This process .* is multi-threaded")  # we fork on purpose, as part 3 explains

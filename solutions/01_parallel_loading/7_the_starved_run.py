@@ -572,7 +572,7 @@ course.claim("all six faults are gone", all(gone), f"{sum(gone)} of 6")
 # | symptom | measure | fix |
 # |---|---|---|
 # | the device waits | share of the epoch that the loop waits (7); the pieces in a profile | the slowest piece first |
-# | workers do not help | cores busy, CPU time per image (2) | fewer workers, larger batches |
+# | workers do not help | cores busy, CPU time per image (2) | fewer workers, fewer bytes to send |
 # | how many workers? | $a$, $c$, $n$ of one worker, and $T(0)$ (4) | the fewest that are nearly the best |
 # | all cores are full | the pieces in a profile (7) | `draft`, another decoder, threads (6, 7) |
 # | a cold or remote disk | waiting against computing (4) | more workers; large files, such as tar shards |
