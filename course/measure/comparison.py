@@ -44,7 +44,7 @@ SAME = "no difference of 5 %"
 NOT_DECIDED = "not decided here"
 NOT_MEASURED = "not measured here"  # of a way that this machine cannot take
 SAME_WITHIN = (0.95, 1.05)
-LEAST = 0.01  # a difference of less is called none: printed with two digits, it could not be seen
+LEAST = 0.005  # a difference of less is called none: printed with two digits, it could not be seen
 STEADY_BATCHES = 40  # of a pass over a loader, at least
 
 
