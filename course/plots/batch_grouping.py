@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 from torch import Tensor
 
+from course.measure.comparison import FASTER, Comparison
 from course.plots.style import (
     BLUE,
     COLORS,
@@ -207,39 +208,37 @@ def cost_against_length(
     return figure
 
 
-def speedups(
-    timed: Mapping[object, Mapping[str, Sequence[float]]], base: str, xlabel: str
-) -> Figure:
-    """Draw how many times as fast as `base` each way is, one group of bars per setting.
+def speedups(timed: Mapping[object, Comparison], xlabel: str) -> Figure:
+    """Draw how many times as fast as the base each way is, one group of points per setting.
 
-    A line is the range over the rounds.
+    A line is the interval.
 
     Args:
-        timed: {setting: {way: seconds of each round}}, rounds of one setting taken alternately.
+        timed: {setting: Comparison}, of the same ways.
     """
     figure, ax = axes(7.0, 3.4)
-    ways = [way for way in next(iter(timed.values())) if way != base]
+    first = next(iter(timed.values()))
+    ways = [way for way in first.seconds if way != first.base]
     gains = []  # of the last way, at each setting
     for number, way in enumerate(ways):
         color = METHOD_COLORS[way]
         shift = (number - (len(ways) - 1) / 2) * 0.24
         gains = []
-        for place, seconds in enumerate(timed.values()):
-            ratios = torch.tensor(seconds[base]) / torch.tensor(seconds[way])
-            middle = ratios.median().item()
+        for place, compared in enumerate(timed.values()):
+            ratio = compared.ratio(way)
             x = place + shift
             label = way if place == 0 else None
-            ax.plot([x, x], [ratios.min(), ratios.max()], color=color, lw=1.5)
-            ax.plot(x, middle, "o", color=color, ms=8, label=label)
-            label_point(ax, f"{middle:.1f}", (x, middle), (7, 0))
-            gains.append(middle)
-    ax.axhline(1, color=GREY, lw=1, ls=":", label=base)
+            ax.plot([x, x], [ratio.low, ratio.high], color=color, lw=1.5)
+            ax.plot(x, ratio.estimate, "o", color=color, ms=8, label=label)
+            label_point(ax, f"{ratio.estimate:.1f}", (x, ratio.estimate), (7, 0))
+            gains.append(ratio.estimate)
+    ax.axhline(1, color=GREY, lw=1, ls=":", label=first.base)
     settings = list(timed)
     small = f"{gains[0]:.1f} times as fast at size {settings[0]}"
     large = f"{gains[-1]:.1f} at {settings[-1]}"
     ax.set(
         yscale="log",
-        ylabel="times as fast, lowest to highest round",
+        ylabel="times as fast, with its interval",
         xlabel=xlabel,
         title=f"{ways[-1].capitalize()}: {small}, {large}",
     )
@@ -417,35 +416,33 @@ def _draw_needed(ax: Axes, needed: Tensor) -> None:
     ax.grid(False)
 
 
-def time_and_memory(tables: Mapping[str, Mapping[str, Mapping]]) -> Figure:
+def time_and_memory(tables: Mapping[str, tuple[Comparison, Mapping[str, float]]]) -> Figure:
     """Draw each way as a point: milliseconds forward and backward against saved megabytes.
 
-    A line is the spread of its rounds; a dashed line joins the ways that no other one beats in
-    both.
+    A line is the interval of its ratio to the base; a dashed line joins the ways that no other one
+    beats in both.
 
     Args:
-        tables: {model: {way: {"seconds": of each round, "bytes": number}}}, a panel per model; ways
-            as in WAY_COLORS.
+        tables: {model: (Comparison of the ways, {way: bytes})}, a panel per model; ways as in
+            WAY_COLORS.
     """
     figure, *panels = axes(3.9 * len(tables), 3.7, columns=len(tables))
     handles = {}
-    for ax, (kind, table) in zip(panels, tables.items(), strict=True):
+    for ax, (kind, (compared, nbytes)) in zip(panels, tables.items(), strict=True):
         points = []
-        times = {}
-        for name, line in table.items():
-            ms = 1000 * torch.tensor(line["seconds"])
-            mb = line["bytes"] / 1e6
+        for name in compared.seconds:
+            ms = compared.time(name).scaled(1000)
+            mb = nbytes[name] / 1e6
             color = WAY_COLORS[name]
-            ax.plot([ms.min(), ms.max()], [mb, mb], color=color, lw=1.2)
-            (handles[name],) = ax.plot(ms.median(), mb, "o", color=color, ms=8)
-            points.append((ms.median().item(), mb))
-            times[name] = ms
+            ax.plot([ms.low, ms.high], [mb, mb], color=color, lw=1.2)
+            (handles[name],) = ax.plot(ms.estimate, mb, "o", color=color, ms=8)
+            points.append((ms.estimate, mb))
         front = sorted(point for point in points if not _is_beaten(point, points))
         if len(front) > 1:
             dashes = dict(color="black", lw=0.8, zorder=0)
             (handles["not beaten in both"],) = ax.plot(*zip(*front, strict=True), "--", **dashes)
         ax.margins(0.12)
-        title = f"{kind}{_fastest(times)}"
+        title = f"{kind}{_fastest(compared)}"
         ax.set(xscale="log", yscale="log", xlabel="ms forward and backward", title=title)
         plain_log(ax.xaxis)
         plain_log(ax.yaxis)
@@ -460,10 +457,10 @@ def _is_beaten(point: tuple[float, float], points: Iterable[tuple[float, float]]
     return any(other != point and other[0] <= x and other[1] <= y for other in points)
 
 
-def _fastest(times: Mapping[str, Tensor]) -> str:
-    """What a title says of the fastest of {way: ms of each round}."""
-    best = min(times, key=lambda name: times[name].median())
-    others = [ms for name, ms in times.items() if name != best]
-    if all(ms.min() > times[best].max() for ms in others):
+def _fastest(compared: Comparison) -> str:
+    """What a title says of the fastest way: its name if it is faster than each other one."""
+    best = min(compared.seconds, key=lambda way: compared.time(way).estimate)
+    others = [way for way in compared.seconds if way != best]
+    if all(compared.verdict(best, to=way) == FASTER for way in others):
         return f", fastest: {best}"
-    return ": the fastest ranges overlap"
+    return ": which is fastest is not decided"

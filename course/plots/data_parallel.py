@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
+from course.measure.comparison import Comparison, Interval
 from course.plots.style import (
     BLUE,
     COLORS,
@@ -23,6 +24,7 @@ from course.plots.style import (
     axes,
     box,
     canvas,
+    label_point,
     legend_beside,
     middle_and_reach,
     rows,
@@ -315,22 +317,32 @@ def crossover(
     return figure
 
 
-def _band(ax: Axes, x: Sequence[float], values: Tensor, **style: Any) -> None:
-    """Draw the median of each row of `values` (points, rounds), lowest and highest as bars."""
+Curve = Sequence[Interval] | Tensor  # a value per point; or a tensor (points, rounds)
+
+
+def _band(ax: Axes, x: Sequence[float], values: Curve, **style: Any) -> None:
+    """Draw an Interval per point, or the median and the range of each row of a tensor."""
     middle, reach = middle_and_reach(values)
     ax.errorbar(x, middle, reach, capsize=2, marker="o", ms=4, lw=1.4, **style)
 
 
-def per_image(batch_sizes: Sequence[int], curves: Mapping[str, Tensor], title: str) -> Figure:
+def _scaled(values: Curve, factors: Sequence[float]) -> Curve:
+    """The values, each times the factor of its point."""
+    if isinstance(values, Tensor):
+        return values * torch.tensor(factors)[:, None]
+    return [value.scaled(factor) for value, factor in zip(values, factors, strict=True)]
+
+
+def per_image(batch_sizes: Sequence[int], curves: Mapping[str, Curve], title: str) -> Figure:
     """Draw microseconds per image over the batch size.
 
     Args:
-        curves: {label: seconds (batch sizes, rounds)}.
+        curves: {label: seconds per batch size}.
     """
     figure, ax = axes(8.6, 3.4)
-    images = torch.tensor(batch_sizes)[:, None]
+    factors = [1e6 / batch for batch in batch_sizes]
     for (label, seconds), color in zip(curves.items(), COLORS, strict=False):
-        _band(ax, batch_sizes, seconds / images * 1e6, label=label, color=color)
+        _band(ax, batch_sizes, _scaled(seconds, factors), label=label, color=color)
     ax.set_xscale("log", base=2)
     ax.set_yscale("log")
     ax.set(xlabel="batch size", ylabel="µs per image", title=title)
@@ -368,7 +380,7 @@ def busiest_bytes(
 
 def bandwidth(
     sizes: Sequence[int],
-    curves: Mapping[str, Tensor],
+    curves: Mapping[str, Curve],
     predicted: Sequence[Mapping[str, float]],
     title: str,
 ) -> Figure:
@@ -377,12 +389,12 @@ def bandwidth(
     What is predicted is dashed.
 
     Args:
-        curves: {label: seconds (sizes, rounds)}.
+        curves: {label: seconds per size}.
         predicted: {label: seconds} for each size.
     """
     figure, *grid = axes(8.6, 2.6, columns=len(curves), sharex=True, sharey=True)
     for ax, (label, seconds) in zip(grid, curves.items(), strict=True):
-        _band(ax, sizes, seconds * 1e3, label=label, color=BLUE)
+        _band(ax, sizes, _scaled(seconds, [1e3] * len(sizes)), label=label, color=BLUE)
         if label in predicted[0]:
             ms = [1e3 * of_size[label] for of_size in predicted]
             ax.plot(sizes, ms, color=RED, ls="--", lw=1)
@@ -393,24 +405,21 @@ def bandwidth(
     return figure
 
 
-def step_ratios(names: Sequence[str], seconds: Tensor, title: str) -> Figure:
-    """Draw step times relative to the last variant's in the same round.
-
-    A dot is a round, a line the median.
-
-    Args:
-        seconds: float64 tensor (rounds, variants).
-    """
-    ratios = seconds / seconds[:, -1:]
+def step_ratios(compared: Comparison, title: str) -> Figure:
+    """Draw how many times as long as the base a step of each way takes, with its interval."""
+    names = [name for name in compared.seconds if name != compared.base]
     figure, ax = axes(7.0, 0.9 + 0.42 * len(names))
-    for i in range(len(names)):
-        color = COLORS[i % len(COLORS)]
-        ax.plot(ratios[:, i], [i] * len(ratios), "o", ms=4, alpha=0.6, color=color)
-        middle = ratios[:, i].median().item()
-        ax.plot([middle, middle], [i - 0.32, i + 0.32], color="black", lw=1.6)
-        ax.text(middle, i - 0.34, f"{middle:.2f}", fontsize=8, ha="center", va="top")
+    for place, name in enumerate(names):
+        longer = compared.ratio(compared.base, to=name)
+        color = COLORS[place % len(COLORS)]
+        ax.plot([longer.low, longer.high], [place, place], color=color, lw=2)
+        ax.plot(longer.estimate, place, "o", color=color)
+        text = f"{longer.estimate:.2f}"
+        label_point(ax, text, (longer.estimate, place), (0, 9), fontsize=8, ha="center")
+    ax.axvline(1, color=GREY, lw=1, ls=":")
     ax.set_yticks(range(len(names)), names)
-    ax.set(xlabel=f"step time / that of {names[-1]}", title=title, ylim=(-0.8, len(names) - 0.5))
+    ax.set(xlabel=f"step time / that of {compared.base}", title=title)
+    ax.set_ylim(-0.5, len(names) - 0.2)
     ax.grid(axis="y", visible=False)
     return figure
 
@@ -467,7 +476,7 @@ def _lanes_of_run(ax: Axes, top: int, run: Mapping[str, Sequence]) -> float:
 def overlap_sweep(
     layers: Sequence[int],
     predicted: Mapping[str, Sequence[float]],
-    measured: Mapping[str, Tensor],
+    measured: Mapping[str, Curve],
     flat: Mapping[str, float],
     needs: Mapping[str, float],
 ) -> Figure:
@@ -476,7 +485,7 @@ def overlap_sweep(
     Args:
         layers: layers per bucket.
         predicted: {name of the wire: list, one value per bucket size}, in multiples of backward.
-        measured: {the same: tensor (bucket sizes, rounds)}.
+        measured: {the same: one value per bucket size}.
         flat: {the same: one message after backward}.
         needs: {the same: time on the wire}.
     """
@@ -484,7 +493,8 @@ def overlap_sweep(
     saved = {}  # of the time with one bucket, which cannot overlap
     highest = 0.0
     for wire in predicted:
-        highest = max(highest, 1 + needs[wire], flat[wire], float(measured[wire].max()))
+        middle, reach = middle_and_reach(measured[wire])
+        highest = max(highest, 1 + needs[wire], flat[wire], float((middle + reach[1]).max()))
     for ax, wire in zip(grid, predicted, strict=True):
         _band(ax, layers, measured[wire], label="measured", color=BLUE)
         ax.plot(layers, predicted[wire], "x--", color=RED, lw=1, label="predicted")
@@ -492,7 +502,7 @@ def overlap_sweep(
         ax.axhline(max(1, needs[wire]), color=GREEN, lw=1, ls=":", label="the longer of the two")
         ax.set_xscale("log", base=2)
         ticks_at(ax, layers)
-        middle = measured[wire].median(1).values
+        middle, _ = middle_and_reach(measured[wire])
         saved[wire] = 1 - float(middle.min() / middle[-1])
         ax.set_title(f"{wire} wire ({needs[wire]:.1f} B): saves {saved[wire]:.0%}", fontsize=9)
         ax.set(xlabel="layers per bucket", ylim=(0, 1.05 * highest))
@@ -504,27 +514,28 @@ def overlap_sweep(
 
 
 def scaling(
-    ranks: Sequence[int], strong: Tensor, weak: Tensor, cores: int, causes: Mapping[str, Tensor]
+    ranks: Sequence[int],
+    strong: Sequence[Interval],
+    weak: Sequence[Interval],
+    cores: int,
+    causes: Mapping[str, Tensor],
 ) -> Figure:
     """Draw the speed-up of N ranks, and what a step on N ranks is made of.
 
     Args:
-        strong, weak: seconds of a step with one shared batch, and with a batch per rank, tensors
-            (len(ranks), rounds).
+        strong, weak: how many times as fast as on one rank a step is, with one shared batch, and
+            with a batch per rank.
         cores: how many ranks have their own core or GPU.
         causes: {name: shares of the step on one rank, tensor (len(ranks) - 1,)}, which add up to
             the step on N ranks.
     """
     figure, left, right = axes(8.6, 3.4, columns=2)
-    shared = strong[0].median() / strong
-    scaled = torch.tensor(ranks)[:, None] * weak[0].median() / weak
-    _band(left, ranks, shared, label="one batch, shared", color=BLUE)
-    _band(left, ranks, scaled, label="a batch per rank", color=GREEN)
+    _band(left, ranks, strong, label="one batch, shared", color=BLUE)
+    _band(left, ranks, _scaled(weak, ranks), label="a batch per rank", color=GREEN)
     left.plot(ranks, ranks, color=GREY, ls="--", lw=1, label="N times")
     left.axvline(cores, color=GREY, lw=1, ls=":", label=f"as many ranks as cores: {cores}")
     left.set(xlabel="ranks", ylabel="images per second / those of one rank", xticks=ranks)
-    times = strong[0].median() / strong[1].median()
-    title = f"{ranks[1]} ranks: {times:.2f} times as fast with one batch"
+    title = f"{ranks[1]} ranks: {strong[1].estimate:.2f} times as fast with one batch"
     left.set_title(title, fontsize=10)
     left.legend(frameon=False, fontsize=8)
     _stairs(right, ranks, causes)

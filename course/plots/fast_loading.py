@@ -1,7 +1,6 @@
 """Figures of unit 04. Figures of time show the yardsticks, too: memcpy and reading."""
 
 import math
-import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -9,7 +8,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from course.measure.comparison import Comparison, Interval
 from course.measure.traffic import Moved
+from course.measure.yardsticks import ALL_THREADS, GIGA, MEMCPY, READING
 from course.plots.style import (
     BLUE,
     COLORS,
@@ -179,29 +180,28 @@ def _has_neighbour(name: str, seconds: Mapping[str, float], excess: Mapping[str,
 # ---- loaders
 
 
-def epoch_times(
-    seconds: Mapping[str, Tensor], nbytes: int, yardsticks: Mapping[str, float], title: str = ""
-) -> Figure:
-    """Draw GB/s of each loader as a bar, the range of its rounds as a line, yardsticks dashed.
+def epoch_times(compared: Comparison, nbytes: int, title: str = "") -> Figure:
+    """Draw GB/s of each loader as a bar, the interval as a line, yardsticks dashed.
 
     Args:
-        seconds: {name: tensor of seconds per epoch}.
+        compared: loaders and yardsticks, by the names of measure.yardsticks.
         nbytes: bytes per epoch.
-        yardsticks: {name: seconds}.
         title: the finding.
     """
-    figure, ax = axes(8.6, 1.4 + 0.32 * len(seconds))
+    yardsticks = [name for name in (MEMCPY, ALL_THREADS, READING) if name in compared.seconds]
+    loaders = [name for name in compared.seconds if name not in yardsticks]
+    figure, ax = axes(8.6, 1.4 + 0.32 * len(loaders))
     figure.suptitle(title, fontsize=10)
-    for place, (name, own) in enumerate(seconds.items()):
-        rates = sorted(nbytes / s / 1e9 for s in own.tolist())
-        middle = statistics.median(rates)
-        ax.barh(place, middle, color=_color_of_loader(name), height=0.7)
-        ax.plot([rates[0], rates[-1]], [place, place], color="black", lw=1)
-        ax.text(rates[-1], place, f"  {middle:.1f}", va="center", fontsize=8)
-    for (name, duration), color in zip(yardsticks.items(), (GREY, "black", RED), strict=False):
-        ax.axvline(nbytes / duration / 1e9, color=color, ls="--", lw=1, label=name, zorder=1)
-    rows(ax, seconds, 8)
-    ax.set(xlabel="GB/s per epoch: median, and the range of all rounds as a line")
+    for place, name in enumerate(loaders):
+        rate = compared.rate(name, nbytes / GIGA)
+        ax.barh(place, rate.estimate, color=_color_of_loader(name), height=0.7)
+        ax.plot([rate.low, rate.high], [place, place], color="black", lw=1)
+        ax.text(rate.high, place, f"  {rate.estimate:.1f}", va="center", fontsize=8)
+    for name, color in zip(yardsticks, (GREY, "black", RED), strict=False):
+        rate = compared.rate(name, nbytes / GIGA)
+        ax.axvline(rate.estimate, color=color, ls="--", lw=1, label=name, zorder=1)
+    rows(ax, loaders, 8)
+    ax.set(xlabel=f"GB/s per epoch, and the interval of the ratio to {compared.base} as a line")
     ax.legend(**LEGEND_ABOVE, bbox_to_anchor=(0.5, 1.2), ncols=3)
     return figure
 
@@ -265,26 +265,26 @@ def timelines(runs: Mapping[str, Sequence[tuple[str, float, float]]]) -> Figure:
 
 
 def pipeline_gain(
-    shares: Sequence[float], gains: Sequence[Sequence[float]], predicted: Sequence[float]
+    shares: Sequence[float], gains: Sequence[Interval], predicted: Sequence[float]
 ) -> Figure:
     """Draw the gain of reading ahead against the length of a step.
 
     Args:
         shares: seconds of steps over seconds of fills.
-        gains: sorted lists, the measured gain of each round.
+        gains: how many times as fast as with one buffer.
         predicted: predicted gains.
     """
     figure, ax = axes(7.4, 3.2)
     line = sorted(zip(shares, predicted, strict=True))
     ax.plot(*zip(*line, strict=True), "--", color=RED, lw=1.5, label="predicted")
-    middle = [statistics.median(values) for values in gains]
+    middle = [gain.estimate for gain in gains]
     most = max(middle)
     share = shares[middle.index(most)]
     finding = f"Reading ahead gains most, {most:.2f} times, where a step takes {share:.2f} fills"
     figure.suptitle(finding, fontsize=10)
-    for x, values in zip(shares, gains, strict=True):
-        ax.vlines(x, values[0], values[-1], color="black", lw=1)
-    ax.plot(shares, middle, "o", color=GREEN, label="measured: median and range of the rounds")
+    for x, gain in zip(shares, gains, strict=True):
+        ax.vlines(x, gain.low, gain.high, color="black", lw=1)
+    ax.plot(shares, middle, "o", color=GREEN, label="measured, with its interval")
     ax.axhline(1, color=GREY, lw=0.8)
     ax.set_xscale("log", base=2)
     ax.xaxis.set_major_formatter("{x:g}")

@@ -5,18 +5,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from course.measure.timing import (
-    DID_NOT_HELP,
-    HELPED,
+from course.measure.comparison import (
+    FASTER,
     NOT_DECIDED,
     NOT_MEASURED,
+    SAME,
     SLOWER,
     Comparison,
+    Interval,
 )
 from course.plots.style import (
     BLUE,
@@ -26,6 +26,7 @@ from course.plots.style import (
     RED,
     axes,
     label_point,
+    middle_and_reach,
     plain_log,
     rows,
     ticks_at,
@@ -33,13 +34,13 @@ from course.plots.style import (
 from course.text import counted
 
 VERDICT_COLORS = {
-    HELPED: GREEN,
+    FASTER: GREEN,
     SLOWER: RED,
-    DID_NOT_HELP: BLUE,
+    SAME: BLUE,
     NOT_DECIDED: "#999999",
     NOT_MEASURED: GREY,
 }
-MISSED = 1.02  # times as long, from which part 4 says that advice helped
+MISSED = 1.02  # times as long, above which a whole interval says that advice helped
 BOARD_ENTRIES_MAX = 12
 
 # a run of training.speedrun (name, seed, seconds, accuracies), which a figure does not import
@@ -72,29 +73,31 @@ def phase_shares(shares: Mapping[str, Mapping[str, float]]) -> Figure:
     return figure
 
 
-def advice_ratios(
-    compared: Mapping[str, Comparison], xlabel: str, control: str, noise: float
-) -> Figure:
-    """Draw a row per advice or rung: median speed-up as a dot, quartiles of the rounds as a line.
+def advice_ratios(compared: Mapping[str, Comparison | str], xlabel: str) -> Figure:
+    """Draw a row per advice or rung: how many times as fast as a dot, the interval as a line.
 
-    The colour is that of the verdict.
+    The colour is that of the verdict; the thin grey line below is the control.
 
     Args:
-        control: the row in which nothing changed.
-        noise: how far its quartiles are from 1: the grey band.
+        compared: {name: a Comparison of two ways, or why nothing was measured}.
     """
     figure, ax = axes(8.0, 1.0 + 0.27 * len(compared))
-    band = (1 / (1 + noise), 1 + noise)
-    ax.axvspan(*band, color=GREY, alpha=0.15, lw=0, label="noise of the control")
-    for y, (name, comparison) in enumerate(compared.items()):
-        color = "black" if name == control else VERDICT_COLORS[comparison.verdict]
-        if comparison.verdict == NOT_MEASURED:
-            label_point(ax, NOT_MEASURED, (1, y), color=color)
+    verdicts = []
+    for y, found in enumerate(compared.values()):
+        if isinstance(found, str):
+            label_point(ax, NOT_MEASURED, (1, y), color=VERDICT_COLORS[NOT_MEASURED])
             continue
-        ax.plot(comparison.spread, [y, y], color=color, lw=2)
-        ax.plot(comparison.ratio, y, "o", color=color, ms=5)
-    for verdict in (HELPED, SLOWER, DID_NOT_HELP, NOT_DECIDED):
+        _, way = found.seconds
+        ratio = found.ratio(way)
+        verdicts.append(found.verdict(way))
+        color = VERDICT_COLORS[verdicts[-1]]
+        ax.plot([ratio.low, ratio.high], [y, y], color=color, lw=2)
+        ax.plot(ratio.estimate, y, "o", color=color, ms=5)
+        control = found.control
+        ax.plot([control.low, control.high], [y + 0.25, y + 0.25], color=GREY, lw=0.8)
+    for verdict in (FASTER, SLOWER, SAME, NOT_DECIDED):
         ax.plot([], [], "o-", color=VERDICT_COLORS[verdict], label=verdict)
+    ax.plot([], [], color=GREY, lw=0.8, label="control")
     ax.axvline(1, color=GREY, lw=1, ls=":")
     ax.set(yticks=range(len(compared)), yticklabels=compared, xscale="log", xlabel=xlabel)
     low, high = ax.get_xlim()
@@ -102,12 +105,8 @@ def advice_ratios(
     ticks_at(ax, ticks[(low <= ticks) & (ticks <= high)], "{:g}")
     ax.set_ylim(len(compared) - 0.5, -0.5)
     ax.legend(ncols=5, frameon=False, loc="lower center", bbox_to_anchor=(0.4, 1.0), fontsize=8)
-    verdicts = []
-    for name, comparison in compared.items():
-        if name != control and not comparison.reason:
-            verdicts.append(comparison.verdict)
-    helped = f"{verdicts.count(HELPED)} of {len(verdicts)} helped"
-    figure.suptitle(f"{helped}, {verdicts.count(SLOWER)} made it slower")
+    faster = f"{verdicts.count(FASTER)} of {len(verdicts)} are faster"
+    figure.suptitle(f"{faster}, {verdicts.count(SLOWER)} slower")
     return figure
 
 
@@ -350,7 +349,7 @@ def memory_and_time(
     peaks: Mapping[int, float],
     predicted: Mapping[int, float],
     plain: float,
-    longer: Mapping[int, Tensor],
+    longer: Mapping[int, Interval],
     predicted_time: float,
 ) -> Figure:
     """Draw bytes kept and time of a step against the number of segments, measured and predicted.
@@ -358,7 +357,7 @@ def memory_and_time(
     Args:
         peaks, predicted: {segments: most bytes kept simultaneously}.
         plain: bytes that the model keeps without checkpointing.
-        longer: {segments: tensor of the rounds' seconds over those of a plain step}.
+        longer: {segments: how many times as long as a plain step a step takes}.
         predicted_time: the same, predicted.
     """
     figure, left, right = axes(8.4, 3.3, columns=2)
@@ -376,17 +375,12 @@ def memory_and_time(
 
     again = "predicted: one more forward pass"
     right.axhline(predicted_time, color=GREY, ls="--", lw=1, label=again)
-    quartiles = torch.tensor([0.25, 0.5, 0.75], dtype=torch.float64)
-    for k in counts:
-        low, middle, high = longer[k].double().quantile(quartiles).tolist()
-        right.plot([k, k], [low, high], color="black", lw=1)
-        right.plot(k, middle, "o", color=BLUE)
+    middle, reach = middle_and_reach([longer[k] for k in counts])
+    right.errorbar(counts, middle, reach, fmt="o", color=BLUE, ecolor="black", elinewidth=1)
     right.axhline(1, color=RED, lw=1, label="plain")
     right.legend(frameon=False, loc="lower left")
-    medians = sorted(float(longer[k].median()) for k in counts)
-    middle = medians[len(counts) // 2]
     right.set(xlabel="segments", ylabel="times as long as a plain step", ylim=(0, None))
-    right.set_title(f"A step takes {middle:.2f} times as long")
+    right.set_title(f"A step takes {middle.quantile(0.5):.2f} times as long")
     for ax in (left, right):
         ax.set_xscale("log", base=2)
         ticks_at(ax, counts)
@@ -456,33 +450,34 @@ def race(runs: Sequence[Run], target: float) -> Figure:
     return figure
 
 
-def left_out(worth: Mapping[str, tuple[float, float, float]]) -> Figure:
+def left_out(worth: Mapping[str, Interval]) -> Figure:
     """Draw how many times as long the race takes without each piece of advice; largest on top.
 
-    A line is the spread over the seeds.
-
     Args:
-        worth: {name: (median, lowest, highest)}.
+        worth: {name: the times as an Interval over the seeds, infinite without the target}.
     """
     figure, ax = axes(7.0, 0.5 + 0.34 * len(worth))
-    triples = np.array(list(worth.values()))
-    most = 1.1 * max(triples[np.isfinite(triples)], default=2.0)
-    names = sorted(worth, key=lambda name: worth[name][0])
+    values = [getattr(times, part) for times in worth.values() for part in ("estimate", "high")]
+    most = 1.1 * max((value for value in values if math.isfinite(value)), default=2.0)
+    names = sorted(worth, key=lambda name: worth[name].estimate)
     missed = []
     for place, name in enumerate(names):
-        median, low, high = np.minimum(worth[name], most)
-        is_missed = worth[name][1] > MISSED
+        times = worth[name]
+        is_missed = times.low > MISSED
         if is_missed:
             missed.insert(0, name.removeprefix("without "))
         color = BLUE if is_missed else GREY
-        ax.barh(place, median - 1, left=1, color=color, height=0.6)
-        ax.plot([low, high], [place, place], color="black", lw=1)
-        text = f"{median:.2f}" if worth[name][0] < math.inf else "target not reached"
-        label_point(ax, text, (max(high, 1), place), (4, -3), va="baseline")
+        ax.barh(place, min(times.estimate, most) - 1, left=1, color=color, height=0.6)
+        end = min(times.estimate, most)
+        if times.low > 0:  # else the interval is unknown
+            end = min(times.high, most)
+            ax.plot([min(times.low, most), end], [place, place], color="black", lw=1)
+        text = f"{times.estimate:.2f}" if times.estimate < math.inf else "target not reached"
+        label_point(ax, text, (max(end, 1), place), (4, -3), va="baseline")
     ax.axvline(1, color="black", lw=1)
     ax.set_yticks(range(len(worth)), names)
     shown = ", ".join(missed) if len(missed) < 4 else f"{len(missed)} pieces"
-    title = f"Missed with every seed: {shown or 'no piece'}"
+    title = f"Takes longer without: {shown or 'no piece is proven to help'}"
     ax.set(xlabel="times as long as with everything", title=title, xlim=(None, 1.15 * most))
     return figure
 

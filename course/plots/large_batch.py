@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from course.measure.comparison import Interval
 from course.plots.style import (
     BLUE,
     COLORS,
@@ -108,21 +109,25 @@ def many_small_steps_or_one_large() -> Figure:
 
 def throughput(
     batch_sizes: Sequence[int],
-    throughputs: Sequence[Sequence[float]],
+    throughputs: Sequence[Interval] | Sequence[Sequence[float]],
     predicted: Mapping[int, float | None] | None = None,
     model: tuple[float, float] | None = None,
 ) -> Figure:
-    """Draw samples per second against batch size: median and range, predictions hollow.
+    """Draw samples per second against batch size, predictions hollow.
 
     Args:
-        throughputs: samples/s of each repetition, one list per batch size.
+        throughputs: samples/s per batch size; or a list of repetitions each: median and range.
         predicted: {batch size: samples/s that the learner expected, or None}.
         model: (c, s), seconds per update and per sample; the curve B / (c + sB) is drawn and its
             two limits.
     """
     figure, ax = axes()
-    middle, reach = middle_and_reach(torch.tensor(throughputs, dtype=torch.float64))
-    points = dict(fmt="o", color=BLUE, capsize=4, label="measured, min to max")
+    label = "measured, with its interval"
+    if not isinstance(throughputs[0], Interval):
+        throughputs = torch.tensor(throughputs, dtype=torch.float64)
+        label = "measured, min to max"
+    middle, reach = middle_and_reach(throughputs)
+    points = dict(fmt="o", color=BLUE, capsize=4, label=label)
     ax.errorbar(batch_sizes, middle, reach, **points)
     if model:
         _draw_model(ax, batch_sizes[0], batch_sizes[-1], model)

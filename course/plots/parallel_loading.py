@@ -7,6 +7,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from course.measure.comparison import FASTER, Comparison, Interval
 from course.plots.style import (
     BLUE,
     COLORS,
@@ -50,29 +51,30 @@ def batch_grid(images: Tensor, titles: Sequence[str] | None = None, columns: int
     return figure
 
 
-def worker_plot(workers: Sequence[int], seconds: Tensor) -> Figure:
+def worker_plot(workers: Sequence[int], compared: Comparison) -> Figure:
     """Draw seconds of a pass against the number of workers.
 
-    Each pass is a point, a median a dash; a level line is the median without workers.
+    Each pass is a point; a dash is the time by the ratio to the first number, its level a line.
 
     Args:
-        seconds: (len(workers), passes).
+        compared: a way per number of workers, in their order.
     """
     figure, ax = axes(6.0)
-    middle = seconds.quantile(0.5, dim=1)
-    places = torch.tensor(workers)[:, None].expand_as(seconds)
-    ax.plot(places.flatten(), seconds.flatten(), ".", color=GREY, ms=5)
-    ax.plot(workers, middle, "_", color=BLUE, ms=22, mew=2.5)
+    times = []
+    for number, (way, seconds) in zip(workers, compared.seconds.items(), strict=True):
+        ax.plot([number] * len(seconds), seconds, ".", color=GREY, ms=5)
+        times.append(compared.time(way).estimate)
+    ax.plot(workers, times, "_", color=BLUE, ms=22, mew=2.5)
     ax.set(xlabel="number of workers", ylabel="time per pass, s", xticks=workers, ylim=(0, None))
-    last = (workers[-1], middle[-1])
-    label_point(ax, "median", last, (15, -3), va="baseline", fontsize=8, color=BLUE)
+    label_point(ax, "estimate", (workers[-1], times[-1]), (15, -3), fontsize=8, color=BLUE)
     if workers[0] == 0:
-        ax.axhline(middle[0], color=BLUE, ls="--", lw=1)
-        best = int(middle.argmin())
-        title = "No number of workers beats none"
-        if best > 0:
-            times = f"{middle[0] / middle[best]:.2f} times as fast as none"
-            title = f"Fastest with {counted(workers[best], 'worker')}, {times}"
+        ax.axhline(times[0], color=BLUE, ls="--", lw=1)
+        faster = [way for way in compared.seconds if compared.verdict(way) == FASTER]
+        title = "No number of workers is proven to be faster than none"
+        if faster:
+            best = max(faster, key=lambda way: compared.ratio(way).estimate)
+            number = workers[list(compared.seconds).index(best)]
+            title = f"{counted(number, 'worker')}: {compared.ratio(best)} times as fast as none"
         ax.set_title(title, fontsize=10)
     return figure
 
@@ -189,25 +191,25 @@ def timeline(spans: Sequence[tuple[str, int, float, float]], title: str) -> Figu
 
 
 def rates(
-    curves: Mapping[str, tuple[Sequence[int], Tensor]],
+    curves: Mapping[str, tuple[Sequence[int], Comparison]],
     n_images: int | Sequence[int],
     cores: int,
     title: str,
 ) -> Figure:
-    """Draw images per second against workers, median and range over passes.
+    """Draw images per second against workers, with intervals of the ratio to the first number.
 
-    Level lines are medians without workers.
+    Level lines are those without workers.
 
     Args:
-        curves: {label: (workers, seconds)}; seconds is a tensor (len(workers), passes).
+        curves: {label: (workers, Comparison with a way per number of workers, in their order)}.
         n_images: images in a pass, one number, or one for each curve.
     """
     figure, ax = axes(7.6)
     if not isinstance(n_images, Sequence):
         n_images = [n_images] * len(curves)
     styles = zip(curves.items(), n_images, COLORS, "os^DvP", strict=False)
-    for (label, (workers, seconds)), n, color, marker in styles:
-        middle, reach = middle_and_reach(n / seconds)
+    for (label, (workers, compared)), n, color, marker in styles:
+        middle, reach = middle_and_reach([compared.rate(way, n) for way in compared.seconds])
         first = int(workers[0] == 0)  # with workers
         ax.errorbar(
             workers[first:],
@@ -221,9 +223,7 @@ def rates(
         if first:
             ax.axhline(middle[0], color=color, ls="--", lw=1, label=f"{label}, without workers")
     ax.axvline(cores, color=GREY, ls=":", lw=1, label=f"{cores} logical cores")
-    ax.set(
-        xlabel="number of workers", ylabel="images/s (median, range)", title=title, ylim=(0, None)
-    )
+    ax.set(xlabel="number of workers", ylabel="images/s, interval", title=title, ylim=(0, None))
     ticks = set()
     for workers, _ in curves.values():
         ticks.update(workers)
@@ -233,26 +233,26 @@ def rates(
 
 
 def predicted_workers(
-    cases: Mapping[tuple[str, int], tuple[object, Tensor, Tensor]], workers: Sequence[int]
+    cases: Mapping[tuple[str, int], tuple[Sequence[float], Sequence[Interval]]],
+    workers: Sequence[int],
 ) -> Figure:
     """Draw time per batch against workers: predicted from one worker as lines, measured as points.
 
-    Level lines are medians without workers.
+    Level lines are the times without workers.
 
     Args:
-        cases: {(label, batch size): (costs, predicted ms for 1 and `workers`, measured ms for 0 and
-            `workers`)}, the latter two tensors (1 + len(workers), rounds).
+        cases: {(label, batch size): (predicted ms for 1 and `workers`, measured ms for 0 and
+            `workers`)}.
     """
     figure, *panels = axes(1.2 + 3.6 * len(cases), 3.4, columns=len(cases))
-    for ax, ((label, size), (_, predicted, measured)) in zip(panels, cases.items(), strict=True):
+    for ax, ((label, size), (predicted, measured)) in zip(panels, cases.items(), strict=True):
         middle, reach = middle_and_reach(measured)
-        line = predicted.quantile(0.5, dim=1)
-        ax.plot([1, *workers], line, "-", color=BLUE, label="predicted from one worker")
+        ax.plot([1, *workers], predicted, "-", color=BLUE, label="predicted from one worker")
         points = dict(fmt="o", color=RED, capsize=4, label="measured")
         ax.errorbar(workers, middle[1:], reach[:, 1:], **points)
         ax.axhline(middle[0], color=RED, ls=":", lw=1.5, label="measured without workers")
         ax.set(xlabel="number of workers", ylabel=f"time per batch of {size}, ms", ylim=(0, None))
-        worst = (measured[1:] / predicted[1:] - 1).quantile(0.5, dim=1).abs().max()
+        worst = (middle[1:] / torch.tensor(predicted[1:]) - 1).abs().max()
         ax.set_title(f"{label}: predicted within {worst:.0%}", fontsize=10)
         ax.set_xscale("log", base=2)
         ticks_at(ax, [1, *workers])
@@ -261,24 +261,32 @@ def predicted_workers(
 
 
 def bars(
-    values: Mapping[str, float | Sequence[float] | Tensor],
+    values: Mapping[str, float | Interval | Sequence[float] | Tensor],
     xlabel: str,
     title: str,
     form: str = "{:,.0f}",
 ) -> Figure:
-    """Draw one horizontal bar for each of {label: samples}.
+    """Draw one horizontal bar for each value, with the number in the format `form`.
 
-    Its length is the median, a whisker the range, a number the median again in the format `form`.
+    A whisker is the interval of an Interval, and the range of samples, whose bar is the median.
     """
     figure, ax = axes(7.6, 0.9 + 0.36 * len(values))
+    whisker = "median, lowest to highest"
     for y, of_row in enumerate(values.values()):
-        samples = torch.as_tensor(of_row, dtype=torch.float64).reshape(1, -1)
-        middle, reach = middle_and_reach(samples)
-        ax.barh(y, middle, xerr=reach, color=BLUE, ecolor=GREY, capsize=3, height=0.6)
-        label_point(ax, form.format(middle.item()), (samples.max(), y), fontsize=9)
+        if isinstance(of_row, Interval):
+            whisker = "whisker: interval"
+            middle, reach = middle_and_reach([of_row])
+        else:
+            samples = torch.as_tensor(of_row, dtype=torch.float64).reshape(1, -1)
+            middle, reach = middle_and_reach(samples)
+        length = middle.item()
+        style = dict(color=BLUE, ecolor=GREY, capsize=3, height=0.6)
+        ax.barh(y, length, xerr=reach.tolist(), **style)
+        end = length + reach[1].item()
+        label_point(ax, form.format(length), (end, y), fontsize=9)
     rows(ax, values)
     ax.margins(x=0.12)
-    ax.set(xlabel=f"{xlabel} (median, lowest to highest)", title=title, xlim=(0, None))
+    ax.set(xlabel=f"{xlabel} ({whisker})", title=title, xlim=(0, None))
     return figure
 
 

@@ -1,6 +1,6 @@
 """What all figures share: colours, empty figures, and the boxes and arrows of diagrams."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import matplotlib.pyplot as plt
@@ -10,6 +10,8 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 from matplotlib.ticker import LogLocator, NullLocator
+
+from course.measure.comparison import Interval
 
 # Okabe and Ito: colour-blind safe
 BLUE = "#0072b2"
@@ -104,17 +106,20 @@ def legend_beside(ax: Axes, fontsize: float = 8, **options: Any) -> None:
 
 
 class Band(NamedTuple):
-    """What an error bar shows of n rows of samples."""
+    """What an error bar shows of n rows."""
 
-    middle: torch.Tensor  # (n,): medians
-    reach: torch.Tensor  # (2, n): distances from there to the lowest and the highest value
+    middle: torch.Tensor  # (n,)
+    reach: torch.Tensor  # (2, n): distances from there to the lower and the upper end
 
 
-def middle_and_reach(values: torch.Tensor) -> Band:
-    """The Band of the rows of a tensor (n, samples)."""
-    middle = values.quantile(0.5, dim=1)
-    reach = torch.stack([middle - values.amin(1), values.amax(1) - middle])
-    return Band(middle, reach)
+def middle_and_reach(values: torch.Tensor | Sequence[Interval]) -> Band:
+    """The Band of n Intervals, or of the rows of a tensor (n, samples): median and range."""
+    if isinstance(values, torch.Tensor):
+        middle = values.quantile(0.5, dim=1)
+        return Band(middle, torch.stack([middle - values.amin(1), values.amax(1) - middle]))
+    ends = [(value.estimate, value.low, value.high) for value in values]
+    middle, low, high = torch.tensor(ends, dtype=torch.float64).T
+    return Band(middle, torch.stack([middle - low, high - middle]))
 
 
 def canvas(width: float, height: float, x: float, y: float) -> tuple[Figure, Axes]:

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from course.device import scale
-from course.measure.compiling import compiled
 from course.measure.comparison import Comparison, compare_measured
+from course.measure.compiling import compiled
 from course.measure.timing import now
 from course.training.models import FashionCNN
 
@@ -140,6 +140,7 @@ def timed(
     Each run makes `steps` steps. The base runs twice per round, BASELINE and CONTROL in turn, so
     that all Rungs make as many steps.
     """
+    rungs[CONTROL].steps(steps)  # as the others warm up
     baselines = itertools.cycle((rungs[BASELINE], rungs[CONTROL]))
     names = [name for name, rung in rungs.items() if not rung.reason and name != CONTROL]
 

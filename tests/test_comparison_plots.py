@@ -1,0 +1,162 @@
+"""Figures of comparisons: their titles and points are the ratios of the Comparison."""
+
+import math
+
+import pytest
+import torch
+
+from course.measure import yardsticks
+from course.measure.comparison import NARROW, NOT_MEASURED, Comparison, Interval
+from course.plots import batch_grouping, data_parallel, fast_loading, faster_training, large_batch, parallel_loading
+from course.plots.style import BLUE, GREEN, RED, middle_and_reach
+from course.training import ladder
+
+pytestmark = pytest.mark.check
+
+SOUND = Interval(1.0, 0.98, 1.02)
+
+
+def compared(**seconds):
+    """A Comparison of ways that took the same seconds in each of seven rounds."""
+    rounds = {way: torch.full((7,), value, dtype=torch.float64) for way, value in seconds.items()}
+    return Comparison(rounds, SOUND, NARROW)
+
+
+def dots(ax):
+    """{(x, y): colour} of the single points of an axes."""
+    lines = [line for line in ax.lines if line.get_marker() == "o" and len(line.get_xdata()) == 1]
+    return {(float(line.get_xdata()[0]), float(line.get_ydata()[0])): line.get_color() for line in lines}
+
+
+def test_each_advice_has_the_ratio_of_its_comparison_in_the_colour_of_its_verdict():
+    rows = {
+        "faster": compared(a=2.0, b=1.0),
+        "slower": compared(a=1.0, b=2.0),
+        "equal": compared(a=1.0, b=1.0),
+        "absent": "needs CUDA",
+    }
+    figure = faster_training.advice_ratios(rows, "times as fast")
+    (ax,) = figure.axes
+    assert dots(ax) == {(2.0, 0.0): GREEN, (0.5, 1.0): RED, (1.0, 2.0): BLUE}
+    assert NOT_MEASURED in [text.get_text() for text in ax.texts]
+    assert figure.get_suptitle() == "1 of 3 are faster, 1 slower"
+
+
+def test_a_rung_is_compared_with_the_one_before_it_and_what_cannot_be_measured_says_why():
+    seconds = {ladder.BASELINE: 8.0, "one": 4.0, "two": 1.0}
+    rungs = {name: type("Rung", (), {"reason": ""}) for name in (ladder.BASELINE, ladder.CONTROL, "one", "two")}
+    rungs["three"] = type("Rung", (), {"reason": "it compiles for too long"})
+    found = ladder.compared(rungs, compared(**seconds))
+    assert list(found) == ["one", "two", "three"] and found["three"] == "it compiles for too long"
+    assert (found["one"].ratio("one").estimate, found["two"].ratio("two").estimate) == (2.0, 4.0)
+
+
+def test_the_two_baselines_take_turns_so_that_all_rungs_make_as_many_steps():
+    class Rung:
+        reason = ""
+        done = 0
+
+        def steps(self, n):
+            self.done += n
+            return float(n)
+
+    rungs = {name: Rung() for name in (ladder.BASELINE, ladder.CONTROL, ladder.FUSED)}
+    found = ladder.timed(rungs, 5, progress=False)
+    assert {rung.done for rung in rungs.values()} == {5 * (1 + found.rounds)}
+    assert found.median(ladder.BASELINE) == 1.0 and list(found.seconds) == [ladder.BASELINE, ladder.FUSED]
+
+
+def test_what_the_race_misses_is_what_its_whole_interval_says():
+    worth = {"without a": Interval(1.3, 1.1, 1.5), "without b": Interval(1.3, 0.9, 1.5)}
+    worth["without c"] = Interval(math.inf, math.inf, math.inf)
+    (ax,) = faster_training.left_out(worth).axes
+    assert ax.get_title() == "Takes longer without: c, a"
+
+
+def test_memory_and_time_titles_the_middle_of_what_it_draws():
+    longer = {k: Interval(k / 2, k / 2 - 0.1, k / 2 + 0.1) for k in (1, 2, 4)}
+    sizes = dict.fromkeys(longer, 1e6)
+    figure = faster_training.memory_and_time(sizes, sizes, 2e6, longer, 1.3)
+    assert figure.axes[1].get_title() == "A step takes 1.00 times as long"
+
+
+def test_loaders_are_bars_and_yardsticks_lines_by_their_names():
+    found = compared(**{yardsticks.MEMCPY: 1.0, "ours": 2.0})
+    (ax,) = fast_loading.epoch_times(found, 4 * 10**9, "title").axes
+    assert [bar.get_width() for bar in ax.patches] == [2.0]
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["ours"]
+    assert ax.get_legend().get_texts()[0].get_text() == yardsticks.MEMCPY
+    gains = [Interval(1.2, 1.1, 1.3), Interval(1.9, 1.7, 2.0)]
+    title = fast_loading.pipeline_gain([0.5, 1.0], gains, [1.3, 2.0]).get_suptitle()
+    assert title == "Reading ahead gains most, 1.90 times, where a step takes 1.00 fills"
+
+
+def test_rates_are_printed_beside_the_ratio(capsys):
+    yardsticks.show_rates(compared(copy=2.0, ours=1.0), 2 * 10**9)
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.split()[-4:] == ["2000.0", "ms", "1", "GB/s"]
+    assert second.endswith("2 GB/s  2.00 (2.00 to 2.00) of copy")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "title"),
+    [
+        ((2.0, 4.0, 1.0), "2 workers: 2.00 (2.00 to 2.00) times as fast as none"),
+        ((1.0, 2.0, 1.0), "No number of workers is proven to be faster than none"),
+    ],
+)
+def test_the_best_number_of_workers_is_one_that_is_proven_to_be_faster(seconds, title):
+    found = compared(**dict(zip("abc", seconds, strict=True)))
+    (ax,) = parallel_loading.worker_plot([0, 1, 2], found).axes
+    assert ax.get_title() == title
+    (ax,) = parallel_loading.rates({"plain": ([0, 1, 2], found)}, 100, 2, "title").axes
+    with_workers = next(line for line in ax.lines if line.get_marker() == "o")
+    assert list(with_workers.get_ydata()) == [100 / s for s in seconds[1:]]
+
+
+def test_predictions_and_bars_stand_beside_intervals():
+    measured = [Interval(4.0, 3.9, 4.1), Interval(1.0, 0.9, 1.1)]  # with 0 and 2 workers
+    (ax,) = parallel_loading.predicted_workers({("plain", 8): ([2.0, 1.25], measured)}, [2]).axes[:1]
+    assert ax.get_title() == "plain: predicted within 20%"
+    (ax,) = parallel_loading.bars({"a": Interval(2.0, 1.5, 3.0), "b": 1.0}, "ms", "title", "{:.1f}").axes
+    assert [text.get_text() for text in ax.texts] == ["2.0", "1.0"] and "interval" in ax.get_xlabel()
+
+
+def test_ranks_are_drawn_by_their_ratios():
+    found = compared(torch=1.0, naive=1.5)
+    (ax,) = data_parallel.step_ratios(found, "title").axes
+    assert dots(ax).keys() == {(1.5, 0.0)} and ax.get_xlabel() == "step time / that of torch"
+    speedups = [Interval(1.0, 1.0, 1.0), Interval(1.6, 1.5, 1.7)]
+    causes = {"1/N": torch.tensor([0.5]), "sending": torch.tensor([0.1])}
+    figure = data_parallel.scaling([1, 2], speedups, speedups, 2, causes)
+    assert figure.axes[0].get_title() == "2 ranks: 1.60 times as fast with one batch"
+    seconds = [Interval(1e-3, 0.9e-3, 1.1e-3), Interval(2e-3, 1.9e-3, 2.1e-3)]
+    (ax,) = data_parallel.per_image([1, 4], {"alone": seconds}, "title").axes
+    assert ax.lines[0].get_ydata().tolist() == pytest.approx([1000, 500])
+    figure = data_parallel.bandwidth([4, 8], {"ring": seconds}, [{"ring": 1e-3}, {"ring": 2e-3}], "title")
+    assert figure.axes[0].lines[0].get_ydata().tolist() == pytest.approx([1, 2])
+    wire = {"slow": seconds}
+    figure = data_parallel.overlap_sweep([1, 2], {"slow": [1.0, 2.0]}, wire, {"slow": 2.0}, {"slow": 1.0})
+    assert figure.axes[0].get_title() == "slow wire (1.0 B): saves 50%"
+
+
+def test_groups_are_drawn_by_their_ratios_and_the_fastest_beats_each_other_way():
+    found = compared(**{"one rectangle": 4.0, "four groups": 1.0, "flat": 2.0})
+    (ax,) = batch_grouping.speedups({16: found, 64: found}, "size").axes
+    assert ax.get_title() == "Flat: 2.0 times as fast at size 16, 2.0 at 64"
+    nbytes = {"one rectangle": 3e6, "four groups": 1e6, "flat": 2e6}
+    (ax,) = batch_grouping.time_and_memory({"maxima": (found, nbytes)}).axes
+    assert ax.get_title() == "maxima, fastest: four groups" and (1000.0, 1.0) in dots(ax)
+    tied = compared(**{"one rectangle": 4.0, "four groups": 1.0, "flat": 1.0})
+    (ax,) = batch_grouping.time_and_memory({"maxima": (tied, nbytes)}).axes
+    assert "not decided" in ax.get_title()
+
+
+def test_samples_and_intervals_have_the_same_form():
+    samples = torch.tensor([[1.0, 2.0, 4.0]])
+    for values in (samples, [Interval(2.0, 1.0, 4.0)]):
+        middle, reach = middle_and_reach(values)
+        assert middle.tolist() == [2.0] and reach.tolist() == [[1.0], [2.0]]
+    found = [Interval(10.0, 9.0, 11.0), Interval(40.0, 39.0, 41.0)]
+    (ax,) = large_batch.throughput([1, 4], found).axes
+    assert ax.get_title() == "4 times the batch has 4 times the samples/s"
