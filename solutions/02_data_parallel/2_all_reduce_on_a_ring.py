@@ -441,7 +441,8 @@ def collectives(rank, world_size, functions, sizes, rounds, seconds):
     messages = [message_seconds(rank, n, 5 * rounds) for n in (4, sizes[-1])]
     compared = {}
     for n in sizes:
-        ways = {name: lambda f=f, x=torch.ones(n // 4): f(x) for name, f in functions.items()}
+        tensors = {name: torch.ones(n // 4) for name in functions}
+        ways = {name: lambda f=f, x=tensors[name]: f(x) for name, f in functions.items()}
         compared[n] = distributed.compare_on_ranks(ways, seconds=seconds / len(sizes))
     return compared, messages
 

@@ -199,8 +199,8 @@ check.NaiveDDP(NaiveDDP, seed=2006)
 # The naive version sends nothing while backward runs and computes nothing while it sends. But backward runs from the
 # last layer to the first, so the last layer's gradient is ready long before backward ends. DDP uses that:
 #
-# - It fills buckets with parameters, last first. Ours close *before* they exceed `bucket_bytes`, torch's *after*, so one
-#   large tensor can make a bucket that is larger than its cap.
+# - It fills buckets with parameters, last first. Ours close *before* they exceed `bucket_bytes`, torch's *after*, so
+#   one large tensor can make a bucket that is larger than its cap.
 # - A hook runs for each gradient that is ready: `p.register_post_accumulate_grad_hook(f)` calls `f(p)`.
 # - When all gradients of a bucket are ready, DDP starts one asynchronous all-reduce for it and continues.
 # - At the end of backward it waits for all of them (`queue_callback`).
@@ -440,7 +440,8 @@ plots.overlap_lanes({FLAT: records[FLAT][-1], "a bucket per layer": records[caps
 # the wrapper only waits. In the upper half the wire is idle while backward runs. In the lower half both work. Does
 # backward take longer there?
 #
-# From such times you can compute when the last message ends. Buckets leave in order, each when its last gradient is there.
+# From such times you can compute when the last message ends. Buckets leave in order, each when its last gradient is
+# there.
 
 
 # %% locked="last_message_ends"
@@ -488,7 +489,7 @@ plots.overlap_sweep(layers_per_bucket, predicted, measured, flat, needs)
 # Below 1, the computed time is nearer.
 
 # %% tags=["experiment"]
-for wire, (_, compared, _) in zip(loads, found[0], strict=True):
+for wire in loads:
     halfway = (predicted[wire][0] * (1 + needs[wire])) ** 0.5
     print(f"{wire} wire, a bucket per layer: {measured[wire][0]} B, computed {predicted[wire][0]:.2f} B, "
           f"without overlap {1 + needs[wire]:.2f} B")  # fmt: skip
@@ -669,9 +670,9 @@ plots.step_ratios(compared, title)
 
 # %% [markdown]
 # A message per parameter pays the fixed cost of a message many times. The others send the same bytes in few messages,
-# and most of them in one, because one tensor holds most of the model. **We think** that overlapping gains little without
-# a slow wire because a message is then work for the cores that compute. The section on the slow wire is the test: there
-# the same wrapper had something to hide.
+# and most of them in one, because one tensor holds most of the model. **We think** that overlapping gains little
+# without a slow wire because a message is then work for the cores that compute. The section on the slow wire is the
+# test.
 #
 # **Takeaway** Send few messages. Overlap pays where messages take time and not your cores.
 #
