@@ -516,8 +516,8 @@ def train(batches, w, b):
     return losses
 
 
-def from_file(order, page_rows, cold=cold):
-    """Batches of the sorted file, which is dropped from the page cache before each read if `cold`.
+def from_file(order, page_rows, drop=True):
+    """Batches of the sorted file, which is dropped from the page cache before each read if `drop`.
 
     Where a read continues the one before it, only what lies before it is dropped: the system's read-ahead stays.
     """
@@ -528,7 +528,7 @@ def from_file(order, page_rows, cold=cold):
             nonlocal next_row
             first, continues = index.min().item(), index.min().item() == next_row
             next_row = index.max().item() + 1
-            if cold:  # a length of 0 is the whole file
+            if drop and cold:  # a length of 0 is the whole file
                 length = 4096 + first * 4 * floats if continues else 0
                 os.posix_fadvise(file.fileno(), 0, length, os.POSIX_FADV_DONTNEED)
             return reader.fill(index, out)
@@ -554,16 +554,16 @@ def excess_of(order, seed):
     return np.mean(losses)
 
 
-def part_of_epoch(name, cold=cold):
+def part_of_epoch(name, drop=True):
     """A function that trains on the first eighth of an epoch, read from the file."""
     order, size = order_of[name](0, 0)[: rows // 8], 1 if name == "random" else page_rows
-    return lambda: train(from_file(order, size, cold), torch.zeros(floats - 1), torch.zeros(()))
+    return lambda: train(from_file(order, size, drop), torch.zeros(floats - 1), torch.zeros(()))
 
 
 excess = {name: torch.tensor([excess_of(order, seed) for seed in range(7)]) for name, order in order_of.items()}
 WARM = "windows, file in memory", "random, file in memory"
 ways = {name: part_of_epoch(name) for name in (middle, *(name for name in order_of if name != middle))}
-ways |= {warm: part_of_epoch(name, cold=False) for warm, name in zip(WARM, (middle, "random"), strict=True)}
+ways |= {warm: part_of_epoch(name, drop=False) for warm, name in zip(WARM, (middle, "random"), strict=True)}
 compared = compare(ways, seconds=sizes.seconds, progress=False)
 seconds, brought = {name: 8 * compared.time(name).estimate for name in ways}, {}
 print(f"{'':24} {'s per epoch':>11} {'times the file':>15} {'kB held':>8}  excess loss in the second epoch")
