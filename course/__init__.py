@@ -12,13 +12,26 @@ from course.device import device, machine, scale
 from course.experiment_sizes import sizes
 from course.learner.progress import progress
 
-__all__ = ["checkup", "claim", "device", "machine", "progress", "scale", "sizes", "solved"]
+__all__ = [
+    "calibration",
+    "checkup",
+    "claim",
+    "device",
+    "machine",
+    "progress",
+    "scale",
+    "score",
+    "sizes",
+    "solved",
+]
 # else bars share a lock with forked processes, and one that is killed while it holds it stops every
 # later bar
 tqdm.set_lock(threading.RLock())
 # name -> its module, imported at first use, because torch takes seconds to import
 _LAZY = {
+    "calibration": "course.plots.calibration",
     "claim": "course.learner.claims",
+    "score": "course.learner.predictions",
     "solved": "course.learner.solved",
 }
 

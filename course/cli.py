@@ -288,14 +288,23 @@ INBOX = "A folder with one folder per learner: show how far each is, and where m
 @click.argument("units", nargs=-1, metavar="[UNIT]...")
 @click.option("--class", "inbox", type=click.Path(path_type=Path), metavar="INBOX", help=INBOX)
 def progress(units: tuple[str, ...], inbox: Path | None) -> None:
-    """Show what you have solved, per unit and part, and what comes next."""
+    """Show what you have solved, per unit and part, and what comes next.
+
+    With one UNIT, such as 04 or 04/2, your predictions in it are listed, the worst first.
+    """
     if inbox:
         click.echo(_class_progress()(inbox))
         return
+    from course.learner import calibration
     from course.learner.progress import progress as table
 
     coloured = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     click.echo(table(*units).text(coloured=coloured))
+    if len(units) == 1:
+        with contextlib.suppress(CourseError):  # of a damaged file; the table told it
+            predictions = calibration.of_place(units[0])
+            if predictions:
+                click.echo("\n" + calibration.text(units[0], predictions))
 
 
 if __name__ == "__main__":

@@ -146,6 +146,11 @@ def test_broken_files_are_named_and_links_are_not_followed(inbox, tmp_path_facto
     )
 
 
+def test_predictions_next_to_progress_files_are_no_fault(inbox):
+    (inbox / "=dan" / OTHER / "predictions.json").write_text("[]")
+    assert read_class(inbox).faults == []
+
+
 def test_an_inbox_without_anything_is_one_sentence(tmp_path):
     for folder in (tmp_path, tmp_path / "nowhere"):
         with pytest.raises(CourseError, match="found none|no folder"):

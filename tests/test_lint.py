@@ -95,6 +95,7 @@ def two_parts(tmp_path, monkeypatch):
 
 
 SECOND = re.sub(r"\bf\b", "g", GOOD)
+CLAIMS = "course.claim('f is fast', True)\n    ### BEGIN SOLUTION"
 
 
 @pytest.mark.parametrize(
@@ -107,7 +108,19 @@ SECOND = re.sub(r"\bf\b", "g", GOOD)
         (GOOD, SECOND.replace('"g', '"h'), "h: no known mistakes; they belong in solutions/00_a/answers/h.py"),
         (GOOD, SECOND.replace("Exercise 1", "Exercise 2"), "2_a: its exercises are numbered [2], not from 1"),
         (GOOD, SECOND.replace("Nothing much", "Much"), "00_a: its parts give it different titles: Much, Nothing much"),
-        (GOOD, SECOND.replace("5 core", "146 core"), "00_a: its core takes 151 minutes, more than 120"),
+        (GOOD, SECOND.replace("5 core", "90 core"), None),
+        (GOOD, SECOND.replace("5 core", "91 core"), "00_a: the core of session 1 takes 96 minutes, more than 95"),
+        (GOOD, SECOND.replace("5 core · 10 in all", "91 core · 100 in all · session 2"), None),
+        (
+            GOOD,
+            SECOND.replace("10 in all", "10 in all · session 3"),
+            "00_a: a part is in session 3; a unit has at most 2",
+        ),
+        (
+            GOOD.replace("### BEGIN SOLUTION", CLAIMS),
+            SECOND.replace("### BEGIN SOLUTION", CLAIMS),
+            'the claim "f is fast" is in 00_a/1_a and 00_a/2_a; a sentence is in the course once',
+        ),
     ],
 )
 def test_a_unit_is_linted_as_a_whole(first, second, words, two_parts):

@@ -7,14 +7,12 @@ import re
 import tokenize
 from collections import Counter
 
-import nbformat
 import pytest
 from conftest import ROOT
-from small_master import GOOD, MEASURES
+from small_master import GOOD, MEASURES, faults_of
 
 from course.checks import exercises
-from course.errors import CourseError
-from course.notebook.cells import cells_of
+from course.notebook.cells import cells_of, script_cells
 from course.notebook.registry import parts, units
 from instructor.authoring import masters, prose
 
@@ -26,22 +24,9 @@ CORE = "### Exercise 1 · Return it"
 
 @pytest.fixture
 def faults(tmp_path, monkeypatch):
-    """A function: the text of a master -> what the build says of it; its cell printed "2.75 times" when executed."""
-    (tmp_path / "00_a").mkdir()
+    """A function: the text of a master -> what the build says of it."""
     monkeypatch.setenv("COURSE_SOLUTIONS", str(tmp_path))
-
-    def said(text):
-        (tmp_path / "00_a" / "1_a.py").write_text(text)
-        cell = nbformat.v4.new_code_cell(id="cell-008", metadata={"seconds": 60})
-        cell.outputs = [nbformat.v4.new_output("stream", text="2.75 times\n")]
-        nbformat.write(nbformat.v4.new_notebook(cells=[cell]), tmp_path / "00_a" / "1_a.ipynb")
-        try:
-            masters.source_notebook("00_a", "1_a")
-        except CourseError as error:
-            return str(error)
-        return ""
-
-    return said
+    return lambda text: faults_of(text, tmp_path)
 
 
 MUST = "# **Must** take one; take two; take three.\n# {}\n#\n# **Convention** from 0."
@@ -64,7 +49,13 @@ MUST = "# **Must** take one; take two; take three.\n# {}\n#\n# **Convention** fr
         (CORE, "## One · extra\n#\n# " + CORE, '"One · extra" is called extra and has a core exercise'),
         ("**Core**", "**Extra**", '"One" has extra exercises only: end its heading with "· extra"'),
         ("5 core", "9 core", ""),
-        ("5 core · 10", "12 core · 20", "its header says 12 minutes for the core, the formula of docs/style.md 7"),
+        ("5 core · 10", "12 core · 20", "its header says 12 minutes for the core, the formula of docs/style.md 8"),
+        ("**Predict**", "**Source** section 2.75.\n#\n# **Predict**", ""),
+        (
+            "print(f",
+            "print('a line')\n" * 100 + "print(f",
+            "its header says 5 minutes for the core, the formula of docs/style.md 12",
+        ),
         ("An introduction.", "It waits for ever.", "write forever, or: hangs"),
         ("An introduction.", "It waits `for ever`.", ""),
     ],
@@ -84,11 +75,29 @@ def test_the_core_uses_nothing_of_an_extra_section(faults):
     assert '"Then" uses predicted_speed of an extra' in faults(text.replace("Is it fast?", "Is it fast? · extra"))
 
 
+@pytest.mark.parametrize(
+    "place, added, minutes",
+    [
+        ("def f(x):\n", "    x\n" * 25, 1),  # of the stub
+        ("predicted_speed = None\n", "1\n" * 25, 1),
+        ("### BEGIN SOLUTION\n", "    x\n" * 25, 0),
+        ("check.f(f)\n", "1\n" * 25, 0),
+        ("import course\n", "1\n" * 25, 0),  # of the setup
+        ("predicted_speed = None\n", "# a comment\n\n" * 25, 0),
+    ],
+)
+def test_a_learner_reads_25_lines_of_code_per_minute(place, added, minutes):
+    master = GOOD + MEASURES
+    longer = master.replace(place, place + added, 1)
+    assert longer != master
+    assert prose.core_minutes(script_cells(longer), {}) == prose.core_minutes(script_cells(master), {}) + minutes
+
+
 def test_the_build_tells_the_length_of_a_part_and_of_its_long_tasks(faults, tmp_path):
     assert faults(GOOD + MEASURES) == ""
     nb = masters.source_notebook("00_a", "1_a")
     assert (
-        prose.measured(cells_of(nb), tmp_path / "none.ipynb") == "84 words, 6 core minutes"
+        prose.measured(cells_of(nb), tmp_path / "none.ipynb") == "96 words, 7 core minutes"
     )  # no minute of an experiment
     nb.cells[2].source = nb.cells[2].source.replace("from 0.", "word " * 151)
     assert "; Exercise 1 · Return it has 154 words" in prose.measured(cells_of(nb), tmp_path / "none.ipynb")

@@ -4,7 +4,8 @@
 
 COURSE_ANSWERS names another folder than <data folder>/answers/<user>; `off` keeps nothing. A file
 holds the script of the latest answer that passed (carry.py collects it) and how often it was tried.
-Nothing here runs an answer or imports torch; solved.py does.
+Predictions lie next to the answers (kept_predictions.py). Nothing here runs an answer or imports
+torch; solved.py does.
 """
 
 import contextlib
@@ -12,6 +13,7 @@ import dataclasses
 import getpass
 import json
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -82,7 +84,7 @@ def read(unit: str, exercise: str) -> Kept | None:
             )
         stored = json.loads(path.read_text(encoding="utf-8"))
         return Kept(**{field.name: stored[field.name] for field in dataclasses.fields(Kept)})
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise CourseError(
             f"{path} cannot be read ({error}); check {exercise} again to replace it."
         ) from None
@@ -94,7 +96,7 @@ def read_unit(unit: str) -> dict[str, Kept]:
     answers = folder()
     if answers is None:
         return records
-    for path in sorted((answers / unit).glob("*.json")):
+    for path in sorted((answers / unit).glob("*.json")):  # predictions.json is none of them
         with contextlib.suppress(CourseError):
             records[path.stem] = read(unit, path.stem)
     return records
@@ -117,7 +119,7 @@ def record(
     Raises: CourseError if the folder cannot be written.
     """
     path = folder() / unit / f"{exercise}.json"
-    with _locked(path.parent):
+    with locked(path.parent):
         try:
             answer = read(unit, exercise) or Kept(unit, exercise)
         except CourseError:
@@ -132,7 +134,7 @@ def record(
 
 
 @contextlib.contextmanager
-def _locked(place):
+def locked(place: Path) -> Iterator[None]:
     """Keep other kernels of this learner out of the block, if the file system supports locks."""
     try:
         place.mkdir(mode=0o700, parents=True, exist_ok=True)

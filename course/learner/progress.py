@@ -5,12 +5,14 @@ course.progress("04_fast_loading")         in a notebook
 """
 
 import html
-from dataclasses import dataclass
+import textwrap
+from dataclasses import dataclass, field
 
-from course.learner import answers
+from course.learner import answers, calibration
 from course.notebook import registry as units
 
 TITLE_COLUMNS = 40
+WIDTH = 80
 HEADS = ("solved", "tried", "of", "points", "core min left")
 GREEN = "\033[32m"
 YELLOW = "\033[33m"
@@ -32,6 +34,7 @@ class Row:
     minutes_left: int = 0  # of the core
     next: units.ExerciseFacts | None = None  # the first one to solve, core before extra
     is_unit: bool = False
+    predictions: list[str] = field(default_factory=list)  # lines on how good they were, of a unit
 
     def cells(self) -> tuple[int, int, int, str, int]:
         """The texts of the columns after the title."""
@@ -59,6 +62,7 @@ class Progress:
             lines.append(_text_row(row, coloured))
             if row.is_unit and row.next:
                 lines.append(f"  next: {_next(row.next)}")
+            lines += _prediction_lines(row)
         if self.note:
             lines += ["", self.note]
         return "\n".join(lines)
@@ -67,7 +71,11 @@ class Progress:
         heads = "".join(f"<th>{name}</th>" for name in ("", *HEADS))
         body = "".join(_html_row(row) for row in self.rows)
         table = f"<table><tr>{heads}<th {LEFT}>next</th></tr>{body}</table>"
-        return f"{table}<p>{html.escape(self.note)}</p>"
+        notes = [self.note]
+        for row in self.rows:
+            if row.predictions:
+                notes.append(f"{row.title}, predictions: {'; '.join(row.predictions)}")
+        return table + "".join(f"<p>{html.escape(note)}</p>" for note in notes)
 
 
 def _text_row(row, coloured):
@@ -85,6 +93,15 @@ def _next(exercise):
     return f"{exercise.name} (part {exercise.part.partition('_')[0]}, {exercise.minutes} minutes)"
 
 
+def _prediction_lines(row):
+    """The lines below a unit on how good its predictions were."""
+    lines = []
+    for line in row.predictions:
+        heading = "" if lines else "predictions:"
+        lines += textwrap.wrap(f"  {heading:<12} {line}", WIDTH, subsequent_indent=" " * 15)
+    return lines
+
+
 def _html_row(row):
     texts = [row.title, *map(str, row.cells()), _next(row.next) if row.next else ""]
     tag = "th" if row.is_unit else "td"
@@ -96,6 +113,8 @@ def _html_row(row):
 
 def progress(*asked: str) -> Progress:
     """A table of what is solved, tried and left in the units or parts `asked`.
+
+    Below a unit stands how good its predictions were; `course.calibration` shows all of them.
 
     Args:
         asked: names such as "04" or "04/2" (default: all units).
@@ -109,7 +128,9 @@ def progress(*asked: str) -> Progress:
     for unit, parts in parts_of.items():
         records = answers.read_unit(unit)
         of_parts = [_row(units.load_part(unit, part), records) for part in parts]
-        rows.append(_sum(units.load_unit(unit), of_parts))
+        total = _sum(units.load_unit(unit), of_parts)
+        total.predictions = calibration.summary(unit, parts)
+        rows.append(total)
         rows += of_parts
     off = answers.folder() is None
     return Progress(rows, "Nothing is kept here: COURSE_ANSWERS is off." if off else "")

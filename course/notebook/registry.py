@@ -65,6 +65,7 @@ class Part:
     goals: tuple[str, ...]
     core_minutes: int  # reading, core exercises and experiments
     all_minutes: int
+    session: int  # of the unit, in which its core is done
     needs: str
     exercises: tuple[ExerciseFacts, ...]
     path: Path  # what this was read from: the master or the learner's notebook
@@ -96,6 +97,15 @@ class Unit:
     @property
     def core_minutes(self) -> int:
         return sum(part.core_minutes for part in self.parts)
+
+    @property
+    def session_minutes(self) -> dict[int, int]:
+        """The core minutes of each session, by its number."""
+        minutes = {}
+        for part in self.parts:
+            if part.core_minutes:
+                minutes[part.session] = minutes.get(part.session, 0) + part.core_minutes
+        return minutes
 
     @property
     def all_minutes(self) -> int:
@@ -200,6 +210,7 @@ def load_part(unit: str, part: str) -> Part:
         goals=header.goals,
         core_minutes=core_minutes,
         all_minutes=all_minutes,
+        session=header.session,
         needs=header.needs or "nothing",
         exercises=exercises,
         path=path,

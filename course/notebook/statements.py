@@ -13,7 +13,9 @@ QUESTION = re.compile(r"^\*\*(?P<question>[^*]+\?)\*\*$", re.M)
 GOALS = re.compile(
     r"^\*\*You will be able to\*\*\n\n?(?P<goals>[-*] .*?)(?=\n\n\S|\Z)", re.M | re.S
 )
-MINUTES_LINE = re.compile(r"^\*\*Minutes\*\* (?P<core>\d+) core · (?P<all>\d+) in all$", re.M)
+MINUTES_LINE = re.compile(
+    r"^\*\*Minutes\*\* (?P<core>\d+) core · (?P<all>\d+) in all( · session (?P<session>\d))?$", re.M
+)
 NEEDS = re.compile(r"^\*\*Needs\*\* (?P<needs>.+?)(?=\n\n|\Z)", re.M | re.S)
 EXERCISE_TITLE = re.compile(r"^#{2,3} Exercise (?P<number>\d+)[a-z]? · (?P<title>.+)$", re.M)
 FACTS_LINE = re.compile(
@@ -50,6 +52,7 @@ class PartHeader(NamedTuple):
     goals: tuple[str, ...]
     core_minutes: int | None
     all_minutes: int | None
+    session: int  # of the unit, in which the core of the part is done
     needs: str
 
 
@@ -76,6 +79,7 @@ def part_header(text: str) -> PartHeader:
     question = QUESTION.search(text)
     goals = GOALS.search(text)
     minutes = MINUTES_LINE.search(text)
+    session = minutes["session"] if minutes else None
     needs = NEEDS.search(text)
     unit_title = title or any_title
     return PartHeader(
@@ -86,6 +90,7 @@ def part_header(text: str) -> PartHeader:
         goals=_items(goals["goals"]) if goals else (),
         core_minutes=int(minutes["core"]) if minutes else None,
         all_minutes=int(minutes["all"]) if minutes else None,
+        session=int(session or 1),
         needs=one_line(needs["needs"]) if needs else "",
     )
 

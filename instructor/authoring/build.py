@@ -21,14 +21,16 @@ CONTENTS_HEAD = """\
 
 # All parts
 
-A part is one notebook. The core of a unit fills a session of up to two hours. Extra exercises \
-go further,
-and the core does not need them; a part with – for the core has only extra exercises. \
-The minutes include
-reading, for somebody new to the topic. `solutions/` holds every part solved, with its outputs.
+A part is one notebook. A session of two hours leaves 95 minutes for the core of a unit; \
+a unit with more has two
+sessions. Extra exercises go further, and the core does not need them; a part with – for the core \
+has only extra exercises.
+The minutes include reading text and code, for somebody new to the topic. `solutions/` holds \
+every part solved, with its
+outputs.
 
-| part | question | minutes, core | in all |
-|---|---|---|---|"""
+| part | question | session | minutes, core | in all |
+|---|---|---|---|---|"""
 
 
 def write_release(path: Path, nb: NotebookNode) -> str:
@@ -79,11 +81,12 @@ def contents() -> str:
     lines = [CONTENTS_HEAD]
     for unit in all_units():
         minutes = f"**{unit.core_minutes}** | **{unit.all_minutes}**"
-        lines.append(f"| **{unit.name[:2]} {unit.title}** | | {minutes} |")
+        lines.append(f"| **{unit.name[:2]} {unit.title}** | | | {minutes} |")
         for part in unit.parts:
             link = f"[{part.number} {part.title}]({unit.name}/{part.name}.ipynb)"
             minutes = f"{part.core_minutes or '–'} | {part.all_minutes}"
-            lines.append(f"| {link} | {part.question} | {minutes} |")
+            session = part.session if part.core_minutes else "–"
+            lines.append(f"| {link} | {part.question} | {session} | {minutes} |")
     return "\n".join([*lines, ""])
 
 

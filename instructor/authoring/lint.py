@@ -1,6 +1,6 @@
 """Find the faults of a master's form, a sentence each; a part with any is not built.
 
-The faults of its prose: prose.py.
+The faults of its prose: prose.py, of its evidence: evidence.py.
 """
 
 import ast
@@ -12,7 +12,7 @@ from typing import Any
 
 from course.checks import exercises
 from course.notebook.cells import FLAGS, HIDDEN, VISIBLE, Cell, read_cells
-from course.notebook.registry import Part, load_unit, package_of, solutions_folder
+from course.notebook.registry import Part, Unit, load_unit, package_of, solutions_folder
 from course.notebook.statements import (
     EXERCISE_TITLE,
     GOALS,
@@ -25,13 +25,15 @@ from course.notebook.statements import (
     task_facts,
 )
 from course.system.folders import ROOT
-from instructor.authoring.prose import lint_prose
+from instructor.authoring.evidence import is_rebuilt, lint_evidence, repeated_sentences
+from instructor.authoring.prose import lint_prose, runs_of
 
 FACTS_EXAMPLE = (
     "**Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 10 · **Lines** 6 (or **Extra**)"
 )
 PART_MINUTES_MAX = 150  # in all
-UNIT_CORE_MINUTES_MAX = 120  # one session
+UNIT_CORE_MINUTES_MAX = 95  # what a session of two hours leaves for work
+SESSIONS_MAX = 2  # of a unit
 HINTS_MIN = 2
 HEADER = (  # what the first cell of a part has
     ("its title, # Fast loading, part 1: A file and a fast batch", TITLE_LINE),
@@ -61,8 +63,12 @@ def lint_part(unit: str, part: str, cells: list[Cell], forbids: Forbids) -> list
             faults.append(f"it needs the line {FACTS_EXAMPLE}: {stated.line}")
     faults += _minutes(header, facts)
     faults += _checks_import(unit, cells)
-    if cells:
-        faults += lint_prose(cells, solutions_folder() / unit / f"{part}.ipynb")
+    if not cells:
+        return faults
+    executed = solutions_folder() / unit / f"{part}.ipynb"
+    faults += lint_prose(cells, executed)
+    if is_rebuilt(unit, part):
+        faults += lint_evidence(unit, cells, runs_of(executed))
     return faults
 
 
@@ -83,12 +89,19 @@ def lint_unit(unit: str) -> list[str]:
             titles.add(header.unit_title)
     if len(titles) > 1:
         faults.append(f"{unit}: its parts give it different titles: {', '.join(sorted(titles))}")
-    if loaded.core_minutes > UNIT_CORE_MINUTES_MAX:
-        faults.append(
-            f"{unit}: its core takes {loaded.core_minutes} minutes, "
-            f"more than {UNIT_CORE_MINUTES_MAX}"
-        )
-    return faults
+    return [*faults, *_sessions(loaded), *repeated_sentences(unit)]
+
+
+def _sessions(unit: Unit) -> Iterator[str]:
+    """Faults of the sessions of a unit: too many, or one with more core than fits into it."""
+    for session, minutes in unit.session_minutes.items():
+        if not 1 <= session <= SESSIONS_MAX:
+            yield f"{unit.name}: a part is in session {session}; a unit has at most {SESSIONS_MAX}"
+        if minutes > UNIT_CORE_MINUTES_MAX:
+            yield (
+                f"{unit.name}: the core of session {session} takes {minutes} minutes, "
+                f"more than {UNIT_CORE_MINUTES_MAX}"
+            )
 
 
 def _checks_import(unit: str, cells: list[Cell]) -> Iterator[str]:

@@ -20,7 +20,7 @@ MINUTES = 10  # of the new exercise, until somebody says how long it takes
 TAKEN = ("check", "course", "device", "shared", "UNIT")  # mean something else in every notebook
 # "Exercise 3 ·" in the title of a task, in the text of a master
 _NUMBERED_TITLE = re.compile(r"^(# #{2,3} Exercise )\d+[a-z]? ·", re.M)
-_MINUTES_IN_ALL = re.compile(r"(?<= core · )\d+(?= in all$)", re.M)
+_MINUTES_IN_ALL = re.compile(r"(?<= core · )\d+(?= in all)", re.M)
 _REFERENCES = re.compile(r"#+ References")  # the heading of what a part may end with
 _IMPORT = re.compile(r"^from course\.checks\.\w+\.(\w+) import", re.M)
 CELLS = '''# %% [markdown]

@@ -1,8 +1,10 @@
 """Find what makes a part hard to read: a function per rule of docs/style.md.
 
-It has the rules that a program can hold. The form of a master: lint.py.
+It has the rules of text and minutes, which every part obeys. The rules of evidence: evidence.py;
+the form of a master: lint.py.
 """
 
+import ast
 import re
 import symtable
 from collections.abc import Iterator
@@ -22,10 +24,12 @@ from course.notebook.statements import (
 
 MUST_CONDITIONS_MAX = 3  # under **Must**
 CONDITIONS_MAX = 2  # in every other paragraph of a task that starts in bold
-FREE = ("Points", "Source", "Example", "Predict", "Takeaway")  # paragraphs that hold no conditions
+# paragraphs that hold no conditions
+FREE = ("Points", "Source", "Example", "Predict", "Takeaway", "Shown", "Known", "We think")
 TASK_WORDS = 150  # of a task from which on the build says how long it is
 TAKEAWAY_WORDS_MAX = 30
 WORDS_PER_MINUTE = 180
+LINES_PER_MINUTE = 25  # of code
 # that a header may differ from the formula, because experiments take other seconds each time
 MINUTES_OFF_MAX = 3
 
@@ -56,10 +60,11 @@ _HINTS = re.compile(r"<details>.*?</details>", re.S)
 EXAMPLE = re.compile(r"^```(?:python|pycon)?\n(?P<code>>>> .*?)^```", re.M | re.S)
 _QUESTION = re.compile(r"\A## (?:.*\?(?: · extra)?$|.*\n+\*\*[^*]+\?\*\*$)", re.M)
 _FENCED = re.compile(r"^```.*?^```", re.M | re.S)
-_FIGURE = re.compile(r"^ *plots\.\w+\(", re.M)
-_GUESS = re.compile(r"^(?:predicted|my_guess)\w* = None", re.M)
-_NUMBER = re.compile(r"(?<![\w.])\d+(?:,\d{3})*(?:\.\d+)?(?![\w.]*\d)")
-_GIVES_NOTHING_AWAY = {*map(str, range(13)), "100"}  # numbers that any text has
+SOURCE = re.compile(r"\*\*Source\*\*.*?(?=\n\n|\Z)", re.S)
+_FIGURE = re.compile(r"^ *(?:plots\.\w+|(?:course\.)?figures\.\w+|\w+\.draw)\(", re.M)
+_SOLUTION = re.compile(r"^ *### BEGIN SOLUTION.*?### END SOLUTION", re.M | re.S)
+NUMBER = re.compile(r"(?<![\w.])\d+(?:,\d{3})*(?:\.\d+)?(?![\w.]*\d)")
+GIVES_NOTHING_AWAY = {*map(str, range(13)), "100"}  # numbers that any text has
 
 
 class Run(NamedTuple):
@@ -79,20 +84,25 @@ def lint_prose(cells: list[Cell], executed: Path) -> Iterator[str]:
     Args:
         executed: path of the notebook with its outputs, which need not exist.
     """
-    runs = _runs(executed)
+    runs = runs_of(executed)
     for task in tasks(cells):
         yield from conditions(task)
     for section in outline(cells)[1:]:
         for fault in (*marked(section), *questions(section), *told(section, runs)):
             yield f'"{section.title}" {fault}'
     yield from leaning(cells)
-    stated = part_header(cells[0].source).core_minutes
-    due = core_minutes(cells, runs)
-    if stated is not None and abs(stated - due) > MINUTES_OFF_MAX:
-        yield (f"its header says {stated} minutes for the core, the formula of docs/style.md {due}")
+    yield from stated_minutes(cells, runs)
     text = "\n\n".join(cell.source for cell in cells if cell.kind == "markdown")
     for words, instead in offences(text):
         yield f"write {instead}: {words}"
+
+
+def stated_minutes(cells: list[Cell], runs: Runs) -> Iterator[str]:
+    """Core minutes in the header that are not those of the formula."""
+    stated = part_header(cells[0].source).core_minutes
+    due = core_minutes(cells, runs)
+    if stated is not None and abs(stated - due) > MINUTES_OFF_MAX:
+        yield f"its header says {stated} minutes for the core, the formula of docs/style.md {due}"
 
 
 def leaning(cells: list[Cell]) -> Iterator[str]:
@@ -177,17 +187,18 @@ def questions(section: Section) -> Iterator[str]:
 
 def told(section: Section, runs: Runs) -> Iterator[str]:
     """A number above a prediction that the experiment below it prints, and no code gives."""
-    given = _GIVES_NOTHING_AWAY.union(_NUMBER.findall(section.code))
+    given = GIVES_NOTHING_AWAY.union(NUMBER.findall(section.code))
     above = ""
     is_guessed = False
     for number, cell in enumerate(section.cells):
         if cell.kind == "markdown":
-            above += _FENCED.sub("", cell.source)  # an example measures nothing
-        elif _GUESS.search(cell.source):
+            # an example measures nothing, nor does the section of a paper
+            above += SOURCE.sub("", _FENCED.sub("", cell.source))
+        elif predictions(cell):
             is_guessed = True
         if is_guessed and number in section.experiments:
             printed = runs.get(cell.id, NOT_RUN).printed
-            both = {*_NUMBER.findall(above)} & {*_NUMBER.findall(printed)}
+            both = {*NUMBER.findall(above)} & {*NUMBER.findall(printed)}
             for answer in sorted(both - given):
                 yield f"says {answer} above a prediction, which the cell below prints"
             is_guessed = False
@@ -196,7 +207,8 @@ def told(section: Section, runs: Runs) -> Iterator[str]:
 def core_minutes(cells: list[Cell], runs: Runs) -> int:
     """What the core of a part takes.
 
-    That is its text, its core exercises, a minute per figure and guess, its experiments.
+    That is its text, its code, its core exercises, a minute per figure and prediction, its
+    experiments.
     """
     minutes = 0.0
     for section in outline(cells):
@@ -204,15 +216,54 @@ def core_minutes(cells: list[Cell], runs: Runs) -> int:
             continue
         minutes += _words(section) / WORDS_PER_MINUTE
         minutes += sum(facts.minutes for facts in section.facts if facts.is_core)
-        minutes += len(_FIGURE.findall(section.code)) + len(_GUESS.findall(section.code))
+        minutes += len(_FIGURE.findall(section.code))
+        for cell in section.cells:
+            minutes += len(predictions(cell))
+            minutes += _lines_to_read(cell) / LINES_PER_MINUTE
         for number in section.experiments:
             minutes += runs.get(section.cells[number].id, NOT_RUN).seconds / 60
     return round(minutes)
 
 
+def predictions(cell: Cell) -> list[str]:
+    """The names that a cell leaves to the learner's prediction, e.g. `predicted_speedup = None`."""
+    names = []
+    if cell.kind != "code":
+        return names
+    for statement in ast.parse(cell.source).body:
+        if isinstance(statement, ast.Assign) and _is_none(statement.value):
+            for target in statement.targets:
+                names += [node.id for node in ast.walk(target) if isinstance(node, ast.Name)]
+    return [name for name in names if name.startswith(("predicted", "my_guess"))]
+
+
+def _is_none(value):
+    """Whether an assigned value is None, or a tuple of it."""
+    values = value.elts if isinstance(value, ast.Tuple) else [value]
+    return all(isinstance(each, ast.Constant) and each.value is None for each in values)
+
+
+def code_lines(source: str) -> int:
+    """The lines of code that are neither blank nor comments."""
+    lines = [line.strip() for line in source.splitlines()]
+    return sum(bool(line) and not line.startswith("#") for line in lines)
+
+
+def _lines_to_read(cell):
+    """The lines of a cell that a learner must read: not a solution, a grade cell or the setup."""
+    if cell.kind != "code" or "test" in cell.marks or cell.marks.get("locked") == "setup":
+        return 0
+    return code_lines(_SOLUTION.sub("", cell.source))
+
+
+def without_code(text: str) -> str:
+    """A Markdown text without code, formulas, the targets of links and comments."""
+    return _CODE.sub(" ", text)
+
+
 def offences(text: str) -> Iterator[tuple[str, str]]:
     """(words, what to write instead) for each use of INSTEAD outside code in a text."""
-    text = _CODE.sub(" ", text)
+    text = without_code(text)
     for pattern, instead in _INSTEAD.items():
         for match in pattern.finditer(text):
             around = text[max(0, match.start() - 30) : match.end() + 20]
@@ -222,7 +273,7 @@ def offences(text: str) -> Iterator[tuple[str, str]]:
 def measured(cells: list[Cell], executed: Path) -> str:
     """What `course build` says of the length of a part."""
     words = sum(_words(section) for section in outline(cells))
-    said = [f"{words:,} words, {core_minutes(cells, _runs(executed))} core minutes"]
+    said = [f"{words:,} words, {core_minutes(cells, runs_of(executed))} core minutes"]
     for task in tasks(cells):
         body = task.partition("\n")[2]
         count = len(EXAMPLE.sub("", FACTS_LINE.sub("", body)).split())
@@ -240,7 +291,7 @@ def _title(task):
     return EXERCISE_TITLE.search(task)[0].lstrip("# ")
 
 
-def _runs(executed: Path) -> Runs:
+def runs_of(executed: Path) -> Runs:
     """The Run of each cell of an executed notebook; none if there is no such file."""
     runs = {}
     for cell in read_cells(executed) if executed.exists() else []:

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from course.engine import report
 from course.engine.known_answers import fault_and_fix, load_mistakes
 from course.errors import CourseError
+from course.learner import kept_predictions
 from course.notebook.registry import ExerciseFacts, all_units
 from instructor.grading.analysis import WIDTH, wrapped
 from instructor.grading.limits import PROGRESS_FILE_BYTES
@@ -112,6 +113,8 @@ def _read_learner(folder: Path, known: set[Key], faults: list[str]) -> Learner:
 def _is_read(path: Path) -> bool:
     """Whether it is a notebook or a progress file, no link, and no copy that JupyterLab keeps."""
     if path.suffix not in (".ipynb", ".json") or path.is_symlink():
+        return False
+    if path.name == kept_predictions.FILE:  # it lies next to the progress files
         return False
     return ".ipynb_checkpoints" not in path.parts
 

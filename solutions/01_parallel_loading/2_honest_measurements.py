@@ -12,7 +12,7 @@
 # - compare settings without favouring the one that was measured first;
 # - tell from two numbers where a speed-up falls short.
 #
-# **Minutes** 23 core · 30 in all
+# **Minutes** 25 core · 32 in all
 #
 # **Needs** part 1: your `LFWDataset` is used if you solved it
 

@@ -12,7 +12,7 @@
 # - say what a worker gets from your process with fork, forkserver and spawn;
 # - set the loader options that concern processes.
 #
-# **Minutes** 11 core · 35 in all
+# **Minutes** 15 core · 39 in all
 #
 # **Needs** parts 1 and 2: your `LFWDataset` and `seconds_per_pass` are used if you solved them
 

@@ -13,7 +13,7 @@
 # - confirm a fix by a count, not by a feeling;
 # - decode, downscale and augment no more pixels than the network gets.
 #
-# **Minutes** 34 core · 34 in all
+# **Minutes** 43 core · 43 in all · session 2
 #
 # **Needs** part 1
 

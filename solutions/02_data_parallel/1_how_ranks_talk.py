@@ -11,7 +11,7 @@
 # - write a collective from `send` and `recv` without a deadlock
 # - say how many messages must come one after the other, in a loop and in a tree
 #
-# **Minutes** 16 core · 75 in all
+# **Minutes** 18 core · 77 in all
 #
 # **Needs** nothing
 

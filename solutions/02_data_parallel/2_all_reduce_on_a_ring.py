@@ -12,7 +12,7 @@
 # - derive what each rank sends, and let the operating system count it
 # - predict from latency and bandwidth which all-reduce is fastest
 #
-# **Minutes** 25 core · 85 in all
+# **Minutes** 27 core · 87 in all
 #
 # **Needs** part 1 (`send`, `recv`, `isend`)
 

@@ -11,7 +11,7 @@
 # - write the wrapper, with a message per parameter or with buckets
 # - find out whether replicas have drifted apart
 #
-# **Minutes** 26 core · 95 in all
+# **Minutes** 26 core · 95 in all · session 2
 #
 # **Needs** part 1 (`run_ranks`); exercises of other parts are not used
 

@@ -11,7 +11,7 @@
 # - accumulate gradients over micro-batches, and send once per update
 # - give each rank's loss and moments their weight
 #
-# **Minutes** 0 core · 93 in all
+# **Minutes** 0 core · 100 in all
 #
 # **Needs** part 1 (`run_ranks`); part 3 helps
 

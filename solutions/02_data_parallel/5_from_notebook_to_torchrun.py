@@ -12,7 +12,7 @@
 # - write a script that torchrun starts
 # - say what a checkpoint must hold, and kill a rank to see it
 #
-# **Minutes** 17 core · 100 in all
+# **Minutes** 20 core · 103 in all · session 2
 #
 # **Needs** part 1 (what a rank is)
 

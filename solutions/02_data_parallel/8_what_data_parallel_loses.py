@@ -12,7 +12,7 @@
 # - compare a star with a ring, in bytes at the busiest device
 # - time a step against the model alone, with small and large batches
 #
-# **Minutes** 12 core · 55 in all
+# **Minutes** 15 core · 58 in all · session 2
 #
 # **Needs** part 2, exercise 1 (the ring)
 

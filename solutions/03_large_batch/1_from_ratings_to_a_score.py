@@ -17,7 +17,7 @@
 # - compare two recommenders with a baseline and over several seeds;
 # - split ratings by time and draw negatives that are never positives.
 #
-# **Minutes** 10 core · 90 in all
+# **Minutes** 12 core · 102 in all
 #
 # **Needs** nothing
 

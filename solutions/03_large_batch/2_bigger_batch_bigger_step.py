@@ -13,7 +13,7 @@
 # - scale the learning rate with the batch, over ranks and accumulation, and warm it up;
 # - see from silent units that a part of a network has stopped training.
 #
-# **Minutes** 40 core · 60 in all
+# **Minutes** 48 core · 73 in all
 #
 # **Needs** the model of part 1
 

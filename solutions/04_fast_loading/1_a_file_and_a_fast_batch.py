@@ -12,7 +12,7 @@
 # - gather a random batch in one copy, and count what fresh memory costs
 # - write a file of rows with several processes, and open it without reading it
 #
-# **Minutes** 20 core · 78 in all
+# **Minutes** 25 core · 83 in all
 #
 # **Needs** nothing
 

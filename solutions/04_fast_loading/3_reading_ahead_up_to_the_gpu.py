@@ -13,7 +13,7 @@
 # - say how many bytes a loader reads from the disk, also when the file is larger than memory
 # - copy batches to a GPU while it computes
 #
-# **Minutes** 20 core · 88 in all
+# **Minutes** 26 core · 94 in all · session 2
 #
 # **Needs** parts 1 and 2 (their answers are used if you solved them)
 

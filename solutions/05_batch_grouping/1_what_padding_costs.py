@@ -16,7 +16,7 @@
 # - measure what padding costs a model in memory and time;
 # - notice when a training changes no parameter.
 #
-# **Minutes** 32 core · 48 in all
+# **Minutes** 37 core · 53 in all
 #
 # **Needs** nothing
 

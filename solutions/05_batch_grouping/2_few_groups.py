@@ -14,7 +14,7 @@
 # - choose thresholds for a data set;
 # - predict how many groups are fastest on your machine.
 #
-# **Minutes** 43 core · 84 in all
+# **Minutes** 49 core · 91 in all
 #
 # **Needs** `pad_batch` of part 1
 

@@ -13,7 +13,7 @@
 # - find the largest batch that fits, and decide whether to use it;
 # - say how AdamW differs from Adam with L2, and what clipping protects from.
 #
-# **Minutes** 23 core · 105 in all
+# **Minutes** 27 core · 119 in all
 #
 # **Needs** nothing; unit 03 explains linear scaling and warm-up
 #

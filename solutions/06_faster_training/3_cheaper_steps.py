@@ -13,7 +13,7 @@
 # - explain a gain with a control that changes one cause alone;
 # - remove a bias that BatchNorm cancels, and see where a model loses the channels-last layout.
 #
-# **Minutes** 26 core · 61 in all
+# **Minutes** 32 core · 78 in all · session 2
 #
 # **Needs** nothing from parts 1 and 2
 #

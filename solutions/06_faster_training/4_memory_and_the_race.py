@@ -14,7 +14,7 @@
 # - say what a training step keeps in memory, and what checkpointing and accumulation change about it;
 # - choose the measurement that tells which remedy fits a symptom.
 #
-# **Minutes** 14 core · 100 in all
+# **Minutes** 16 core · 102 in all · session 2
 #
 # **Needs** nothing from the other parts
 #

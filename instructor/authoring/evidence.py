@@ -1,0 +1,269 @@
+"""Find what makes a part's evidence weak: a function per rule of docs/style.md.
+
+Parts written before these rules are listed in NOT_REBUILT, and the build does not hold them to the
+rules yet. The rules of text and minutes, which every part obeys: prose.py.
+"""
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from pathlib import Path
+
+from course.notebook.cells import Cell, read_cells
+from course.notebook.outline import outline
+from course.notebook.registry import PartName, all_parts, package_of, solutions_folder
+from course.system.folders import ROOT
+from instructor.authoring.prose import (
+    GIVES_NOTHING_AWAY,
+    NOT_RUN,
+    NUMBER,
+    SOURCE,
+    Runs,
+    code_lines,
+    predictions,
+    without_code,
+)
+
+PREDICTIONS_MAX = 3  # per part
+EXPERIMENT_LINES_MAX = 15  # neither blank nor comments
+NULLS = {"above", "below", "within"}  # the arguments of a claim that name its null
+# only shrinks: a part that obeys every rule here must be taken off
+NOT_REBUILT = {
+    "01_parallel_loading": (
+        "1_inside_the_dataloader",
+        "2_honest_measurements",
+        "3_randomness_bytes_processes",
+        "4_how_many_workers",
+        "5_feeding_the_gpu",
+        "6_build_a_loader",
+        "7_the_starved_run",
+    ),
+    "02_data_parallel": (
+        "1_how_ranks_talk",
+        "2_all_reduce_on_a_ring",
+        "3_ddp_from_scratch",
+        "4_where_the_mean_goes_wrong",
+        "5_from_notebook_to_torchrun",
+        "6_why_two_are_not_twice_as_fast",
+        "7_sharding_in_forty_lines",
+        "8_what_data_parallel_loses",
+    ),
+    "03_large_batch": (
+        "1_from_ratings_to_a_score",
+        "2_bigger_batch_bigger_step",
+        "3_a_learning_rate_for_every_layer",
+        "4_half_the_bits_part_of_the_batch",
+    ),
+    "04_fast_loading": (
+        "1_a_file_and_a_fast_batch",
+        "2_orders_and_data_larger_than_memory",
+        "3_reading_ahead_up_to_the_gpu",
+        "4_fewer_bytes",
+        "5_fewer_passes",
+    ),
+    "05_batch_grouping": (
+        "1_what_padding_costs",
+        "2_few_groups",
+        "3_choose_the_batch",
+        "4_no_padding_at_all",
+    ),
+    "06_faster_training": (
+        "1_find_out_what_is_slow",
+        "2_fewer_steps",
+        "3_cheaper_steps",
+        "4_memory_and_the_race",
+    ),
+}
+
+# a number with decimals, or one before a unit that only a measurement has
+_MEASURED = re.compile(
+    NUMBER.pattern + r"(?=(?P<unit> ?(?:%|(?:times|points|ms|µs|s|seconds|minutes|[KMG]i?B/s)\b))?)"
+)
+_RUN_AGAIN = re.compile(
+    r"\b(?:run|repeat|try) (?:it|(?:the|this) cell) again\b|\brepeat it\b", re.I
+)
+_CONFIDENCE = re.compile(r"\*\*(?:Shown|Known|We think)\b")
+
+
+def is_rebuilt(unit: str, part: str) -> bool:
+    """Whether the rules of this module hold for a part."""
+    return part not in NOT_REBUILT.get(unit, ())
+
+
+def lint_evidence(unit: str, cells: list[Cell], runs: Runs) -> Iterator[str]:
+    """The faults of a part's evidence.
+
+    Args:
+        runs: what its cells did when the notebook was executed.
+    """
+    yield from static_numbers(unit, cells, runs)
+    yield from guesses(cells)
+    yield from long_experiments(cells)
+    yield from advice_to_repeat(cells)
+    yield from constant_claims(cells)
+    yield from claims_without_null(cells)
+    yield from confidence(cells)
+
+
+def static_numbers(unit: str, cells: list[Cell], runs: Runs) -> Iterator[str]:
+    """A measured number in the text: one that an experiment printed, and no code gives.
+
+    Numbers of the experiments' sizes are given. A whole number without a unit may be an exact
+    count, so it may stay.
+    """
+    measured = _printed(cells, runs) - _given(unit, cells)
+    for section in outline(cells):
+        text = SOURCE.sub("", without_code(section.text))
+        for match in _MEASURED.finditer(text):
+            number = match[0]
+            if number in measured and ("." in number or match["unit"]):
+                yield f'"{section.title}" says {number}, which a cell measures: let a cell print it'
+
+
+def _printed(cells, runs):
+    """The numbers that the experiments printed and claimed."""
+    printed = set()
+    for section in outline(cells):
+        for number in section.experiments:
+            run = runs.get(section.cells[number].id, NOT_RUN)
+            printed.update(NUMBER.findall(run.printed))
+    return printed
+
+
+def _given(unit, cells):
+    """The numbers of the code, of the experiments' sizes, and those that any text has."""
+    texts = [cell.source for cell in _code(cells)]
+    sizes = ROOT / "course" / "experiment_sizes" / f"{package_of(unit)}.py"
+    if sizes.exists():
+        texts.append(sizes.read_text(encoding="utf-8"))
+    return GIVES_NOTHING_AWAY.union(*map(NUMBER.findall, texts))
+
+
+def guesses(cells: list[Cell]) -> Iterator[str]:
+    """Too many predictions, or one that no `course.score(...)` compares with a measurement."""
+    guessed = []
+    scored = set()
+    for cell in _code(cells):
+        guessed += predictions(cell)
+        for call in _calls(cell, "score"):
+            scored |= {node.id for node in ast.walk(call) if isinstance(node, ast.Name)}
+    if len(guessed) > PREDICTIONS_MAX:
+        yield f"it asks for {len(guessed)} predictions, more than {PREDICTIONS_MAX}"
+    for name in guessed:
+        if name not in scored:
+            yield f"{name} is never scored: print(course.score(..., {name}, ...))"
+
+
+def long_experiments(cells: list[Cell]) -> Iterator[str]:
+    """Experiments that are longer than one likes to read."""
+    for section in outline(cells):
+        for number in section.experiments:
+            lines = code_lines(section.cells[number].source)
+            if lines > EXPERIMENT_LINES_MAX:
+                yield (
+                    f'"{section.title}" has an experiment of {lines} lines, more than '
+                    f"{EXPERIMENT_LINES_MAX}: move what need not be read into course/"
+                )
+
+
+def advice_to_repeat(cells: list[Cell]) -> Iterator[str]:
+    """Advice to measure again until it fits, in a text or in a sentence that a cell prints."""
+    for cell in cells:
+        said = [cell.source] if cell.kind == "markdown" else _strings(cell)
+        for text in said:
+            for match in _RUN_AGAIN.finditer(" ".join(text.split())):
+                yield f'it says "{match[0]}": a result may be "not decided here"'
+
+
+def constant_claims(cells: list[Cell]) -> Iterator[str]:
+    """Claims whose sentence differs from run to run, so that no record can be found by it."""
+    for cell in _code(cells):
+        for call in _calls(cell, "claim"):
+            if _sentence(call) is None:
+                yield (
+                    f"the sentence of {_shortened(call)} is not a constant string: "
+                    "records are found by it"
+                )
+
+
+def claims_without_null(cells: list[Cell]) -> Iterator[str]:
+    """Claims that compare with < or > and do not say what would be expected by chance."""
+    for cell in _code(cells):
+        for call in _calls(cell, "claim"):
+            has_null = not NULLS.isdisjoint(keyword.arg for keyword in call.keywords)
+            if not has_null and any(map(_is_order, ast.walk(call))):
+                yield (
+                    f"{_shortened(call)} compares with < or >: pass an Interval and "
+                    "above=, below= or within=; an exact count is a bool with a name"
+                )
+
+
+def confidence(cells: list[Cell]) -> Iterator[str]:
+    """A part that measures, and marks no reason as shown, known or thought."""
+    is_measuring = any(section.experiments for section in outline(cells))
+    text = "\n".join(cell.source for cell in cells if cell.kind == "markdown")
+    if is_measuring and not _CONFIDENCE.search(text):
+        yield "it gives no reason marked **Shown**, **Known** or **We think**"
+
+
+def repeated_sentences(unit: str) -> Iterator[str]:
+    """Claims of the rebuilt parts of `unit` whose sentence another claim of the course has."""
+    places = {}
+    for name in all_parts():
+        path = solutions_folder() / name.unit / f"{name.part}.py"
+        for sentence in _sentences(path, path.stat().st_mtime_ns):
+            places.setdefault(sentence, []).append(name)
+    for sentence, names in places.items():
+        if len(names) > 1 and any(_concerns(name, unit) for name in names):
+            where = " and ".join(f"{name.unit}/{name.part}" for name in names)
+            yield f'the claim "{sentence}" is in {where}; a sentence is in the course once'
+
+
+def _concerns(name: PartName, unit: str) -> bool:
+    return name.unit == unit and is_rebuilt(*name)
+
+
+@lru_cache(maxsize=64)
+def _sentences(path: Path, modified: int) -> tuple[str, ...]:
+    """The constant sentences of the claims of a master, which was `modified` then."""
+    found = []
+    for cell in _code(read_cells(path)):
+        found += [_sentence(call) for call in _calls(cell, "claim")]
+    return tuple(sentence for sentence in found if sentence is not None)
+
+
+def _code(cells: Iterable[Cell]) -> list[Cell]:
+    return [cell for cell in cells if cell.kind == "code"]
+
+
+def _calls(cell, name):
+    """The calls of course.<name> in a cell."""
+    for node in ast.walk(ast.parse(cell.source)):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == f"course.{name}":
+            yield node
+
+
+def _sentence(call):
+    """The first argument of a claim; None if it is not a constant string."""
+    first = call.args[0] if call.args else None
+    if isinstance(first, ast.Constant) and isinstance(first.value, str):
+        return first.value
+    return None
+
+
+def _strings(cell):
+    for node in ast.walk(ast.parse(cell.source)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def _is_order(node):
+    """Whether `node` is a comparison with <, <=, > or >=."""
+    orders = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+    return isinstance(node, ast.Compare) and any(isinstance(op, orders) for op in node.ops)
+
+
+def _shortened(call):
+    first = ast.unparse(call.args[0]) if call.args else ""
+    return f"course.claim({first[:40]}...)"
