@@ -23,6 +23,7 @@
 # cells use your answer if its check passed: `random_order_now` is your `random_order`.
 
 # %% locked="setup"
+import itertools
 import os
 import tempfile
 import weakref
@@ -556,8 +557,13 @@ def excess_of(order, seed):
 
 def part_of_epoch(name, drop=True):
     """A function that trains on the first eighth of an epoch, read from the file."""
-    order, size = order_of[name](0, 0)[: rows // 8], 1 if name == "random" else page_rows
-    return lambda: train(from_file(order, size, drop), torch.zeros(floats - 1), torch.zeros(()))
+    order, size, count = order_of[name](0, 0), 1 if name == "random" else page_rows, rows // batch // 8
+
+    def run():
+        batches = itertools.islice(from_file(order, size, drop), count)
+        train(batches, torch.zeros(floats - 1), torch.zeros(()))
+
+    return run
 
 
 excess = {name: torch.tensor([excess_of(order, seed) for seed in range(7)]) for name, order in order_of.items()}
