@@ -48,7 +48,7 @@ def test_the_training_of_the_loading_benchmark_runs(capsys, monkeypatch):
     monkeypatch.setattr(torch, "set_num_threads", lambda n: None)
     monkeypatch.setattr(loading.gc, "collect", lambda: 0)  # before each turn: here it would look through all tests
     bench("loading", "sgd", "--sizes", "1001x20", "--batch-size", "64", "--rounds", "2")
-    assert "time over that without a loader" in capsys.readouterr().out
+    assert "times as long as without a loader" in capsys.readouterr().out
 
 
 def test_what_sets_torchs_threads_when_it_is_imported_changes_neither_the_header_nor_the_others(monkeypatch, capsys):
@@ -60,7 +60,7 @@ def test_what_sets_torchs_threads_when_it_is_imported_changes_neither_the_header
     monkeypatch.setattr(loading, "cores", lambda: 2)
     bench("loading", "epochs", "--sizes", "1001x20", "--batch-size", "64", "--rounds", "2")
     header, found = capsys.readouterr().out.split("1,001 rows", 1)
-    assert "2 threads" in header and "speed over memcpy" in header + found
+    assert "2 threads" in header and "times as fast as memcpy" in header + found
     assert 77 in threads and {*turns} == {1, 2}
     assert threads[-1] == 2, "and it is put back"
 

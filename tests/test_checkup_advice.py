@@ -4,6 +4,7 @@ import dataclasses
 import json
 import re
 import warnings
+from unittest import mock
 
 import pytest
 import torch
@@ -24,6 +25,7 @@ from course.checkup import (
     verdict,
 )
 from course.checkup.facts import (
+    NOT_TRUSTED,
     Batch,
     Calls,
     Costs,
@@ -43,8 +45,7 @@ from course.checkup.facts import (
 from course.checkup.padding import Padding
 from course.checkup.schedule import Enough
 from course.checkup.watch import Watch
-from course.measure import timing
-from course.measure.timing import DID_NOT_HELP, HELPED
+from course.measure.comparison import FASTER, NARROW, NOT_DECIDED, SAME, SLOWER, Comparison, Interval
 from course.notebook import registry
 from course.system.folders import ROOT
 from instructor.bench import checkup as bench
@@ -128,11 +129,10 @@ def test_trials_that_would_take_too_long_are_left_out(watched):
     assert found.get("bf16 autocast").was_measured
 
 
-def test_a_trial_that_gave_more_than_it_can_is_told():
-    line = advice.Advice("workers", "num_workers=4", "01/4", 1.3, "2.00x", 2.0)
-    limited = advice.at_most_its_bound(line)
-    assert limited.gain == 1.3 and "more than 1.30x cannot be" in limited.tried
-    assert advice.at_most_its_bound(dataclasses.replace(line, bound=1.9)).gain == 2.0
+def test_advice_gains_no_more_than_its_bound():
+    line = advice.Advice("workers", "num_workers=4", "01/4", 1.3, "1.40x (1.25 to 1.50), faster", 1.4)
+    assert advice.at_most_its_bound(line).gain == 1.3
+    assert advice.at_most_its_bound(dataclasses.replace(line, bound=1.9)).gain == 1.4
 
 
 def test_what_cannot_be_tried_says_why(watched):
@@ -218,7 +218,7 @@ PLAIN = Phases(forward=Phase(0.3), backward=Phase(0.6), code=Phase(0.1))
 WAITS = Phases(data=Phase(0.8), forward=Phase(0.2))
 LOADER = Loader("TensorDataset", 8, workers=0, pin_memory=True, persistent=False, prefetch=None, starts=1)
 ITEMS = Items(seconds=1e-3, busy=1.0, own_collate=True, shares={"item": 0.02, "collate": 0.98})
-THREE_TIMES = Trial(HELPED, step=3.9, low=None, high=None, whole=3.0, text="")
+THREE_TIMES = Trial(FASTER, step=3.9, low=None, high=None, whole=3.0, text="")
 OVERHEAD = Facts(
     phases=Phases(PLAIN | {"code": Phase(0.5)}),
     lines={"code": [LineShare("a.py:3", 1.0)]},
@@ -248,18 +248,74 @@ def test_what_was_seen_leads_to_its_advice_alone(seen, names, regime):
     assert verdict.regime(seen) == regime
 
 
-def test_a_trial_says_what_it_means_for_the_whole_step():
-    twice = timing.Comparison(torch.tensor([[2.0, 1.0]] * 4, dtype=torch.float64), noise=1.0)
-    assert trials._trial(twice, share=0.5).text.startswith("1.33x (1.33 to 1.33)")
+SOUND = Interval(1.0, 0.98, 1.02)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "text", "verdict"),
+    [
+        (Interval(2.0, 1.5, 3.0), "1.33x (1.20 to 1.50), faster", FASTER),
+        (Interval(0.5, 0.4, 0.6), "0.67x (0.57 to 0.75), slower", SLOWER),
+        (Interval(1.0, 0.95, 1.06), "1.00x (0.97 to 1.03), no difference of 5 %", SAME),
+        (Interval(1.2, 0.95, 1.4), "1.09x (0.97 to 1.17), not decided here", NOT_DECIDED),
+        (Interval(1.01, 1.003, 1.02), "1.00x (1.00 to 1.01), no difference of 5 %", SAME),  # as it is printed
+        (Interval(9.0, 8.0, 10.0), "1.80x (1.78 to 1.82), not trusted: more than its bound of 1.60x", NOT_TRUSTED),
+        (Interval(4.0, 3.0, 10.0), "1.60x (1.50 to 1.82), faster", FASTER),  # the bound lies within
+    ],
+)
+def test_the_verdict_on_a_trial_is_that_of_the_interval_beside_it_for_the_whole_step(ratio, text, verdict):
+    found = trials._trial(ratio, SOUND, share=0.5, most=1.6)
+    assert (found.text, found.verdict) == (text, verdict)
+    assert found.helped == (verdict == FASTER)
+
+
+def test_nothing_is_decided_where_the_same_step_differs_from_itself():
+    found = trials._trial(Interval(2.0, 1.5, 3.0), Interval(1.1, 1.05, 1.2), share=0.5, most=9.0)
+    assert found.verdict == NOT_DECIDED and "the same step twice differs, 1.10 (1.05 to 1.20)" in found.text
+
+
+def test_a_loader_is_timed_in_whole_rounds_of_its_workers_after_what_they_had_ready():
+    clock, taken = [0.0], []
+
+    def batches():
+        for number in range(10**6):
+            taken.append(number)
+            clock[0] += 0.0 if number < 4 else 1.0  # four were ready
+            yield number
+
+    class Loader:
+        num_workers, prefetch_factor = 3, 2
+
+    with mock.patch.object(loaders, "now", lambda device: clock[0]):
+        seconds = loaders.seconds_per_batch(batches(), lambda: None, start_up=4, n_batches=6, device="cpu")
+    assert seconds == 1.0 and len(taken) == 10
+    assert loaders.ready_batches(Loader) == 6
+    assert [loaders.batches_that_fit(Loader, n) for n in (10**6, 20, 1)] == [42, 21, 12]
+
+
+def test_another_loader_cannot_gain_more_than_the_step_without_it():
+    waits = Facts(phases=Phases(data=Phase(0.2), forward=Phase(0.8)), seconds=Seconds(0.1))
+    assert predict.bound_of_workers(waits, 0, 2, step_seconds=0.05) == pytest.approx(1.25)
+    assert predict.bound_of_workers(waits, 4, 2, step_seconds=0.05) == pytest.approx(2.0), "they took cores from it"
+    assert predict.bound_of_workers(waits, 4, 2, step_seconds=0.09) == pytest.approx(1.25)
+    assert predict.bound_of_way("fused optimizer", Facts(phases=Phases(optimizer=Phase(0.5)))) == 2.0
+    assert predict.bound_of_way("batch x4", waits) == pytest.approx(4 / 1.6)
 
 
 def test_a_trial_that_helped_is_advised_and_one_that_did_not_is_told():
-    helped = Trial(HELPED, step=1.5, low=1.3, high=1.5, whole=1.4, text="1.50x")
-    not_helped = dataclasses.replace(helped, verdict=DID_NOT_HELP, text="0.9x")
-    facts = Facts(phases=PLAIN, trials=Trials({"bf16 autocast": helped, "compile": not_helped}))
+    helped = Trial(FASTER, step=1.5, low=1.3, high=1.5, whole=1.4, text="1.50x")
+    tried = {
+        "bf16 autocast": helped,
+        "compile": dataclasses.replace(helped, verdict=SLOWER, text="0.9x"),
+        "channels_last": dataclasses.replace(helped, whole=1.02, text="1.02x, faster"),  # not worth a change
+        "fused optimizer": dataclasses.replace(helped, verdict=NOT_TRUSTED, text="1.5x, not trusted"),
+        "num_workers=2": helped,
+    }
+    facts = Facts(phases=PLAIN, loader=LOADER, trials=Trials(tried))
     lines = advice.advise(facts)
-    assert [line.name for line in lines] == ["bf16 autocast"]
-    assert "compile: 0.9x." in verdict.would_not_help(facts, lines)
+    assert [line.name for line in lines][:2] == ["workers", "bf16 autocast"]
+    told = verdict.would_not_help(facts, lines)
+    assert told[-3:] == ["compile: 0.9x.", "channels_last: 1.02x, faster.", "fused optimizer: 1.5x, not trusted."]
 
 
 @pytest.mark.parametrize(("late", "lines"), [(0.02, 1), (0.005, 0)])
@@ -303,7 +359,14 @@ def test_the_keys_of_json_are_those_that_programs_know():
     assert [*data] == KEYS
     assert {name: " ".join(data[name]) for name in KEYS_OF} == KEYS_OF
     assert [*data["phases"]["code"]] == ["share", "low", "high", "seconds"]
-    assert [*data["trials"]["batch x4"]] == ["verdict", "step", "low", "high", "whole", "text"]
+    assert [*data["trials"]["batch x4"]] == [
+        "verdict",
+        "step",
+        "low",
+        "high",
+        "whole",
+        "text",
+    ]
     assert [*data["advice"][0]] == ["name", "text", "part", "bound", "tried", "gain", "fault", "later"]
     assert data["padding"]["lengths"] == [4] and data["syncs"] == [[".item()", "a.py:3", 64.0]]
 
@@ -322,31 +385,45 @@ def test_what_was_not_seen_is_empty_in_json_or_left_out():
 
 PART = re.compile(r"\b\d\d/\d\b")
 TAKES = {"batch x4": 4.0}  # times as long as before, if nothing helps
-AS_BEFORE = ("control", "control again", "with graphs")
+# If all helps: times as long as before; within what the phases allow, for the rest is not trusted.
+HELPED_TAKES = dict.fromkeys(predict.PHASES_OF_WAYS, 0.8) | {"batch x4": 1.0}
+AS_BEFORE = (trials.CONTROL, trials.WITH_GRAPHS)
 # Rules that need trials; those of the first line find their fault in times alone, mended or not.
 BY_TIME = ("workers", "batch", "compile")
 TRIED = (*BY_TIME, "transform", "read", "collate", "optimizers", "bf16 autocast", "channels_last", "fused optimizer")
 ONE_PROCESS = [(rule, name) for rule in advice.RULES for name in rule.PLANTED if name != "late_rank"]
 
 
-def seconds_if(helps):
-    """A stand-in for seconds_in_turn: each way is taken once, and takes a quarter of the time if it `helps`."""
+def comparison_if(helps):
+    """Stand-ins for compare and compare_measured: each way is taken once, and what it takes depends on no clock."""
 
-    def seconds(contestants, rounds):
+    def found(names):
         times = {}
-        for name, function in contestants.items():
-            function()
-            changed = 0.25 if helps else TAKES.get(name, 1.0)
-            times[name] = torch.full((rounds,), 1.0 if name in AS_BEFORE else changed, dtype=torch.float64)
-        return times
+        for name in names:
+            changed = HELPED_TAKES.get(name, 0.25) if helps else TAKES.get(name, 1.0)
+            times[name] = torch.full((7,), 1.0 if name in AS_BEFORE else changed, dtype=torch.float64)
+        return Comparison(times, SOUND, NARROW)
 
-    return seconds
+    def compare(ways, **options):
+        for function in ways.values():
+            function()
+        return found(ways)
+
+    def compare_measured(names, measure, **options):
+        for name in names:
+            measure(name)
+        return found(names)
+
+    return compare, compare_measured
 
 
 def advice_on(script, arguments, monkeypatch, tries=True, helps=True):
     """The Report of a planted script in which whatever can be tried `helps`, or nothing does."""
-    monkeypatch.setattr(trials, "seconds_in_turn", seconds_if(helps))
-    monkeypatch.setattr(trials, "BATCHES_MIN", 2)
+    compare, compare_measured = comparison_if(helps)
+    monkeypatch.setattr(trials, "compare", compare)
+    monkeypatch.setattr(trials, "compare_measured", compare_measured)
+    monkeypatch.setattr(loaders, "steady_batches", lambda num_workers: 2)
+    monkeypatch.setattr(loaders, "BATCHES_MIN", 2)
     monkeypatch.setattr(torch, "compile", lambda module, **options: module)  # a compiler takes a minute
     # other tests in this process may have registered the pretended GPU, which has no pinned memory
     monkeypatch.setattr(torch.accelerator, "is_available", torch.cuda.is_available)
@@ -400,8 +477,8 @@ def test_the_page_on_the_check_up_has_a_row_for_each_rule():
 
 def test_the_summary_of_the_benchmark_counts(capsys):
     rows = {
-        "padding": bench.Row("padding", "pad less", expected=2.0, fixed=1.9, cost=0.01),
-        "syncs": bench.Row("padding", "pad less", expected=2.0, fixed=3.0, cost=0.01),
+        "padding": bench.Row("padding", "pad less", expected=2.0, fixed=Interval(1.9, 1.8, 2.0), cost=0.01),
+        "syncs": bench.Row("padding", "pad less", expected=2.0, fixed=Interval(3.0, 2.9, 3.1), cost=0.01),
         "healthy_mlp": bench.Row("", "nothing", expected=2.0, fixed=None, cost=0.01),
     }
     bench.summary(rows)

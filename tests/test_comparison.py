@@ -56,6 +56,12 @@ def test_rounds_end_when_every_interval_is_narrow_or_rounds_or_time_are_over():
     assert late.stopped == comparison.TIME_OVER and late.rounds == 16, "looked at 10 times, after the seventh round"
 
 
+def test_of_too_few_rounds_the_interval_is_unknown_and_they_end_all_the_same():
+    few = compare_measured(["a", "b"], lambda way: 1.0, rounds=(1, 3))
+    assert (few.rounds, few.stopped) == (3, comparison.ROUNDS_OVER)
+    assert "interval unknown" in str(few) and few.verdict("b") == comparison.NOT_DECIDED
+
+
 def test_every_way_runs_once_per_round_in_an_order_that_changes_and_the_first_twice():
     calls = []
     random.seed(0)

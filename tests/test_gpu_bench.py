@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from course.errors import CourseError
+from course.measure.comparison import NARROW, Comparison, Interval
 from course.training import speedrun as race
 from instructor.bench import cells, gpu, gpu_measures, grouping, speedrun
 
@@ -129,16 +130,22 @@ def test_rows_of_a_test_run_say_what_failed():
 
 
 def test_grouping_writes_a_row_for_each_way(tmp_path, monkeypatch, capsys):
-    one, four = torch.tensor([0.4, 0.5]), torch.tensor([0.1, 0.1])
-    ways = [grouping.Way(grouping.BASE, one, one / one, 1.0), grouping.Way("grouped", four, one / four, 0.05)]
-    monkeypatch.setattr(grouping, "epochs", lambda *_: grouping.Epochs(32, 2, 1024, 90, 40, ways))
+    seconds = {grouping.BASE: torch.full((7,), 0.4).double(), "grouped": torch.full((7,), 0.1).double()}
+    compared = Comparison(seconds, Interval(1.0, 0.98, 1.02), NARROW)
+    shares = {grouping.BASE: 1.0, "grouped": 0.05}
+    monkeypatch.setattr(grouping, "epochs", lambda *_: grouping.Epochs(32, 1024, 90, 40, compared, shares))
     rows = gpu_measures.Rows(tmp_path / "rows.json")
     gpu_measures.grouping(rows)
     assert json.loads(rows.path.read_text()) == [
-        ["grouping: one rectangle", "400.0 ms per epoch, 1.0 (1.0 to 1.0) times as fast, 100.0 % of the saved bytes"],
-        ["grouping: grouped", "100.0 ms per epoch, 4.5 (4.0 to 5.0) times as fast, 5.0 % of the saved bytes"],
+        [
+            "grouping: one rectangle",
+            "400.0 ms per epoch, 1.00 (1.00 to 1.00) times as fast, 100.0 % of the saved bytes",
+        ],
+        ["grouping: grouped", "100.0 ms per epoch, 4.00 (4.00 to 4.00) times as fast, 5.0 % of the saved bytes"],
     ]
-    assert "embedding 32: 1,024 sequences, 90 padded tokens, 40 real, 2 rounds" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "embedding 32: 1,024 sequences, 90 padded tokens, 40 real" in printed
+    assert "control, one rectangle against itself: 1.00 (0.98 to 1.02); 7 rounds" in printed
 
 
 def test_the_race_writes_the_latest_run_of_a_seed_at_once_and_a_row_for_each_contestant(tmp_path, monkeypatch):
@@ -156,7 +163,7 @@ def test_the_race_writes_the_latest_run_of_a_seed_at_once_and_a_row_for_each_con
     assert seen == [["race: seed 0", "plain 3.0 s 2.00 epochs"], ["race: seed 0", "everything 1.5 s 2.00 epochs"]]
     assert json.loads(rows.path.read_text())[1:] == [
         [f"race: {speedrun.table_head(gpu_measures.at(1, 3))}", "seconds; epochs; over everything; test accuracy"],
-        ["race: plain", "3.0 (3.0 to 3.0); 2.00; 2.00 (2.00 to 2.00); 0.5000 (0.5000 to 0.5000)"],
+        ["race: plain", "3.0 (3.0 to 3.0); 2.00; 2.00 (interval unknown); 0.5000 (0.5000 to 0.5000)"],
         ["race: everything", "1.5 (1.5 to 1.5); 2.00; 1; 0.5000 (0.5000 to 0.5000)"],
     ]
 

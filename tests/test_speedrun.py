@@ -111,7 +111,9 @@ def _runs(track, *entries):
 def test_worth_pairs_the_latest_runs_by_seed(track):
     runs = _runs(track, ("slow", 0, 9.0), ("all", 0, 1.0), ("all", 1, 2.0), ("slow", 0, 3.0), ("slow", 1, 2.0),
                  ("slow", 2, 7.0), ("alone", 5, 1.0))  # fmt: skip
-    assert speedrun.worth(runs, "all") == {"slow": (2.0, 1.0, 3.0)}
+    (times,) = speedrun.worth(runs, "all").values()
+    assert list(speedrun.worth(runs, "all")) == ["slow"] and times.low == 0 and times.high == math.inf, "two seeds"
+    assert times.estimate == pytest.approx(3**0.5)  # the middle of 1 and 3 times
 
 
 def test_standings_are_of_one_track_and_entries_are_numbered(track):

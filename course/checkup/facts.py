@@ -12,7 +12,7 @@ import torch
 
 from course.checkup.padding import Padding
 from course.checkup.padding import padding_of as padding_of  # what unit 05 imports from here
-from course.measure.timing import HELPED, NOT_MEASURED
+from course.measure.comparison import FASTER, NOT_MEASURED
 
 # ---- what was seen
 
@@ -159,6 +159,7 @@ COMPILE = "compile"
 INFERENCE_MODE = "inference_mode"
 NUM_WORKERS = "num_workers="  # and a number
 BATCH_TIMES = 4  # times the samples of LARGER_BATCH
+NOT_TRUSTED = "not trusted"  # a verdict: more than what is known of the step allows
 MANY_OPTIMIZERS = 4  # of one step; ONE_OPTIMIZER is tried for so many
 
 
@@ -166,17 +167,18 @@ MANY_OPTIMIZERS = 4  # of one step; ONE_OPTIMIZER is tried for so many
 class Trial:
     """What one change gave."""
 
-    verdict: str  # of course.measure.timing: HELPED, NOT_MEASURED, ...
+    verdict: str  # of course.measure.comparison, or NOT_TRUSTED
     step: float  # how many times as fast what was changed got
-    low: float | None  # quartiles of `whole`, if it was measured
+    low: float | None  # the interval of `whole`, if it was measured
     high: float | None
     whole: float  # how many times as fast a whole step would get
     text: str
+    bound: float | None = None  # of `whole`, if it was measured
 
     @property
     def helped(self) -> bool:
-        """Whether it is worth the change."""
-        return self.verdict == HELPED
+        """Whether the whole interval is above 1, and not above the bound."""
+        return self.verdict == FASTER
 
     @property
     def was_measured(self) -> bool:

@@ -1,6 +1,6 @@
 """The script's loader with other settings."""
 
-import functools
+import math
 import multiprocessing
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -8,10 +8,13 @@ from typing import Any
 from torch.utils.data import DataLoader, IterableDataset
 
 from course.checkup.facts import NUM_WORKERS
+from course.measure.comparison import steady_batches
+from course.measure.timing import now
 
 KEPT = ("num_workers", "collate_fn", "pin_memory", "worker_init_fn")  # settings, unless changed
 WORKERS = (0, 1, 2, 4)  # numbers that are tried, and one per core
 WORKERS_MAX = 8
+BATCHES_MIN = 12  # per turn, where time is short
 
 
 def other_loader(loader: DataLoader, **changes: Any) -> DataLoader:
@@ -47,18 +50,30 @@ def loader_ways(loader: DataLoader, cores: int) -> dict[str, DataLoader]:
     return {f"{NUM_WORKERS}{n}": other_loader(loader, num_workers=n) for n in sorted(numbers)}
 
 
-def loops(
-    loaders: dict[str, DataLoader], step: Callable[[], Any], batches: int
-) -> dict[str, Callable[[], None]]:
-    """{name: function that takes `batches` of a loader and calls `step` for each}.
+def seconds_per_batch(
+    batches: Iterator[Any], step: Callable[[], Any], start_up: int, n_batches: int, device: str
+) -> float:
+    """Seconds per batch of taking `n_batches` and calling `step` after each.
 
-    The iterators stay open. `batches` must be more than workers have ready, which the call that
-    does not count takes away.
+    Args:
+        start_up: batches before the clock counts: what workers have ready from their last turn.
     """
+    begin = now(device)
+    for number in range(start_up + n_batches):
+        if number == start_up:
+            begin = now(device)
+        next(batches)
+        step()
+    return (now(device) - begin) / n_batches
 
-    def loop(iterator: Iterator[Any]) -> None:
-        for _ in range(batches):
-            next(iterator)
-            step()
 
-    return {name: functools.partial(loop, endless(one)) for name, one in loaders.items()}
+def ready_batches(loader: DataLoader) -> int:
+    """The batches that the workers of `loader` make ahead, at most."""
+    return loader.num_workers * (loader.prefetch_factor or 0)
+
+
+def batches_that_fit(loader: DataLoader, fitting: int) -> int:
+    """The batches of a steady pass, or fewer if only `fitting` fit: a multiple of the workers."""
+    each = max(1, loader.num_workers)
+    wanted = min(steady_batches(loader.num_workers), max(BATCHES_MIN, fitting))
+    return each * math.ceil(wanted / each)

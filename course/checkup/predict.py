@@ -15,9 +15,18 @@ from typing import Any
 import torch
 
 from course import checks
-from course.checkup.facts import Facts
+from course.checkup.facts import (
+    BATCH_TIMES,
+    BF16,
+    CHANNELS_LAST,
+    COMPILE,
+    FUSED,
+    LARGER_BATCH,
+    ONE_OPTIMIZER,
+    Facts,
+)
 from course.checkup.formats import duration
-from course.checkup.phases import BACKWARD
+from course.checkup.phases import BACKWARD, DATA, FORWARD, OPTIMIZER
 from course.learner import answers
 from course.notebook.registry import has_solutions
 from course.notebook.solutions import load_reference
@@ -32,6 +41,13 @@ BUCKET_BYTES = 25_000_000  # of gradients that DDP sends in one message
 GROUPS = 4  # that each batch is split into for padding
 GROUP_TRIALS = 20
 GROUPS_OF_STEPS_MIN = 3  # that the noise scale is estimated from
+PHASES_OF_WAYS = {  # the phases of a step that another way to compute it concerns
+    BF16: (FORWARD, BACKWARD),
+    CHANNELS_LAST: (FORWARD, BACKWARD),
+    COMPILE: (FORWARD, BACKWARD),
+    FUSED: (OPTIMIZER,),
+    ONE_OPTIMIZER: (OPTIMIZER,),
+}
 BOUND_MIN = 1.01  # times as fast; less is not worth a word
 
 
@@ -46,6 +62,23 @@ class Prediction:
 def bound(share: float) -> float:
     """How many times as fast a whole gets if a share of it takes no time (Amdahl 1967)."""
     return 1 / max(1e-3, 1 - share)
+
+
+def bound_of_way(name: str, facts: Facts) -> float:
+    """How many times as fast the training gets at most by another way to compute its step."""
+    if name == LARGER_BATCH:  # only loading takes as long per sample as before
+        return BATCH_TIMES / (1 + (BATCH_TIMES - 1) * facts.phases.share(DATA))
+    return bound(facts.phases.share(*PHASES_OF_WAYS[name]))
+
+
+def bound_of_workers(facts: Facts, now: int, then: int, step_seconds: float) -> float:
+    """How many times as fast the training gets at most by `then` workers instead of `now`.
+
+    Workers may take cores from the step, which takes `step_seconds` without them: with fewer of
+    them more can be gained than the time of waiting.
+    """
+    waiting = bound(facts.phases.share(DATA))
+    return waiting if then >= now else max(waiting, facts.seconds.median / step_seconds)
 
 
 @functools.cache

@@ -51,7 +51,7 @@ def text(report: Report, coloured: bool = False) -> str:
         "\n".join(f"  {row}" for row in _fact_rows(facts)),
         _advice_table(report, coloured),
         "\n".join(f"  {one.sentence}" for one in report.predictions.values()),
-        _list("No proven gain here", report.would_not_help),
+        _list("Looked at, and not advised", report.would_not_help),
         _list("Not seen", report.not_seen),
     ]
     return "\n\n".join(block for block in blocks if block) + "\n"
@@ -162,7 +162,7 @@ def _advice_table(report: Report, coloured: bool) -> str:
         )
     if not report.advice:
         if report.facts.trials.by_name:
-            tried = ", and nothing that was tried made it faster"
+            tried = ", and nothing that was tried is proven to be worth a change"
         else:
             tried = ". Nothing was tried"
         return f"Nothing to advise: no fault was seen{tried}."

@@ -3,7 +3,13 @@
 from course.checkup.advice import Advice
 from course.checkup.advice.larger_batch import PER_SAMPLE_MIN
 from course.checkup.advice.syncs import PER_STEP_MIN
-from course.checkup.facts import LARGER_BATCH, Facts
+from course.checkup.facts import (
+    INFERENCE_MODE,
+    LARGER_BATCH,
+    NUM_WORKERS,
+    ONE_OPTIMIZER,
+    Facts,
+)
 from course.checkup.phases import (
     BACKWARD,
     CODE,
@@ -17,6 +23,7 @@ from course.checkup.phases import (
 TOO_FEW = "too few steps to tell"
 LITTLE_DATA = 0.1  # share of a step that waits for data, below which no worker would help
 LITTLE_OPTIMIZER = 0.05  # share of a step, below which no other kernel of it would help
+RULE_OF_TRIAL = {LARGER_BATCH: "batch", ONE_OPTIMIZER: "optimizers", INFERENCE_MODE: "graphs"}
 
 
 def regime(facts: Facts) -> str:
@@ -45,7 +52,7 @@ def regime(facts: Facts) -> str:
 
 
 def would_not_help(facts: Facts, advice: list[Advice]) -> list[str]:
-    """Sentences on well-known advice that cannot help here, and why."""
+    """Sentences on well-known advice that is not given here, and why."""
     if not facts.phases:
         return []
     sentences = []
@@ -58,7 +65,9 @@ def would_not_help(facts: Facts, advice: list[Advice]) -> list[str]:
         takes = f"the optimizer takes {optimizer:.1%} of a step"
         sentences.append(f"Another optimizer kernel: {takes} (06/3).")
     for name, trial in facts.trials.by_name.items():
-        if trial.was_measured and not trial.helped and name not in advised:
+        rule = "workers" if name.startswith(NUM_WORKERS) else RULE_OF_TRIAL.get(name, name)
+        is_advised = rule in advised and trial.helped
+        if trial.was_measured and not is_advised:
             sentences.append(f"{name}: {trial.text}.")
     return sentences
 

@@ -29,7 +29,8 @@ from course.datasets import lfw
 from course.device import device, machine
 from course.errors import CourseError, command
 from course.loading.loaders import effective_cores, forked, one_worker_costs
-from course.measure.timing import time_in_turn, timing_line
+from course.measure.comparison import Comparison, compare_measured
+from course.measure.timing import timing_line
 from course.notebook.solutions import load_definitions, load_solutions
 from course.plots import parallel_loading as plots
 from course.system.files import atomic_write
@@ -111,7 +112,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     n = {"type": int, "metavar": "N"}
     folder = "holds <Person>/<image>.jpg (default: prepared LFW)"
     workers = "one or several numbers (default: 0)"
-    timing = f"time {PASSES} passes; with several -num_workers draw lfw_timing.png"
+    timing = f"time {PASSES} passes; with several -num_workers compare them, draw lfw_timing.png"
     own = "use your answers: folder of notebooks, or one of them"
     flag("path_to_folder", folder, type=Path, metavar="FOLDER")
     flag("batch_size", "images per batch (default: 64)", default=64, **n)
@@ -138,15 +139,25 @@ def report_timing(answers: Any, dataset: Dataset, args: argparse.Namespace) -> N
         asked = f"{args.batches_to_check} batches of {args.batch_size}"
         print(f"{asked} asked, there are {available}: timing {available}")
     workers = sorted(set(args.num_workers))
-    seconds = time_workers(answers, dataset, workers, args.batch_size, n_batches)
-    for count, passes in zip(workers, seconds, strict=True):
-        print(f"{counted(count, 'worker')}: {timing_line(passes, n_batches, args.batch_size)}")
+    if len(workers) == 1:
+        passes = time_workers(answers, dataset, workers[0], args.batch_size, n_batches)
+        print_timing(workers[0], passes, n_batches, args.batch_size)
+        print(machine())
+        return
+    compared = compare_workers(answers, dataset, workers, args.batch_size, n_batches)
+    for count, passes in zip(workers, compared.seconds.values(), strict=True):
+        print_timing(count, passes, n_batches, args.batch_size)
+    print(compared)
     print(machine())
-    if len(workers) > 1:
-        keep(plots.worker_plot(workers, seconds), Path(args.save) / "lfw_timing.png")
+    keep(plots.worker_plot(workers, compared), Path(args.save) / "lfw_timing.png")
     if workers[0] == 0 and len(workers) > 2:
-        in_main = seconds[0].mean().item() / n_batches
+        in_main = compared.median(compared.base) / n_batches
         report_prediction(answers, dataset, args.batch_size, workers, in_main)
+
+
+def print_timing(count: int, passes: torch.Tensor, n_batches: int, batch_size: int) -> None:
+    """Print the line of the seed: mean and spread of the passes."""
+    print(f"{counted(count, 'worker')}: {timing_line(passes, n_batches, batch_size)}")
 
 
 def report_prediction(
@@ -167,18 +178,33 @@ def report_prediction(
 
 
 def time_workers(
-    answers: Any, dataset: Dataset, workers: Sequence[int], batch_size: int, n_batches: int
+    answers: Any, dataset: Dataset, count: int, batch_size: int, n_batches: int
 ) -> torch.Tensor:
-    """Seconds of PASSES passes over `n_batches` batches, interleaved over `workers`.
+    """Seconds of PASSES passes over `n_batches` batches with `count` workers: float64 (PASSES,).
 
     Workers are persistent and started by a pass that is not counted, so loading is timed, not
     starting.
-
-    Returns: float64 tensor (len(workers), PASSES).
     """
-    loaders = worker_loaders(dataset, workers, batch_size)
+    (loader,) = worker_loaders(dataset, [count], batch_size)
+    return answers.seconds_per_pass(loader, n_batches, repeats=PASSES, warmup=1)
+
+
+def compare_workers(
+    answers: Any, dataset: Dataset, workers: Sequence[int], batch_size: int, n_batches: int
+) -> Comparison:
+    """The Comparison of passes over `n_batches` batches with each number of `workers`.
+
+    Workers are persistent and started by a pass that is not counted.
+    """
+    loaders = {}
+    for count, loader in zip(workers, worker_loaders(dataset, workers, batch_size), strict=True):
+        loaders[counted(count, "worker")] = loader
+
+    def seconds_of_pass(name: str) -> float:
+        return answers.seconds_per_pass(loaders[name], n_batches, repeats=1, warmup=0).item()
+
     progress = sys.stdout.isatty()
-    return time_in_turn(loaders, PASSES, answers.seconds_per_pass, n_batches, progress)
+    return compare_measured(list(loaders), seconds_of_pass, progress=progress)
 
 
 def worker_loaders(dataset: Dataset, workers: Sequence[int], batch_size: int) -> list[DataLoader]:

@@ -11,8 +11,7 @@ SIZES = {
     # part 1, find out what is slow
     "cheap_batch": (16, 32, 512),
     "cheap_steps": (2, 6, 40),  # of one timed run
-    # of the table of advice; even, so that each way begins equally often
-    "cheap_rounds": (1, 6, 10),
+    "pair_seconds": (1, 8, 20),  # that a pair of ways is compared
     "regime_numbers": (2**12, 2**24, 2**28),  # of one operation that memory bounds
     "regime_width": (16, 1024, 8192),  # of a product that arithmetic bounds
     "eval_images": (100, 300, 10_000),
@@ -34,7 +33,8 @@ SIZES = {
     "few_target_steps": (1, 50, 100),  # but as many steps at least
     # part 3, cheaper steps
     "step_batch": (16, 128, 1024),  # images per step
-    "steps_per_turn": (1, 2, 10),  # of each rung of the ladder, in each of twice as many rounds
+    "steps_per_turn": (1, 2, 10),  # of each rung of the ladder, in each round
+    "ladder_seconds": (2, 60, 60),  # that its rounds take at most
     "gelu_numbers": (2**12, 2**22, 2**27),
     "loss_seeds": (2, 4, 5),  # of the baseline that the losses of the ladder are held against
     # part 4, memory for time, and the race

@@ -22,6 +22,7 @@ SIZES = {
     # times the base batch
     "critical_times": ((4, 16, 192), (4, 16, 64, 192, 576), (4, 16, 64, 192, 576)),
     "critical_seeds": (1, 3, 3),
+    "map_times": ((1, 16, 192), (1, 16, 64, 192), (1, 16, 192)),  # as above, on the map of part 2
     "noise_seeds": (1, 2, 2),
 }
 

@@ -29,10 +29,14 @@ export default {
   render({ model, el }) {
     const data = model.get("data");
     const gradients = data.layers.reduce((sum, layer) => sum + layer.gradient_mb, 0);
+    const tenth = 10 ** Math.floor(Math.log10(gradients)) / 10;
+    const most_mb = Math.ceil(gradients / tenth) * tenth;
+    const backward_ms = data.layers.reduce((sum, layer) => sum + layer.backward_ms, 0);
+    const most_ms = Math.max(5, Math.ceil(backward_ms / 4));
     const settings = [
-      { name: "bucket_mb", label: "bucket", min: 0, max: Math.ceil(gradients), step: 0.5, value: data.bucket_mb, unit: " MB" },
-      { name: "gbit", label: "wire", min: 1, max: 100, value: data.gbit, unit: " Gbit/s" },
-      { name: "latency_ms", label: "cost of a message", min: 0, max: 5, step: 0.05, value: data.latency_ms, unit: " ms" },
+      { name: "bucket_mb", label: "a bucket is sent from", min: 0, max: most_mb, step: tenth, value: Math.min(data.bucket_mb, most_mb), unit: " MB" },
+      { name: "gbit", label: "wire", min: 0.1, max: Math.max(10, Math.ceil(4 * data.gbit)), step: 0.1, value: data.gbit, unit: " Gbit/s" },
+      { name: "latency_ms", label: "cost of a message", min: 0, max: most_ms, step: most_ms / 100, value: data.latency_ms, unit: " ms" },
     ];
     const draw = (values) => {
       const all = { ...data, ...values };
@@ -44,6 +48,11 @@ export default {
         svgElement(rect, "title", {}, label);
         if (x(span.end) - x(span.begin) > 6 * span.name.length) svgElement(svg, "text", { x: (x(span.begin) + x(span.end)) / 2, y: y + 14, "text-anchor": "middle", "font-size": 10, fill: "white" }, span.name);
       };
+      if (total > compute) {
+        const rect = svgElement(svg, "rect", { x: x(compute), y: 10, width: x(total) - x(compute), height: 20, fill: COLORS.wait });
+        svgElement(rect, "title", {}, `waits ${digits(total - compute)} ms`);
+        if (x(total) - x(compute) > 40) svgElement(svg, "text", { x: (x(compute) + x(total)) / 2, y: 24, "text-anchor": "middle", "font-size": 10 }, "waits");
+      }
       ["backward", "messages", "memory"].forEach((text, row) => svgElement(svg, "text", { x: 84, y: [24, 50, 100][row], "text-anchor": "end", "font-size": 12 }, text));
       computed.forEach((span) => box(span, 10, COLORS.compute, `backward of ${span.name}: ${digits(span.end - span.begin)} ms`));
       sent.forEach((span) => box(span, 36, COLORS.send, `${digits(span.mb)} MB in ${digits(span.end - span.begin)} ms: ${span.name}`));
@@ -52,14 +61,14 @@ export default {
       const levels = [held];
       all.layers.forEach((layer) => levels.push((held += layer.gradient_mb - layer.activation_mb)));
       const most = Math.max(...levels);
-      computed.forEach((span, i) => svgElement(svg, "rect", { x: x(span.begin), y: 130 - (60 * levels[i]) / most, width: Math.max(x(span.end) - x(span.begin), 0.4), height: (60 * levels[i]) / most, fill: COLORS.wait }));
-      svgElement(svg, "text", { x: 90, y: 146, "font-size": 12 }, `${digits(most)} MB of activations and gradients at most`);
+      [...computed, { begin: compute, end: total }].forEach((span, i) => svgElement(svg, "rect", { x: x(span.begin), y: 130 - (60 * levels[i]) / most, width: Math.max(x(span.end) - x(span.begin), 0), height: (60 * levels[i]) / most, fill: COLORS.memory }));
+      svgElement(svg, "text", { x: 90, y: 146, "font-size": 12 }, `memory: activations and gradients, ${digits(most)} MB at most`);
       svgElement(svg, "text", { x: 740, y: 146, "text-anchor": "end", "font-size": 12 }, `${digits(total)} ms`);
-      words.textContent = `${sent.length} message${sent.length === 1 ? "" : "s"}; backward takes ${digits(compute)} ms, the step waits ${digits(total - compute)} ms longer for the wire.`;
+      words.textContent = `${counted(sent.length, "message")}: backward takes ${fixed(compute, 1)} ms, then the step waits ${fixed(total - compute, 1)} ms for the wire.`;
       el.dataset.total = total;
     };
     const values = sliders(el, settings, draw);
-    const words = htmlElement(el, "p", "", "font: 13px sans-serif; margin: 6px 0");
+    const words = sentence(el);
     const svg = emptySvg(el, 760, 156, "Timeline of a data-parallel backward pass");
     draw(values);
   },

@@ -75,17 +75,23 @@ def step_timeline(
     }
     waits = total - backward
     sent = counted(len(messages), "message")
-    caption = f"{sent}; {backward:.1f} ms of backward, then {waits:.1f} ms of waiting."
-    return Figure("backward_timeline", data, _picture(layers, messages, caption), caption)
+    caption = (
+        f"{sent}: backward takes {backward:,.1f} ms, "
+        f"then the step waits {waits:,.1f} ms for the wire."
+    )
+    return Figure("backward_timeline", data, _picture(layers, messages, total, caption), caption)
 
 
-def _picture(layers, messages, caption) -> Picture:
+def _picture(layers, messages, total, caption) -> Picture:
     picture = Picture(figsize=(7.6, 1.6))
     axes = picture.add_subplot()
     now = 0.0
     for layer in layers:
         axes.barh(0, layer.backward_ms, left=now, color="C0", ec="w", lw=0.5)
         now += layer.backward_ms
+    if total > now:
+        axes.barh(0, total - now, left=now, color="0.85", ec="w", lw=0.5)
+        axes.text((now + total) / 2, 0, "waits", ha="center", va="center", fontsize=9)
     for message in messages:
         axes.barh(1, message.end - message.begin, left=message.begin, color="C2", ec="w", lw=0.5)
     axes.set_yticks([0, 1], ["backward", "messages"])

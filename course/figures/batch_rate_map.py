@@ -76,16 +76,16 @@ def rate_map(
         "rate": rate,
         "name": name,
     }
-    said = ", ".join(f"{point.batch}: {_text(point.score)}" for point in points)
-    caption = f"{name} along the rule with power {power:g}, by batch size: {said}"
-    return Figure("batch_rate_map", data, _picture(data, points), caption)
+    said = ", ".join(_text(point.score) for point in points)
+    caption = f"{name} along the line of power {power:g}: {said}."
+    return Figure("batch_rate_map", data, _picture(data, points, caption), caption)
 
 
 def _text(score):
     return "not run" if score is None else f"{score:.2f}"
 
 
-def _picture(data, points) -> Picture:
+def _picture(data, points, caption) -> Picture:
     picture = Picture(figsize=(6, 3.4))
     axes = picture.add_subplot()
     columns = []
@@ -95,13 +95,20 @@ def _picture(data, points) -> Picture:
     image = axes.pcolormesh(rows, cmap="Blues", edgecolors="w")
     picture.colorbar(image, label=data["name"])
     middles = [i + 0.5 for i in range(max(len(data["batches"]), len(data["rates"])))]
-    axes.set_xticks(middles[: len(data["batches"])], data["batches"])
+    axes.set_xticks(middles[: len(data["batches"])], [f"{batch:,}" for batch in data["batches"]])
     axes.set_yticks(middles[: len(data["rates"])], [f"{rate:g}" for rate in data["rates"]])
+    for x, row in zip(middles, data["scores"], strict=False):
+        for y, score in zip(middles, row, strict=False):
+            if score is not None:
+                ink = "white" if image.norm(score) > 0.5 else "0.2"
+                axes.text(x, y - 0.4, _text(score), ha="center", fontsize=8, color=ink)
     first = math.log(data["rates"][0])
     each = (math.log(data["rates"][-1]) - first) / max(len(data["rates"]) - 1, 1)
     heights = [(math.log(point.wanted) - first) / each + 0.5 for point in points]
-    axes.plot(middles[: len(points)], heights, color="C1", lw=2)
+    axes.plot(middles[: len(points)], heights, color="C1", lw=2, marker="o", ms=5)
     axes.set_ylim(0, len(data["rates"]))
-    axes.set_xlabel("batch size")
+    axes.set_facecolor("0.93")
+    axes.set_xlabel("batch size (grey squares: not run)")
     axes.set_ylabel("learning rate")
+    axes.set_title(caption, fontsize=10)
     return picture

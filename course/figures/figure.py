@@ -10,6 +10,7 @@ import base64
 import functools
 import io
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from matplotlib.figure import Figure as Picture
 
 HERE = Path(__file__).parent
 MIME = "application/vnd.course.figure+json"  # by which the book finds a figure among the outputs
+_PLACE = re.compile(r'<div class="course-figure" data-figure="(\w+)">')
 
 
 @dataclass(frozen=True)
@@ -65,18 +67,36 @@ def widget_class(name: str) -> type | None:
     return type("CourseFigure", (anywidget.AnyWidget,), traits)
 
 
-def page(name: str, data: dict[str, Any], fallback: str, number: int) -> str:
-    """HTML that shows the figure in a page without a kernel; `number` is its own in that page.
+def figure_place(name: str, data: dict[str, Any], fallback: str) -> str:
+    """HTML of the place of a figure in a page without a kernel, which `figure_scripts` draws into.
 
-    `fallback` is the HTML for a reader whose browser runs no script.
+    Args:
+        fallback: HTML that is shown until then, and for good where no script runs.
     """
-    place = f"figure-{number}"
-    values = json.dumps(data).replace("</", "<\\/")  # else it could end the script
+    values = json.dumps(data).replace("<", "\\u003c")  # else it could end the script
     return (
-        f'<div id="{place}" class="course-figure"></div><noscript>{fallback}</noscript>\n'
-        f'<script type="module">\n{source(name).replace("export default", "const figure =")}\n'
-        f"const model = {{get: () => ({values})}};\n"
-        f'figure.render({{model, el: document.getElementById("{place}")}});\n</script>\n'
+        f'<div class="course-figure" data-figure="{name}">{fallback}'
+        f'<script type="application/json">{values}</script></div>'
+    )
+
+
+def figure_scripts(body: str) -> str:
+    """HTML of a script per kind of figure that has a place in the page `body`; "" without any.
+
+    They belong at the end of the page and need no network.
+    """
+    names = sorted(set(_PLACE.findall(body)))
+    return "".join(_script(name) for name in names)
+
+
+def _script(name):
+    module = source(name).replace("export default", "const figure =")
+    return (
+        f'<script type="module">\n{module}\n'
+        f"for (const el of document.querySelectorAll('[data-figure=\"{name}\"]')) {{\n"
+        "  const data = JSON.parse(el.querySelector('script').textContent);\n"
+        "  el.replaceChildren();\n"
+        "  figure.render({model: {get: () => data}, el});\n}\n</script>\n"
     )
 
 

@@ -1,6 +1,6 @@
 // What all figures of the course draw with: sliders, SVG, numbers.  No framework, no network.
 
-const COLORS = { compute: "#1f77b4", wait: "#d9d9d9", load: "#ff7f0e", send: "#2ca02c", line: "#444" };
+const COLORS = { compute: "#1f77b4", wait: "#d9d9d9", load: "#ff7f0e", send: "#2ca02c", memory: "#c5b0d5", line: "#444" };
 
 function svgElement(parent, tag, attributes = {}, text = "") {
   const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
@@ -22,7 +22,7 @@ function htmlElement(parent, tag, text = "", style = "") {
 function sliders(el, settings, redraw) {
   const values = {};
   const table = htmlElement(el, "div", "", "display: grid; grid-template-columns: auto 14em auto; gap: 2px 10px; justify-content: start; font: 13px sans-serif");
-  for (const { name, label, min, max, step = 1, value, unit = "", show = (number) => `${number}${unit}` } of settings) {
+  for (const { name, label, min, max, step = 1, value, unit = "", show = (number) => `${digits(number)}${unit}` } of settings) {
     values[name] = value;
     const caption = htmlElement(table, "label", label);
     const input = htmlElement(table, "input");
@@ -47,6 +47,28 @@ function emptySvg(el, width, height, label) {
 
 function clear(element) {
   while (element.firstChild) element.removeChild(element.firstChild);
+}
+
+// The sentence about what is drawn, the same as the caption that Python writes.
+function sentence(el) {
+  return htmlElement(el, "p", "", "font: 13px sans-serif; margin: 6px 0; white-space: pre-line");
+}
+
+// What each colour means, from `x` on: entries [colour, meaning].
+function legend(svg, x, y, entries) {
+  for (const [color, meaning] of entries) {
+    svgElement(svg, "rect", { x, y: y - 9, width: 10, height: 10, fill: color });
+    svgElement(svg, "text", { x: x + 14, y, "font-size": 12 }, meaning);
+    x += 32 + 6.5 * meaning.length;
+  }
+}
+
+function fixed(number, decimals) {
+  return number.toLocaleString("en", { minimumFractionDigits: decimals, maximumFractionDigits: decimals });
+}
+
+function counted(n, thing) {
+  return `${n.toLocaleString("en")} ${thing}${n === 1 ? "" : "s"}`;
 }
 
 function digits(number, n = 3) {

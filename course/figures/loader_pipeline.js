@@ -46,7 +46,7 @@ export default {
       const { spans, total } = schedule(all);
       clear(svg);
       const rows = 1 + all.workers;
-      const height = 22 * rows + 40;
+      const height = 22 * rows + 54;
       svg.setAttribute("viewBox", `0 0 760 ${height}`);
       const x = (time) => 90 + (650 * time) / total;
       for (let row = 0; row < rows; row++) {
@@ -57,17 +57,18 @@ export default {
         svgElement(box, "title", {}, `${kind}, batch ${batch}: ${digits(begin)} to ${digits(end)} ms`);
         if (x(end) - x(begin) > 14 && kind !== "wait") svgElement(svg, "text", { x: (x(begin) + x(end)) / 2, y: 22 * row + 25, "text-anchor": "middle", "font-size": 10, fill: "white" }, String(batch));
       }
-      svgElement(svg, "text", { x: 90, y: height - 10, "font-size": 12 }, "0");
-      svgElement(svg, "text", { x: 740, y: height - 10, "text-anchor": "end", "font-size": 12 }, `${digits(total)} ms`);
+      svgElement(svg, "text", { x: 90, y: height - 26, "font-size": 12 }, "0 ms");
+      svgElement(svg, "text", { x: 740, y: height - 26, "text-anchor": "end", "font-size": 12 }, `${digits(total)} ms`);
+      legend(svg, 90, height - 6, [[COLORS.load, "loads a batch"], [COLORS.compute, "step of the loop"], [COLORS.wait, "loop waits"]]);
       const mean = all.load_ms.reduce((a, b) => a + b, 0) / all.load_ms.length;
       const formula = all.workers ? Math.max(mean / all.workers, all.step_ms) : mean + all.step_ms;
       const named = all.workers ? "max(load / workers, step)" : "load + step";
-      const per = total / all.batches;
-      words.textContent = `${digits(per)} ms per batch in this pass; ${named} says ${digits(formula)} ms: ${per > formula * 1.02 ? `${Math.round(100 * (per / formula - 1))} % more` : "the same"}.`;
+      const each = total / all.batches;
+      words.textContent = `${all.batches} batches, ${counted(all.workers, "worker")}: ${fixed(each, 1)} ms per batch, of which the loop waits ${fixed(Math.max(each - all.step_ms, 0), 1)} ms.\n${named} says ${fixed(formula, 1)} ms.`;
       el.dataset.total = total;
     };
     const values = sliders(el, settings, draw);
-    const words = htmlElement(el, "p", "", "font: 13px sans-serif; margin: 6px 0");
+    const words = sentence(el);
     const svg = emptySvg(el, 760, 120, "Timeline of a pass over a DataLoader");
     draw(values);
   },

@@ -4,10 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from matplotlib.figure import Figure as Picture
+from matplotlib.patches import Patch
 
 from course.figures.figure import Figure
+from course.text import counted
 
-COLORS = {"load": "C1", "wait": "0.85", "compute": "C0"}
+COLORS = {"load": "C1", "compute": "C0", "wait": "0.85"}
+MEANS = {"load": "loads a batch", "compute": "step of the loop", "wait": "loop waits"}
 
 
 @dataclass(frozen=True)
@@ -83,8 +86,20 @@ def pipeline(
         "start_ms": float(start_ms),
     }
     each = total / batches
-    caption = f"{batches} batches with {workers} workers: {total:.0f} ms, {each:.1f} ms each."
+    waits = max(each - step_ms, 0.0)
+    caption = (
+        f"{batches} batches, {counted(workers, 'worker')}: {each:,.1f} ms per batch, "
+        f"of which the loop waits {waits:,.1f} ms.\n{_formula(load_ms, step_ms, workers)}"
+    )
     return Figure("loader_pipeline", data, _picture(spans, workers, caption), caption)
+
+
+def _formula(load_ms, step_ms, workers):
+    """What the formula says of an endless pass whose workers have a core each."""
+    load = sum(load_ms) / len(load_ms)
+    if workers:
+        return f"max(load / workers, step) says {max(load / workers, step_ms):,.1f} ms."
+    return f"load + step says {load + step_ms:,.1f} ms."
 
 
 def _picture(spans: list[Span], workers: int, caption: str) -> Picture:
@@ -105,4 +120,6 @@ def _picture(spans: list[Span], workers: int, caption: str) -> Picture:
     axes.invert_yaxis()
     axes.set_xlabel("ms")
     axes.set_title(caption, fontsize=10)
+    handles = [Patch(color=COLORS[kind], label=meaning) for kind, meaning in MEANS.items()]
+    axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=9)
     return picture

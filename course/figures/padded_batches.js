@@ -27,7 +27,7 @@ export default {
   render({ model, el }) {
     const data = model.get("data");
     const settings = [
-      { name: "batch_size", label: "sequences per batch", min: 2, max: 64, value: data.batch_size },
+      { name: "batch_size", label: "sequences per batch", min: 2, max: Math.max(64, data.batch_size), value: data.batch_size },
       { name: "window", label: "window, in batches", min: 1, max: 50, value: data.window },
       { name: "seed", label: "shuffle", min: 0, max: 9, value: data.seed },
     ];
@@ -38,6 +38,8 @@ export default {
       clear(svg);
       const longest = Math.max(...all.lengths);
       const shown = batches.slice(0, 12);
+      svgElement(svg, "line", { x1: 14, x2: 746, y1: 20, y2: 20, stroke: COLORS.wait });
+      svgElement(svg, "text", { x: 14, y: 14, "font-size": 12 }, `${counted(longest, "token")}, the longest sequence of the set`);
       const gap = 6;
       const width = (740 - gap * shown.length) / shown.length;
       shown.forEach((batch, b) => {
@@ -47,15 +49,15 @@ export default {
         svgElement(svg, "rect", { x: left, y: 170 - (150 * top) / longest, width, height: (150 * top) / longest, fill: COLORS.wait });
         batch.forEach((i, k) => {
           const height = (150 * all.lengths[i]) / longest;
-          svgElement(svg, "rect", { x: left + k * bar, y: 170 - height, width: Math.max(bar - 0.4, 0.3), height, fill: COLORS.compute });
+          svgElement(svg, "rect", { x: left + k * bar, y: 170 - height, width: bar > 3 ? bar - 0.4 : bar, height, fill: COLORS.compute });
         });
       });
-      svgElement(svg, "text", { x: 14, y: 188, "font-size": 12 }, `${shown.length} of ${batches.length} batches; blue are tokens, grey is padding`);
-      words.textContent = `${ratio.toFixed(2)} cells per token: ${Math.round(100 * (1 - 1 / ratio))} % of all cells are padding.`;
+      svgElement(svg, "text", { x: 14, y: 188, "font-size": 12 }, "A blue bar is a sequence with its tokens, grey is padding.");
+      words.textContent = `Windows of ${all.window} × ${all.batch_size} sequences: ${fixed(cellsPerToken(shown, all.lengths), 2)} cells per token in the first ${shown.length} batches, ${fixed(ratio, 2)} in all ${batches.length}.`;
       el.dataset.total = ratio;
     };
     const values = sliders(el, settings, draw);
-    const words = htmlElement(el, "p", "", "font: 13px sans-serif; margin: 6px 0");
+    const words = sentence(el);
     const svg = emptySvg(el, 760, 200, "Batches with their padding");
     draw(values);
   },

@@ -61,21 +61,27 @@ def padding(lengths: Sequence[int], batch_size: int = 16, window: int = 1, seed:
     batches = batches_of(lengths, batch_size, window, seed)
     ratio = cells_per_token(batches, lengths)
     data = {"lengths": lengths, "batch_size": batch_size, "window": window, "seed": seed}
-    caption = f"Windows of {window}: {ratio:.2f} cells per token."
-    return Figure("padded_batches", data, _picture(batches, lengths, caption), caption)
+    first = batches[:SHOWN]
+    of_first = cells_per_token(first, lengths)
+    caption = (
+        f"Windows of {window} × {batch_size} sequences: {of_first:.2f} cells per token "
+        f"in the first {len(first)} batches, {ratio:.2f} in all {len(batches)}."
+    )
+    return Figure("padded_batches", data, _picture(first, lengths, caption), caption)
 
 
 def _picture(batches, lengths, caption) -> Picture:
     picture = Picture(figsize=(7.6, 2.2))
     axes = picture.add_subplot()
     left = 0
-    for batch in batches[:SHOWN]:
+    for batch in batches:
         places = range(left, left + len(batch))
         own = [lengths[i] for i in batch]
         axes.bar(places, max(own), width=1, color="0.85")
-        axes.bar(places, own, width=0.9, color="C0")
-        left += len(batch) + 2
+        axes.bar(places, own, width=0.9 if len(batch) < 32 else 1, color="C0")
+        left += len(batch) + max(2, len(batch) // 8)
     axes.set_xticks([])
     axes.set_ylabel("tokens")
+    axes.set_xlabel("A blue bar is a sequence with its tokens, grey is padding.", fontsize=9)
     axes.set_title(caption, fontsize=10)
     return picture

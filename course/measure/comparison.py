@@ -35,6 +35,7 @@ FEWEST_ROUNDS = 7  # with fewer than six, no interval of 95 % exists
 MOST_ROUNDS = 61
 HALF_WIDTH = 0.05  # relative: enough for a sentence about 10 %
 CONTROL = "the same again"
+USUAL, CHANGED = "usual", "changed"  # the ways of a pair
 NARROW, ROUNDS_OVER, TIME_OVER = "narrow enough", "rounds over", "time over"
 # verdicts on a way
 FASTER = "faster"
@@ -43,6 +44,7 @@ SAME = "no difference of 5 %"
 NOT_DECIDED = "not decided here"
 NOT_MEASURED = "not measured here"  # of a way that this machine cannot take
 SAME_WITHIN = (0.95, 1.05)
+LEAST = 0.005  # a difference of less is called none: printed with two digits, it could not be seen
 STEADY_BATCHES = 40  # of a pass over a loader, at least
 
 
@@ -157,7 +159,7 @@ def verdict_on(ratio: Interval, control: Interval) -> str:
     """
     if control.excludes(1):
         return NOT_DECIDED
-    if ratio.excludes(1):
+    if ratio.excludes(1, by=LEAST):
         return FASTER if ratio.low > 1 else SLOWER
     return SAME if ratio.lies_within(*SAME_WITHIN) else NOT_DECIDED
 
@@ -199,6 +201,31 @@ def compare(
         seconds=seconds,
         progress=progress,
     )
+
+
+def compare_pairs(
+    pairs: Mapping[str, tuple[Callable[[], object], Callable[[], object]] | str],
+    *,
+    device: torch.device | str = "cpu",
+    seconds: float = 10.0,
+    progress: bool = True,
+) -> "dict[str, Comparison | str]":
+    """{name: Comparison of a usual way with a changed one, each pair with its own control}.
+
+    Args:
+        pairs: {name: (usual, changed)}, functions without arguments; or {name: reason} of what
+            cannot be measured on this machine, which stays.
+        seconds: that each pair takes, about; see `compare`.
+    """
+    found: dict[str, Comparison | str] = {}
+    bar = tqdm(pairs.items(), "pairs", file=sys.stdout, leave=False, disable=not progress)
+    for name, pair in bar:
+        if isinstance(pair, str):
+            found[name] = pair
+            continue
+        ways = {USUAL: pair[0], CHANGED: pair[1]}
+        found[name] = compare(ways, device=device, seconds=seconds, progress=False)
+    return found
 
 
 def compare_measured(
@@ -251,7 +278,8 @@ def _widest(table, ways):
     for name, taken in table.items():
         if name != ways[0]:
             interval = ratio_interval(base, torch.tensor(taken, dtype=torch.float64))
-            widths.append(math.log(interval.high / interval.low) / 2)
+            known = interval.low > 0  # else there are too few rounds
+            widths.append(math.log(interval.high / interval.low) / 2 if known else math.inf)
     return max(widths)
 
 

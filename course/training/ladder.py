@@ -137,8 +137,8 @@ def timed(
 ) -> Comparison:
     """The Comparison of the Rungs, by seconds per step; those with a reason are left out.
 
-    Each run makes `steps` steps. The base runs twice per round, BASELINE and CONTROL in turn, so
-    that all Rungs make as many steps.
+    Each run makes `steps` steps. The base runs twice per round, once as BASELINE and once as
+    CONTROL, so that all Rungs make as many steps.
     """
     rungs[CONTROL].steps(steps)  # as the others warm up
     baselines = itertools.cycle((rungs[BASELINE], rungs[CONTROL]))

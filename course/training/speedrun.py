@@ -28,6 +28,7 @@ from course.datasets import fashion
 from course.device import machine
 from course.errors import CourseError
 from course.learner import answers
+from course.measure.comparison import Interval, ratio_interval
 from course.measure.timing import now
 from course.training.models import FashionCNN
 
@@ -396,14 +397,6 @@ class _Racer:
 # ---- the leaderboard
 
 
-class Spread(NamedTuple):
-    """How many times as long a contestant takes, over the seeds."""
-
-    median: float
-    lowest: float
-    highest: float
-
-
 class Standing(NamedTuple):
     """A contestant on the leaderboard."""
 
@@ -462,8 +455,8 @@ def kept(file: str | os.PathLike | None = None) -> list[Run]:
     return runs
 
 
-def worth(runs: Iterable[Run], base: str) -> dict[str, Spread]:
-    """{name: Spread} of how many times as long as `base` each name takes, paired by seed.
+def worth(runs: Iterable[Run], base: str) -> dict[str, Interval]:
+    """{name: Interval} of how many times as long as `base` each name takes, paired by seed.
 
     The latest run of a name and seed counts; a name that shares no seed with `base` is left out.
     """
@@ -472,9 +465,11 @@ def worth(runs: Iterable[Run], base: str) -> dict[str, Spread]:
     for (name, seed), seconds in latest.items():
         if name != base and (base, seed) in latest:
             ratios.setdefault(name, []).append(seconds / latest[base, seed])
-    return {
-        name: Spread(statistics.median(own), min(own), max(own)) for name, own in ratios.items()
-    }
+    found = {}
+    for name, own in ratios.items():
+        times = torch.tensor(own, dtype=torch.float64)
+        found[name] = ratio_interval(times, torch.ones_like(times))
+    return found
 
 
 def standings(runs: Iterable[Run], track: Track) -> list[Standing]:

@@ -21,6 +21,7 @@ from course.notebook.registry import parts, solutions_folder
 from course.system.files import write_text
 from instructor.authoring.masters import source_notebook, text_of
 
+WIDGET = "application/vnd.jupyter.widget-view+json"  # names a model that only a running kernel has
 NOTEBOOK_LIMIT = 1_000_000  # bytes of an executed notebook
 CELL_SECONDS = 1200  # at laptop scale on two cores
 
@@ -77,6 +78,7 @@ def executed_notebook(
         timeout=CELL_SECONDS,
         record_timing=False,
         coalesce_streams=True,
+        store_widget_state=False,
         force_raise_errors=True,  # whatever a cell allows
         extra_arguments=["--log-level=ERROR"],
     )
@@ -99,7 +101,18 @@ def executed_notebook(
             f"a cell of {source.metadata.course.built_from} failed:\n{error}"
         ) from None
     nb.metadata = source.metadata
+    _drop_widgets(nb)
     return nb
+
+
+def _drop_widgets(nb):
+    """Leave of each figure to play with its picture, its data and its words.
+
+    The book draws it from the data; a notebook with the data a second time would be too large.
+    """
+    for cell in nb.cells:
+        for output in cell.get("outputs", ()):
+            output.get("data", {}).pop(WIDGET, None)
 
 
 def _write(unit, part, nb):

@@ -24,7 +24,8 @@ from course.checkup.report import Report
 from course.checkup.schedule import Enough
 from course.checkup.watch import Watch
 from course.device import machine
-from instructor.bench import public_scripts
+from course.measure.comparison import Interval, compare_measured
+from instructor.bench import SECONDS_MAX, public_scripts, rounds_up_to
 from instructor.bench.places import PLANTED
 
 LEFT_OUT = ("late_rank", "small_kernels")  # one needs torchrun; one a compiler, and a minute
@@ -51,12 +52,12 @@ class Row:
     name: str  # of the first advice; "" if there is none
     text: str  # of the same
     expected: float  # times as fast
-    fixed: float | None  # times as fast as measured; None unless the advice names the fault
+    fixed: Interval | None  # times as fast as measured; None unless the advice names the fault
     cost: float | None  # share of the time that watching took; None if it was not measured
 
 
 def run(
-    steps: int = 60, rounds: int = 5, only: tuple[str, ...] = (), public: Path | None = None
+    steps: int = 60, rounds: int = 7, only: tuple[str, ...] = (), public: Path | None = None
 ) -> dict[str, Row]:
     """Print the table and return {script: its Row}.
 
@@ -78,7 +79,7 @@ def run(
 
 
 def _print_row(name: str, row: Row) -> None:
-    fixed = f"{row.fixed:.2f}" if row.fixed else ""
+    fixed = str(row.fixed or "")
     cost = "not measured" if row.cost is None else f"{row.cost:.1%}"
     print(f"| {name} | {row.text} | {row.expected:.2f} | {fixed} | {cost} |", flush=True)
 
@@ -98,7 +99,7 @@ def summary(rows: dict[str, Row]) -> None:
     costs = []
     for row in rows.values():
         if row.fixed:
-            held.append(abs(row.fixed / row.expected - 1) <= WITHIN)
+            held.append(abs(row.fixed.estimate / row.expected - 1) <= WITHIN)
         if row.cost is not None:
             costs.append(row.cost)
     print(f"the planted fault is the first advice: {sum(first)} of {len(first)}")
@@ -137,19 +138,16 @@ def watched(path: Path, arguments: list[str], steps: int, compile: bool = False)
         return pipeline.analyse(watch, path.name, ending.how, not ending.code, compile)
 
 
-def worth(path: Path, fix: str, steps: int, rounds: int) -> float:
-    """How many times as fast per sample the script trains with the fix: median of paired ratios."""
-    ratios = []
-    for number in range(rounds):
-        # each goes first in every other round
-        if number % 2:
-            plain = seconds(path, [], steps)
-            fixed = seconds(path, [fix], steps)
-        else:
-            fixed = seconds(path, [fix], steps)
-            plain = seconds(path, [], steps)
-        ratios.append(plain / fixed)
-    return statistics.median(ratios)
+def worth(path: Path, fix: str, steps: int, rounds: int) -> Interval:
+    """How many times as fast per sample the script trains with the fix."""
+    arguments = {"as it is": [], fix: [fix]}
+    found = compare_measured(
+        list(arguments),
+        lambda way: seconds(path, arguments[way], steps),
+        rounds=rounds_up_to(rounds),
+        seconds=SECONDS_MAX,
+    )
+    return found.ratio(fix)
 
 
 def seconds(path: Path, arguments: list[str], steps: int) -> float:

@@ -35,7 +35,9 @@ class Size(click.ParamType):
 
 
 def _rounds(default: int) -> Callable[[Any], Any]:
-    return _option("--rounds", type=POSITIVE, default=default, help="How often each is timed.")
+    return _option(
+        "--rounds", type=POSITIVE, default=default, help="How often each is timed, at most."
+    )
 
 
 def _batch_size(default: int, text: str) -> Callable[[Any], Any]:
@@ -50,14 +52,14 @@ def _folder(name: str, text: str, **options: Any) -> Callable[[Any], Any]:
 def bench() -> None:
     """Run a benchmark.
 
-    Contestants take turns, and the tables show medians with their spread and the machine.
+    Contestants take turns, and the tables show ratios with their intervals and the machine.
     """
 
 
 @bench.command(epilog="Example: course bench lfw paths --batch-size 32")
 @click.argument("what", type=click.Choice(["paths"]))
 @_folder("--folder", "Holds <Person>/<image>.jpg (default: prepared LFW).")
-@_rounds(7)
+@_rounds(15)
 @_batch_size(64, "Images per batch.")
 def lfw(what: str, folder: Path | None, rounds: int, batch_size: int) -> None:
     """How fast LFW can be loaded: decoders, workers and threads, at equal pixels."""
@@ -75,7 +77,7 @@ def lfw(what: str, folder: Path | None, rounds: int, batch_size: int) -> None:
     default=DEFAULT_SIZES,
     help="Rows x columns of the data (may be repeated).",
 )
-@_rounds(7)
+@_rounds(15)
 @_batch_size(2048, "Rows per batch.")
 @_folder("--ffcv", "Holds FFCV's packages, where it is not installed.")
 def loading(
@@ -143,7 +145,7 @@ def critical(optimizer: tuple[str, ...], batch: tuple[int, ...], seeds: int, tar
 @click.argument("what", type=click.Choice(["epochs", "thresholds"]), default="epochs")
 @_folder("--asym", "Holds asym's package, to take part.", metavar="FOLDER")
 @_option("--dims", type=POSITIVE, multiple=True, default=[64, 256, 1024], help="Embeddings.")
-@_rounds(5)
+@_rounds(15)
 def grouping(what: str, asym: Path | None, dims: tuple[int, ...], rounds: int) -> None:
     """How fast batches of ragged sequences train, padded, grouped, flat, and by asym."""
     from instructor.bench import grouping
@@ -194,7 +196,7 @@ def checks() -> None:
 
 @bench.command(epilog="Example: course bench checkup --only padding")
 @_option("--steps", type=POSITIVE, default=60, help="Steps that are watched, and timed.")
-@_rounds(5)
+@_rounds(7)
 @click.option("--only", multiple=True, metavar="SCRIPT", help="Of tests/planted (may be repeated).")
 @click.option(
     "--public",

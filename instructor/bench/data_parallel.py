@@ -6,14 +6,15 @@ computes with one thread, the time is that of the slowest rank.
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from course.device import machine
+from course.measure.comparison import Comparison
 from course.notebook.solutions import load_solutions
-from course.parallel.distributed import run_ranks, sgd_step, timed_rounds
+from course.parallel.distributed import compare_on_ranks, run_ranks, sgd_step
 from course.training.models import FashionCNN
-from instructor.bench import spread
+from instructor.bench import control_line, rounds_up_to
 
 UNIT = "02_data_parallel"
 RANKS_SECONDS_MAX = 600
@@ -23,43 +24,50 @@ TORCH = "torch's DistributedDataParallel"
 
 
 def steps(ranks: int, rounds: int, batch_size: int) -> None:
-    """Print the step time of each wrapper over that of torch's DDP, paired in each round."""
-    print(f"{ranks} ranks, {rounds} rounds")
+    """Print the step time of each wrapper over that of torch's DDP."""
     answers = load_solutions(UNIT)
     wrappers = {
+        TORCH: DistributedDataParallel,
         NAIVE: answers.NaiveDDP,
         OVERLAPPED: answers.OverlappedDDP,
-        TORCH: DistributedDataParallel,
     }
     found = run_ranks(
         _step_seconds,
         ranks,
-        list(wrappers.values()),
+        wrappers,
         batch_size,
         rounds,
         timeout=RANKS_SECONDS_MAX,
     )
-    seconds = dict(zip(wrappers, found[0].T, strict=True))  # every rank returns the same
-    head = "ms a step; over torch's; median (lowest to highest)"
-    print(f"\nFashionCNN, SGD, batch {batch_size} a rank: {head}")
-    for name, own in seconds.items():
-        ratio = spread(own / seconds[TORCH], ".3f")
-        print(f"  {name:<34} {spread(1000 * own, '.1f'):>24}  {ratio}")
-    ratio = (seconds[OVERLAPPED] / seconds[TORCH]).median().item()
-    print(f"OverlappedDDP by hand takes {ratio:.2f} of torch's step time (asked: at most 1.10)")
+    compared = found[0]  # every rank returns the same
+    head = "ms per step, and times as long as torch's"
+    print(f"\nFashionCNN, SGD, {ranks} ranks, batch {batch_size} per rank: {head}")
+    for name in compared.seconds:
+        milliseconds = 1000 * compared.time(name).estimate
+        print(f"  {name:<34} {milliseconds:8.1f}  {compared.ratio(TORCH, to=name)}")
+    print(f"  {control_line(compared)}")
+    ratio = compared.ratio(TORCH, to=OVERLAPPED)
+    print(f"OverlappedDDP by hand takes {ratio} of torch's step time (asked: at most 1.10)")
     print(machine())
 
 
 def _step_seconds(
-    rank: int, world_size: int, wrappers: list[type[nn.Module]], batch_size: int, rounds: int
-) -> Tensor:
-    """Seconds (rounds, wrappers) of a step, as the slowest rank took them."""
+    rank: int,
+    world_size: int,
+    wrappers: dict[str, type[nn.Module]],
+    batch_size: int,
+    rounds: int,
+) -> Comparison:
+    """The Comparison of a step with each wrapper, by the slowest rank."""
     device = torch.device("cuda", rank) if dist.get_backend() == "nccl" else torch.device("cpu")
     torch.set_num_threads(1)
     images = torch.randn(batch_size, 1, 28, 28, device=device)
     labels = torch.randint(10, (batch_size,), device=device)
-    steps = []
-    for wrap in wrappers:
+    steps = {}
+    for name, wrap in wrappers.items():
         model = wrap(FashionCNN(dropout=0.0, norm=None).to(device))
-        steps.append(sgd_step(model, (images, labels)))
-    return timed_rounds(steps, rounds)
+        steps[name] = sgd_step(model, (images, labels))
+    fewest, most = rounds_up_to(rounds)
+    return compare_on_ranks(
+        steps, fewest_rounds=fewest, most_rounds=most, seconds=RANKS_SECONDS_MAX / 2
+    )

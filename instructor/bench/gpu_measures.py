@@ -4,8 +4,8 @@
 
 Rows of the table are written to FILE as soon as they are known, so that a measurement that runs
 into its limit is not lost. Sizes follow COURSE_SCALE: those of the sources at `gpu`, seconds on a
-CPU at `smoke`. A row holds "median (lowest to highest)" of interleaved, synchronised runs; the
-first run does not count.
+CPU at `smoke`. A row holds "median (lowest to highest)" of synchronised runs, or a ratio with its
+interval; the first run does not count.
 """
 
 import json
@@ -32,13 +32,14 @@ from course.experiment_sizes import sizes
 from course.learner.claims import Claim
 from course.loading.copies import DeviceCopies
 from course.loading.record_files import RecordFile
+from course.measure.comparison import Comparison, compare, signed_rank_interval
 from course.measure.timing import now
 from course.notebook.solutions import load_solutions
 from course.system.files import write_text
 from course.training import speedrun as race_of_unit_06
 from course.training.models import NEUMF_SIZES, NeuMF
 from course.training.recommender_loop import Interactions, epoch_batches
-from instructor.bench import spread
+from instructor.bench import SECONDS_MAX, spread
 from instructor.bench.cells import run_part
 from instructor.bench.gpu import CLAIMS
 
@@ -72,6 +73,12 @@ def seconds_of(call: Callable[[], object], rounds: int) -> Tensor:
         call()
         seconds.append(now(device()) - began)
     return torch.tensor(seconds[1:], dtype=torch.float64)
+
+
+def compare_in_rounds(ways: dict[str, Callable[[], object]], rounds: int) -> Comparison:
+    """The Comparison of `ways` on the device, in so many rounds."""
+    limits = dict(fewest_rounds=rounds, most_rounds=rounds, seconds=SECONDS_MAX)
+    return compare(ways, device=device(), progress=False, **limits)
 
 
 # ---- NCF
@@ -109,14 +116,20 @@ def ncf(rows: Rows) -> None:
     batch = at(2**10, 2**20)
     data = drawn_interactions(n_users, n_items, n_positives)
     rows.put("data", f"{n_positives:,} drawn positives, 4 negatives each, batch {batch:,}")
+    epochs = {}
     for name, precision in PRECISIONS.items():
-        torch.set_float32_matmul_precision(precision.of_float32)
-        rates = ncf_rates(data, batch, precision.autocast_to, repeats=at(1, 5))
-        rows.put(f"NCF, {name}, million samples/s", spread(rates / 1e6, ".2f"))
+        epochs[name] = ncf_epoch(data, batch, precision)
+    found = compare_in_rounds(epochs, at(1, 7))
+    samples = 5 * len(data.train_users)
+    for name in found.seconds:
+        rate = found.rate(name, samples / 1e6).estimate
+        ratio = f"{rate:.2f}, {found.ratio(name)} times as fast as {found.base}"
+        rows.put(f"NCF, {name}, million samples/s", ratio)
 
 
-def ncf_rates(data: Interactions, batch: int, dtype: torch.dtype | None, repeats: int) -> Tensor:
-    """float64 (repeats,): samples per second of whole epochs, the making of each epoch included."""
+def ncf_epoch(data: Interactions, batch: int, precision: Precision) -> Callable[[], None]:
+    """A function that trains an epoch, its making included."""
+    dtype = precision.autocast_to
     torch.manual_seed(0)
     model = NeuMF(data.n_users, data.n_items, **NEUMF_SIZES["nvidia"]).to(device()).train()
     optimizer = torch.optim.Adam(model.parameters(), 0.0045, betas=(0.25, 0.5), fused=True)
@@ -125,6 +138,7 @@ def ncf_rates(data: Interactions, batch: int, dtype: torch.dtype | None, repeats
     generator = torch.Generator(device()).manual_seed(0)
 
     def epoch() -> None:
+        torch.set_float32_matmul_precision(precision.of_float32)
         for users, items, labels in epoch_batches(data, batch, negatives, 4, generator):
             optimizer.zero_grad(set_to_none=True)
             with torch.autocast(device().type, dtype or torch.bfloat16, enabled=dtype is not None):
@@ -133,7 +147,7 @@ def ncf_rates(data: Interactions, batch: int, dtype: torch.dtype | None, repeats
             scaler.step(optimizer)
             scaler.update()
 
-    return 5 * len(data.train_users) / seconds_of(epoch, repeats)
+    return epoch
 
 
 # ---- regression
@@ -213,13 +227,13 @@ def grouping(rows: Rows) -> None:
 
     measured = grouping.epochs(at(32, 8192), at(1, 5), None)
     grouping.print_epochs(measured)
-    for way in measured.ways:
-        rows.put(f"grouping: {way.name}", way.numbers())
+    for way in measured.compared.seconds:
+        rows.put(f"grouping: {way}", measured.numbers(way))
 
 
 def copies(rows: Rows) -> None:
     """How much of the bus copies get while the device computes, and how much of them is hidden."""
-    rounds = at(1, 7)
+    rounds = at(1, 15)
     nbytes = at(2**16, 2**28)
     n = at(64, 8192)
     host = [torch.empty(nbytes // 4, pin_memory=True).normal_() for _ in range(4)]
@@ -233,10 +247,9 @@ def copies(rows: Rows) -> None:
         for _ in range(times):
             a @ a
 
-    alone = seconds_of(copy, rounds)
-    one = seconds_of(lambda: compute(4), rounds).median().item() / 4
-    times = max(1, round(alone.median().item() / one))  # so that both take about as long
-    computing = seconds_of(lambda: compute(times), rounds)
+    alone = seconds_of(copy, 1).item()
+    one = seconds_of(lambda: compute(4), 1).item() / 4
+    times = max(1, round(alone / one))  # so that both take about as long
 
     def both() -> None:
         running = copy()
@@ -244,12 +257,16 @@ def copies(rows: Rows) -> None:
         for each in running:
             each.tensors()
 
-    together = seconds_of(both, rounds)
-    rows.put("copies alone, GB/s", spread(len(host) * nbytes / 1e9 / alone, ".1f"))
-    share = spread(100 * alone / together, ".0f")
+    ways = {"copies": copy, "compute": lambda: compute(times), "both": both}
+    found = compare_in_rounds(ways, rounds)
+    rate = len(host) * nbytes / 1e9 / found.median("copies")
+    rows.put("copies alone, GB/s", f"{rate:.1f}")
+    share = found.ratio("both", to="copies").scaled(100)
     rows.put("copies while the device computes, share of the bus in %", share)
-    hidden = (alone + computing - together) / torch.minimum(alone, computing)
-    rows.put("of the shorter of copying and computing, hidden, %", spread(100 * hidden, ".0f"))
+    copying, computing, together = found.seconds.values()
+    hidden = 100 * (copying + computing - together) / torch.minimum(copying, computing)
+    interval = signed_rank_interval(hidden.tolist())
+    rows.put("of the shorter of copying and computing, hidden, %", interval)
 
 
 def race(rows: Rows) -> None:

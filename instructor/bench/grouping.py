@@ -22,10 +22,11 @@ from torch import Tensor
 from course.datasets import sequences
 from course.device import device, machine
 from course.errors import CourseError
+from course.measure.comparison import Comparison, compare, compare_measured
 from course.notebook.solutions import load_solutions
 from course.training import grouping
 from course.training.token_models import TokenPool
-from instructor.bench import spread
+from instructor.bench import SECONDS_MAX, control_line, rounds_up_to, spread
 
 UNIT = "05_batch_grouping"
 BATCH_SIZE = 256
@@ -43,33 +44,23 @@ class Asym(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Way:
-    """How one way to compute a batch trained; the tensors are (rounds,)."""
-
-    name: str
-    seconds: Tensor  # per epoch
-    times_as_fast: Tensor  # as BASE in the same round
-    bytes_share: float  # bytes kept for backward, over those of BASE
-
-    def numbers(self) -> str:
-        """The numbers in words, with their units."""
-        ms = 1000 * self.seconds.median()
-        return (
-            f"{ms:.1f} ms per epoch, {spread(self.times_as_fast, '.1f')} times as fast, "
-            f"{100 * self.bytes_share:.1f} % of the saved bytes"
-        )
-
-
-@dataclass(frozen=True)
 class Epochs:
-    """The ways that trained a model with embeddings of size `dim`, BASE first."""
+    """How each way trained a model with embeddings of size `dim`."""
 
     dim: int
-    rounds: int
     sequences: int
     cells: int  # padded tokens of an epoch with BASE
     tokens: int  # real ones
-    ways: list[Way]
+    compared: Comparison  # of epochs
+    bytes_shares: dict[str, float]  # {way: bytes kept for backward, over those of BASE}
+
+    def numbers(self, way: str) -> str:
+        """The numbers of a way in words, with their units."""
+        ms = 1000 * self.compared.time(way).estimate
+        return (
+            f"{ms:.1f} ms per epoch, {self.compared.ratio(way)} times as fast, "
+            f"{100 * self.bytes_shares[way]:.1f} % of the saved bytes"
+        )
 
 
 def run(what: str, asym: Path | None, dims: Sequence[int], rounds: int) -> None:
@@ -168,7 +159,7 @@ def _annotated(model: TokenPool):
 def epochs(dim: int, rounds: int, package: Asym | None) -> Epochs:
     """How fast each way trains, and the bytes that it keeps for backward.
 
-    The ways take turns, after one epoch each that does not count.
+    One epoch of each before shows that all train to equal weights.
 
     Raises: CourseError if a way computes something else than BASE.
     """
@@ -178,25 +169,29 @@ def epochs(dim: int, rounds: int, package: Asym | None) -> Epochs:
     start = TokenPool(data.vocabulary, dim, dim).to(device())
     contestants = ways(package)
     models = {name: copy.deepcopy(start) for name in contestants}
-    seconds = {name: [] for name in contestants}
-    for _ in range(rounds + 1):
-        for name, score in contestants.items():
-            begin = time.perf_counter()
-            train_epoch(score, models[name], batches)
-            seconds[name].append(time.perf_counter() - begin)
-    nbytes = {name: _bytes_kept(score, start, batches[0]) for name, score in contestants.items()}
+    for name, score in contestants.items():
+        train_epoch(score, models[name], batches)
     _check_equal(contestants, models, start, batches[0])
-    base = torch.tensor(seconds[BASE][1:])
-    measured = []
-    for name in contestants:
-        own = torch.tensor(seconds[name][1:])
-        measured.append(Way(name, own, base / own, nbytes[name] / nbytes[BASE]))
+    runs = {}
+    for name, score in contestants.items():
+        runs[name] = functools.partial(train_epoch, score, models[name], batches)
+    fewest, most = rounds_up_to(rounds)
+    compared = compare(
+        runs,
+        device=device(),
+        fewest_rounds=fewest,
+        most_rounds=most,
+        seconds=SECONDS_MAX,
+        progress=False,
+    )
+    nbytes = {name: _bytes_kept(score, start, batches[0]) for name, score in contestants.items()}
+    shares = {name: own / nbytes[BASE] for name, own in nbytes.items()}
     cells = 0
     tokens = 0
     for _, lengths, _ in batches:
         cells += len(lengths) * int(lengths.max())
         tokens += int(lengths.sum())
-    return Epochs(dim, rounds, len(data), cells, tokens, measured)
+    return Epochs(dim, len(data), cells, tokens, compared, shares)
 
 
 def _batches(data: sequences.Sequences) -> list[list[Tensor]]:
@@ -252,28 +247,16 @@ def print_epochs(measured: Epochs) -> None:
     """Print a line for each way, and how much faster than asym the groups are."""
     sizes = f"{measured.sequences:,} sequences, {measured.cells:,} padded tokens"
     sizes += f", {measured.tokens:,} real"
-    print(f"\nembedding {measured.dim}: {sizes}, {measured.rounds} rounds")
-    seconds = {}
-    for way in measured.ways:
-        seconds[way.name] = way.seconds
-        ms = 1000 * way.seconds.median()
-        speed = spread(way.times_as_fast, ".1f")
-        share = f"{100 * way.bytes_share:5.1f} % of the saved bytes"
-        print(f"  {way.name:<17} {ms:8.1f} ms per epoch, {speed:>20} times as fast, {share}")
-    if "asym" in seconds:
-        ratio = spread(seconds["asym"] / seconds["grouped"], ".2f")
-        print(f"  grouped is {ratio} times as fast as asym")
+    print(f"\nembedding {measured.dim}: {sizes}")
+    compared = measured.compared
+    for way in compared.seconds:
+        print(f"  {way:<17} {measured.numbers(way)}")
+    print(f"  {control_line(compared)}")
+    if "asym" in compared.seconds:
+        print(f"  grouped is {compared.ratio('grouped', to='asym')} times as fast as asym")
 
 
 # ---- thresholds
-
-
-@dataclass(frozen=True)
-class Search:
-    """What a search for thresholds took and found; the tensors are (rounds,)."""
-
-    seconds: Tensor
-    costs: Tensor  # float64; cells per token
 
 
 def thresholds(rounds: int, package: Asym | None, rows: int = 50_000) -> None:
@@ -284,42 +267,38 @@ def thresholds(rounds: int, package: Asym | None, rows: int = 50_000) -> None:
     )
     different = f"{len(lengths.unique()):,} of them different"
     for groups in (4, 8):
-        searches = {"exact": functools.partial(answers.best_thresholds, lengths, groups)}
-        if package:
+        searches = {}
+        if package:  # the base
             searches["asym"] = functools.partial(_find_by_asym, package, lengths.tolist(), groups)
-        found = _searched(searches, lengths, rounds)
-        print(f"\n{groups} groups of {rows:,} lengths, {different}, {rounds} rounds")
-        _print_searches(found)
+        searches["exact"] = functools.partial(answers.best_thresholds, lengths, groups)
+        print(f"\n{groups} groups of {rows:,} lengths, {different}")
+        _print_searches(searches, lengths, rounds)
 
 
-def _searched(
+def _print_searches(
     searches: dict[str, Callable[[], list[int]]], lengths: Tensor, rounds: int
-) -> dict[str, Search]:
-    """{name: Search} of contestants that take turns."""
+) -> None:
+    """Print seconds and costs of each search, and how they compare if there are several."""
     seconds = {name: [] for name in searches}
     costs = {name: [] for name in searches}
-    for _ in range(rounds):
-        for name, search in searches.items():
-            begin = time.perf_counter()
-            limits = search()
-            seconds[name].append(time.perf_counter() - begin)
-            costs[name].append(_cells(lengths, limits) / int(lengths.sum()))
-    found = {}
-    for name in searches:
-        cost = torch.tensor(costs[name], dtype=torch.float64)
-        found[name] = Search(torch.tensor(seconds[name]), cost)
-    return found
 
+    def measure(name: str) -> float:
+        begin = time.perf_counter()
+        limits = searches[name]()
+        taken = time.perf_counter() - begin
+        seconds[name].append(taken)
+        costs[name].append(_cells(lengths, limits) / int(lengths.sum()))
+        return taken
 
-def _print_searches(found: dict[str, Search]) -> None:
-    for name, search in found.items():
-        ms = spread(1000 * search.seconds, ",.1f")
-        cost = f"{search.costs.min():.4f} to {search.costs.max():.4f}"
-        against = ""
-        if "asym" in found and name != "asym":
-            ratio = spread(found["asym"].seconds / search.seconds, ",.0f")
-            against = f", {ratio} times as fast as asym"
-        print(f"  {name:<15} {ms} ms, cost {cost}{against}")
+    if len(searches) > 1:
+        limits = rounds_up_to(rounds)
+        print(compare_measured(list(searches), measure, rounds=limits, seconds=SECONDS_MAX))
+    else:
+        for _ in range(rounds):
+            measure(*searches)
+    for name, own in costs.items():
+        ms = spread(1000 * torch.tensor(seconds[name]), ",.1f")
+        print(f"  {name:<15} {ms} ms, cost {min(own):.4f} to {max(own):.4f}")
 
 
 def _cells(lengths: Tensor, limits: list[int]) -> int:

@@ -17,9 +17,9 @@ from torchvision.io import ImageReadMode, decode_jpeg, read_file
 from course.datasets import lfw
 from course.device import cores, machine
 from course.loading.loaders import JpegDecoder, forked, jpeg_buffers
-from course.measure.timing import sweep
+from course.measure.comparison import compare_measured
 from course.notebook.solutions import load_solutions
-from instructor.bench import spread
+from instructor.bench import SECONDS_MAX, control_line, rounds_up_to
 
 UNIT = "01_parallel_loading"
 SLOTS = 3  # batches of the loader of threads that exist at a time
@@ -30,22 +30,21 @@ def paths(folder: Path | None, rounds: int, batch_size: int) -> None:
     answers = load_solutions(UNIT)
     dataset = answers.LFWDataset(folder or lfw.folder())
     n_images = len(dataset)
-    print(f"{n_images:,} images, batch {batch_size}, {rounds} rounds")
+    print(f"{n_images:,} images, batch {batch_size}")
     loaders = contestants(answers, dataset, batch_size)
     check_equal(loaders)
-    names = list(loaders)
-    n_batches = len(loaders[names[0]])
+    n_batches = len(next(iter(loaders.values())))
 
     def measure(name: str) -> float:
         return answers.seconds_per_pass(loaders[name], n_batches, repeats=1, warmup=0).item()
 
-    seconds = sweep(measure, names, rounds)
-    head = "images/s and ratio to the first line, median (lowest to highest)"
-    print(f"\n{head}; equal pixels, checked")
-    for name, passes in zip(names, seconds, strict=True):
-        rate = spread(n_images / passes, ",.0f")
-        ratio = spread(seconds[0] / passes, ".2f")
-        print(f"  {name:<52} {rate:>24}  {ratio}")
+    limits = rounds_up_to(rounds)
+    found = compare_measured(list(loaders), measure, rounds=limits, seconds=SECONDS_MAX)
+    print("\nimages/s, and times as fast as the first line; equal pixels, checked")
+    for name in found.seconds:
+        rate = found.rate(name, n_images).estimate
+        print(f"  {name:<52} {rate:8,.0f}  {found.ratio(name)}")
+    print(f"  {control_line(found)}")
     print(machine())
 
 

@@ -31,11 +31,11 @@ from course.datasets.regression import Regression
 from course.device import cores, machine
 from course.errors import CourseError
 from course.loading.record_files import RecordFile
-from course.measure.timing import sweep
+from course.measure.comparison import Comparison, compare_measured
 from course.measure.usage import busy_seconds, cpu_seconds
 from course.measure.yardsticks import MEMCPY, one_pass, read_file
 from course.notebook.solutions import load_solutions
-from instructor.bench import spread
+from instructor.bench import SECONDS_MAX, control_line, rounds_up_to
 
 UNIT = "04_fast_loading"
 MEMCPY_ALL = "memcpy, all threads"
@@ -86,7 +86,7 @@ def run(
         source = regression.prepare(rows, columns)
         file = RecordFile(load_solutions(UNIT), source, batch_size)
         shown = f"{rows:,} rows x {columns:,} float32, {4 * rows * columns / 1e9:.2f} GB"
-        print(f"\n{shown}, batch {batch_size}, {rounds} rounds")
+        print(f"\n{shown}, batch {batch_size}")
         measure(Data(source, batch_size, file), rounds)
 
 
@@ -190,8 +190,8 @@ def check(loader: Batches, source: Regression) -> None:
 # ---- timing
 
 
-def measured(contestants: dict[str, Contestant], rounds: int) -> dict[str, Tensor]:
-    """{name: seconds of each round} of contestants that take turns.
+def measured(contestants: dict[str, Contestant], rounds: int) -> Comparison:
+    """The Comparison of contestants with the first of them.
 
     In each turn one runs once to warm up, which does not count. Prints how much of the machine
     others used meanwhile.
@@ -210,26 +210,27 @@ def measured(contestants: dict[str, Contestant], rounds: int) -> dict[str, Tenso
     start = time.perf_counter()
     busy = busy_seconds()
     own = cpu_seconds()
-    table = sweep(seconds, list(contestants), rounds)
+    limits = rounds_up_to(rounds)
+    found = compare_measured(list(contestants), seconds, rounds=limits, seconds=SECONDS_MAX)
     elapsed = time.perf_counter() - start
     foreign = busy_seconds() - busy - (cpu_seconds() - own)
     share = foreign / (elapsed * os.cpu_count())
     others = "processes other than this one and its living workers"
     print(f"{others}: {share:.0%} of the processors while this ran")
-    return dict(zip(contestants, table, strict=True))
+    return found
 
 
-def _compare(seconds: dict[str, Tensor], ours: str, theirs: str) -> None:
+def _print_ratio(found: Comparison, ours: str, theirs: str) -> None:
     """Print the speed of `ours` over the fastest contestant whose name begins with `theirs`."""
-    best = _fastest(seconds, theirs)
+    best = _fastest(found, theirs)
     if best:
-        print(f"  {ours} over {best}: {spread(seconds[best] / seconds[ours], '.2f')}")
+        print(f"  {ours} over {best}: {found.ratio(ours, to=best)}")
 
 
-def _fastest(seconds: dict[str, Tensor], beginning: str) -> str | None:
+def _fastest(found: Comparison, beginning: str) -> str | None:
     """The name with this beginning that took the fewest seconds, or None."""
-    names = [name for name in seconds if name.startswith(beginning)]
-    return min(names, key=lambda name: seconds[name].median(), default=None)
+    names = [name for name in found.seconds if name.startswith(beginning)]
+    return min(names, key=found.median, default=None)
 
 
 # ---- epochs
@@ -242,18 +243,18 @@ def epochs(data: Data, rounds: int) -> None:
     loaders = our_loaders(data) | torch_loaders(data) | ffcv_loaders(data)
     for loader in loaders.values():
         check(loader, source)
-    seconds = measured(_iterating(data, loaders, all_cores), rounds)
-    base = seconds[MEMCPY]
+    found = measured(_iterating(data, loaders, all_cores), rounds)
     nbytes = 4 * source.rows * source.columns
-    print(f"{'':46} {'ms an epoch':>22}  {'GB/s':>5}  speed over memcpy with one thread")
-    for name, own in seconds.items():
-        ms = spread(1000 * own, ".0f")
-        rate = nbytes / own.median().item() / 1e9
-        print(f"  {name:<44} {ms:>22}  {rate:5.1f}  {spread(base / own, '.2f')}")
-    _compare(seconds, "ours, random", MEMCPY_ALL)
-    _compare(seconds, "ours, random", "TensorDataset")
-    _compare(seconds, "ours, random", "FFCV RANDOM")
-    _compare(seconds, "ours, quasi-random, read", "FFCV QUASI")
+    print(f"{'':46} {'ms per epoch':>12}  {'GB/s':>5}  times as fast as memcpy with one thread")
+    for name in found.seconds:
+        ms = 1000 * found.time(name).estimate
+        rate = found.rate(name, nbytes / 1e9).estimate
+        print(f"  {name:<44} {ms:12.0f}  {rate:5.1f}  {found.ratio(name)}")
+    print(f"  {control_line(found)}")
+    _print_ratio(found, "ours, random", MEMCPY_ALL)
+    _print_ratio(found, "ours, random", "TensorDataset")
+    _print_ratio(found, "ours, random", "FFCV RANDOM")
+    _print_ratio(found, "ours, quasi-random, read", "FFCV QUASI")
 
 
 def _iterating(data: Data, loaders: dict[str, Batches], all_cores: int) -> dict[str, Contestant]:
@@ -291,15 +292,16 @@ def sgd(data: Data, rounds: int) -> None:
     same = max(losses.values()) < LOSSES_DIFFER * min(losses.values())
     assert same, f"not the same training: {losses}"
     contestants = {name: Contestant(all_cores, train) for name, train in trainings.items()}
-    seconds = measured(contestants, rounds)
-    base = seconds[NO_LOADER]
-    head = f"time over that without a loader; mean loss {losses['ours, random']:.2f}"
-    print(f"{'':46} {'ms an epoch':>22}  {head}")
-    for name, own in seconds.items():
-        print(f"  {name:<44} {spread(1000 * own, '.0f'):>22}  {spread(own / base, '.2f')}")
-    best = _fastest(seconds, "ours, random")
-    _compare(seconds, best, "FFCV")
-    _compare(seconds, best, "TensorDataset")
+    found = measured(contestants, rounds)
+    head = f"times as long as without a loader; mean loss {losses['ours, random']:.2f}"
+    print(f"{'':46} {'ms per epoch':>12}  {head}")
+    for name in found.seconds:
+        ms = 1000 * found.time(name).estimate
+        print(f"  {name:<44} {ms:12.0f}  {found.ratio(NO_LOADER, to=name)}")
+    print(f"  {control_line(found)}")
+    best = _fastest(found, "ours, random")
+    _print_ratio(found, best, "FFCV")
+    _print_ratio(found, best, "TensorDataset")
 
 
 def _trainings(data: Data) -> dict[str, Callable[[], float]]:

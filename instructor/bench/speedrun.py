@@ -16,6 +16,7 @@ import torch
 
 from course.datasets import data_folder, fashion
 from course.device import device, machine
+from course.measure.comparison import Interval
 from course.training import speedrun
 from course.training.speedrun import Recipe, Run, Track
 from instructor.bench import spread
@@ -34,15 +35,12 @@ class Result:
     seconds: torch.Tensor
     epochs: torch.Tensor
     test_accuracy: torch.Tensor
-    over_base: tuple[float, float, float] | None  # median, lowest, highest; None for BASE itself
+    over_base: Interval | None  # how many times as long; None for BASE itself
 
     def cells(self) -> list[str]:
         """The texts of COLUMNS."""
         epochs = statistics.median(self.epochs.tolist())
-        ratio = "1"
-        if self.over_base is not None:
-            median, low, high = self.over_base
-            ratio = f"{median:.2f} ({low:.2f} to {high:.2f})"
+        ratio = str(self.over_base or 1)
         return [
             spread(self.seconds, ".1f"),
             f"{epochs:.2f}",

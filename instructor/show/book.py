@@ -17,6 +17,7 @@ from typing import NamedTuple
 import click
 
 from course.errors import CourseError
+from course.figures.figure import figure_scripts
 from course.notebook.cells import HIDDEN, Cell, read_cells
 from course.notebook.registry import Part, Unit, all_units, solutions_folder
 from course.system.files import atomic_folder
@@ -251,7 +252,8 @@ def _whole(page: Page, pages: list[Page], units: list[Unit]) -> str:
         f'<link rel="stylesheet" href="{up}style.css">'
         f'<body data-up="{up}"><nav>{_navigation(page, pages, units, up)}</nav>'
         f"<main>{page.body}<footer>{foot}</footer></main>"
-        f'<aside>{inside}</aside><script src="{up}search.js"></script></body></html>'
+        f'<aside>{inside}</aside><script src="{up}search.js"></script>'
+        f"{figure_scripts(page.body)}</body></html>"
     )
 
 

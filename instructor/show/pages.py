@@ -1,7 +1,7 @@
 """Turn Markdown, formulas, code and outputs of cells into HTML, for the book and the slides.
 
 The HTML needs no network. Formulas become pictures (matplotlib sets them), code is coloured by
-Pygments, figures are in the page itself.
+Pygments, figures are in the page itself, those to play with as a place that `figure_scripts` fills.
 """
 
 import base64
@@ -17,6 +17,8 @@ import mistune
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
+
+from course.figures.figure import MIME, figure_place
 
 _FORMULA = re.compile(r"\$\$(?P<shown>.+?)\$\$|\$(?P<inline>[^\s$](?:[^$]*?[^\s$])?)\$", re.S)
 _CODE = re.compile(r"(```.*?```|`[^`\n]+`)", re.S)
@@ -119,11 +121,17 @@ def code(source: str) -> str:
 
 
 def output(item: Mapping[str, Any]) -> str:
-    """One output of a notebook's cell as HTML: a picture, a table, or text."""
+    """One output of a notebook's cell as HTML: a figure, a picture, a table, or text.
+
+    A figure to play with is its picture until a script of `figure_scripts` draws it.
+    """
     data = item.get("data", {})
+    if MIME in data:
+        shown = data[MIME]
+        picture = _png(data["image/png"], shown["caption"]) if "image/png" in data else ""
+        return figure_place(shown["name"], shown["data"], picture)
     if "image/png" in data:
-        png = _joined(data["image/png"]).strip()
-        return f'<img class="figure" alt="figure" src="data:image/png;base64,{png}">'
+        return _png(data["image/png"], "figure")
     if "text/html" in data:
         return f'<div class="rich">{_joined(data["text/html"])}</div>'
     traceback = "\n".join(item.get("traceback", []))
@@ -131,6 +139,11 @@ def output(item: Mapping[str, Any]) -> str:
     lines = _ANSI.sub("", text).splitlines()
     text = "\n".join(line.rpartition("\r")[2] for line in lines)  # the last state of a bar
     return f"<pre>{html.escape(text)}</pre>" if text.strip() else ""
+
+
+def _png(encoded, alt):
+    source = f"data:image/png;base64,{_joined(encoded).strip()}"
+    return f'<img class="figure" alt="{html.escape(alt)}" src="{source}">'
 
 
 def _joined(text):

@@ -5,9 +5,11 @@ const show = to => {
   all.forEach((slide, i) => slide.classList.toggle("shown", i == at));
   document.body.dataset.at = `${at + 1} / ${all.length}`; history.replaceState(null, "", `#${at + 1}`);
 };
+const plays = event => event.target.closest?.(".course-figure"); // with a slider of a figure
 addEventListener("keydown", event => {
+  if (plays(event)) return;
   const step = {ArrowRight: 1, PageDown: 1, " ": 1, ArrowLeft: -1, PageUp: -1, Home: -all.length, End: all.length};
   if (event.key in step) { event.preventDefault(); show(at + step[event.key]); }
 });
-addEventListener("click", event => show(at + (event.clientX < innerWidth / 3 ? -1 : 1)));
+addEventListener("click", event => plays(event) || show(at + (event.clientX < innerWidth / 3 ? -1 : 1)));
 show(at);

@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 
 from course.errors import CourseError
+from course.figures.figure import figure_scripts
 from course.learner.claims import Claim
 from course.notebook.registry import Part, find_parts, load_part, load_unit
 from course.system.files import write_text
@@ -76,7 +77,8 @@ def make_slides(part: Part, out: Path, count: int = SECTIONS) -> int:
     pages = "".join(f'<section class="slide">{slide}</section>' for slide in slides)
     title = f"<title>{html.escape(part.title)}</title>"
     head = f'<meta charset="utf-8">{title}<style>{style()}{asset("slides.css")}</style>'
-    body = f"<body>{pages}<script>{asset('slides.js')}</script></body>"
+    scripts = f"<script>{asset('slides.js')}</script>{figure_scripts(pages)}"
+    body = f"<body>{pages}{scripts}</body>"
     write_text(out, f'<!doctype html><html lang="en">{head}{body}</html>')
     return len(slides)
 

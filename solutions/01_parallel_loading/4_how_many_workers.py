@@ -18,6 +18,7 @@
 
 # %% locked="setup"
 import math
+import statistics
 import time
 import warnings
 
@@ -25,6 +26,7 @@ import torch
 from torch.utils.data import Dataset
 
 import course
+from course import figures
 from course.checks import parallel_loading as check
 from course.datasets import lfw
 from course.learner.predictions import reveal
@@ -275,6 +277,32 @@ plots.predicted_workers(cases, held_out)
 # cores. The formula does not know $T(0)$, the dotted line: measure it.
 #
 # **Takeaway** Measure one worker and your cores, predict the rest, and check: even on idle cores, we were 23 % off.
+
+# %% [markdown]
+# ## What does the formula leave out? · extra
+#
+# The formula describes an endless pass. The figure draws a pass batch by batch, with the times that your machine takes
+# to build batches with the heavy transform. A step of the loop takes a third of their mean time, and each worker
+# computes on a core that it shares with nobody.
+#
+# **With how many workers does the waiting vanish? And with a step of 0 ms, why do 10 batches with 4 workers take nearly
+# as long as 12?**
+
+# %% tags=["experiment"]
+load_ms = []
+for batch in torch.arange(len(heavy)).split(sizes.batch_size):
+    begin = time.perf_counter()
+    torch.stack([heavy[i][0] for i in batch.tolist()])
+    load_ms.append(1000 * (time.perf_counter() - begin))
+step_ms = statistics.mean(load_ms) / 3
+figures.pipeline(load_ms, step_ms, workers=1, batches=20)
+
+# %% [markdown]
+# Each worker builds every fourth batch. Of ten batches two workers build three, and so do all four of twelve. The first
+# batch is always waited for, however many workers there are.
+#
+# **Takeaway** Waiting vanishes once the workers together keep up with the loop, except for the first batch. A short
+# pass ends with the worker that has one batch more.
 
 # %% [markdown]
 # ## Which number do you take? · extra

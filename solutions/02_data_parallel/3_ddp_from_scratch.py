@@ -27,6 +27,7 @@ import torch.distributed as dist
 from torch import nn
 
 import course
+from course import figures
 from course.checks import data_parallel as check
 from course.datasets import fashion
 from course.learner.predictions import reveal
@@ -515,6 +516,32 @@ course.claim("on the medium wire, a bucket per layer is at least 10 % faster tha
 # copies and adds with the same cores. A real card would not; with a spare core per rank the gap should close.
 #
 # **Takeaway** Overlap can hide the shorter of backward and messages, so it saves at most half, where both are equal.
+
+# %% [markdown]
+# ## Which bucket size hides the messages? · extra
+#
+# The figure computes the timeline of a step from your measurements: when each layer's gradient was ready without a
+# wrapper, and the bandwidth of the medium wire. A bucket is sent as soon as it holds so many megabytes.
+#
+# **Which bucket size leaves the shortest wait? And how much must a message cost, whatever its size, until one message
+# for all layers is as good?**
+
+# %% tags=["experiment"]
+hooks, _ = median_hooks([ways[0] for ways in records[1]])
+activation_mb = 4 * sizes.overlap_width**2 / 1e6  # what the layer keeps of its input
+layers = []
+before = 0.0
+for number in reversed(range(LAYERS)):
+    ready = 1000 * hooks[2 * number : 2 * number + 2].max().item()  # weight and bias
+    layers.append(figures.Layer(f"layer {number}", ready - before, layer_bytes / 1e6, activation_mb))
+    before = ready
+figures.step_timeline(layers, bucket_mb=LAYERS * layer_bytes / 1e6, gbit=8 * bandwidths[1] / 1e9, latency_ms=0.0)
+
+# %% [markdown]
+# While backward frees activations, gradients take their place. So the bucket size changes the time, but not the memory.
+#
+# **Takeaway** Small buckets start early, and each pays for one more message. The best size is the smallest at which
+# these costs stay hidden behind backward.
 
 # %% [markdown]
 # ## How do you notice that replicas drift apart? · extra

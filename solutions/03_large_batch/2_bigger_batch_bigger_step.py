@@ -24,6 +24,7 @@ import statistics
 import torch
 
 import course
+from course import figures
 from course.checks import large_batch as check
 from course.learner.predictions import reveal
 from course.measure.comparison import compare
@@ -585,6 +586,34 @@ plots.accuracy(first_seed, title, popularity=experiment.popularity, constant=CON
 # Part 3 asks why Adam works.
 
 # %% [markdown]
+# ## How far does a scaling rule lead? · extra
+#
+# The linear rule multiplies the learning rate by the factor of the batch, its power 1. Krizhevsky (2014) derives the
+# square root, a power of 0.5, which keeps the variance of a step the same. The cell trains plain SGD with larger
+# batches and learning rates up to 256 times the small batch's, for as many epochs as above. Runs that you already have
+# stand for themselves; all others have one seed. A run that diverged scores 0.
+#
+# **Which power keeps the line on the darkest squares? Does any power reach the small batch's score at 192 times the
+# batch?**
+
+# %% tags=["experiment"]
+batch_sizes = [sizes.base_batch * times for times in sizes.map_times]
+rates = [sizes.base_lr * times for times in (1, 4, 16, 64, 256)]
+done = {(batches[0], rates[0]): runs["1×"], (batches[1], rates[0]): same, (batches[1], rates[2]): rule}
+scores = []
+for batch in batch_sizes:
+    scores.append([])
+    for lr in rates:
+        if batch > batches[0] and (batch, lr) not in done:
+            done[batch, lr] = [experiment.train_sgd(batch, lr)]
+        scores[-1].append(statistics.mean(final(done[batch, lr])) if (batch, lr) in done else None)
+figures.rate_map(batch_sizes, rates, scores, rate=rates[0], name="HR@10")
+
+# %% [markdown]
+# **Takeaway** A scaling rule is a line on this map. It helps as far as the best learning rates follow it, and no power
+# helps where every learning rate is bad.
+
+# %% [markdown]
 # ## Which other ramp is common? · extra
 #
 # The other common shape is linear.
@@ -675,3 +704,5 @@ plots.learning_rates(ramp_lrs, f"Halfway, the linear ramp is {fast / slow:.0f} t
 #    [arXiv:1706.02677](https://arxiv.org/abs/1706.02677)
 # 2. N. S. Keskar, D. Mudigere, J. Nocedal, M. Smelyanskiy, P. T. P. Tang, On Large-Batch Training for Deep Learning:
 #    Generalization Gap and Sharp Minima, ICLR 2017. [arXiv:1609.04836](https://arxiv.org/abs/1609.04836)
+# 3. A. Krizhevsky, One weird trick for parallelizing convolutional neural networks, 2014.
+#    [arXiv:1404.5997](https://arxiv.org/abs/1404.5997)

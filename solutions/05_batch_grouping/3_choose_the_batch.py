@@ -28,6 +28,7 @@ import torch
 from torch.utils.data import Sampler
 
 import course
+from course import figures
 from course.checks import batch_grouping as check
 from course.datasets import sequences
 from course.learner.predictions import reveal
@@ -185,6 +186,24 @@ course.claim("windows of 50 batches waste less than four groups in random batche
 # Windows of 50 batches left 1.18 cells per token. Random batches have 6.63, or 1.56 if each is split into four groups.
 #
 # **Takeaway** Sorting inside windows of shuffled data removes most of the padding.
+
+# %% [markdown]
+# ## How large must a window be? · extra
+#
+# The figure builds batches like your sampler, from 2,000 of the lengths, but leaves them in the order of the windows.
+# Grey is what padding costs.
+#
+# **If you shrink the batch from 64 sequences to 8, must a window hold as many batches or as many sequences as before to
+# remove the same share of the padding?**
+
+# %% tags=["experiment"]
+figures.padding(many[:2000].tolist(), batch_size=batch_size, window=5)
+
+# %% [markdown]
+# Sorting cuts a window into as many pieces as it has batches, and a batch pads only the lengths of its piece.
+#
+# **Takeaway** What a window removes depends mostly on how many batches it holds: choose it in batches, and no larger
+# than you need.
 
 # %% [markdown]
 # ## Does sorting harm the training?

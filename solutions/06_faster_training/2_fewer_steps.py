@@ -33,7 +33,7 @@ import course
 from course.checks import faster_training as check
 from course.datasets import fashion
 from course.learner.predictions import leaders, reveal, reveal_leader
-from course.measure.yardsticks import seconds_in_turn
+from course.measure.comparison import compare
 from course.plots import faster_training as plots
 
 print(course.machine())
@@ -589,7 +589,8 @@ def step_of(batch_size):
 
 target = middle["constant"] - 0.05
 sizes = sorted({size.few_batch, 4 * size.few_batch, most})
-per_step = {b: taken.median().item() for b, taken in seconds_in_turn({b: step_of(b) for b in sizes}, 15).items()}
+timed = compare({b: step_of(b) for b in sizes}, device=device, seconds=size.pair_seconds)
+per_step = {b: timed.time(b).estimate for b in sizes}
 reached = {"scaled": {}, "unscaled": {}}
 for name, by_batch in reached.items():
     for b in sizes:

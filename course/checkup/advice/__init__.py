@@ -33,7 +33,6 @@ from course.checkup.advice.rule import Rule as Rule
 from course.checkup.facts import Facts
 
 GAIN_MIN = 1.05  # times as fast; less is not worth a line in the report
-BEYOND_BOUND_MAX = 1.1  # times its bound that a trial may give by chance
 
 # The first comes first among equal gains.
 RULES: tuple[Rule, ...] = (
@@ -71,9 +70,10 @@ def advise(facts: Facts) -> list[Advice]:
 
 
 def at_most_its_bound(advice: Advice) -> Advice:
-    """The advice with a gain up to its bound: a trial that gave much more was disturbed."""
-    if advice.bound <= 1 or advice.gain <= BEYOND_BOUND_MAX * advice.bound:
+    """The advice with a gain up to its bound: of the interval of a trial, only that part can be.
+
+    A trial whose whole interval lies above its bound is not trusted and advises nothing.
+    """
+    if advice.bound <= 1 or advice.gain <= advice.bound:
         return advice
-    most = f"more than {advice.bound:.2f}x cannot be"
-    tried = f"{advice.tried}; {most}, so run it again on an idle machine"
-    return replace(advice, tried=tried, gain=advice.bound)
+    return replace(advice, gain=advice.bound)

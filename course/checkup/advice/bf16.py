@@ -2,8 +2,7 @@
 
 from course.checkup.advice.rule import Advice
 from course.checkup.facts import BF16, Facts
-from course.checkup.phases import BACKWARD, FORWARD
-from course.checkup.predict import bound
+from course.checkup.predict import bound_of_way
 
 NAME = BF16
 PART = "06/3"
@@ -15,5 +14,5 @@ def check(facts: Facts) -> Advice | None:
     trial = facts.trials.get(BF16)
     if not trial.helped:
         return None
-    most = bound(facts.phases.share(FORWARD, BACKWARD))
+    most = bound_of_way(BF16, facts)
     return Advice(NAME, "torch.autocast with bfloat16", PART, most, trial.text, trial.whole)

@@ -2,8 +2,7 @@
 
 from course.checkup.advice.rule import Advice
 from course.checkup.facts import FUSED, Facts
-from course.checkup.phases import OPTIMIZER
-from course.checkup.predict import bound
+from course.checkup.predict import bound_of_way
 
 NAME = FUSED
 PART = "06/3"
@@ -15,5 +14,5 @@ def check(facts: Facts) -> Advice | None:
     trial = facts.trials.get(FUSED)
     if not trial.helped:
         return None
-    most = bound(facts.phases.share(OPTIMIZER))
+    most = bound_of_way(FUSED, facts)
     return Advice(NAME, "the optimizer with fused=True", PART, most, trial.text, trial.whole)

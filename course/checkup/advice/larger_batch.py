@@ -2,7 +2,7 @@
 
 from course.checkup.advice.rule import Advice
 from course.checkup.facts import BATCH_TIMES, LARGER_BATCH, Facts
-from course.checkup.phases import DATA
+from course.checkup.predict import bound_of_way
 
 NAME = "batch"
 PART = "03/2"
@@ -18,6 +18,5 @@ def check(facts: Facts) -> Advice | None:
         return None
     longer = f"{BATCH_TIMES / trial.step:.2f} times the step"
     text = f"a larger batch: four times the samples, {longer} (mind the learning rate)"
-    # only loading takes as long per sample as before
-    most = BATCH_TIMES / (1 + (BATCH_TIMES - 1) * facts.phases.share(DATA))
+    most = bound_of_way(LARGER_BATCH, facts)
     return Advice(NAME, text, PART, most, trial.text, trial.whole, later=True)

@@ -2,8 +2,7 @@
 
 from course.checkup.advice.rule import Advice
 from course.checkup.facts import MANY_OPTIMIZERS, ONE_OPTIMIZER, Facts
-from course.checkup.phases import OPTIMIZER
-from course.checkup.predict import bound
+from course.checkup.predict import bound_of_way
 
 NAME = "optimizers"
 PART = "06/3"
@@ -18,7 +17,9 @@ def check(facts: Facts) -> Advice | None:
     if steps < MANY_OPTIMIZERS or steps < tensors / TENSORS_PER_STEP_MAX:
         return None
     trial = facts.trials.get(ONE_OPTIMIZER)
-    most = bound(facts.phases.share(OPTIMIZER))
-    gain = trial.whole if trial.was_measured else most
+    most = bound_of_way(ONE_OPTIMIZER, facts)
+    gain = most
+    if trial.was_measured:
+        gain = trial.whole if trial.helped else 1.0
     text = f"one optimizer for all {tensors} parameters (now {steps} steps per batch)"
     return Advice(NAME, text, PART, most, trial.text, gain, fault=gain > 1)

@@ -11,7 +11,7 @@ PLANTED = ("starved", "many_workers")
 
 
 def check(facts: Facts) -> Advice | None:
-    """Advise the number that helped most; if none was tried, workers where there are none."""
+    """Advise the number that is fastest; if none was tried, workers where there are none."""
     if facts.loader is None:
         return None
     now = facts.loader.workers
@@ -21,7 +21,8 @@ def check(facts: Facts) -> Advice | None:
     if helped:
         best = max(helped, key=lambda name: ways[name].whole)
         text = f"{best} (now {now})"
-        return Advice(NAME, text, PART, bound(waits), ways[best].text, ways[best].whole)
+        most = ways[best].bound or bound(waits)
+        return Advice(NAME, text, PART, most, ways[best].text, ways[best].whole)
     if not ways and waits > DATA_WAITS_MIN and now == 0:
         text = "give the DataLoader workers (now 0)"
         return Advice(NAME, text, PART, bound(waits), gain=bound(waits))
