@@ -102,31 +102,6 @@ def _of_ranks(value: float, reduction: Any) -> float:
     return number.item()
 
 
-def timed_rounds(variants: Sequence[Callable[[], Any]], rounds: int) -> torch.Tensor:
-    """Seconds of each call of each variant, float64 (rounds, variants), the same on every rank.
-
-    Each round calls every variant once, in a random order, each after a barrier; the time is that
-    of the slowest rank. One uncounted round warms up.
-
-    Args:
-        variants: functions without arguments, the same ones on every rank.
-    """
-    order = torch.Generator().manual_seed(0)
-    seconds = torch.zeros(rounds + 1, len(variants), dtype=torch.float64)
-    for row in seconds:
-        for i in torch.randperm(len(variants), generator=order).tolist():
-            dist.barrier()
-            started = time.perf_counter()
-            variants[i]()
-            if torch.cuda.is_available():
-                torch.cuda.synchronize()
-            row[i] = time.perf_counter() - started
-    # NCCL reduces tensors on the GPU only
-    slowest = seconds.cuda() if dist.get_backend() == "nccl" else seconds
-    dist.all_reduce(slowest, dist.ReduceOp.MAX)
-    return slowest[1:].cpu()
-
-
 def sgd_step(
     model: torch.nn.Module, batch: tuple[torch.Tensor, torch.Tensor], lr: float = 0.01
 ) -> Callable[[], None]:

@@ -527,7 +527,8 @@ course.claim("on the medium wire, a bucket per layer is at least 10 % faster tha
 # for all layers is as good?**
 
 # %% tags=["experiment"]
-hooks, _ = median_hooks([ways[0] for ways in records[1]])
+bandwidth, _, records = found[0][1]  # of the medium wire
+hooks, _ = median_hooks(records[PLAIN])
 activation_mb = 4 * sizes.overlap_width**2 / 1e6  # what the layer keeps of its input
 layers = []
 before = 0.0
@@ -535,7 +536,7 @@ for number in reversed(range(LAYERS)):
     ready = 1000 * hooks[2 * number : 2 * number + 2].max().item()  # weight and bias
     layers.append(figures.Layer(f"layer {number}", ready - before, layer_bytes / 1e6, activation_mb))
     before = ready
-figures.step_timeline(layers, bucket_mb=LAYERS * layer_bytes / 1e6, gbit=8 * bandwidths[1] / 1e9, latency_ms=0.0)
+figures.step_timeline(layers, bucket_mb=LAYERS * layer_bytes / 1e6, gbit=8 * bandwidth / 1e9, latency_ms=0.0)
 
 # %% [markdown]
 # While backward frees activations, gradients take their place. So the bucket size changes the time, but not the memory.
