@@ -298,7 +298,7 @@ print(f"{epoch.rounds} rounds; control: {MEMCPY} against itself {epoch.control}"
 gain, of_copy = epoch.ratio(OURS, to=BY_ROW), epoch.ratio(OURS, to=ALL_THREADS)
 course.claim("an epoch of gathers is at least five times as fast as TensorDataset's", gain, above=5)
 course.claim("an epoch of gathers reaches at least 0.8 of the speed of memcpy with as many threads", of_copy, above=0.8,
-             otherwise="Short rows cost a jump in memory each. Try more columns.")  # fmt: skip
+             otherwise="Try a file with more columns: it has fewer jumps per byte.")  # fmt: skip
 plots.epoch_times(epoch, table.nbytes,
                   f"The gather is {gain.estimate:.0f} times as fast as TensorDataset, and {of_copy.estimate:.2f} times "
                   "as fast as memcpy with all threads")  # fmt: skip
