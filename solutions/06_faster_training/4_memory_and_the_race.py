@@ -14,7 +14,7 @@
 # - say what a training step keeps in memory, and what checkpointing and accumulation change about it;
 # - choose the measurement that tells which remedy fits a symptom.
 #
-# **Minutes** 20 core · 110 in all · session 2
+# **Minutes** 16 core · 110 in all · session 2
 #
 # **Needs** nothing from the other parts
 #
@@ -156,11 +156,12 @@ course.claim("bfloat16 changes the number of images by less than 15 %", by_name[
 course.claim("data in memory makes an image at least 10 % faster", by_name["data in memory"].cost, above=1.1)
 course.claim("one cycle saves at least 10 % of the images", by_name["one cycle"].images, above=1.1,
              otherwise="Constant learning rates reach an easy target early; a cycle pays near its end.")  # fmt: skip
-course.claim("the bias before BatchNorm changes the time to the target by less than 5 %",
-             by_name["no useless bias"].total, within=(0.95, 1.05))  # fmt: skip
+course.claim("the bias before BatchNorm changes the time per image by less than 5 %",
+             by_name["no useless bias"].cost, within=(0.95, 1.05))  # fmt: skip
 
 # %% [markdown]
-# A grey row is a result, too: with these seeds and rounds nobody can say whether that piece helps.
+# A grey row is a result, too: with these seeds and rounds nobody can say whether that piece helps. Of nine intervals
+# of 95 %, one or more exclude 1 by chance in a third of such tables. Believe a coloured row that has a reason.
 #
 # - **Known** bfloat16 is cheap where the processor multiplies it natively (AMX on recent Xeons, tensor cores on GPUs).
 #   Elsewhere it is emulated and may lose, so this row can change sign between machines.
@@ -170,7 +171,8 @@ course.claim("the bias before BatchNorm changes the time to the target by less t
 #   reached before the learning rate has fallen.
 # - **We think** that our rule is kind to a constant learning rate: its accuracy jumps from look to look, and the first
 #   crossing counts, even a lucky one. To test it, raise `target`, or count the second look above it.
-# - **Known** BatchNorm subtracts the mean, and the bias with it (Ioffe and Szegedy 2015), so only rounding differs.
+# - **Known** BatchNorm subtracts the mean, and the bias with it (Ioffe and Szegedy 2015), so only rounding differs. If
+#   its number of images is coloured here, suspect chance first.
 # - The nine ratios need not multiply to the whole: each piece was left out *next to the other eight*. What data in
 #   memory saves is a larger share once bfloat16 has made the rest cheap.
 #
@@ -194,8 +196,8 @@ course.claim("the bias before BatchNorm changes the time to the target by less t
 # %% tags=["experiment"]
 print(everything)
 entry = replace(everything, label_smoothing=0.0)  # change this line
-leaderboard.enter(entry, track, runs, device, size.race_epochs, size.race_entry_seconds, size.race_cost_images)
-board = leaderboard.board(leaderboard.kept(), track)
+mine = leaderboard.enter(entry, track, runs, device, size.race_epochs, size.race_entry_seconds, size.race_cost_images)
+board = leaderboard.board(leaderboard.kept() or [mine], track)
 for row in board:
     print(f"{row.name:<18}{row}")
 plots.leaderboard(board)
@@ -559,8 +561,6 @@ is_predicted, saves_nothing = off_bytes < 0.15, peaks[1] >= plain_bytes
 course.claim("the bytes kept can be predicted from one block, within 15 %", is_predicted, f"{off_bytes:.1%} off")
 course.claim("checkpointing with one segment saves nothing", saves_nothing,
              f"{peaks[1] / plain_bytes:.2f} of the plain bytes")  # fmt: skip
-measured = ratio_interval(timed.seconds[f"{best_k} segments"], timed.seconds["plain"] + timed.seconds["forward"])
-course.claim("a checkpointed step takes one more forward pass, within 10 %", measured, within=(0.9, 1.1))
 
 # %% tags=["experiment"]
 bare = Stack(size.blocks, width, 1, dropout=0.0).to(device)
@@ -569,11 +569,19 @@ ways |= {"step without dropout": lambda: bare.step(x), "forward without dropout"
 shares = compare(ways, device=device, seconds=size.compare_seconds)
 print(f"forward pass, share of a step: with dropout {shares.ratio('step', to='forward')}, "
       f"without {shares.ratio('step without dropout', to='forward without dropout')}; rule 0.33")  # fmt: skip
+measured = ratio_interval(timed.seconds["1 segments"], timed.seconds["plain"] + timed.seconds["forward"])
+course.claim(
+    "with one segment, a checkpointed step takes one more forward pass, within 10 %", measured, within=(0.9, 1.1)
+)
+course.claim("a checkpointed step takes longer than the 4/3 of the rule", longer[best_k], above=4 / 3)
 
 # %% [markdown]
 # **Shown** The last cell removes dropout alone, and the share of the forward pass changes by the difference. What
 # remains above a third is work in which backward costs less than two forward passes. **We think** that GELU and
 # LayerNorm have such a share here; remove them one by one to test it.
+#
+# **Shown** From one segment to sixteen, only the number of segments differs, so a longer step shows their fixed cost:
+# each saves and sets random states, and makes a node of the graph.
 #
 # **Takeaway** About √n segments keep the fewest bytes. The price is one forward pass: time yours, because the rule of a
 # third more holds for matrix products alone.
