@@ -23,7 +23,6 @@
 
 # %% locked="setup"
 import functools
-import time
 from pathlib import Path
 
 import torch
@@ -32,6 +31,7 @@ import course
 from course.checks import batch_grouping as check
 from course.datasets import sequences
 from course.learner.predictions import reveal
+from course.measure.comparison import compare
 from course.plots import batch_grouping as plots
 from course.training import grouping
 from course.training.token_models import TokenAttention, TokenPool, attention_written_out
@@ -277,34 +277,20 @@ def attention_forward(model, x, mask):
     return (scores * mask).sum(1) / mask.sum(1)
 
 
-def synchronize():
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-
-
-def seconds_of(call, repeats):
-    """Least seconds of `call()`, after one call that does not count."""
-    found = []
-    for _ in range(repeats + 1):
-        synchronize()
-        begin = time.perf_counter()
-        call()
-        synchronize()
-        found.append(time.perf_counter() - begin)
-    return min(found[1:])
-
-
 weights = [*pool.parameters(), *attention.parameters()]
 runs = {"maximum": pool, "attention": functools.partial(attention_forward, attention)}
 costs = {name: {"seconds": [], "bytes": []} for name in runs}
+calls = {name: {} for name in runs}
 for longest in size.padded_lengths:
     x = torch.zeros(size.rows_of_cost, longest, dtype=torch.int64, device=device)
     mask = torch.arange(longest, device=device) < torch.full((size.rows_of_cost, 1), 4, device=device)
     for name, run in runs.items():
-        seconds = seconds_of(lambda: run(x, mask).sum().backward(), size.repeats)  # noqa: B023
         nbytes = grouping.bytes_for_backward(lambda: run(x, mask), weights)  # noqa: B023
-        costs[name]["seconds"].append(seconds)
         costs[name]["bytes"].append(nbytes)
+        calls[name][str(longest)] = lambda run=run, x=x, mask=mask: run(x, mask).sum().backward()
+for name, by_length in calls.items():
+    result = compare(by_length, device=device, seconds=20)
+    costs[name]["seconds"] = [result.time(length).estimate for length in by_length]
 plots.cost_against_length(size.padded_lengths, costs)
 
 # %% tags=["experiment"]

@@ -21,8 +21,6 @@
 
 # %% locked="setup"
 import functools
-import statistics
-import time
 
 import torch
 
@@ -30,6 +28,7 @@ import course
 from course.checks import batch_grouping as check
 from course.datasets import sequences
 from course.learner.predictions import reveal
+from course.measure.comparison import compare
 from course.plots import batch_grouping as plots
 from course.training import grouping
 from course.training.token_models import TokenPool
@@ -39,12 +38,6 @@ size, device = course.sizes("05_batch_grouping"), course.device()
 demo = sequences.load("demo", rows=size.demo_rows)
 ragged_batches = [sequences.collate([demo[i] for i in range(b, b + 256)]) for b in range(0, len(demo), 256)]
 values, lengths, labels = (part.to(device) for part in ragged_batches[0])
-
-
-def synchronize():
-    """Wait until the device has finished."""
-    if device.type == "cuda":
-        torch.cuda.synchronize()
 
 
 # %% [markdown]
@@ -250,40 +243,25 @@ def epoch(score, model):
         optimizer.step()
 
 
-def interleaved(calls, rounds):
-    """{name: seconds of each round}: in every round each of `calls` runs once; a first round does not count."""
-    seconds = {name: [] for name in calls}
-    for _ in range(rounds + 1):
-        for name, call in calls.items():
-            synchronize()
-            begin = time.perf_counter()
-            call()
-            synchronize()
-            seconds[name].append(time.perf_counter() - begin)
-    return {name: found[1:] for name, found in seconds.items()}
-
-
 timed = {}
 for dim in size.emb_dims:
     model = TokenPool(sequences.VOCABULARY, dim, dim).to(device)
     calls = {name: functools.partial(epoch, score, model) for name, score in ways.items()}
-    timed[dim] = interleaved(calls, size.rounds)
-plots.speedups(timed, base="one rectangle", xlabel="embedding size")
+    timed[dim] = compare(calls, device=device, seconds=20)
+plots.speedups(timed, xlabel="embedding size")
 
 # %% tags=["experiment"]
-for dim, seconds in timed.items():
-    ratios = {}
-    for name in ("sample by sample", "your groups"):
-        pairs = [a / b for a, b in zip(seconds["one rectangle"], seconds[name], strict=True)]
-        ratios[name] = statistics.median(pairs)
-    print(f"embedding {dim:>5}: " + ", ".join(f"{name} {ratio:.1f} times as fast" for name, ratio in ratios.items())
-          + reveal({size.emb_dims[0]: my_guess_for_small, size.emb_dims[-1]: my_guess_for_large}.get(dim)))  # fmt: skip
-    looped, ours = ratios["sample by sample"], ratios["your groups"]
-    course.claim(f"at embedding size {dim}, groups are faster than one rectangle", ours > 1, f"{ours:.1f} times",
-                 otherwise="Try a larger embedding, or larger batches.")  # fmt: skip
-    course.claim(f"at embedding size {dim}, your groups are faster than a loop over samples", ours > looped,
-                 f"{ours:.1f} against {looped:.1f} times",
-                 otherwise="Look at the range of the rounds in the figure.")  # fmt: skip
+for dim, result in timed.items():
+    print(f"embedding {dim}:\n{result}")
+    print(reveal({size.emb_dims[0]: my_guess_for_small, size.emb_dims[-1]: my_guess_for_large}.get(dim)))
+    course.claim(
+        f"at embedding size {dim}, groups are faster than one rectangle", result.ratio("your groups"), above=1.0
+    )
+    course.claim(
+        f"at embedding size {dim}, your groups are faster than a loop over samples",
+        result.ratio("your groups", to="sample by sample"),
+        above=1.0,
+    )
 
 # %% [markdown]
 # Here your groups were 3.8 times as fast as one rectangle with the small embedding, and 11.5 times with the large one.
@@ -328,8 +306,8 @@ def in_groups(count):
     return lambda: score_grouped(model, flat, own, limits[count]).sum().backward()
 
 
-taken = interleaved({n: in_groups(n) for n in counts}, 4 * size.rounds)
-seconds = {count: min(found) for count, found in taken.items()}
+taken = compare({str(n): in_groups(n) for n in counts}, device=device, seconds=20)
+seconds = {n: taken.time(str(n)).estimate for n in counts}
 b = (64 * seconds[4] - 4 * seconds[64]) / (64 * cells[4] - 4 * cells[64])  # two equations for a and b
 a = (seconds[4] - b * cells[4]) / 4
 predicted = {count: a * count + b * cells[count] for count in counts}
@@ -452,7 +430,8 @@ searches = {f"random × {trials}": functools.partial(grouping.thresholds_by_chan
             for trials in size.trials}  # fmt: skip
 searches["exact"] = functools.partial(course.solved(check.best_thresholds), many, 4)
 cells_by = {name: cells_of(many, search()) for name, search in searches.items()}
-search_seconds = {name: min(taken) for name, taken in interleaved(searches, 2).items()}
+searched = compare(searches, fewest_rounds=7, seconds=5)
+search_seconds = {name: searched.time(name).estimate for name in searches}
 missed = {name: 100 * (found / cells_by["exact"] - 1) for name, found in cells_by.items()}
 course.claim("one random trial misses the least number of cells by less than 5 %", missed["random × 1"] < 5,
              f"{missed['random × 1']:.2f} %" + reveal(my_guess_of_miss, "{} %"),
