@@ -19,7 +19,7 @@ from course.learner.copies import digest
 from course.notebook.cells import grade_id
 from course.notebook.registry import parts, units
 from course.system.files import write_text
-from instructor.authoring import build, command, masters
+from instructor.authoring import build, command, documents, masters
 from instructor.grading.folders import course_folders
 
 PARTS = [(unit, part) for unit in units() for part in parts(unit)]
@@ -163,6 +163,7 @@ def test_a_unit_or_a_part_can_be_built_alone(tmp_path, monkeypatch):
     unit, part = PARTS[0]
     for function in (build.build, build.remove_gone):
         monkeypatch.setattr(function, "__defaults__", (tmp_path,))
+    monkeypatch.setattr(documents.write_documents, "__defaults__", (documents.FOLDER, tmp_path / "docs"))
     for folder in ("notebooks", "build/source"):
         release = masters.release_notebook(masters.source_notebook(unit, part))
         build.write_release(tmp_path / folder / unit / "9_gone.ipynb", release)
@@ -172,6 +173,7 @@ def test_a_unit_or_a_part_can_be_built_alone(tmp_path, monkeypatch):
     assert done.exit_code == 0 and done.output.startswith(f"notebooks/{unit}/{part}.ipynb: written")
     assert f"notebooks/{unit}/9_gone.ipynb: removed, its part is gone\n" in done.output
     assert [path.stem for path in tmp_path.rglob("*.ipynb")] == [part, part]
+    assert {path.name for path in (tmp_path / "docs").iterdir()} == {"claims.md", "results.md", "results-gpu.md"}
 
 
 @pytest.mark.parametrize("name, room", [("x" * 300, None), ("a.ipynb", 1000)], ids=["refused name", "full disk"])

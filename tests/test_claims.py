@@ -4,7 +4,6 @@ import io
 import json
 import math
 import sys
-from dataclasses import asdict, replace
 
 import nbformat
 import numpy as np
@@ -14,10 +13,9 @@ from nbclient import NotebookClient
 
 import course
 from course.learner import recorded
-from course.learner.claims import MARK, WORDS, Claim
+from course.learner.claims import MARK, WORDS
 from course.learner.predictions import leaders, reveal, reveal_leader
 from course.measure.comparison import Interval
-from instructor.authoring import claims
 
 SENTENCE = "two workers are faster"
 
@@ -131,34 +129,6 @@ def test_a_notebook_gets_colour_plain_text_and_the_facts():
     assert (facts.sentence, facts.held, facts.value, facts.scale) == ("a < b & c", False, "0.9 times", "smoke")
     assert facts.machine == course.machine()
     nbformat.validate(nb)
-
-
-YES = Claim("a | b", True, "2 times", "a laptop", "laptop")
-NO = Claim("c", False, "0.5 times", "a laptop", "laptop")
-
-
-def test_the_table_gets_a_column_of_what_a_gpu_found(tmp_path):
-    record, executed = tmp_path / "claims-gpu.json", tmp_path / "1_a.ipynb"
-    outputs = [nbformat.v4.new_output("display_data", metadata={MARK: asdict(claim)}) for claim in (YES, NO, NO)]
-    cells = [nbformat.v4.new_code_cell("course.claim(...)", outputs=[output]) for output in outputs]
-    nbformat.write(nbformat.v4.new_notebook(cells=cells), executed)
-    local = [*claims.found_claims(executed, "01_a", "1_a")]
-    there = [replace(YES, value="9 times"), NO, replace(NO, held=True), replace(YES, sentence="copies overlap")]
-    there = [asdict(replace(claim, machine="H100", scale="gpu")) for claim in there]
-    record.write_text(json.dumps({"01_a/1_a": there, "02_b/1_b": there[:1]}))
-    text = claims.claims_text(local, claims.gpu_claims(record))
-    assert "Machine 1: a laptop.\n" in text and "GPU: H100, at gpu scale.\n" in text
-    assert text.splitlines()[-7:] == [
-        "| unit | part | claim | machine | scale | held | value | GPU |",
-        "|---|---|---|---|---|---|---|---|",
-        "| 01_a | 1_a | a \\| b | 1 | laptop | yes | 2 times | yes 9 times |",
-        "| 01_a | 1_a | c | 1 | laptop | **no** | 0.5 times | **no** 0.5 times |",
-        "| 01_a | 1_a | c | 1 | laptop | **no** | 0.5 times | yes 0.5 times |",
-        "| 01_a | 1_a | copies overlap |  |  |  |  | yes 2 times |",
-        "| 02_b | 1_b | a \\| b |  |  |  |  | yes 9 times |",
-    ]
-    assert claims.gpu_claims(tmp_path / "none.json") == []
-    assert claims.claims_text(local[:1]).splitlines()[-1] == "| 01_a | 1_a | a \\| b | 1 | laptop | yes | 2 times |"
 
 
 def test_a_prediction_stands_in_brackets_and_none_is_silent():

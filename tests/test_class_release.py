@@ -140,6 +140,15 @@ def pairs(text):
     return {pair for pair in both if min(map(len, pair)) > 8 and len("".join(pair)) > 60}
 
 
+def test_records_of_machines_and_their_pages_are_in_it():
+    names = class_release.given_files().keys()
+    records = {path.relative_to(ROOT).as_posix() for path in (ROOT / "recorded").glob("*.json")}
+    assert len(records) > 1 and records <= names, "the line beside a claim reads them"
+    for page in ("claims", "results", "results-gpu"):
+        for link in re.findall(r"\]\(([\w-]+\.md)\)", (ROOT / f"docs/{page}.md").read_text()):
+            assert f"docs/{link}" in names, f"docs/{page}.md links to it"
+
+
 def test_no_solution_no_mistake_and_no_hidden_seed_is_in_it(folder):  # the notebooks: test_build.py
     given = [content.decode() for content in class_release.given_files().values()]
     known = set().union(*map(pairs, given))

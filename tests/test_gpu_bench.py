@@ -5,13 +5,16 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import torch
 
 from course.errors import CourseError
+from course.learner import predictions
 from course.measure.comparison import NARROW, Comparison, Interval
 from course.training import speedrun as race
+from instructor.authoring.records import Machine
 from instructor.bench import cells, gpu, gpu_measures, grouping, speedrun
 
 SAYS = "import json, sys; json.dump([['samples/s', '3 | 4']], open(sys.argv[1], 'w'))"
@@ -34,10 +37,12 @@ def chain(monkeypatch, tmp_path):
 
     monkeypatch.setenv("COURSE_DATA", str(tmp_path))
     monkeypatch.setattr(gpu, "DRY_TABLE", tmp_path / "table.md")
+    monkeypatch.setattr(gpu, "DRY_FOLDER", tmp_path / "recorded")
     monkeypatch.setattr(gpu, "_start", start)
     limits = {"quick": 60, "broken": 60, "slow": 1}
     monkeypatch.setattr(gpu, "DRY_RUN_FACTOR", 1)
-    monkeypatch.setattr(gpu, "steps", lambda dry_run: [gpu.Step(name, limits[name]) for name in WAYS])
+    monkeypatch.setattr(gpu, "step_names", lambda: [*WAYS])
+    monkeypatch.setattr(gpu, "steps", lambda *_, **__: [gpu.Step(name, limits[name]) for name in WAYS])
     return started
 
 
@@ -52,19 +57,95 @@ def test_a_step_that_fails_or_takes_too_long_is_told_and_the_chain_goes_on(chain
     assert "No number here is a result" in text
 
 
-def test_claims_are_written_beside_the_table(chain, monkeypatch, tmp_path):
-    facts = dict(sentence="two are faster", held=True, value="1.6 times", machine="H", scale="gpu")
-    says = f"import json, sys; json.dump([{facts}], open(sys.argv[1].replace('rows.json', {gpu.CLAIMS!r}), 'w'))"
-    monkeypatch.setitem(WAYS, "quick", says)
-    gpu.run(dry_run=True, only=("quick", "broken"))
-    gpu.run(dry_run=True, only=("slow",))  # a later call keeps them
-    assert json.loads((tmp_path / gpu.CLAIMS).read_text()) == {"quick": [facts]}
+CLAIM = dict(sentence="two are faster", held=True, value="1.6 times", machine="H", scale="gpu")
+H200 = Machine("H200", "NVIDIA H200, torch 2", is_gpu=True)
+
+
+@pytest.fixture
+def recorded(monkeypatch, tmp_path):
+    """The folder of records of a machine with a GPU, whose pages are not written."""
+    monkeypatch.setattr(gpu, "FOLDER", tmp_path / "recorded")
+    monkeypatch.setattr(gpu.documents, "write_documents", lambda: "")
+    monkeypatch.delenv("OUT", raising=False)
+    return tmp_path / "recorded"
+
+
+def test_the_record_has_claims_steps_and_rows_and_a_later_call_keeps_them(recorded, tmp_path, monkeypatch):
+    values = [{"what": "two over none", "measured": "1.6"}]
+    part = gpu.Result("01_a/1_a", "H", "done", 2.0, [["cells that ran", "3 of 3"]], [CLAIM], values)
+    gpu.write_results({part.step: part}, H200, dry_run=False)
+    monkeypatch.setenv("OUT", str(tmp_path / "out"))
+    gpu.write_results({"ncf": gpu.Result("ncf", "H", "done", 3.0, [["fp32", "1.0"]])}, H200, dry_run=False)
+    record = gpu.records.read_record(H200, recorded)
+    assert [facts["sentence"] for facts in record["parts"]["01_a/1_a"]["claims"]] == ["two are faster"]
+    assert record["parts"]["01_a/1_a"]["predictions"] == values
+    assert record["steps"] == {
+        "01_a/1_a": {"status": "done", "seconds": 2.0, "rows": [["cells that ran", "3 of 3"]]},
+        "ncf": {"status": "done", "seconds": 3.0, "rows": [["fp32", "1.0"]]},
+    }
+    there = tmp_path / "out" / "recorded" / H200.file_name
+    assert json.loads(there.read_text()) == record, "a lent machine hands back what is in OUT"
+
+
+def test_a_step_that_runs_again_loses_its_note_and_another_keeps_it(recorded):
+    record = gpu.records.read_record(H200, recorded)
+    for name in ("ncf", "copies"):
+        record["steps"][name] = {"status": "done", "seconds": 1.0, "rows": [], "note": "once"}
+    gpu.records.write_record(record, recorded)
+    same = gpu.Result("copies", "H", "done", 1.0)
+    gpu.write_results({"ncf": gpu.Result("ncf", "H", "done", 2.0), "copies": same}, H200, dry_run=False)
+    steps = gpu.records.read_record(H200, recorded)["steps"]
+    assert "note" not in steps["ncf"] and steps["copies"]["note"] == "once"
+
+
+def test_steps_run_in_the_fixed_order_and_parts_without_a_row_first():
+    names = gpu.step_names()
+    parts = [name for name in names if "/" in name]
+    behind = ["linear", "race", "ncf", "grouping", "copies", "checkup"]
+    assert names == ["grading", "tests", "smoke", *parts, *behind]
+    measured = {parts[0], parts[2], "ncf"}
+    in_order = [step.name for step in gpu.steps(False, measured)]
+    assert in_order[3 : 3 + len(parts)] == [*(set_without(parts, measured)), parts[0], parts[2]]
+    assert in_order[-6:] == behind
+
+
+def set_without(names, left_out):
+    return [name for name in names if name not in left_out]
+
+
+def test_smoke_has_a_row_for_each_part_and_fails_with_their_names(tmp_path, monkeypatch):
+    errors = {"05_batch_grouping/1_a": "", "05_batch_grouping/2_b": "ValueError: no room"}
+    places = [("01_other", "1_a"), *(tuple(place.split("/")) for place in errors)]
+    monkeypatch.setattr(gpu_measures, "all_parts", lambda: places)
+    monkeypatch.setattr(gpu_measures, "_smoke_part", lambda place, file: errors[place])
+    monkeypatch.setenv("PRETEND_CUDA", "1")
+    rows = gpu_measures.Rows(tmp_path / "rows.json")
+    with pytest.raises(CourseError, match="1 of 2 parts: 05_batch_grouping/2_b"):
+        gpu_measures.smoke(rows)
+    assert sorted(json.loads(rows.path.read_text())) == [
+        ["05_batch_grouping/1_a", "done"],
+        ["05_batch_grouping/2_b", "ValueError: no room"],
+    ]
+
+
+def test_a_part_of_the_smoke_step_says_its_first_error(tmp_path, monkeypatch):
+    def run(call, env, **options):
+        assert env["COURSE_SCALE"] == "smoke"
+        place, file = call[-2:]
+        if place == "u/told":
+            Path(file).write_text(json.dumps([["cells that ran", "2 of 3"], ["failed", "ValueError: x"]]))
+        return subprocess.CompletedProcess(call, place != "u/good", "", "killed")
+
+    monkeypatch.setattr(gpu_measures.subprocess, "run", run)
+    found = [gpu_measures._smoke_part(f"u/{name}", tmp_path / name) for name in ("good", "told", "silent")]
+    assert found == ["", "ValueError: x", "killed"]
 
 
 def test_a_dry_run_has_more_time(monkeypatch, tmp_path):
     given = []
     monkeypatch.setenv("COURSE_DATA", str(tmp_path / "no such folder yet"))
     monkeypatch.setattr(gpu, "DRY_TABLE", tmp_path / "table.md")
+    monkeypatch.setattr(gpu, "DRY_FOLDER", tmp_path / "recorded")
     monkeypatch.setattr(gpu, "_run", lambda step, *rest: given.append(rest[-1]) or gpu.Result("ncf", "h", "done", 1))
     gpu.run(dry_run=True, only=("ncf",))
     gpu.run(dry_run=True, only=("ncf",), minutes=2, fresh=True)
@@ -103,15 +184,6 @@ def test_a_step_does_not_outlive_a_bench_that_is_interrupted():
     assert process.returncode == -signal.SIGKILL
 
 
-def test_what_is_around_the_results_stays(tmp_path):
-    path = tmp_path / "results.md"
-    path.write_text(f"above\n{gpu.BEGIN}\nearlier\n{gpu.END}\nbelow\n")
-    gpu.write_results(path, {"ncf": gpu.Result("ncf", "H", "done", 3.0, [["fp32", "1.0"]])}, "H", False)
-    text = path.read_text()
-    assert text.startswith("above\n") and text.endswith("\nbelow\n")
-    assert "earlier" not in text and "| ncf | fp32 |" in text
-
-
 def test_without_a_gpu_the_refusal_says_what_to_do(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(CourseError, match="needs a CUDA device, and torch finds none here; with --dry-run"):
@@ -119,7 +191,7 @@ def test_without_a_gpu_the_refusal_says_what_to_do(monkeypatch):
 
 
 def test_an_unknown_step_is_named():
-    with pytest.raises(CourseError, match="no step is called 'speed'; there are tests, 01_parallel_loading/1_inside"):
+    with pytest.raises(CourseError, match="no step is called 'speed'; there are grading, tests, smoke, 01_parallel"):
         gpu.run(dry_run=True, only=("speed",))
 
 
@@ -180,6 +252,18 @@ def test_cells_run_in_order_with_their_claims(tmp_path, monkeypatch, capsys):
         cells.run_part("01_x", "1_y", lambda number, total, claims: seen.append((number, total, len(claims))))
     assert seen == [(1, 3, 0), (2, 3, 1)] and info.value.__notes__ == ["in cell 3 of 3"]
     assert "Holds here" in capsys.readouterr().out
+
+
+def test_values_that_learners_predict_are_collected_and_not_kept(tmp_path, monkeypatch, capsys):
+    (tmp_path / "01_x").mkdir()
+    (tmp_path / "01_x/1_y.py").write_text(
+        '# %%\nimport course\nprint(course.score("01/2", "two over none", None, 1.5))\n'
+    )
+    monkeypatch.setattr(cells, "solutions_folder", lambda: tmp_path)
+    before, found = predictions._keep, []
+    cells.run_part("01_x", "1_y", lambda *_: None, found)
+    assert found == [{"what": "two over none", "measured": "1.50"}] and predictions._keep is before
+    assert "two over none: 1.50" in capsys.readouterr().out
 
 
 def test_the_files_of_the_test_step_exist():

@@ -140,4 +140,4 @@ def test_benchmark_goes_on_where_it_was(data, monkeypatch, tmp_path, capsys):
     benchmark.run(1, 0.11, 256, file)
     benchmark.run(2, 0.11, 256, file)
     assert made == ["plain", "everything"] * 2
-    assert "| plain | " in capsys.readouterr().out
+    assert "| plain  " in capsys.readouterr().out

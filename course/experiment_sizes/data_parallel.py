@@ -9,7 +9,8 @@ IMAGE_BYTES = 28 * 28 * 4  # of an image of Fashion-MNIST as floats
 SIZES = {
     "dataset": ("tiny", "fashion", "fashion"),
     "batch_size": (16, 64, 256),  # of one rank
-    "rounds": (2, 7, 11),  # paired measurements
+    "rounds": (2, 7, 11),  # of what is not compared
+    "seconds": (0.0, 12.0, 12.0),  # after which a comparison begins no further round
     # of the inference curve
     "batches": (
         (4, 16),

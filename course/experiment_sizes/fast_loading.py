@@ -7,7 +7,7 @@ SIZES = {
     "rows": (2000, 100_000, 1_000_000),
     "columns": (64, 1000, 10_000),
     "batch_size": (128, 2048, 2048),
-    "rounds": (2, 5, 5),
+    "seconds": (0.0, 12.0, 20.0),  # after which a comparison begins no further round
     "one_by_one": (200, 2000, 4000),  # rows that are loaded one by one
     "rows_written": (500, 25_000, 20_000),  # when writers are timed
     # bytes of two batches

@@ -16,7 +16,7 @@ SIZES = {
     "epochs": (3, 6, 10),
     "perf_steps": (5, 10, 20),
     "amp_steps": (1, 2, 20),
-    "amp_pairs": (1, 3, 5),
+    "seconds": (0.0, 12.0, 12.0),  # after which a comparison begins no further round
     "target": (0.48, 0.55, 0.55),  # validation HR@10 of the critical-batch experiment
     "target_epochs": (3, 15, 15),  # most that a run to the target may take
     # times the base batch

@@ -108,15 +108,6 @@ def yardsticks(path: str | os.PathLike, n_bytes: int) -> dict[str, Callable[[], 
     }
 
 
-def without_yardsticks(
-    seconds: dict[str, torch.Tensor],
-) -> tuple[dict[str, torch.Tensor], dict[str, float]]:
-    """(what `seconds` holds of the others, {name: median seconds} of the yardsticks in it)."""
-    names = [name for name in (MEMCPY, ALL_THREADS, READING) if name in seconds]
-    others = {name: duration for name, duration in seconds.items() if name not in names}
-    return others, {name: seconds[name].median().item() for name in names}
-
-
 def rows_in_memory(data: Regression, share: float = 1 / 3) -> tuple[torch.Tensor, torch.Tensor]:
     """(x, y) of the first rows of `data` as tensors.
 

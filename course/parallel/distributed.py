@@ -30,20 +30,20 @@ from course.parallel.counting import Transfers, counted, group_in_place, wire_by
 from course.parallel.network import Network, simulate
 from course.parallel.positions import position
 from course.parallel.rank_process import ONE_MACHINE, RankFiles, Result, serve
-from course.parallel.timing import compare_on_ranks, sgd_step, timed_rounds
+from course.parallel.timing import compare_measured_on_ranks, compare_on_ranks, sgd_step
 from course.system.busy import PATIENCE, is_busy
 
 __all__ = [
     "ONE_MACHINE",
     "RankError",
     "Transfers",
+    "compare_measured_on_ranks",
     "compare_on_ranks",
     "counted",
     "group_in_place",
     "run_ranks",
     "sgd_step",
     "start_ranks_by",
-    "timed_rounds",
     "wire_bytes",
 ]
 

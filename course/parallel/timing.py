@@ -1,7 +1,8 @@
 """Time variants of a training step on all ranks together.
 
-`compare_on_ranks` runs inside a rank; `sgd_step` makes the functions that it compares. How it
-compares is in measure/comparison.py.
+`compare_on_ranks` runs inside a rank; `sgd_step` makes the functions that it compares. Where a run
+measures its own seconds, `compare_measured_on_ranks` takes them. How they compare is in
+measure/comparison.py.
 """
 
 import random
@@ -31,9 +32,7 @@ def compare_on_ranks(
 ) -> Comparison:
     """The Comparison of `ways`, the same on every rank; a collective of all ranks.
 
-    Every run begins after a barrier, and its seconds are those of the slowest rank. All ranks take
-    the order that rank 0 draws, and rank 0's clock says when `seconds` are over, so that all stop
-    after the same round.
+    Every run begins after a barrier; see `compare_measured_on_ranks`.
 
     Args:
         ways: functions without arguments under the same names on every rank. The first is the base.
@@ -47,17 +46,47 @@ def compare_on_ranks(
         ways[way]()
         if torch.cuda.is_available():
             torch.cuda.synchronize()
-        return _of_ranks(time.perf_counter() - started, dist.ReduceOp.MAX)
+        return time.perf_counter() - started
+
+    return compare_measured_on_ranks(
+        list(ways),
+        measure,
+        half_width=half_width,
+        rounds=(fewest_rounds, most_rounds),
+        seconds=seconds,
+    )
+
+
+def compare_measured_on_ranks(
+    ways: Sequence[str],
+    measure: Callable[[str], float],
+    *,
+    half_width: float = HALF_WIDTH,
+    rounds: tuple[int, int] = (FEWEST_ROUNDS, MOST_ROUNDS),
+    seconds: float = 60.0,
+) -> Comparison:
+    """The Comparison of `ways` by `measure(way)`, the same on every rank; a collective.
+
+    The seconds of a run are those of the slowest rank. All ranks take the order that rank 0 draws,
+    and rank 0's clock says when `seconds` are over, so that all stop after the same round.
+
+    Args:
+        measure: returns the seconds of one run on this rank.
+        half_width, rounds, seconds: see `measure.comparison.compare_measured`.
+    """
+
+    def slowest(way: str) -> float:
+        return _of_ranks(measure(way), dist.ReduceOp.MAX)
 
     def clock() -> float:
         is_first = dist.get_rank() == 0
         return _of_ranks(time.monotonic() if is_first else 0.0, dist.ReduceOp.SUM)
 
     return compare_measured(
-        list(ways),
-        measure,
+        ways,
+        slowest,
         half_width=half_width,
-        rounds=(fewest_rounds, most_rounds),
+        rounds=rounds,
         seconds=seconds,
         clock=clock,
         shuffler=random.Random(clock()),
@@ -71,31 +100,6 @@ def _of_ranks(value: float, reduction: Any) -> float:
     number = torch.tensor(value, dtype=torch.float64, device=device)
     dist.all_reduce(number, reduction)
     return number.item()
-
-
-def timed_rounds(variants: Sequence[Callable[[], Any]], rounds: int) -> torch.Tensor:
-    """Seconds of each call of each variant, float64 (rounds, variants), the same on every rank.
-
-    Each round calls every variant once, in a random order, each after a barrier; the time is that
-    of the slowest rank. One uncounted round warms up.
-
-    Args:
-        variants: functions without arguments, the same ones on every rank.
-    """
-    order = torch.Generator().manual_seed(0)
-    seconds = torch.zeros(rounds + 1, len(variants), dtype=torch.float64)
-    for row in seconds:
-        for i in torch.randperm(len(variants), generator=order).tolist():
-            dist.barrier()
-            started = time.perf_counter()
-            variants[i]()
-            if torch.cuda.is_available():
-                torch.cuda.synchronize()
-            row[i] = time.perf_counter() - started
-    # NCCL reduces tensors on the GPU only
-    slowest = seconds.cuda() if dist.get_backend() == "nccl" else seconds
-    dist.all_reduce(slowest, dist.ReduceOp.MAX)
-    return slowest[1:].cpu()
 
 
 def sgd_step(

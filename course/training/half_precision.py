@@ -4,10 +4,23 @@ Two of its extra exercises ask for more of the same.
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+# the flags of /proc/cpuinfo: x86 of 2020 and of 2023, and Arm
+BF16_FLAGS = ("avx512_bf16", "amx_bf16", "bf16")
+
+
+def bf16_instructions() -> list[str]:
+    """The names of this CPU's instructions that multiply bfloat16, as Linux lists them."""
+    try:
+        words = set(Path("/proc/cpuinfo").read_text().split())
+    except OSError:  # not Linux
+        return []
+    return [flag for flag in BF16_FLAGS if flag in words]
 
 
 def lost_in_fp16(tensors: Sequence[Tensor]) -> float:

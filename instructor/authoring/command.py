@@ -16,10 +16,10 @@ import click
     help="Also run the solved notebooks and keep their outputs (minutes).",
 )
 def build(parts: tuple[str, ...], execute: bool) -> None:
-    """Build notebooks from the masters in solutions/.
+    """Build notebooks from the masters in solutions/, and pages of docs/ from recorded/.
 
     Every unit is built unless units or parts are named. A learner's notebook that has edits is kept
-    as it is.
+    as it is. With --execute, what the parts measured goes into the record of this machine.
 
     \b
     Examples:
@@ -29,10 +29,11 @@ def build(parts: tuple[str, ...], execute: bool) -> None:
     """
     from instructor.authoring.build import build as build_part
     from instructor.authoring.build import remove_gone, write_contents
-    from instructor.authoring.claims import write_claims
+    from instructor.authoring.documents import write_documents
     from instructor.authoring.execute import execute as execute_parts
     from instructor.authoring.lint import lint_unit
     from instructor.authoring.masters import refuse
+    from instructor.authoring.records import record_executed
 
     wanted = selected(parts)
     for unit, names in wanted.items():
@@ -44,8 +45,12 @@ def build(parts: tuple[str, ...], execute: bool) -> None:
     write_contents()
     if execute:
         for unit, names in wanted.items():
-            execute_parts(unit, names, progress=lambda text: click.echo(f"{text}\r", nl=False))
-        click.echo(write_claims())
+            measured = execute_parts(
+                unit, names, progress=lambda text: click.echo(f"{text}\r", nl=False)
+            )
+            for line in record_executed(unit, measured):
+                click.echo(line)
+    click.echo(write_documents())
 
 
 @click.group()

@@ -4,6 +4,7 @@ The parts of a unit run in order with one fresh folder of kept answers, so that 
 part to part as they do for a learner.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from course.errors import CourseError
+from course.learner.kept_predictions import FILE
 from course.notebook.cells import EXPERIMENT
 from course.notebook.registry import parts, solutions_folder
 from course.system.files import write_text
@@ -26,22 +28,39 @@ NOTEBOOK_LIMIT = 1_000_000  # bytes of an executed notebook
 CELL_SECONDS = 1200  # at laptop scale on two cores
 
 
-def execute(unit: str, wanted: list[str], progress: Callable = print) -> None:
+Measured = dict[str, str]  # what learners predict, in words, and its measured value
+
+
+def execute(unit: str, wanted: list[str], progress: Callable = print) -> dict[str, list[Measured]]:
     """Run the parts `wanted` of `unit` and write them with their outputs.
 
     Of earlier parts only the answers are run.
 
+    Returns: {part: what its predictions are about, and the measured values}.
+
     Raises: CourseError that names the cell whose code failed, or if a notebook gets too large.
     """
     warm_up()
+    measured = {}
     with tempfile.TemporaryDirectory() as answers:
         for part in parts(unit):
             source = source_notebook(unit, part)
             if part in wanted:
                 _write(unit, part, executed_notebook(source, answers, progress))
+                measured[part] = measured_values(Path(answers, unit, FILE), part)
             elif part < max(wanted):
                 source.cells = [cell for cell in source.cells if not _measures(cell)]
                 executed_notebook(source, answers, progress)
+    return measured
+
+
+def measured_values(path: Path, part: str) -> list[Measured]:
+    """The measured values of a part that `course.score` has kept in the file `path`."""
+    if not path.exists():
+        return []
+    kept = json.loads(path.read_text(encoding="utf-8"))
+    values = [{"what": one["what"], "measured": one["measured"]} for one in kept]
+    return [value for value, one in zip(values, kept, strict=True) if one["part"] == part]
 
 
 def _measures(cell):

@@ -21,6 +21,7 @@ from course.device import machine
 from course.engine.exercise import Answer, CheckFailed, Exercise
 from course.notebook.registry import units
 from course.parallel.distributed import run_ranks
+from instructor.bench.tables import Table
 
 LONG_SECONDS = 2  # how many checks take longer is printed
 
@@ -51,8 +52,11 @@ def waits(exercise: Exercise) -> Waits:
     return Waits(first, again, wrong)
 
 
-def run() -> None:
-    """Print the seconds of every exercise, with a right answer and with its slowest mistake."""
+def run() -> list[Table]:
+    """Print the seconds of every exercise, with a right answer and with its slowest mistake.
+
+    Returns: the table of medians.
+    """
     torch.optim.SGD([torch.zeros(1)], lr=0.1)  # torch imports its compiler with the first optimizer
     importlib.import_module("torchvision.io")  # as the first JPEG does
     all_exercises = []
@@ -69,16 +73,17 @@ def run() -> None:
         times = f"right {row.right:6.3f} s   again {row.again:6.3f} s"
         times += f"   slowest wrong {row.wrong:6.3f} s"
         print(f"{exercise.name:<24} {times}", flush=True)
-    _print_column("right", [row.right for row in rows])
-    _print_column("again", [row.again for row in rows])
-    _print_column("slowest wrong", [row.wrong for row in rows])
+    columns = ["answer", "median, s", f"above {LONG_SECONDS} s", "slowest, s"]
+    note = f"{len(rows)} exercises, imports not counted"
+    table = Table("checks", "Seconds of a check", columns, note)
+    _add_row(table, "right, first call in a process", [row.right for row in rows])
+    _add_row(table, "right, called again", [row.again for row in rows])
+    _add_row(table, "the slowest known mistake", [row.wrong for row in rows])
+    print(table)
     print(machine())
+    return [table]
 
 
-def _print_column(what: str, times: list[float]) -> None:
+def _add_row(table: Table, what: str, times: list[float]) -> None:
     long = sum(t > LONG_SECONDS for t in times)
-    median = f"median {statistics.median(times):.3f} s"
-    print(
-        f"{what}: {median}, above {LONG_SECONDS} s {long} of {len(times)}, "
-        f"slowest {max(times):.3f} s"
-    )
+    table.add(what, f"{statistics.median(times):.3f}", long, f"{max(times):.3f}")

@@ -48,6 +48,24 @@ def _folder(name: str, text: str, **options: Any) -> Callable[[Any], Any]:
     return click.option(name, type=click.Path(path_type=Path), help=text, **options)
 
 
+_record = click.option(
+    "--record",
+    is_flag=True,
+    help="Also put the table into this machine's record and docs/.",
+)
+
+
+def _run(benchmark: Callable[..., Any], arguments: tuple, record: bool) -> None:
+    """Run `benchmark`; if asked, keep the tables that it returns."""
+    from instructor.authoring.records import this_machine
+    from instructor.bench.tables import keep
+
+    machine = this_machine()  # before a contestant changes the number of threads
+    tables = benchmark(*arguments)
+    if record:
+        click.echo(keep(tables, machine))
+
+
 @click.group(epilog="Example: course bench loading epochs --rounds 3")
 def bench() -> None:
     """Run a benchmark.
@@ -61,11 +79,12 @@ def bench() -> None:
 @_folder("--folder", "Holds <Person>/<image>.jpg (default: prepared LFW).")
 @_rounds(15)
 @_batch_size(64, "Images per batch.")
-def lfw(what: str, folder: Path | None, rounds: int, batch_size: int) -> None:
+@_record
+def lfw(what: str, folder: Path | None, rounds: int, batch_size: int, record: bool) -> None:
     """How fast LFW can be loaded: decoders, workers and threads, at equal pixels."""
     from instructor.bench import lfw
 
-    lfw.paths(folder, rounds, batch_size)
+    _run(lfw.paths, (folder, rounds, batch_size), record)
 
 
 @bench.command(epilog="Example: course bench loading epochs --sizes 200000x1000")
@@ -80,17 +99,19 @@ def lfw(what: str, folder: Path | None, rounds: int, batch_size: int) -> None:
 @_rounds(15)
 @_batch_size(2048, "Rows per batch.")
 @_folder("--ffcv", "Holds FFCV's packages, where it is not installed.")
+@_record
 def loading(
     what: str,
     sizes: tuple[tuple[int, int], ...],
     rounds: int,
     batch_size: int,
     ffcv: Path | None,
+    record: bool,
 ) -> None:
     """How fast rows reach a linear regression, against memcpy, PyTorch's loaders and FFCV."""
     from instructor.bench import loading
 
-    loading.run(what, sizes, rounds, batch_size, ffcv)
+    _run(loading.run, (what, sizes, rounds, batch_size, ffcv), record)
 
 
 @bench.command("data-parallel", epilog="Example: course bench data-parallel steps --ranks 4")
@@ -98,11 +119,12 @@ def loading(
 @_option("--ranks", type=POSITIVE, default=2, help="Number of processes.")
 @_rounds(31)
 @_batch_size(64, "Images per rank.")
-def data_parallel(what: str, ranks: int, rounds: int, batch_size: int) -> None:
+@_record
+def data_parallel(what: str, ranks: int, rounds: int, batch_size: int, record: bool) -> None:
     """What DDP by hand costs compared with torch's."""
     from instructor.bench import data_parallel
 
-    data_parallel.steps(ranks, rounds, batch_size)
+    _run(data_parallel.steps, (ranks, rounds, batch_size), record)
 
 
 @bench.group(epilog="Example: course bench ncf accuracy --model dot --factors 64")
@@ -146,21 +168,25 @@ def critical(optimizer: tuple[str, ...], batch: tuple[int, ...], seeds: int, tar
 @_folder("--asym", "Holds asym's package, to take part.", metavar="FOLDER")
 @_option("--dims", type=POSITIVE, multiple=True, default=[64, 256, 1024], help="Embeddings.")
 @_rounds(15)
-def grouping(what: str, asym: Path | None, dims: tuple[int, ...], rounds: int) -> None:
+@_record
+def grouping(
+    what: str, asym: Path | None, dims: tuple[int, ...], rounds: int, record: bool
+) -> None:
     """How fast batches of ragged sequences train, padded, grouped, flat, and by asym."""
     from instructor.bench import grouping
 
-    grouping.run(what, asym, dims, rounds)
+    _run(grouping.run, (what, asym, dims, rounds), record)
 
 
 @bench.command(epilog="Example: course bench speedrun --seeds 1")
 @_option("--seeds", type=POSITIVE, default=3, help="Runs of each contestant.")
 @_option("--target", type=click.FloatRange(0, 1), default=0.9, help="Validation accuracy.")
-def speedrun(seeds: int, target: float) -> None:
+@_record
+def speedrun(seeds: int, target: float, record: bool) -> None:
     """How long Fashion-MNIST takes to 90 %: plain, with all advice, and each piece left out."""
     from instructor.bench import speedrun
 
-    speedrun.run(seeds, target)
+    _run(speedrun.run, (seeds, target), record)
 
 
 @bench.command(epilog="Example: course bench grading all --cohort 1000")
@@ -187,11 +213,12 @@ def grading(unit: str, submissions: int, rounds: int, cohort: int | None) -> Non
 
 
 @bench.command(epilog="Example: course bench checks")
-def checks() -> None:
+@_record
+def checks(record: bool) -> None:
     """How long a learner waits for a check, with right and with wrong answers."""
     from instructor.bench import checks
 
-    checks.run()
+    _run(checks.run, (), record)
 
 
 @bench.command(epilog="Example: course bench checkup --only padding")
@@ -219,7 +246,7 @@ def checkup(steps: int, rounds: int, only: tuple[str, ...], public: Path | None)
     "--only",
     multiple=True,
     metavar="STEP",
-    help="tests, UNIT, UNIT/PART, ncf, linear, grouping, copies, race, grading or checkup; "
+    help="grading, tests, smoke, UNIT, UNIT/PART, linear, race, ncf, grouping, copies or checkup; "
     "may be given several times.",
 )
 @click.option("--fresh", is_flag=True, help="Forget the steps that are kept.")
@@ -229,7 +256,7 @@ def checkup(steps: int, rounds: int, only: tuple[str, ...], public: Path | None)
     help="At smoke size, on a pretended CUDA device: build/results-gpu-dry.md.",
 )
 def gpu(minutes: float | None, only: tuple[str, ...], fresh: bool, dry_run: bool) -> None:
-    """Benchmark the course on a GPU, in steps with time limits, into docs/results-gpu.md."""
+    """Benchmark the course on a GPU, in steps with time limits, into its record."""
     from instructor.bench import gpu
 
     gpu.run(dry_run, minutes, only, fresh)

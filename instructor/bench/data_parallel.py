@@ -15,6 +15,7 @@ from course.notebook.solutions import load_solutions
 from course.parallel.distributed import compare_on_ranks, run_ranks, sgd_step
 from course.training.models import FashionCNN
 from instructor.bench import control_line, rounds_up_to
+from instructor.bench.tables import Table
 
 UNIT = "02_data_parallel"
 RANKS_SECONDS_MAX = 600
@@ -23,8 +24,8 @@ OVERLAPPED = "OverlappedDDP"
 TORCH = "torch's DistributedDataParallel"
 
 
-def steps(ranks: int, rounds: int, batch_size: int) -> None:
-    """Print the step time of each wrapper over that of torch's DDP."""
+def steps(ranks: int, rounds: int, batch_size: int) -> list[Table]:
+    """Print and return the step time of each wrapper over that of torch's DDP."""
     answers = load_solutions(UNIT)
     wrappers = {
         TORCH: DistributedDataParallel,
@@ -40,15 +41,17 @@ def steps(ranks: int, rounds: int, batch_size: int) -> None:
         timeout=RANKS_SECONDS_MAX,
     )
     compared = found[0]  # every rank returns the same
-    head = "ms per step, and times as long as torch's"
-    print(f"\nFashionCNN, SGD, {ranks} ranks, batch {batch_size} per rank: {head}")
+    note = f"FashionCNN, SGD, {ranks} ranks, batch {batch_size} per rank; {control_line(compared)}"
+    columns = ["wrapper", "ms per step", "times as long as torch's"]
+    table = Table("data-parallel steps", "DDP by hand", columns, note)
     for name in compared.seconds:
-        milliseconds = 1000 * compared.time(name).estimate
-        print(f"  {name:<34} {milliseconds:8.1f}  {compared.ratio(TORCH, to=name)}")
-    print(f"  {control_line(compared)}")
+        milliseconds = f"{1000 * compared.time(name).estimate:.1f}"
+        table.add(name, milliseconds, compared.ratio(TORCH, to=name))
+    print(table)
     ratio = compared.ratio(TORCH, to=OVERLAPPED)
     print(f"OverlappedDDP by hand takes {ratio} of torch's step time (asked: at most 1.10)")
     print(machine())
+    return [table]
 
 
 def _step_seconds(

@@ -1,15 +1,18 @@
-"""Run everything that needs a GPU, in steps, and write docs/results-gpu.md.
+"""Run everything that needs a GPU, in steps, and write recorded/<gpu>.json.
 
 Steps may be interrupted at any time. They run one after the other, each in separate processes with
-a limit of seconds. The table says which step failed or ran into its limit, and what it had
-measured until then; the next step follows. Finished steps are kept, one line of JSON each, so a
-second call runs those that are left or failed; the output of a failed step is in gpu-bench-logs of
-the data folder. The claims of the parts go into docs/claims-gpu.json, from which docs/claims.md
-gets its GPU column (instructor/authoring/claims.py).
+a limit of seconds. The record says which step failed or ran into its limit, and what it had
+measured until then; the next step follows. Finished steps are kept, one line of JSON each, in
+gpu-bench.jsonl of the data folder, so a second call runs those that are left or failed; the output
+of a failed step is in gpu-bench-logs there.
+
+After each step the record of this GPU is renewed (instructor/authoring/records.py), and
+docs/results-gpu.md and the other pages made from records with it. If the environment names a folder
+OUT, recorded/ is copied there: a lent machine hands back what is in that folder.
 
 With --dry-run the chain runs at `smoke` size on a CUDA device that is pretended
-(tests/pretend_cuda.py): it shows that every step runs, and its numbers mean nothing. There limits
-are DRY_RUN_FACTOR times as long, because that device is Python.
+(tests/pretend_cuda.py), and writes below build/: it shows that every step runs, and its numbers
+mean nothing. There limits are DRY_RUN_FACTOR times as long, because that device is Python.
 """
 
 import contextlib
@@ -17,12 +20,13 @@ import importlib.util
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO
@@ -30,18 +34,26 @@ from typing import IO
 import torch
 
 from course.datasets import data_folder
-from course.device import machine
 from course.errors import CourseError
-from course.notebook.registry import parts, units
+from course.learner.recorded import FOLDER
+from course.notebook.registry import all_parts
 from course.system.files import write_text
 from course.system.folders import ROOT
+from instructor.authoring import documents, records
+from instructor.authoring.gpu_steps import (
+    PART_SECONDS,
+    SECONDS_BEFORE_PARTS,
+    SECONDS_BEHIND_PARTS,
+    step_names,
+)
+from instructor.authoring.records import Machine
 from instructor.bench.places import PRETENDED, TESTS
 
-TABLE = ROOT / "docs" / "results-gpu.md"
+DRY_FOLDER = ROOT / "build" / "recorded-dry"
 DRY_TABLE = ROOT / "build" / "results-gpu-dry.md"
-CLAIMS = "claims-gpu.json"  # in the table's folder, as instructor/authoring/claims.py expects it
-BEGIN = "<!-- course bench gpu writes what follows -->"
-END = "<!-- course bench gpu wrote that -->"
+DRY_MACHINE = Machine("pretended", "a CUDA device that is not there", is_gpu=True)
+CLAIMS = "claims.json"  # of a part, next to its rows
+PREDICTIONS = "predictions.json"
 DRY_RUN_FACTOR = 6  # times the seconds of a step that a dry run gives it
 GRACE_SECONDS = 15  # that a step gets to say what it has found, once it is asked to end
 WORKERS_MAX = 12  # of pytest
@@ -51,15 +63,6 @@ TESTED = [
     str(TESTS / f"test_{name}.py")
     for name in ("engine", "exercises", "measure", "models", "training", "copies", "fashion")
 ]
-MEASURE_SECONDS = {
-    "ncf": 180,
-    "linear": 400,
-    "grouping": 180,
-    "copies": 90,
-    "race": 400,
-    "grading": 300,
-    "checkup": 120,
-}
 
 
 @dataclass(frozen=True)
@@ -81,29 +84,37 @@ class Result:
     seconds: float
     rows: list = field(default_factory=list)  # (what, value)
     claims: list = field(default_factory=list)  # of a part: the fields of claims.Claim
+    predictions: list = field(default_factory=list)  # of a part: {"what": ..., "measured": ...}
 
 
 Results = dict[str, Result]  # by the name of their step
 
 
-def steps(dry_run: bool) -> list[Step]:
-    """All steps in the order of what they are worth."""
+def steps(dry_run: bool, measured: Collection[str] = ()) -> list[Step]:
+    """All steps in the order in which they run, what finds most first.
+
+    Args:
+        measured: steps that have a row already; parts among them come behind the others.
+    """
     tests = (*TESTED, "-k", "cuda")
     if dry_run:
         tests = (str(TESTS / "test_pretend_cuda.py"), "-k", "05 or 06")
-    found = [Step("tests", 420, (*tests, "--tier", "test"))]
-    for unit in units():
-        found += [Step(f"{unit}/{part}", 300) for part in parts(unit)]
-    found += [Step(name, seconds) for name, seconds in MEASURE_SECONDS.items()]
+    found = []
+    for name, seconds in SECONDS_BEFORE_PARTS.items():
+        found.append(Step(name, seconds, (*tests, "--tier", "test") if name == "tests" else ()))
+    places = [f"{unit}/{part}" for unit, part in all_parts()]
+    places.sort(key=lambda place: place in measured)  # stable
+    found += [Step(place, PART_SECONDS) for place in places]
+    found += [Step(name, seconds) for name, seconds in SECONDS_BEHIND_PARTS.items()]
     return found
 
 
 def run(
     dry_run: bool = False, minutes: float | None = None, only: tuple = (), fresh: bool = False
 ) -> Path:
-    """Run the steps that are not kept yet and return the file with the table.
+    """Run the steps that are not kept yet and return the page with their table.
 
-    The table is renewed after each step.
+    Record and page are renewed after each step.
 
     Args:
         minutes: when to stop: a step's limit is cut to what is left (default: no such limit).
@@ -112,27 +123,27 @@ def run(
 
     Raises: CourseError where there is no GPU and no dry run, or no such step.
     """
-    here = "a CUDA device that is not there" if dry_run else _gpu()
-    record = data_folder() / ("gpu-bench-dry.jsonl" if dry_run else "gpu-bench.jsonl")
+    machine = DRY_MACHINE if dry_run else _gpu()
+    log = data_folder() / ("gpu-bench-dry.jsonl" if dry_run else "gpu-bench.jsonl")
     if fresh:
-        record.unlink(missing_ok=True)
-    wanted = _wanted(steps(dry_run), only)
-    path = DRY_TABLE if dry_run else TABLE
-    for results in _growing(wanted, record, here, dry_run, minutes):
-        write_results(path, results, here, dry_run)
+        log.unlink(missing_ok=True)
+    folder = DRY_FOLDER if dry_run else FOLDER
+    measured = records.read_record(machine, folder)["steps"]
+    wanted = _wanted(steps(dry_run, measured), only)
+    path = DRY_TABLE if dry_run else documents.DOCS / "results-gpu.md"
+    for results in _growing(wanted, log, machine.details, dry_run, minutes):
+        write_results(results, machine, dry_run)
     print(f"written: {path}")
-    if not dry_run:
-        print(_claims_renewed())
     return path
 
 
 def _growing(
-    wanted: list[Step], record: Path, here: str, dry_run: bool, minutes: float | None
+    wanted: list[Step], log: Path, here: str, dry_run: bool, minutes: float | None
 ) -> Iterator[Results]:
     """Yield the results: those that are kept, then again after each step that has run."""
     end = time.monotonic() + 60 * minutes if minutes else float("inf")
-    record.parent.mkdir(parents=True, exist_ok=True)
-    results = _read(record, here)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    results = _read(log, here)
     yield results
     for step in wanted:
         if step.name in results:
@@ -147,19 +158,19 @@ def _growing(
         results[step.name] = result
         had_all_its_time = seconds <= left
         if result.status == "done" or (result.status != "failed" and had_all_its_time):
-            _keep(result, record)  # others are tried again
+            _keep(result, log)  # others are tried again
         print(f"{step.name}: {result.status}, {result.seconds:.0f} s", flush=True)
         yield results
 
 
-def _gpu() -> str:
-    """The name of the machine with its GPU.  Raises: CourseError where there is none."""
+def _gpu() -> Machine:
+    """The machine with its GPU.  Raises: CourseError where there is none."""
     if not torch.cuda.is_available():
         raise CourseError(
             "course bench gpu needs a CUDA device, and torch finds none here; "
             "with --dry-run all of it runs at smoke size on a pretended one."
         )
-    return machine()
+    return records.this_machine()
 
 
 def _wanted(all_steps: list[Step], only: tuple[str, ...]) -> list[Step]:
@@ -177,18 +188,18 @@ def _wanted(all_steps: list[Step], only: tuple[str, ...]) -> list[Step]:
 # ---- kept results
 
 
-def _keep(result: Result, record: Path) -> None:
-    with record.open("a") as file:
+def _keep(result: Result, log: Path) -> None:
+    with log.open("a") as file:
         # on a new line, even if the last write was cut off
         file.write(f"\n{json.dumps(asdict(result))}\n")
 
 
-def _read(record: Path, here: str) -> Results:
+def _read(log: Path, here: str) -> Results:
     """The kept results of this machine."""
-    if not record.exists():
+    if not log.exists():
         return {}
     results = {}
-    for line in record.read_text().splitlines():
+    for line in log.read_text().splitlines():
         # a line may be not written to its end, or by another version
         with contextlib.suppress(ValueError, TypeError):
             result = Result(**json.loads(line))
@@ -211,12 +222,14 @@ def _run(step: Step, here: str, dry_run: bool, limit: float) -> Result:
         output = log.read_text(errors="replace")
         rows = _test_rows(output) if step.tests else _json_in(rows_file)
         claims = _json_in(rows_file.with_name(CLAIMS))
+        predictions = _json_in(rows_file.with_name(PREDICTIONS))
     if status != "done":  # its row holds the end of this; the reason may be before it
         name = step.name.replace("/", "-")
         write_text(data_folder() / "gpu-bench-logs" / f"{name}.log", output)
     if status == "failed" and not any(what == "failed" for what, _ in rows):
         rows.append(["failed", " ".join(output.split())[-FAILURE_CHARACTERS:]])
-    return Result(step.name, here, status, time.monotonic() - began, rows, claims)
+    seconds = time.monotonic() - began
+    return Result(step.name, here, status, seconds, rows, claims, predictions)
 
 
 def _json_in(path: Path) -> list:
@@ -289,68 +302,26 @@ def _test_rows(output: str) -> list[list[str]]:
     return rows
 
 
-# ---- the table and the claims
+# ---- the record and its page
 
 
-def write_results(path: Path, results: Results, here: str, dry_run: bool) -> None:
-    """Write the table into `path`, over that of an earlier call, and the claims next to it."""
-    order = [step.name for step in steps(dry_run)]
-
-    def place(result: Result) -> int:
-        return order.index(result.step) if result.step in order else -1
-
-    in_order = sorted(results.values(), key=place)
-    text = path.read_text() if path.exists() else f"# Results on a GPU\n\n{BEGIN}\n{END}\n"
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    write_text(path, f"{before}{BEGIN}\n{table(in_order, here, dry_run)}{END}{after}")
-    claims = {result.step: result.claims for result in in_order if result.claims}
-    if claims:
-        write_text(path.with_name(CLAIMS), json.dumps(claims, indent=1) + "\n")
-
-
-def _claims_renewed() -> str:
-    """Write docs/claims.md again where nbformat can read the notebooks; return a line on it."""
-    try:
-        from instructor.authoring.claims import write_claims
-    except ImportError:
-        return (
-            "docs/claims.md gets its GPU column where Jupyter is installed: "
-            "python -m instructor.authoring.claims"
-        )
-    return write_claims()
-
-
-def table(results: list[Result], here: str, dry_run: bool) -> str:
-    """The text of the results: a line per part, then one per measured row."""
-    lines = [f"\nMachine: {here}.\n"]
+def write_results(results: Results, machine: Machine, dry_run: bool) -> None:
+    """Put `results` into the record of `machine`, and renew the pages made from it."""
+    folder = DRY_FOLDER if dry_run else FOLDER
+    record = records.read_record(machine, folder)
+    for result in results.values():
+        step = {"status": result.status, "seconds": result.seconds, "rows": result.rows}
+        earlier = record["steps"].get(result.step, {})
+        if {name: earlier.get(name) for name in step} == json.loads(json.dumps(step)):
+            continue
+        record["steps"][result.step] = step
+        if "/" in result.step:
+            is_whole = result.status == "done"
+            records.record_part(record, result.step, result.claims, result.predictions, is_whole)
+    records.write_record(record, folder)
     if dry_run:
-        lines.append(
-            "A dry run: sizes are those of `smoke`, computed on the CPU. "
-            "No number here is a result.\n"
-        )
-    lines.append("| step | ended | seconds | cells | claims that held | did not hold, or failed |")
-    lines.append("|---|---|---|---|---|---|")
-    for result in results:
-        rows = dict(result.rows)
-        lines.append(
-            _line(
-                result.step,
-                result.status,
-                f"{result.seconds:.0f}",
-                rows.get("cells that ran", ""),
-                rows.get("claims that held", ""),
-                rows.get("failed") or rows.get("did not hold", ""),
-            )
-        )
-    lines += ["\n| step | measured | median (lowest to highest) |", "|---|---|---|"]
-    for result in results:
-        if "/" not in result.step:  # a part has its rows above
-            lines += [_line(result.step, what, value) for what, value in result.rows]
-    return "\n".join([*lines, ""])
-
-
-def _line(*cells: object) -> str:
-    """A line of a table in Markdown."""
-    texts = [str(cell).replace("|", "\\|").replace("\n", " ") for cell in cells]
-    return "| " + " | ".join(texts) + " |"
+        write_text(DRY_TABLE, documents.gpu_text([record], step_names(), is_dry=True))
+        return
+    documents.write_documents()
+    if os.environ.get("OUT"):
+        shutil.copytree(folder, Path(os.environ["OUT"]) / folder.name, dirs_exist_ok=True)

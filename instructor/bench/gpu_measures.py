@@ -9,10 +9,13 @@ interval; the first run does not count.
 """
 
 import json
+import os
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -26,7 +29,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import course
 from course.datasets import fashion, regression
-from course.device import device, scale
+from course.device import cores, device, scale
 from course.errors import CourseError
 from course.experiment_sizes import sizes
 from course.learner.claims import Claim
@@ -34,6 +37,7 @@ from course.loading.copies import DeviceCopies
 from course.loading.record_files import RecordFile
 from course.measure.comparison import Comparison, compare, signed_rank_interval
 from course.measure.timing import now
+from course.notebook.registry import all_parts
 from course.notebook.solutions import load_solutions
 from course.system.files import write_text
 from course.training import speedrun as race_of_unit_06
@@ -41,9 +45,12 @@ from course.training.models import NEUMF_SIZES, NeuMF
 from course.training.recommender_loop import Interactions, epoch_batches
 from instructor.bench import SECONDS_MAX, spread
 from instructor.bench.cells import run_part
-from instructor.bench.gpu import CLAIMS
+from instructor.bench.gpu import CLAIMS, PREDICTIONS
 
 FAILURE_CHARACTERS = 300  # of an exception's message in the table
+# of the step `smoke` on the pretended device, where 05/4 fails (docs/pretended-gpu.md)
+SMOKE_UNIT = "05_batch_grouping"
+SMOKE_SECONDS_MAX = 200  # of one part
 MEMORY_SHARE_MAX = 0.9  # of the free GPU memory that a data set may take
 
 
@@ -226,7 +233,7 @@ def grouping(rows: Rows) -> None:
     from instructor.bench import grouping
 
     measured = grouping.epochs(at(32, 8192), at(1, 5), None)
-    grouping.print_epochs(measured)
+    print(grouping.epochs_table(measured))
     for way in measured.compared.seconds:
         rows.put(f"grouping: {way}", measured.numbers(way))
 
@@ -284,7 +291,7 @@ def race(rows: Rows) -> None:
         latest = f"{run.name} {run.seconds:.1f} s {run.epochs:.2f} epochs"
         rows.put(f"race: seed {run.seed}", latest)
     results = speedrun.results(runs)
-    speedrun.print_results(results, seeds)
+    print(speedrun.results_table(results, seeds))
     rows.put(f"race: {speedrun.table_head(seeds)}", "; ".join(speedrun.COLUMNS))
     for result in results:
         rows.put(f"race: {result.name}", "; ".join(result.cells()))
@@ -333,6 +340,48 @@ def grading(rows: Rows) -> None:
 # ---- parts
 
 
+def smoke(rows: Rows) -> None:
+    """Every part at `smoke` scale: a row each, "done" or its first error; one at a time per core.
+
+    On the pretended device only those of SMOKE_UNIT run.
+
+    Raises: CourseError if a part failed.
+    """
+    places = []
+    for unit, name in all_parts():
+        if "PRETEND_CUDA" not in os.environ or unit == SMOKE_UNIT:
+            places.append(f"{unit}/{name}")
+    failed = []
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(cores()) as pool:
+        running = {}
+        for place in places:
+            file = Path(folder, f"{place.replace('/', '-')}.json")
+            running[pool.submit(_smoke_part, place, file)] = place
+        for future in as_completed(running):
+            error = future.result()
+            rows.put(running[future], error or "done")
+            if error:
+                failed.append(running[future])
+    if failed:
+        raise CourseError(f"{len(failed)} of {len(places)} parts: {', '.join(sorted(failed))}")
+
+
+def _smoke_part(place: str, file: Path) -> str:
+    """Run a part in a new process; return its first error, "" if there is none."""
+    call = [sys.executable, "-W", "ignore", "-m", "instructor.bench.gpu_measures", place, str(file)]
+    environment = os.environ | {"COURSE_SCALE": "smoke"}
+    try:
+        done = subprocess.run(
+            call, env=environment, capture_output=True, text=True, timeout=SMOKE_SECONDS_MAX
+        )
+    except subprocess.TimeoutExpired:
+        return f"took more than {SMOKE_SECONDS_MAX} s"
+    found = dict(json.loads(file.read_text())) if file.exists() else {}
+    if done.returncode == 0:
+        return ""
+    return found.get("failed") or " ".join(done.stderr.split())[-FAILURE_CHARACTERS:] or "ended"
+
+
 def part(unit: str, name: str, rows: Rows) -> None:
     """One part of the course with its claims."""
     began = time.perf_counter()
@@ -348,12 +397,15 @@ def part(unit: str, name: str, rows: Rows) -> None:
         if failed:
             rows.put("did not hold", "; ".join(failed))
         write_text(rows.path.with_name(CLAIMS), json.dumps([asdict(claim) for claim in claims]))
+        write_text(rows.path.with_name(PREDICTIONS), json.dumps(predictions))
 
-    run_part(unit, name, done)
+    predictions = []
+    run_part(unit, name, done, predictions)
 
 
 MEASURES = {
-    measure.__name__: measure for measure in (ncf, linear, grouping, copies, race, grading, checkup)
+    measure.__name__: measure
+    for measure in (grading, smoke, linear, race, ncf, grouping, copies, checkup)
 }
 
 

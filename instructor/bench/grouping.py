@@ -27,6 +27,7 @@ from course.notebook.solutions import load_solutions
 from course.training import grouping
 from course.training.token_models import TokenPool
 from instructor.bench import SECONDS_MAX, control_line, rounds_up_to, spread
+from instructor.bench.tables import Table
 
 UNIT = "05_batch_grouping"
 BATCH_SIZE = 256
@@ -63,17 +64,20 @@ class Epochs:
         )
 
 
-def run(what: str, asym: Path | None, dims: Sequence[int], rounds: int) -> None:
-    """Print the tables of `what`: epochs or thresholds."""
+def run(what: str, asym: Path | None, dims: Sequence[int], rounds: int) -> list[Table]:
+    """Print and return the tables of `what`: epochs or thresholds."""
     package = import_asym(asym) if asym else None
     if not package:
         print("without asym: --asym FOLDER names the folder that holds its package")
     if what == "epochs":
+        tables = []
         for dim in dims:
-            print_epochs(epochs(dim, rounds, package))
+            tables.append(epochs_table(epochs(dim, rounds, package)))
+            print(tables[-1])
     else:
-        thresholds(rounds, package)
+        tables = thresholds(rounds, package)
     print(machine())
+    return tables
 
 
 def import_asym(folder: Path) -> Asym:
@@ -243,42 +247,55 @@ def _check_equal(
             raise CourseError(f"{name} computes something else: {differences}.")
 
 
-def print_epochs(measured: Epochs) -> None:
-    """Print a line for each way, and how much faster than asym the groups are."""
+def epochs_table(measured: Epochs) -> Table:
+    """A row for each way, and how much faster than asym the groups are."""
     sizes = f"{measured.sequences:,} sequences, {measured.cells:,} padded tokens"
-    sizes += f", {measured.tokens:,} real"
-    print(f"\nembedding {measured.dim}: {sizes}")
     compared = measured.compared
+    note = f"{sizes}, {measured.tokens:,} real; {control_line(compared)}"
+    title = f"Ragged sequences, embedding {measured.dim}"
+    columns = ["way", "ms per epoch", "times as fast", "% of the saved bytes"]
+    table = Table(f"grouping epochs, embedding {measured.dim}", title, columns, note)
     for way in compared.seconds:
-        print(f"  {way:<17} {measured.numbers(way)}")
-    print(f"  {control_line(compared)}")
+        ms = f"{1000 * compared.time(way).estimate:.1f}"
+        table.add(way, ms, compared.ratio(way), f"{100 * measured.bytes_shares[way]:.1f}")
     if "asym" in compared.seconds:
-        print(f"  grouped is {compared.ratio('grouped', to='asym')} times as fast as asym")
+        table.add("grouped over asym", "", compared.ratio("grouped", to="asym"), "")
+    return table
 
 
 # ---- thresholds
 
 
-def thresholds(rounds: int, package: Asym | None, rows: int = 50_000) -> None:
-    """Print what thresholds for four and eight groups cost and how long each search takes."""
+def thresholds(rounds: int, package: Asym | None, rows: int = 50_000) -> list[Table]:
+    """Print what thresholds for four and eight groups cost and how long each search takes.
+
+    Returns: the tables.
+    """
     answers = load_solutions(UNIT)
     lengths = sequences.lognormal_lengths(
         rows, torch.Generator().manual_seed(0), mean=5.0, std=1.0, longest=2048
     )
     different = f"{len(lengths.unique()):,} of them different"
+    tables = []
     for groups in (4, 8):
         searches = {}
         if package:  # the base
             searches["asym"] = functools.partial(_find_by_asym, package, lengths.tolist(), groups)
         searches["exact"] = functools.partial(answers.best_thresholds, lengths, groups)
-        print(f"\n{groups} groups of {rows:,} lengths, {different}")
-        _print_searches(searches, lengths, rounds)
+        title = f"Thresholds of {groups} groups"
+        columns = ["search", "ms", "cells per token"]
+        note = f"{rows:,} lengths, {different}"
+        table = Table(f"grouping thresholds, {groups} groups", title, columns, note)
+        _add_searches(table, searches, lengths, rounds)
+        print(table)
+        tables.append(table)
+    return tables
 
 
-def _print_searches(
-    searches: dict[str, Callable[[], list[int]]], lengths: Tensor, rounds: int
+def _add_searches(
+    table: Table, searches: dict[str, Callable[[], list[int]]], lengths: Tensor, rounds: int
 ) -> None:
-    """Print seconds and costs of each search, and how they compare if there are several."""
+    """Add a row with seconds and costs of each search, and a note on how several compare."""
     seconds = {name: [] for name in searches}
     costs = {name: [] for name in searches}
 
@@ -292,13 +309,14 @@ def _print_searches(
 
     if len(searches) > 1:
         limits = rounds_up_to(rounds)
-        print(compare_measured(list(searches), measure, rounds=limits, seconds=SECONDS_MAX))
+        found = compare_measured(list(searches), measure, rounds=limits, seconds=SECONDS_MAX)
+        table.note += f"; exact {found.ratio('exact')} times as fast as asym"
     else:
         for _ in range(rounds):
             measure(*searches)
     for name, own in costs.items():
         ms = spread(1000 * torch.tensor(seconds[name]), ",.1f")
-        print(f"  {name:<15} {ms} ms, cost {min(own):.4f} to {max(own):.4f}")
+        table.add(name, ms, f"{min(own):.4f} to {max(own):.4f}")
 
 
 def _cells(lengths: Tensor, limits: list[int]) -> int:

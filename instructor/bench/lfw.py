@@ -20,17 +20,20 @@ from course.loading.loaders import JpegDecoder, forked, jpeg_buffers
 from course.measure.comparison import compare_measured
 from course.notebook.solutions import load_solutions
 from instructor.bench import SECONDS_MAX, control_line, rounds_up_to
+from instructor.bench.tables import Table
 
 UNIT = "01_parallel_loading"
 SLOTS = 3  # batches of the loader of threads that exist at a time
 
 
-def paths(folder: Path | None, rounds: int, batch_size: int) -> None:
-    """Print images/s of loading paths that end in the same float32 batches, and their ratios."""
+def paths(folder: Path | None, rounds: int, batch_size: int) -> list[Table]:
+    """Print images/s of loading paths that end in the same float32 batches, and their ratios.
+
+    Returns: the table.
+    """
     answers = load_solutions(UNIT)
     dataset = answers.LFWDataset(folder or lfw.folder())
     n_images = len(dataset)
-    print(f"{n_images:,} images, batch {batch_size}")
     loaders = contestants(answers, dataset, batch_size)
     check_equal(loaders)
     n_batches = len(next(iter(loaders.values())))
@@ -40,12 +43,16 @@ def paths(folder: Path | None, rounds: int, batch_size: int) -> None:
 
     limits = rounds_up_to(rounds)
     found = compare_measured(list(loaders), measure, rounds=limits, seconds=SECONDS_MAX)
-    print("\nimages/s, and times as fast as the first line; equal pixels, checked")
+    note = f"{n_images:,} images; equal pixels, checked; {control_line(found)}"
+    title = f"Loading LFW, batches of {batch_size}"
+    columns = ["way", "images/s", "times as fast as the first line"]
+    table = Table(f"lfw paths, batch {batch_size}", title, columns, note)
     for name in found.seconds:
-        rate = found.rate(name, n_images).estimate
-        print(f"  {name:<52} {rate:8,.0f}  {found.ratio(name)}")
-    print(f"  {control_line(found)}")
+        rate = f"{found.rate(name, n_images).estimate:,.0f}"
+        table.add(name, rate, found.ratio(name))
+    print(table)
     print(machine())
+    return [table]
 
 
 def contestants(

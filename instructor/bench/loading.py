@@ -36,6 +36,7 @@ from course.measure.usage import busy_seconds, cpu_seconds
 from course.measure.yardsticks import MEMCPY, one_pass, read_file
 from course.notebook.solutions import load_solutions
 from instructor.bench import SECONDS_MAX, control_line, rounds_up_to
+from instructor.bench.tables import Table
 
 UNIT = "04_fast_loading"
 MEMCPY_ALL = "memcpy, all threads"
@@ -69,11 +70,13 @@ class Contestant(NamedTuple):
 
 def run(
     what: str, sizes: Sequence[tuple[int, int]], rounds: int, batch_size: int, ffcv: Path | None
-) -> None:
+) -> list[Table]:
     """Print the tables of `what`, epochs or sgd, for each (rows, columns) of `sizes`.
 
     Args:
         ffcv: folder that holds the packages of FFCV, or None.
+
+    Returns: the tables.
     """
     if ffcv:
         sys.path.append(str(ffcv))
@@ -82,12 +85,22 @@ def run(
         print(f"FFCV cannot be imported here: without it. {hint}")
     print(machine())  # before a contestant changes the number of threads
     measure = epochs if what == "epochs" else sgd
+    tables = []
     for rows, columns in sizes:
         source = regression.prepare(rows, columns)
         file = RecordFile(load_solutions(UNIT), source, batch_size)
-        shown = f"{rows:,} rows x {columns:,} float32, {4 * rows * columns / 1e9:.2f} GB"
-        print(f"\n{shown}, batch {batch_size}")
-        measure(Data(source, batch_size, file), rounds)
+        tables.append(measure(Data(source, batch_size, file), rounds))
+    torch.set_num_threads(cores())  # contestants have set theirs
+    return tables
+
+
+def _table(what: str, title: str, data: Data, found: Comparison, columns: list[str]) -> Table:
+    """An empty table of `data`."""
+    rows, width = data.source.rows, data.source.columns
+    size = f"{rows:,} x {width:,}"
+    note = f"{rows:,} rows x {width:,} float32, {4 * rows * width / 1e9:.2f} GB, "
+    note += f"batch {data.batch_size}; {control_line(found)}"
+    return Table(f"loading {what}, {size}", f"{title}, {size}", columns, note)
 
 
 # ---- loaders
@@ -236,8 +249,8 @@ def _fastest(found: Comparison, beginning: str) -> str | None:
 # ---- epochs
 
 
-def epochs(data: Data, rounds: int) -> None:
-    """Print seconds per epoch of pure iteration, GB/s, and the ratio to memcpy."""
+def epochs(data: Data, rounds: int) -> Table:
+    """Print and return seconds per epoch of pure iteration, GB/s, and the ratio to memcpy."""
     all_cores = cores()  # before FFCV is imported, which changes torch's threads
     source = data.source
     loaders = our_loaders(data) | torch_loaders(data) | ffcv_loaders(data)
@@ -245,16 +258,18 @@ def epochs(data: Data, rounds: int) -> None:
         check(loader, source)
     found = measured(_iterating(data, loaders, all_cores), rounds)
     nbytes = 4 * source.rows * source.columns
-    print(f"{'':46} {'ms per epoch':>12}  {'GB/s':>5}  times as fast as memcpy with one thread")
+    columns = ["loader", "ms per epoch", "GB/s", "times as fast as memcpy with one thread"]
+    table = _table("epochs", "Epochs that only iterate", data, found, columns)
     for name in found.seconds:
         ms = 1000 * found.time(name).estimate
         rate = found.rate(name, nbytes / 1e9).estimate
-        print(f"  {name:<44} {ms:12.0f}  {rate:5.1f}  {found.ratio(name)}")
-    print(f"  {control_line(found)}")
+        table.add(name, f"{ms:.0f}", f"{rate:.1f}", found.ratio(name))
+    print(table)
     _print_ratio(found, "ours, random", MEMCPY_ALL)
     _print_ratio(found, "ours, random", "TensorDataset")
     _print_ratio(found, "ours, random", "FFCV RANDOM")
     _print_ratio(found, "ours, quasi-random, read", "FFCV QUASI")
+    return table
 
 
 def _iterating(data: Data, loaders: dict[str, Batches], all_cores: int) -> dict[str, Contestant]:
@@ -284,8 +299,8 @@ def _iterating(data: Data, loaders: dict[str, Batches], all_cores: int) -> dict[
 # ---- SGD
 
 
-def sgd(data: Data, rounds: int) -> None:
-    """Print seconds per epoch of in-place SGD, and the ratio to the same without a loader."""
+def sgd(data: Data, rounds: int) -> Table:
+    """Print and return seconds per epoch of in-place SGD, over those without a loader."""
     all_cores = cores()  # before FFCV is imported
     trainings = _trainings(data)
     losses = {name: train() for name, train in trainings.items()}
@@ -293,15 +308,17 @@ def sgd(data: Data, rounds: int) -> None:
     assert same, f"not the same training: {losses}"
     contestants = {name: Contestant(all_cores, train) for name, train in trainings.items()}
     found = measured(contestants, rounds)
-    head = f"times as long as without a loader; mean loss {losses['ours, random']:.2f}"
-    print(f"{'':46} {'ms per epoch':>12}  {head}")
+    columns = ["loader", "ms per epoch", "times as long as without a loader"]
+    table = _table("sgd", "Epochs of SGD", data, found, columns)
+    table.note += f"; mean loss {losses['ours, random']:.2f}"
     for name in found.seconds:
         ms = 1000 * found.time(name).estimate
-        print(f"  {name:<44} {ms:12.0f}  {found.ratio(NO_LOADER, to=name)}")
-    print(f"  {control_line(found)}")
+        table.add(name, f"{ms:.0f}", found.ratio(NO_LOADER, to=name))
+    print(table)
     best = _fastest(found, "ours, random")
     _print_ratio(found, best, "FFCV")
     _print_ratio(found, best, "TensorDataset")
+    return table
 
 
 def _trainings(data: Data) -> dict[str, Callable[[], float]]:

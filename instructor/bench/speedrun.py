@@ -20,6 +20,7 @@ from course.measure.comparison import Interval
 from course.training import speedrun
 from course.training.speedrun import Recipe, Run, Track
 from instructor.bench import spread
+from instructor.bench.tables import Table
 
 EPOCHS_MAX = 12  # of a run
 KEPT = "speedrun-bench.jsonl"
@@ -55,8 +56,8 @@ def run(
     images: int | None = None,
     file: Path | str | None = None,
     dataset: str = "fashion",
-) -> None:
-    """Run what `file` does not hold yet, and print the tables.
+) -> list[Table]:
+    """Run what `file` does not hold yet, print the table and return it.
 
     Args:
         images: train on so many alone (default: all but the validation images).
@@ -68,8 +69,11 @@ def run(
     for finished in races(track, seeds, file):
         print_run(finished)
         runs.append(finished)
-    print_results(results(runs), seeds)
+    table = results_table(results(runs), seeds)
+    table.note = f"{track.name}, {len(track.validation_labels):,} for validation"
+    print(table)
     print(machine())
+    return [table]
 
 
 def races(track: Track, seeds: int, file: Path | str | None = None) -> Iterator[Run]:
@@ -128,12 +132,13 @@ def print_run(finished: Run) -> None:
     print(f"  seed {finished.seed}  {finished.name:<26} {times}", flush=True)
 
 
-def print_results(found: list[Result], seeds: int) -> None:
-    """Print the table: a line for each contestant."""
-    print(f"\n| {table_head(seeds)} | {' | '.join(COLUMNS)} |")
-    print("|---|---|---|---|---|")
+def results_table(found: list[Result], seeds: int) -> Table:
+    """The table: a row for each contestant."""
+    title = "Seconds to the target on Fashion-MNIST"
+    table = Table("speedrun", title, [table_head(seeds), *COLUMNS])
     for result in found:
-        print(f"| {result.name} | {' | '.join(result.cells())} |")
+        table.add(result.name, *result.cells())
+    return table
 
 
 def table_head(seeds: int) -> str:

@@ -40,9 +40,12 @@ GIVEN = (  # patterns of what is copied
     "course/**/*.py",
     "course/**/*.js",
     "data_scripts/*.py",
+    "docs/claims.md",
     "docs/more-machines.md",
+    "docs/results-gpu.md",
     "docs/results.md",
     "scripts/*.*",
+    "recorded/*.json",
     "learners/*",
 )
 # in a release: the names of its files, by which the next release knows them

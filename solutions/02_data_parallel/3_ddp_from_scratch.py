@@ -200,7 +200,8 @@ check.NaiveDDP(NaiveDDP, seed=2006)
 # The naive version sends nothing while backward runs and computes nothing while it sends. But backward runs from the
 # last layer to the first, so the last layer's gradient is ready long before backward ends. DDP uses that:
 #
-# - It groups parameters, last first, into buckets of at most `bucket_bytes`.
+# - It fills buckets with parameters, last first. Ours close *before* they exceed `bucket_bytes`, torch's *after*, so
+#   one large tensor can make a bucket that is larger than its cap.
 # - A hook runs for each gradient that is ready: `p.register_post_accumulate_grad_hook(f)` calls `f(p)`.
 # - When all gradients of a bucket are ready, DDP starts one asynchronous all-reduce for it and continues.
 # - At the end of backward it waits for all of them (`queue_callback`).
@@ -373,6 +374,7 @@ class FlatDDP(nn.Module):
 
 
 LAYERS = 8
+PLAIN, FLAT = "no wrapper", "one message after backward"  # and the buckets, by their bytes
 
 
 def backward_on_the_wire(wrap, width, wire):
@@ -402,20 +404,27 @@ def backward_on_the_wire(wrap, width, wire):
     return run
 
 
-def overlap_in_rank(rank, world_size, overlapped, width, caps, loads, rounds):
-    """(bandwidths, records): per load, what happened with no wrapper, FlatDDP, and `overlapped` with each cap."""
+def overlap_in_rank(rank, world_size, overlapped, width, caps, loads, seconds):
+    """Per load (bandwidth, Comparison, {way: records of its runs}) of the ways PLAIN, FLAT and each of `caps`."""
     torch.set_num_threads(1)
     with slow_wire() as wire:
-        wraps = [lambda m: m, FlatDDP, *(lambda m, cap=cap: overlapped(m, bucket_bytes=cap) for cap in caps)]
-        runs = [backward_on_the_wire(wrap, width, wire) for wrap in wraps]
-        alone = torch.tensor([[run()["seconds"] for run in runs][0] for _ in range(rounds + 1)][1:]).median()
+        wraps = {PLAIN: lambda m: m, FLAT: FlatDDP}
+        wraps |= {cap: lambda m, cap=cap: overlapped(m, bucket_bytes=cap) for cap in caps}
+        runs = {way: backward_on_the_wire(wrap, width, wire) for way, wrap in wraps.items()}
+        alone = torch.tensor([runs[PLAIN]()["seconds"] for _ in range(4)][1:]).median()
         dist.all_reduce(alone, dist.ReduceOp.MAX)
-        n_bytes = 4 * LAYERS * (width + 1) * width
-        records = []
+        found = []
         for load in loads:
-            wire.bandwidth = n_bytes / (load * alone.item())
-            records.append([[run() for run in runs] for _ in range(rounds + 1)][1:])
-        return [n_bytes / (load * alone.item()) for load in loads], records
+            wire.bandwidth = 4 * LAYERS * (width + 1) * width / (load * alone.item())
+            records = {way: [] for way in runs}
+
+            def measure(way, records=records):
+                records[way].append(runs[way]())
+                return records[way][-1]["seconds"]
+
+            compared = distributed.compare_measured_on_ranks(list(runs), measure, seconds=seconds)
+            found.append((wire.bandwidth, compared, records))
+        return found
 
 
 layer_bytes = 4 * (sizes.overlap_width + 1) * sizes.overlap_width
@@ -423,17 +432,17 @@ layers_per_bucket, loads = [1, 2, 4, 8], {"fast": 0.25, "medium": 1.0, "slow": 4
 caps = [n * layer_bytes for n in layers_per_bucket]
 overlapped_now = course.solved(check.OverlappedDDP)
 found = run_ranks(overlap_in_rank, 2, overlapped_now, sizes.overlap_width, caps, list(loads.values()),
-                  min(3, sizes.rounds), backend="gloo", timeout=300)  # fmt: skip
-bandwidths, records = found[0]
-lanes = {"one message after backward": records[1][-1][1], "a bucket per layer": records[1][-1][2]}
-plots.overlap_lanes(lanes)
+                  sizes.seconds / 3, backend="gloo", timeout=300)  # fmt: skip
+_, _, records = found[0][1]
+plots.overlap_lanes({FLAT: records[FLAT][-1], "a bucket per layer": records[caps[0]][-1]})
 
 # %% [markdown]
 # This is one round. A tick is a hook: a gradient is ready. A bar on the wire is a message; the bar below it shows when
-# the wrapper only waits. In the upper half the wire is idle while backward runs. In the lower half both work, and
-# backward takes longer.
+# the wrapper only waits. In the upper half the wire is idle while backward runs. In the lower half both work. Does
+# backward take longer there?
 #
-# So you can compute when the last message ends. Buckets leave in order, each when its last gradient is there.
+# From such times you can compute when the last message ends. Buckets leave in order, each when its last gradient is
+# there.
 
 
 # %% locked="last_message_ends"
@@ -458,44 +467,55 @@ def median_hooks(rounds_of_plain):
 
 
 predicted, measured, flat, needs = {}, {}, {}, {}
-for wire, bandwidth, rounds_done in zip(loads, bandwidths, records, strict=True):
-    hooks, backward_ends = median_hooks([runs[0] for runs in rounds_done])
+for wire, (bandwidth, compared, records) in zip(loads, found[0], strict=True):
+    hooks, backward_ends = median_hooks(records[PLAIN])
     needs[wire] = LAYERS * layer_bytes / bandwidth / backward_ends
     predicted[wire] = []
     for n in layers_per_bucket:
         first_layers = range(LAYERS - n, -1, -n)  # of each bucket, the last bucket of layers first
         ready = [hooks[2 * first : 2 * (first + n)].max().item() for first in first_layers]
         predicted[wire].append(last_message_ends(ready, [n * layer_bytes / bandwidth] * len(ready)) / backward_ends)
-    seconds = torch.tensor([[run["seconds"] for run in runs] for runs in rounds_done], dtype=torch.float64)
-    measured[wire] = (seconds[:, 2:] / seconds[:, :1].median()).T  # (caps, rounds), in backwards
-    flat[wire] = (seconds[:, 1] / seconds[:, 0].median()).median().item()
-    *_, one = several = measured[wire].median(1).values.tolist()
-    print(f"{wire} wire, needs {needs[wire]:.1f} B: one bucket {one:.2f} B, overlapped at best {min(several):.2f} B, "
-          f"{min(several) / one:.2f} of it (computed: {min(predicted[wire]) / predicted[wire][-1]:.2f})"
+    measured[wire] = [compared.ratio(PLAIN, to=cap) for cap in caps]  # in backwards
+    flat[wire] = compared.ratio(PLAIN, to=FLAT).estimate
+    one, best = measured[wire][-1].estimate, min(interval.estimate for interval in measured[wire])
+    print(f"{wire} wire, needs {needs[wire]:.1f} B: one bucket {one:.2f} B, overlapped at best {best:.2f} B, "
+          f"{best / one:.2f} of it (computed: {min(predicted[wire]) / predicted[wire][-1]:.2f}); "
+          f"{compared.rounds} rounds, no wrapper against itself {compared.control}"
           + reveal(predicted_share) * (wire == "medium"))  # fmt: skip
 plots.overlap_sweep(layers_per_bucket, predicted, measured, flat, needs)
 
+# %% [markdown]
+# Which is nearer to the truth: the computed time, or the assumption that nothing overlaps, *B* + *W*? The next cell
+# divides each measured time with a bucket per layer by the number halfway between the two (their geometric mean).
+# Below 1, the computed time is nearer.
+
 # %% tags=["experiment"]
-medians = {wire: times.median(1).values.tolist() for wire, times in measured.items()}
-saved = {wire: 1 - min(medians[wire]) / medians[wire][-1] for wire in loads}
-slow_errors = [abs(m / p - 1) for m, p in zip(medians["slow"], predicted["slow"], strict=True)]
-course.claim("on the slow wire the model predicts each bucket size within 15 %",
-             max(slow_errors) < 0.15, f"at most {100 * max(slow_errors):.0f} % off",
-             otherwise="Run the cells of this section again on a quiet machine.")  # fmt: skip
-course.claim("overlapping saves most on the medium wire", saved["medium"] == max(saved.values()),
-             ", ".join(f"wire of {needs[wire]:.1f} B: {100 * share:.0f} %" for wire, share in saved.items()),
-             otherwise="Run the cells of this section again on a quiet machine.")  # fmt: skip
-course.claim("on the medium wire one bucket of all layers takes longer than a bucket per layer",
-             medians["medium"][-1] > medians["medium"][0],
-             f"{medians['medium'][-1]:.2f} B against {medians['medium'][0]:.2f} B",
-             otherwise="Run the cells of this section again on a quiet machine.")  # fmt: skip
+nearness = {}
+for wire in loads:
+    halfway = (predicted[wire][0] * (1 + needs[wire])) ** 0.5
+    nearness[wire] = measured[wire][0].scaled(1 / halfway)
+    print(f"{wire} wire, a bucket per layer: {measured[wire][0]} B, computed {predicted[wire][0]:.2f} B, "
+          f"without overlap {1 + needs[wire]:.2f} B")  # fmt: skip
+otherwise = "Backward itself takes longer while messages travel."
+course.claim("on the slow wire, the time computed for a bucket per layer is nearer to the measured one than the time "
+             "without overlap", nearness["slow"], below=1, otherwise=otherwise)  # fmt: skip
+course.claim("on the medium wire, the time computed for a bucket per layer is nearer to the measured one than the time "
+             "without overlap", nearness["medium"], below=1, otherwise=otherwise)  # fmt: skip
+course.claim("on the fast wire, the time computed for a bucket per layer is nearer to the measured one than the time "
+             "without overlap", nearness["fast"], below=1, otherwise=otherwise)  # fmt: skip
+compared = found[0][1][1]
+course.claim("on the medium wire, a bucket per layer is at least 10 % faster than one bucket of all layers",
+             compared.ratio(caps[0], to=caps[-1]), above=1.1)  # fmt: skip
 
 # %% [markdown]
 # With a bucket per layer and a wire that needs *W*, overlapping should leave *B* + *W*/8 on a fast wire and *B*/8 + *W*
-# on a slow one. So it should save most where *W* equals *B*. The prediction was close on the slow wire. On the
-# fast one, a bucket of all layers was the fastest, so nothing overlapped.
+# on a slow one. So it should save most where *W* equals *B*.
 #
-# **Takeaway** Overlap can hide the shorter of backward and messages, so it saves at most half: 24 % on the medium wire.
+# Where the measured times lie above the computed ones, look at the two lanes above: the formula takes backward's time
+# from a run without messages. **We think** that backward slows down while messages travel because our simulated card
+# copies and adds with the same cores. A real card would not; with a spare core per rank the gap should close.
+#
+# **Takeaway** Overlap can hide the shorter of backward and messages, so it saves at most half, where both are equal.
 
 # %% [markdown]
 # ## Which bucket size hides the messages? · extra
@@ -507,7 +527,8 @@ course.claim("on the medium wire one bucket of all layers takes longer than a bu
 # for all layers is as good?**
 
 # %% tags=["experiment"]
-hooks, _ = median_hooks([ways[0] for ways in records[1]])
+bandwidth, _, records = found[0][1]  # of the medium wire
+hooks, _ = median_hooks(records[PLAIN])
 activation_mb = 4 * sizes.overlap_width**2 / 1e6  # what the layer keeps of its input
 layers = []
 before = 0.0
@@ -515,7 +536,7 @@ for number in reversed(range(LAYERS)):
     ready = 1000 * hooks[2 * number : 2 * number + 2].max().item()  # weight and bias
     layers.append(figures.Layer(f"layer {number}", ready - before, layer_bytes / 1e6, activation_mb))
     before = ready
-figures.step_timeline(layers, bucket_mb=LAYERS * layer_bytes / 1e6, gbit=8 * bandwidths[1] / 1e9, latency_ms=0.0)
+figures.step_timeline(layers, bucket_mb=LAYERS * layer_bytes / 1e6, gbit=8 * bandwidth / 1e9, latency_ms=0.0)
 
 # %% [markdown]
 # While backward frees activations, gradients take their place. So the bucket size changes the time, but not the memory.
@@ -648,43 +669,52 @@ predicted_naive = None  # step time of NaiveDDP over that of torch's DDP
 
 
 # %% tags=["experiment"]
-def step_seconds(rank, world_size, wrappers, batch, rounds):
-    """Seconds (rounds, wrappers) of a step on a device of this rank's own, or on one core."""
+def step_seconds(rank, world_size, wrappers, batch, seconds):
+    """The Comparison of a step with each of `wrappers`, on a device of this rank's own, or on one core."""
     device = torch.device("cuda", rank) if dist.get_backend() == "nccl" else torch.device("cpu")
     torch.set_num_threads(1)
     batch = [t.to(device) for t in batch]
-    models = [wrap(FashionCNN(dropout=0.0, norm=None).to(device)) for wrap in wrappers]
-    return distributed.timed_rounds([distributed.sgd_step(model, batch) for model in models], rounds)
+    models = {name: wrap(FashionCNN(dropout=0.0, norm=None).to(device)) for name, wrap in wrappers.items()}
+    steps = {name: distributed.sgd_step(model, batch) for name, model in models.items()}
+    return distributed.compare_on_ranks(steps, seconds=seconds)
 
 
 wrappers = {
+    "torch": nn.parallel.DistributedDataParallel,
     "naive": course.solved(check.NaiveDDP),
     "flat": FlatDDP,
     "overlapped": course.solved(check.OverlappedDDP),
-    "torch": nn.parallel.DistributedDataParallel,
 }
 batch = images[: sizes.batch_size], labels[: sizes.batch_size]
-ddp_seconds = run_ranks(step_seconds, 2, list(wrappers.values()), batch, 3 * sizes.rounds, timeout=300)[0]
-ratio = (ddp_seconds[:, 0] / ddp_seconds[:, -1]).median().item()
-print(f"naive: {ratio:.2f} of the step time of torch's DDP" + reveal(predicted_naive))
-course.claim(
-    "a message per parameter is slower than torch's buckets",
-    ratio > 1,
-    f"{ratio:.2f} times",
-    otherwise="Run the cell again on a quiet machine.",
+compared = run_ranks(step_seconds, 2, wrappers, batch, sizes.seconds, timeout=300)[0]
+print(compared)
+longer = {name: compared.ratio("torch", to=name) for name in wrappers if name != "torch"}
+print(f"naive: {longer['naive']} of the step time of torch's DDP" + reveal(predicted_naive))
+course.claim("a message per parameter makes a step at least 5 % longer than torch's buckets do", longer["naive"],
+             above=1.05)  # fmt: skip
+course.claim("one message for all gradients makes a step at most 5 % longer or shorter than torch's buckets do",
+             longer["flat"], within=(0.95, 1.05))  # fmt: skip
+largest = max(p.nbytes for p in FashionCNN(norm=None).parameters())
+share = largest / sum(p.nbytes for p in FashionCNN(norm=None).parameters())
+print(f"the largest tensor holds {share:.0%} of the model's bytes\n{course.machine()}")
+title = (
+    f"Naive takes {longer['naive'].estimate:.2f} times as long as torch's DDP (2 ranks, batch {sizes.batch_size} each)"
 )
-print(course.machine())
-title = f"Naive takes {ratio:.2f} times as long as torch's DDP (2 ranks, batch {sizes.batch_size} each)"
-plots.step_ratios(list(wrappers), ddp_seconds, title)
+plots.step_ratios(compared, title)
 
 # %% [markdown]
-# **Takeaway** Naive took 1.16 times as long as torch's DDP, and one message for all gradients 1.02 times.
+# A message per parameter pays the fixed cost of a message many times. The others send the same bytes in few messages,
+# and most of them in one, because one tensor holds most of the model. **We think** that overlapping gains little
+# without a slow wire because a message is then work for the cores that compute. The section on the slow wire is the
+# test.
+#
+# **Takeaway** Send few messages. Overlap pays where messages take time and not your cores.
 #
 # <details><summary>What torch's wrapper calls these things</summary>
 #
 # | argument or method | what it does | default |
 # |---|---|---|
-# | `bucket_cap_mb` | size of a bucket, in MiB | 25, the first bucket 1 |
+# | `bucket_cap_mb` | MiB after which a bucket is closed | 25, the first bucket 1 |
 # | `gradient_as_bucket_view` | `grad` is a view of the bucket: no second copy of all gradients | False |
 # | `find_unused_parameters` | looks, in each forward, for parameters that backward will not reach | False |
 # | `static_graph` | promises that each step uses the same parameters, so that one look is enough | False |
