@@ -118,6 +118,7 @@ def waste_against_batch(
     """Draw cells per token against batch size, one line per data set, {name: cells per token}."""
     figure, ax = axes(6.6, 3.4)
     largest = batch_sizes[-1]
+    most = max(max(waste) for waste in curves.values())
     for color, (name, waste) in zip(COLORS, curves.items(), strict=False):
         ax.plot(batch_sizes, waste, "o-", color=color, ms=4)
         text = f"{name} {waste[-1]:.1f}"
@@ -129,8 +130,8 @@ def waste_against_batch(
         yscale="log",
         xlabel="sequences per batch",
         ylabel="cells per token",
-        title="Larger batches waste more",
-        xlim=(0.9, largest * 3),
+        title=f"Larger batches waste more: up to {most:.1f} cells per token",
+        xlim=(0.9, largest * 1.15),
     )
     ax.set_yticks([1, 2, 4, 8, 16, 32], ["1", "2", "4", "8", "16", "32"])
     ticks_at(ax, batch_sizes)
