@@ -247,8 +247,10 @@ def speedups(timed: Mapping[object, Comparison], xlabel: str) -> Figure:
             )
             label_point(ax, f"{ratio.estimate:.1f}", (x, ratio.estimate), (7, 0))
             gains.append(ratio.estimate)
-    ax.axhline(1, color=GREY, lw=1, ls=":", label=first.base)
+    ax.axhline(1, color=GREY, lw=1, ls=":")
     settings = list(timed)
+    end = (len(settings) - 0.75, 1)
+    label_point(ax, first.base, end, (0, 6), va="baseline", ha="right", color=GREY, fontsize=9)
     small = f"{gains[0]:.1f} times as fast at {xlabel} {settings[0]}"
     large = f"{gains[-1]:.1f} at {settings[-1]}"
     ax.set(
@@ -260,7 +262,8 @@ def speedups(timed: Mapping[object, Comparison], xlabel: str) -> Figure:
     ax.set_xticks(range(len(settings)), list(map(str, settings)))
     ax.margins(x=0.2, y=0.2)
     plain_log(ax.yaxis)
-    figure.legend(loc="outside right upper", frameon=False)
+    if len(ways) > 1:
+        figure.legend(loc="outside right upper", frameon=False)
     return figure
 
 
