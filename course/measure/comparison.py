@@ -68,6 +68,10 @@ class Interval:
         """The Interval of `factor` times the quantity; `factor` is positive."""
         return Interval(factor * self.estimate, factor * self.low, factor * self.high)
 
+    def widened(self, factor: float) -> "Interval":
+        """The Interval of a positive quantity, both ends moved outwards by `factor`, at least 1."""
+        return Interval(self.estimate, self.low / factor, self.high * factor)
+
     def __str__(self) -> str:
         if not math.isfinite(self.high - self.low):
             return f"{self.estimate:.2f} (interval unknown)"
@@ -100,9 +104,14 @@ class Comparison:
     def ratio(self, way: str, to: str | None = None) -> Interval:
         """How many times as fast as `to` `way` is (default: the base).
 
-        The ratio of the base to another way is how many times as long that way takes.
+        The ratio of the base to another way is how many times as long that way takes. Where the
+        control differs from 1, the interval is widened by as much: a machine that finds 4 % between
+        equal ways proves no smaller difference between others.
         """
-        return ratio_interval(self.seconds[to or self.base], self.seconds[way])
+        found = ratio_interval(self.seconds[to or self.base], self.seconds[way])
+        if not self.control.excludes(1):
+            return found
+        return found.widened(max(self.control.estimate, 1 / self.control.estimate))
 
     def time(self, way: str) -> Interval:
         """Seconds of `way`: the median of the base, times how many times as long `way` takes.
@@ -120,13 +129,24 @@ class Comparison:
         both = {name: self.seconds[name] for name in (to, way)}
         return Comparison(both, self.control, self.stopped)
 
+    def rounds_for(self, way: str, difference: float) -> int:
+        """About how many rounds narrow the interval of `way` to half of a relative `difference`.
+
+        An interval narrows with the square root of the rounds.
+        """
+        width = _relative_width(self.ratio(way))
+        if not math.isfinite(width):
+            return MOST_ROUNDS
+        needed = self.rounds * (width / (difference / 2)) ** 2
+        return max(FEWEST_ROUNDS, math.ceil(needed))
+
     def median(self, way: str) -> float:
         """The median of the seconds of `way`."""
         return self.seconds[way].quantile(0.5).item()
 
     def verdict(self, way: str, to: str | None = None) -> str:
         """FASTER, SLOWER, SAME or NOT_DECIDED; see `verdict_on`."""
-        return verdict_on(self.ratio(way, to), self.control)
+        return verdict_on(self.ratio(way, to))
 
     def __str__(self) -> str:
         others = [way for way in self.seconds if way != self.base]
@@ -152,13 +172,8 @@ class Comparison:
         axes.set_xlabel(f"times as fast as {self.base}, interval of {CONFIDENCE:.0%}")
 
 
-def verdict_on(ratio: Interval, control: Interval) -> str:
-    """FASTER, SLOWER, SAME or NOT_DECIDED.
-
-    Where the control differs from 1, the machine was too restless to decide anything.
-    """
-    if control.excludes(1):
-        return NOT_DECIDED
+def verdict_on(ratio: Interval) -> str:
+    """FASTER, SLOWER, SAME or NOT_DECIDED."""
     if ratio.excludes(1, by=LEAST):
         return FASTER if ratio.low > 1 else SLOWER
     return SAME if ratio.lies_within(*SAME_WITHIN) else NOT_DECIDED
@@ -278,8 +293,7 @@ def _widest(table, ways):
     for name, taken in table.items():
         if name != ways[0]:
             interval = ratio_interval(base, torch.tensor(taken, dtype=torch.float64))
-            known = interval.low > 0  # else there are too few rounds
-            widths.append(math.log(interval.high / interval.low) / 2 if known else math.inf)
+            widths.append(_relative_width(interval))
     return max(widths)
 
 
@@ -362,3 +376,22 @@ def seconds_of_batches(loader: Iterable, start_up: int, n_batches: int) -> float
                 "give it more data, or smaller batches."
             )
     return time.perf_counter() - begin
+
+
+def quotient(numerator: Interval, denominator: Interval) -> Interval:
+    """The Interval of one ratio divided by another, which was measured in other rounds.
+
+    The relative half-widths add as independent errors do: the root of the sum of their squares.
+    """
+    width = math.hypot(_relative_width(numerator), _relative_width(denominator))
+    estimate = numerator.estimate / denominator.estimate
+    if not math.isfinite(width):
+        return Interval(estimate, 0.0, math.inf)
+    return Interval(estimate, estimate * math.exp(-width), estimate * math.exp(width))
+
+
+def _relative_width(interval):
+    """Half of the width of an interval of a positive quantity, on its logarithm."""
+    if not 0 < interval.low <= interval.high < math.inf:
+        return math.inf
+    return math.log(interval.high / interval.low) / 2
