@@ -233,8 +233,8 @@ course.claim("gradients of groups equal those of the padded batch", same_gradien
 # You train for an epoch as usual: batches of 256, SGD, mean squared error. Then the same epoch in groups. The set has
 # four lengths, so four groups leave no padding.
 #
-# **Predict** How much faster than with one rectangle is the epoch in your groups, with the largest embedding? As fast
-# as there are fewer cells? Less, because each group costs time, too? Or more?
+# **Predict** With the largest embedding, how many times as fast as one rectangle are your groups? As many times as they
+# have fewer cells? Fewer, because each group has an overhead? Or more, because smaller tensors fit into a cache?
 
 # %%
 predicted_speedup = None  # times as fast, e.g. 4.0
@@ -287,8 +287,8 @@ course.claim("at embedding size 8192, groups are faster than one rectangle", gai
 
 # %% [markdown]
 # asym's notebook trains with embedding size 8,192 on a P100. Its epoch took 3.29 s in one rectangle and 0.567 s in
-# groups. The first of these times includes what CUDA does once, at its first use. **We think** so because nothing ran
-# before it; run the epoch twice to test it.
+# groups. **We think** that the first of these times includes the start of CUDA, because nothing ran before it. To test
+# it, time a second epoch.
 #
 # asym needs an annotated module instead of `module(x, mask)`: `get_input_annot` and `get_output_annot` name the shapes,
 # `'(b, l_seq)'` and `'(b)'`, and `get_mask_hint` asks for the mask. Its `DataCollection` is your flat batch, its
@@ -410,7 +410,7 @@ course.claim("thresholds for a quadratic cost need fewer pairs and more cells", 
 # ## How many groups are fastest?
 #
 # Groups are micro-batches, sorted by length: each needs a forward and a backward pass, with all their kernel launches.
-# Each further group removes padding and adds launches. A simple model is time = a · groups + b · cells. The times of 1
+# Each further group removes padding and adds launches. A simple model is *time = a · groups + b · cells*. The times of 1
 # and 64 groups give a and b, and the ten times between them test the model.
 #
 # **Predict** For a batch of log-normal lengths, how many groups are fastest: 1 to 64? Few, because a launch is dear, or
