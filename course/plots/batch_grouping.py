@@ -33,7 +33,6 @@ TOKEN = "#4d4d4d"
 PADDING = "#dddddd"
 METHOD_COLORS = {
     "one rectangle": GREY,
-    "sample by sample": RED,
     "your groups": GREEN,
     "four groups": GREEN,
     "bucketed batches": PINK,
