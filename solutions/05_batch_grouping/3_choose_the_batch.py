@@ -158,7 +158,7 @@ def cells_of(batches):
 
 windows = [1, 2, 5, 10, 20, 50, 100]
 bucketed = [sum(cells_of(sampler_now(many, batch_size, window))) / int(many.sum()) for window in windows]
-limits = torch.tensor(grouping.thresholds_by_chance(many, 4, trials=3))
+limits = torch.tensor(grouping.greedy_thresholds(many, 4))
 in_groups = 0
 for batch in torch.arange(len(many)).split(batch_size):
     group_of = torch.bucketize(many[batch], limits)

@@ -194,7 +194,7 @@ def nested_of(flat_values, own_lengths):
     return torch.nested.nested_tensor_from_jagged(flat_values, offsets, None, 1, int(shortest), int(longest))
 
 
-limits = grouping.thresholds_by_chance(lengths.cpu(), 4)
+limits = grouping.greedy_thresholds(lengths.cpu(), 4)
 sampler = course.solved(check.BucketBatchSampler)(lengths.cpu(), size.batch_size, 10**6)  # one window over all
 pieces = [torch.tensor(batch) for batch in sampler]
 parts = [sequences.collate([drawn[i] for i in piece.tolist()]) for piece in pieces]
@@ -214,7 +214,7 @@ maxima_table = compare(pool_ways, tuple(model.parameters()))
 
 # %% tags=["experiment"]
 attention_model = TokenAttention(sequences.VOCABULARY, size.attention_dim).to(device)
-few_limits = grouping.thresholds_by_chance(few.cpu(), 4)
+few_limits = grouping.greedy_thresholds(few.cpu(), 4)
 owner = torch.arange(len(few), device=device).repeat_interleave(few)  # the sequence of each token
 few_offsets = F.pad(few.cumsum(0), (1, 0))
 
