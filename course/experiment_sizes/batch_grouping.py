@@ -13,6 +13,7 @@ SIZES = {
     "demo_rows": (512, 1024, 1024),  # sequences of the demonstration's set
     "emb_dims": ((16, 32), (64, 256), (64, 1024, 8192)),  # at which grouping is timed
     "rounds": (1, 5, 7),
+    "losing_dims": ((8, 16), (8, 64, 256), (64, 1024, 8192)),  # in batches of 32
     "lengths": (2000, 20_000, 50_000),  # of the search for thresholds
     "trials": ((1, 10), (1, 10, 100), (1, 10, 100)),  # of the random search
     # sequences of the batch with which all methods are compared, and its embedding dimension

@@ -62,8 +62,6 @@ NOT_REBUILT = {
         "5_fewer_passes",
     ),
     "05_batch_grouping": (
-        "1_what_padding_costs",
-        "2_few_groups",
         "3_choose_the_batch",
         "4_no_padding_at_all",
     ),

@@ -5,12 +5,12 @@ UNIT = "05_batch_grouping"  # above the imports: `@exercise` reads it
 from course.checks.batch_grouping.best_thresholds import best_thresholds
 from course.checks.batch_grouping.block_mask import block_mask
 from course.checks.batch_grouping.BucketBatchSampler import BucketBatchSampler
+from course.checks.batch_grouping.find_thresholds import find_thresholds
 from course.checks.batch_grouping.flat_attention import flat_attention
 from course.checks.batch_grouping.group_by_length import group_by_length
 from course.checks.batch_grouping.pack import pack
 from course.checks.batch_grouping.pad_batch import pad_batch
 from course.checks.batch_grouping.padding_waste import padding_waste
-from course.checks.batch_grouping.pair_mask import pair_mask
 from course.checks.batch_grouping.ragged_loss import ragged_loss
 from course.checks.batch_grouping.run_grouped import run_grouped
 from course.checks.batch_grouping.segment_max import segment_max
@@ -23,12 +23,12 @@ __all__ = [
     "BucketBatchSampler",
     "best_thresholds",
     "block_mask",
+    "find_thresholds",
     "flat_attention",
     "group_by_length",
     "pack",
     "pad_batch",
     "padding_waste",
-    "pair_mask",
     "ragged_loss",
     "run_grouped",
     "segment_max",
