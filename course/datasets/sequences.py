@@ -151,16 +151,23 @@ def with_lengths(name: str, lengths: Tensor, rng: torch.Generator | int) -> Sequ
     return Sequences(name, values, lengths, labels.float(), VOCABULARY, real=False)
 
 
-def text(rows: int, rng: torch.Generator) -> Sequences:
+def text(rows: int, rng: torch.Generator | int, follows: float = KIND_FOLLOWS_LENGTH) -> Sequences:
     """Drawn "text" of two kinds, whose next token depends on the kind and on the token before.
 
     Long texts are mostly of kind 1, short ones of kind 0, as chats and articles are in a real
     corpus. The label is the kind. Each kind is a Markov chain whose table is the same in all sets.
+
+    Args:
+        rng: a generator, or the seed of a new one.
+        follows: log odds of kind 1 per standard deviation of the log length; with 0 the kind has
+            nothing to do with the length.
     """
+    if not isinstance(rng, torch.Generator):
+        rng = torch.Generator().manual_seed(rng)
     lengths = lognormal_lengths(rows, rng, mean=3.0)
     logarithms = lengths.float().log()
     standard = (logarithms - logarithms.mean()) / logarithms.std().clamp(min=1e-6)
-    kinds = torch.rand(rows, generator=rng) < torch.sigmoid(KIND_FOLLOWS_LENGTH * standard)
+    kinds = torch.rand(rows, generator=rng) < torch.sigmoid(follows * standard)
     kinds = kinds.long()
     fixed = torch.Generator().manual_seed(0)
     tables = torch.randn(2, TEXT_VOCABULARY, TEXT_VOCABULARY, generator=fixed)

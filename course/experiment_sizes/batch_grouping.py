@@ -26,9 +26,21 @@ SIZES = {
     "rows_of_waste": (2048, 32_768, 65_536),  # sequences of the set whose batches are chosen
     "rows_of_training": (256, 1024, 8192),
     "batch_size": (16, 64, 256),
-    "training_batch": (16, 16, 64),
+    "training_batch": (16, 32, 64),
     "training_epochs": (1, 3, 4),
     "seeds": (1, 3, 5),
+    # of texts that a transformer is trained on, in the orders that are compared
+    "text_rows": (128, 2048, 16_384),
+    "held_out": (32, 128, 1024),  # texts of the validation loss
+    "training_dim": (16, 32, 256),
+    "training_layers": (1, 1, 4),
+    "training_updates": (2, 64, 200),
+    "training_seeds": (1, 6, 6),
+    # of the batches of texts that are timed, padded or packed
+    "packed_batches": (2, 4, 4),
+    "text_dim": (16, 96, 256),
+    "text_layers": (1, 2, 4),
+    "row_length": (256, 512, 2048),  # tokens of a packed row
     "attention_rows": (16, 64, 256),  # sequences of the flat batch with attention
 }
 

@@ -154,7 +154,7 @@ def rows_of(
 
 def gradient_of(model: nn.Module, loss: Tensor) -> Tensor:
     """The gradient of `loss` for all parameters as one vector."""
-    parts = torch.autograd.grad(loss, list(model.parameters()))
+    parts = torch.autograd.grad(loss, list(model.parameters()), retain_graph=True)
     return torch.cat([part.flatten() for part in parts])
 
 

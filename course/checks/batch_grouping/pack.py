@@ -26,6 +26,7 @@ def pack(answer: Answer, device: torch.device, seed: int) -> Facts:
     yield "sequences of one token", list(answer(_drawn(rng, [1, 1, 1], device)))
     yield "a single sequence", list(answer(members[:1]))
     yield "the longest sequence first", list(answer(_drawn(rng, [6, 1, 3], device)))
-    yield "the device of the sequences", {part.device.type for part in answer(members)} == {
-        device.type
-    }
+    yield (
+        "the device of the sequences",
+        {part.device.type for part in answer(members)} == {device.type},
+    )

@@ -20,11 +20,10 @@ def ragged_loss(answer: Answer, device: torch.device, seed: int) -> Facts:
     full = torch.ones_like(mask[:, :1])
     without = answer(losses[:, :1], full, len(losses), 1)
     yield "a batch without padding", without
-    yield "the batch has a quarter of the tokens of one rank's step", answer(
-        losses, mask, 4 * n, 1
-    )
-    yield "two ranks with as many tokens each: the mean of this rank's", answer(
-        losses, mask, 2 * n, 2
+    yield "the batch has a quarter of the tokens of one rank's step", answer(losses, mask, 4 * n, 1)
+    yield (
+        "two ranks with as many tokens each: the mean of this rank's",
+        answer(losses, mask, 2 * n, 2),
     )
     parts = zip(losses.split([1, len(losses) - 1]), mask.split([1, len(losses) - 1]), strict=True)
     added = sum(answer(*part, n, 1) for part in parts)
