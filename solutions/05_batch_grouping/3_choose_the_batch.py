@@ -13,7 +13,7 @@
 # - weight the losses of unequal batches so that every token counts the same;
 # - decide by validation curves whether sorted batches harm your training, and repair it.
 #
-# **Minutes** 50 core · 100 in all · session 2
+# **Minutes** 46 core · 100 in all · session 2
 #
 # **Needs** `padding_waste` and `pad_batch` of part 1
 #

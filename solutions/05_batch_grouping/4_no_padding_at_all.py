@@ -21,6 +21,7 @@
 
 # %% locked="setup"
 import functools
+import math
 import warnings
 
 import torch
@@ -203,7 +204,7 @@ rows = {"yours": (positions, mask), "positions": (runs_on, mask), "borders": (po
 losses = {name: ragged.losses_of(exact(packed[None], *row), targets[None]).sum() for name, row in rows.items()}
 
 # %% tags=["experiment"]
-off = {name: float((loss - padded).abs() / padded) for name, loss in losses.items()}
+off = {name: float((loss - padded).detach().abs() / padded.detach()) for name, loss in losses.items()}
 gradient, expected = ragged.gradient_of(exact, losses["yours"]), ragged.gradient_of(exact, padded)
 off_gradient = float((gradient - expected).norm() / expected.norm())
 for name, share in off.items():
