@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from course.datasets import fashion
-from course.measure.comparison import FASTER, NOT_DECIDED, Comparison, Interval
+from course.measure.comparison import FASTER, Comparison, Interval
 from course.training import race, speedrun
-from course.training.race import Look, Run, Worth
+from course.training.race import Look, Run
 
 pytestmark = pytest.mark.check
 
@@ -161,11 +161,6 @@ def test_each_piece_left_out_has_its_two_factors():
     assert half.images.estimate == pytest.approx(0.8) and half.cost.estimate == pytest.approx(3)
     assert half.total.estimate == pytest.approx(2.4) and half.verdict == FASTER
     assert fused.by_design and fused.images == Interval(1.0, 1.0, 1.0) and "the same" in str(fused)
-
-
-def test_a_restless_control_decides_nothing():
-    sure = Interval(3.0, 2.9, 3.1)
-    assert Worth("x", sure, sure, Interval(1.2, 1.1, 1.3)).verdict == NOT_DECIDED
 
 
 def test_costs_compare_training_with_everything_first(track):

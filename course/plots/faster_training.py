@@ -50,7 +50,6 @@ Run = Any
 Worth = Any
 REPEATED = "everything again"
 CONTESTANTS = {"plain": ORANGE, "everything": SKY_BLUE, REPEATED: "black"}
-CERTAIN = Interval(1.0, 1.0, 1.0)  # the control of a count
 
 
 # ---- part 1, find out what is slow
@@ -479,8 +478,8 @@ def factors(rows_: Sequence[Worth], xlabel: str, title: str) -> Figure:
         if row.by_design:
             images.plot(1, y, "o", color=GREY, mfc="none", ms=5)
         else:
-            _draw_ratio(images, y, row.images, verdict_on(row.images, CERTAIN))
-        _draw_ratio(cost, y, row.cost, verdict_on(row.cost, row.control))
+            _draw_ratio(images, y, row.images, verdict_on(row.images))
+        _draw_ratio(cost, y, row.cost, verdict_on(row.cost))
         low, high = row.control.low, row.control.high
         cost.plot([low, high], [y + 0.25, y + 0.25], color=GREY, lw=0.8)
         _draw_ratio(together, y, row.total, row.verdict)

@@ -234,7 +234,7 @@ class Worth:
     @property
     def verdict(self) -> str:
         """FASTER, SLOWER, SAME or NOT_DECIDED."""
-        return verdict_on(self.total, self.control)
+        return verdict_on(self.total)
 
     def __str__(self) -> str:
         images = "the same" if self.by_design else str(self.images)
