@@ -534,8 +534,8 @@ plots.padding_cells(drawn_batches, f"The largest batch has {most} cells by numbe
 #
 # <details><summary>Hint 2</summary>
 #
-# Every rank gets `-(-len(batches) // world_size)` batches, rounded up. Rank r takes numbers r, r + world_size, ... of the
-# list, which begins again at its end: `batches[i % len(batches)]`.
+# Every rank gets `-(-len(batches) // world_size)` batches, rounded up. Rank r takes numbers r, r + world_size, ... of
+# the list, which begins again at its end: `batches[i % len(batches)]`.
 #
 # </details>
 

@@ -14,7 +14,7 @@
 # - prove that a packed model has the loss and the gradients of the padded one;
 # - choose a way to batch ragged data by model, device and spread of lengths.
 #
-# **Minutes** 40 core · 110 in all · session 2
+# **Minutes** 37 core · 115 in all · session 2
 #
 # **Needs** `BucketBatchSampler` and `ragged_loss` of part 3
 
@@ -35,7 +35,7 @@ from course.plots import batch_grouping as plots
 from course.training import attention_ways, grouping, ragged_training
 from course.training import ragged_transformer as ragged
 from course.training.recommender_loop import keep_freed_memory
-from course.training.token_models import TokenAttention, TokenPool
+from course.training.token_models import TokenPool
 
 warnings.filterwarnings("ignore", "The PyTorch API of nested tensors is in prototype stage")
 warnings.filterwarnings("ignore", "flex_attention called without torch.compile")
@@ -121,9 +121,9 @@ check.pack(pack, seed=17)
 # %% [markdown]
 # ### Exercise 2 · A block mask
 #
-# A token may attend only to tokens of its sequence. With `causal`, it sees only itself and earlier ones. Build this mask
-# of all pairs from the lengths, without a loop over sequences if you can: `torch.repeat_interleave` gives each token the
-# number of its sequence.
+# A token may attend only to tokens of its sequence. With `causal`, it sees only itself and earlier ones. Build this
+# mask of all pairs from the lengths, without a loop over sequences if you can: `torch.repeat_interleave` gives each
+# token the number of its sequence.
 #
 # ```python
 # >>> block_mask(torch.tensor([1, 2]), causal=True).int().tolist()
@@ -175,7 +175,8 @@ check.block_mask(block_mask, seed=6)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# **Takeaway** A flat batch must know two things about each token: its position, and which tokens belong to its sequence.
+# **Takeaway** A flat batch must know two things about each token: its position, and which tokens belong to its
+# sequence.
 
 # %% [markdown]
 # ## Is it still the same model?
@@ -340,8 +341,8 @@ course.claim("packed rows are at least 10 % faster than one flat row under a blo
 #
 # ### Exercise 3 · The maximum of each sequence
 #
-# A model that takes a maximum over tokens must also know where a sequence ends. Take the maximum over the tokens of each
-# sequence of a flat batch, for each feature. `Tensor.scatter_reduce` takes maxima by an index, and
+# A model that takes a maximum over tokens must also know where a sequence ends. Take the maximum over the tokens of
+# each sequence of a flat batch, for each feature. `Tensor.scatter_reduce` takes maxima by an index, and
 # `torch.segment_reduce` by lengths.
 #
 # ```python
@@ -402,8 +403,18 @@ drawn = sequences.load("lognormal", rows=size.rows_of_groups)
 values, lengths, _ = (part.to(device) for part in sequences.collate([drawn[i] for i in range(len(drawn))]))
 pad_for_maxima, segment_now = course.solved(check.pad_batch), course.solved(check.segment_max)
 pool = TokenPool(sequences.VOCABULARY, size.u_dim, size.u_dim).to(device)
-on_rectangle = lambda: pool(*pad_for_maxima(values, lengths))
-on_flat = lambda: pool.score(segment_now(pool.features(values), lengths))
+
+
+def on_rectangle():
+    """Scores of the padded batch."""
+    return pool(*pad_for_maxima(values, lengths))
+
+
+def on_flat():
+    """Scores of the flat batch."""
+    return pool.score(segment_now(pool.features(values), lengths))
+
+
 off_maxima = (on_flat() - on_rectangle()).abs().max().item()
 share = grouping.bytes_for_backward(on_flat, pool.parameters()) / grouping.bytes_for_backward(
     on_rectangle, pool.parameters()
@@ -534,7 +545,8 @@ course.claim("attention on nested tensors is faster than under the block mask",
 
 # %% [markdown]
 # **Shown** The calls differ only in their dimensions, and PyTorch chose the kernels that are printed. **Known** A CPU
-# has no nested kernel: PyTorch falls back on a loop over sequences (the `math` path in `torch/nested/_internal/sdpa.py`).
+# has no nested kernel: PyTorch falls back on a loop over sequences (the `math` path in
+# `torch/nested/_internal/sdpa.py`).
 #
 # **Takeaway** The shape of the arguments chooses the kernel: look at which one you got, and time it on your device.
 
@@ -681,15 +693,18 @@ print(f"packed rows of twice the longest: {cells_in_rows / int(my_lengths.sum())
 # %% [markdown]
 # ## Which way to take
 #
-# Each leaf names the claim, with its numbers on recorded machines, that supports it.
+# Each leaf names the claim that supports it. Its line shows your number and those of recorded machines.
 #
-# | model | lengths or device | way | claim |
-# |---|---|---|---|
-# | any | nearly equal lengths | pad | part 1: cells per token |
-# | transformer | a kernel for variable lengths (CUDA) | pack, `cu_seqlens` | "varlen is faster than the block mask" |
-# | transformer | no such kernel | packed rows, or bucketed batches | "packed rows are at least 10 % faster than the bucketed batches of your sampler" |
-# | maximum or mean over tokens | any | flat | "flat maxima are at least twice as fast as those of one rectangle" |
-# | recurrence | memory is short | packed sequence | "for a recurrence a packed sequence needs fewer bytes than four groups" |
-# | fixed batch, large cells | computing takes longer than launches | four groups | part 2 |
-# | target follows the length | bucketed batches wanted | accumulate over buckets | part 3: "accumulating over four batches removes more than half of what windows cost per update" |
-# | several ranks | unequal cells | balance cells, or a budget | part 3: "a budget makes ranks wait less than random or bucketed batches do" |
+# - **Nearly equal lengths**: pad. Count cells per token first (part 1).
+# - **A transformer, on a device with a kernel for variable lengths** (CUDA): pack, and pass `cu_seqlens`. "varlen is
+#   faster than the block mask".
+# - **A transformer, without such a kernel**: packed rows, or bucketed batches. "packed rows are at least twice as fast
+#   as random padded batches".
+# - **A maximum or a mean over tokens**: flat. "flat maxima are at least twice as fast as those of one rectangle".
+# - **A recurrence that needs too much memory**: a packed sequence. "for a recurrence a packed sequence needs fewer
+#   bytes than four groups".
+# - **A fixed batch whose cells cost more than launches**: four groups (part 2).
+# - **A target that follows the length**: pack, or accumulate over buckets. "accumulating over four batches removes more
+#   than half of what windows cost per update" (part 3).
+# - **Several ranks**: balance cells, or use a budget. "a budget makes ranks wait less than random or bucketed batches
+#   do" (part 3).
