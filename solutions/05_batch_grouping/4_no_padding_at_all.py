@@ -208,19 +208,16 @@ losses = {name: ragged.losses_of(exact(packed[None], *row), targets[None]).sum()
 off = {name: float((loss - padded).detach().abs() / padded.detach()) for name, loss in losses.items()}
 gradient, expected = ragged.gradient_of(exact, losses["yours"]), ragged.gradient_of(exact, padded)
 off_gradient = float((gradient - expected).norm() / expected.norm())
-for name, share in off.items():
-    print(f"{name:<10} loss off by {share:.1e}")
+print({name: f"loss off by {share:.1e}" for name, share in off.items()})
 worse = max(("borders", "positions"), key=off.get)
 print(course.score("05/4", "the mistake that moves the loss further", my_guess_of_the_worse, worse))
 is_same, is_same_gradient = off["yours"] < 1e-12, off_gradient < 1e-10
+is_other = min(off["positions"], off["borders"]) > 1e-6
 course.claim("your packed row has the loss of the padded batch, to twelve digits", is_same, f"{off['yours']:.0e} off")
 course.claim("your packed row has the gradient of the padded batch, to ten digits", is_same_gradient,
              f"{off_gradient:.0e} off")  # fmt: skip
-course.claim(
-    "a packed row whose positions run on, or whose borders are open, has another loss",
-    min(off["positions"], off["borders"]) > 1e-6,
-    f"{off['positions']:.0e} and {off['borders']:.0e} off",
-)
+course.claim("a packed row whose positions run on, or whose borders are open, has another loss", is_other,
+             f"{off['positions']:.0e} and {off['borders']:.0e} off")  # fmt: skip
 
 # %% [markdown]
 # **Shown** Either mistake alone changes the loss, and no error is raised. **Known** With rotary position embeddings (Su
@@ -398,7 +395,7 @@ check.segment_max(segment_max)
 check.segment_max(segment_max, seed=1990)
 ### END HIDDEN TESTS
 
-# %% tags=["experiment"]
+# %%
 drawn = sequences.load("lognormal", rows=size.rows_of_groups)
 values, lengths, _ = (part.to(device) for part in sequences.collate([drawn[i] for i in range(len(drawn))]))
 pad_for_maxima, segment_now = course.solved(check.pad_batch), course.solved(check.segment_max)
@@ -415,10 +412,10 @@ def on_flat():
     return pool.score(segment_now(pool.features(values), lengths))
 
 
+# %% tags=["experiment"]
 off_maxima = (on_flat() - on_rectangle()).abs().max().item()
-share = grouping.bytes_for_backward(on_flat, pool.parameters()) / grouping.bytes_for_backward(
-    on_rectangle, pool.parameters()
-)
+kept_flat, kept_padded = (grouping.bytes_for_backward(run, pool.parameters()) for run in (on_flat, on_rectangle))
+share = kept_flat / kept_padded
 tokens_share = int(lengths.sum()) / (len(lengths) * int(lengths.max()))
 is_equal, is_share = off_maxima < 1e-5, abs(share / tokens_share - 1) < 0.1
 course.claim("the flat model gives the scores of the padded one", is_equal, f"largest difference {off_maxima:.1e}")
