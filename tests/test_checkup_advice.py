@@ -223,7 +223,7 @@ OVERHEAD = Facts(
     phases=Phases(PLAIN | {"code": Phase(0.5)}),
     lines={"code": [LineShare("a.py:3", 1.0)]},
     syncs=[Calls(".item()", "a.py:3", 64.0)],
-    padding=Padding(1.5, 1.2, 1.0, 8, torch.tensor([4])),
+    padding=Padding(1.5, 1.2, 1.0, 8, torch.tensor([4]), 2),
     trials=Trials({"batch x4": THREE_TIMES}),
 )
 
@@ -337,7 +337,7 @@ KEYS_OF = {
     "loader": "dataset batch_size workers pin_memory persistent prefetch starts start_seconds steps_per_start",
     "evaluation": "share times graphs",
     "memory": "weights gradients optimizer activations",
-    "padding": "waste longest bucketed sequences lengths",
+    "padding": "waste longest bucketed sequences lengths batches",
     "optimizers": "names steps tensors",
     "batch": "bytes shapes dtypes samples",
     "skew": "seconds late rank phase waits line",

@@ -10,7 +10,7 @@ from course.datasets import sequences
 from course.errors import CourseError
 from course.notebook.solutions import load_solutions
 from course.training import grouping
-from course.training.token_models import TokenPool, attention_written_out
+from course.training.token_models import TokenAttention, TokenPool, attention_written_out
 
 UNIT = "05_batch_grouping"
 LENGTHS = torch.tensor([3, 1, 5, 2, 5, 1])
@@ -31,10 +31,39 @@ def test_groups_sample_by_sample_give_what_one_rectangle_gives():
     assert totals.tolist() == [float(sample.sum()) for sample in samples]
 
 
-def test_thresholds_by_chance_ascend_and_reach_the_longest():
+def test_greedy_thresholds_ascend_and_each_lowers_the_cells():
     lengths = sequences.draw("lognormal", rows=300).lengths
-    thresholds = grouping.thresholds_by_chance(lengths, 4, trials=3)
+    thresholds = grouping.greedy_thresholds(lengths, 4)
     assert len(thresholds) == 4 and thresholds == sorted({*thresholds}) and thresholds[-1] == int(lengths.max())
+    cost = grouping.cost_of_groups(lengths, lambda length: length)
+    by_groups = [cost(grouping.greedy_thresholds(lengths, groups)) for groups in (1, 2, 3, 4)]
+    assert by_groups == sorted(by_groups, reverse=True) and by_groups[0] == len(lengths) * thresholds[-1]
+
+
+def test_a_group_costs_its_threshold_per_sequence_and_neighbours_are_one_move_away():
+    cost = grouping.cost_of_groups(LENGTHS, lambda length: length**2)
+    assert cost([1, 5]) == 2 * 1 + 4 * 25
+    assert grouping.neighbours([2, 5], [1, 2, 3, 5]) == [[1, 5], [3, 5]]
+    assert grouping.neighbours([5], [1, 2, 3, 5]) == []
+
+
+def test_found_thresholds_are_those_of_the_demonstration(unit):
+    lengths = torch.tensor([1] * 700 + [4] * 200 + [16] * 50 + [64] * 14)
+    assert unit.find_thresholds(lengths, 4) == [1, 4, 16, 64]
+    assert unit.find_thresholds(torch.tensor([1, 1, 1, 4, 4, 16]), k=2) == [4, 16]
+
+
+def test_memory_used_on_a_cpu_is_what_autograd_keeps():
+    weight = torch.ones(8, requires_grad=True)
+    known = torch.ones(8)
+    used = grouping.memory_used(lambda: (weight * known).sum().backward(), [weight], torch.device("cpu"))
+    assert used == {"kept for backward": 32}
+
+
+def test_both_attentions_give_the_same_scores():
+    model = TokenAttention(8, 16)
+    x, mask = torch.randint(8, (3, 5)), torch.arange(5) < torch.tensor([[5], [2], [3]])
+    assert torch.allclose(model(x, mask), model(x, mask, attention_written_out), atol=1e-6)
 
 
 def cells(unit, lengths, thresholds):
@@ -109,7 +138,8 @@ def int64(*numbers):
         ("BucketBatchSampler", (int64(2, 1), 8, 0), "window is 0"),
         ("token_budget_batches", (int64(2, 1), 0), "budget is 0"),
         ("grouped_sample_by_sample", (sums, [torch.ones(3)], [2]), "the last threshold is 2"),
-        ("thresholds_by_chance", (LENGTHS, 0), "groups is 0"),
+        ("greedy_thresholds", (LENGTHS, 0), "groups is 0"),
+        ("find_thresholds", (LENGTHS, 0), "k is 0"),
     ],
 )
 def test_bad_input_is_refused_with_a_sentence(unit, name, arguments, words):

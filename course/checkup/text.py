@@ -16,6 +16,7 @@ from course.checkup.phases import (
 )
 from course.checkup.report import Report
 from course.checkup.schedule import WARM_UP
+from course.text import counted
 
 BAR_WIDTH = 40  # characters
 RARELY = 0.1  # per step: what is asked less often is not worth a line
@@ -111,8 +112,8 @@ def _fact_rows(facts: Facts) -> Iterator[str]:
         yield f"ranks       without backward and collectives, per step: {ranks}"
     if facts.padding:
         cells = f"{facts.padding.waste:.2f} cells per token"
-        bucketed = f"{facts.padding.bucketed:.2f} if similar lengths were batched"
-        yield f"padding     {cells}; {bucketed}"
+        seen = counted(facts.padding.sequences, "sequence")
+        yield f"padding     {cells}; {facts.padding.bucketed:.2f} if the {seen} seen were sorted"
 
 
 def _data_rows(facts: Facts) -> Iterator[str]:

@@ -118,6 +118,7 @@ def waste_against_batch(
     """Draw cells per token against batch size, one line per data set, {name: cells per token}."""
     figure, ax = axes(6.6, 3.4)
     largest = batch_sizes[-1]
+    most = max(max(waste) for waste in curves.values())
     for color, (name, waste) in zip(COLORS, curves.items(), strict=False):
         ax.plot(batch_sizes, waste, "o-", color=color, ms=4)
         text = f"{name} {waste[-1]:.1f}"
@@ -129,8 +130,8 @@ def waste_against_batch(
         yscale="log",
         xlabel="sequences per batch",
         ylabel="cells per token",
-        title="Larger batches waste more",
-        xlim=(0.9, largest * 3),
+        title=f"Larger batches waste more: up to {most:.1f} cells per token",
+        xlim=(0.9, largest * 1.15),
     )
     ax.set_yticks([1, 2, 4, 8, 16, 32], ["1", "2", "4", "8", "16", "32"])
     ticks_at(ax, batch_sizes)
@@ -246,8 +247,10 @@ def speedups(timed: Mapping[object, Comparison], xlabel: str) -> Figure:
             )
             label_point(ax, f"{ratio.estimate:.1f}", (x, ratio.estimate), (7, 0))
             gains.append(ratio.estimate)
-    ax.axhline(1, color=GREY, lw=1, ls=":", label=first.base)
+    ax.axhline(1, color=GREY, lw=1, ls=":")
     settings = list(timed)
+    end = (len(settings) - 0.75, 1)
+    label_point(ax, first.base, end, (0, 6), va="baseline", ha="right", color=GREY, fontsize=9)
     small = f"{gains[0]:.1f} times as fast at {xlabel} {settings[0]}"
     large = f"{gains[-1]:.1f} at {settings[-1]}"
     ax.set(
@@ -259,7 +262,8 @@ def speedups(timed: Mapping[object, Comparison], xlabel: str) -> Figure:
     ax.set_xticks(range(len(settings)), list(map(str, settings)))
     ax.margins(x=0.2, y=0.2)
     plain_log(ax.yaxis)
-    figure.legend(loc="outside right upper", frameon=False)
+    if len(ways) > 1:
+        figure.legend(loc="outside right upper", frameon=False)
     return figure
 
 
