@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from course.datasets import sequences
+from course.training import ragged_training
 from course.training import ragged_transformer as ragged
 
 ROW = 40
@@ -83,3 +84,28 @@ def test_long_texts_are_mostly_of_kind_one():
     drawn = sequences.load("text", rows=2000)
     is_long = drawn.lengths > drawn.lengths.median()
     assert drawn.labels[is_long].mean() > 0.6 > 0.4 > drawn.labels[~is_long].mean()
+
+
+def test_four_micro_batches_make_the_update_of_the_whole_batch(model, texts):
+    ends = []
+    for batches in ([texts], [texts[:1], texts[1:3], texts[3:4], texts[4:]]):
+        torch.manual_seed(0)
+        copy = ragged.RaggedTransformer(sequences.TEXT_VOCABULARY, 16, 2).double()
+        ragged_training.update(copy, torch.optim.SGD(copy.parameters(), lr=1), batches)
+        ends.append(torch.cat([weight.detach().flatten() for weight in copy.parameters()]))
+    torch.testing.assert_close(*ends)
+
+
+def test_a_curve_is_read_between_its_points():
+    curve = ragged_training.Curve([0, 2, 4], [0.0, 1.0, 3.0], [4.0, 2.0, 1.0])
+    assert [curve.at_time(t) for t in (0.5, 2.0, 9.0)] == [3.0, 1.5, 1.0]
+
+
+def test_steps_take_so_many_batches_and_begin_a_new_epoch():
+    steps = ragged_training.steps_of(lambda epoch: [[epoch, i] for i in range(3)], 2)
+    assert [next(steps) for _ in range(3)] == [[[0, 0], [0, 1]], [[0, 2]], [[1, 0], [1, 1]]]
+
+
+def test_orders_that_no_interval_tells_from_the_best_are_among_the_lowest():
+    losses = {"a": torch.arange(6.0), "b": torch.arange(6.0) + 1, "c": torch.arange(6.0).flip(0) + 0.1}
+    assert ragged_training.lowest(losses) == ["a", "c"]

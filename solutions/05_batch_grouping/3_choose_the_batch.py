@@ -200,7 +200,7 @@ figures.padding(many[:2000].tolist(), batch_size=batch_size, window=5)
 # Write the batch size and the window that you found into the next cell. It saves your sampler, your `pad_batch` and a
 # collate function for a `DataLoader` as a module that needs only torch and NumPy.
 
-# %%
+# %% tags=["experiment"]
 chosen_batch_size, chosen_window = 64, 20
 try:
     kept = [sampler_now, course.solved(check.pad_batch)]
