@@ -332,7 +332,9 @@ def search_results(results: Mapping[str, tuple[float, float]]) -> Figure:
 # ---- orders and ranks
 
 
-def curves(runs: Mapping[str, Sequence], at: float) -> Figure:
+def curves(
+    runs: Mapping[str, Sequence], at: float, at_the_end: Sequence[str], after_time: Sequence[str]
+) -> Figure:
     """Draw validation losses of trainings twice: against updates, and against seconds.
 
     A line is one seed. The panels share the axis of the losses.
@@ -340,24 +342,24 @@ def curves(runs: Mapping[str, Sequence], at: float) -> Figure:
     Args:
         runs: {order of ORDER_COLORS: course.training.ragged_training.Curve of each seed}.
         at: seconds that every training lasted; the right panel ends there.
+        at_the_end, after_time: the orders with the lowest loss, by updates and by time.
     """
-    figure, *panels = axes(8.4, 3.6, columns=2)
-    means = []  # of each order, {panel: mean of the last losses}
+    figure, *panels = axes(8.4, 3.8, columns=2)
     for name, of_order in runs.items():
         for number, curve in enumerate(of_order):
             line = dict(color=ORDER_COLORS[name], ms=2, lw=1, alpha=0.8)
             label = name if number == 0 else None
             panels[0].plot(curve.updates[1:], curve.losses[1:], "o-", label=label, **line)
             panels[1].plot(curve.seconds[1:], curve.losses[1:], "o-", **line)
-        by_updates = np.mean([curve.losses[-1] for curve in of_order])
-        by_time = np.mean([curve.at_time(at) for curve in of_order])
-        means.append((by_updates, by_time, name))
-    lowest = min(means)[2]
-    fastest = min(means, key=lambda mean: mean[1])[2]
-    panels[0].set(xlabel="updates", ylabel="validation loss", title=f"lowest at the end: {lowest}")
-    panels[1].set(xlabel="seconds of training", title=f"lowest after {at:.1f} s: {fastest}")
-    panels[1].set_xlim(0, at)
-    panels[1].set_ylim(panels[0].get_ylim())
+    titles = {
+        "lowest after the same updates": at_the_end,
+        f"lowest after {at:.1f} s": after_time,
+    }
+    for ax, (title, lowest) in zip(panels, titles.items(), strict=True):
+        names = ",\nor ".join(lowest)
+        ax.set_title(f"{title}: {names}", fontsize=10)
+    panels[0].set(xlabel="updates", ylabel="validation loss")
+    panels[1].set(xlabel="seconds of training", xlim=(0, at), ylim=panels[0].get_ylim())
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
     return figure

@@ -91,7 +91,7 @@ def fast_kernels(qkv: list[Tensor], offsets: Tensor) -> dict[str, Callable[[], N
             run = backward_of(make(), qkv)
             run()
             found[name] = run
-        except Exception as why:  # no Triton, an older GPU: the compiler raises errors of its own
+        except Exception as why:  # no Triton, an older GPU: the compiler raises its own errors
             found[name] = str(why).splitlines()[0]
     return found
 

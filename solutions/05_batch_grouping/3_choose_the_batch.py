@@ -204,7 +204,8 @@ figures.padding(many[:2000].tolist(), batch_size=batch_size, window=5)
 chosen_batch_size, chosen_window = 64, 20
 try:
     kept = [sampler_now, course.solved(check.pad_batch)]
-    print("saved:", save_batches(data_folder() / "ragged_batches.py", kept, chosen_batch_size, chosen_window))
+    file = save_batches(data_folder() / "ragged_batches.py", kept, chosen_batch_size, chosen_window)
+    print(f"saved: {file.name}, in your data folder")
 except CourseError as why:
     print(why)
 
@@ -361,12 +362,12 @@ runs = ragged_training.train_each(orders, texts, held_out, steps, size.training_
 
 # %% tags=["experiment"]
 same_time = ragged_training.shortest(runs)
-plots.curves(runs, same_time)
+after = {name: torch.tensor(ragged_training.ends(found)) for name, found in runs.items()}
+timed = {name: torch.tensor(ragged_training.ends(found, same_time)) for name, found in runs.items()}
+plots.curves(runs, same_time, ragged_training.lowest(after), ragged_training.lowest(timed))
 
 # %% tags=["experiment"]
-after = {name: torch.tensor(ragged_training.ends(found)) for name, found in runs.items()}
 worse = {name: difference_interval(after[name], after["random"]) for name in orders[1:]}
-timed = {name: torch.tensor(ragged_training.ends(found, same_time)) for name, found in runs.items()}
 print(course.score("05/3", "the lowest loss after the same time", my_guess_of_the_best_order,
                    ragged_training.lowest(timed)))  # fmt: skip
 course.claim("after equally many updates, windows of 50 batches end more than 0.02 above random batches",

@@ -21,6 +21,7 @@
 
 # %% locked="setup"
 import functools
+import logging
 import math
 import warnings
 
@@ -39,6 +40,7 @@ from course.training.token_models import TokenPool
 
 warnings.filterwarnings("ignore", "The PyTorch API of nested tensors is in prototype stage")
 warnings.filterwarnings("ignore", "flex_attention called without torch.compile")
+logging.getLogger("torch.fx._symbolic_trace").setLevel(logging.ERROR)  # what nested tensors log at their first use
 keep_freed_memory()  # or the large tensors of the rectangle come from new memory pages in every step
 print(course.machine())
 size, device = course.sizes("05_batch_grouping"), course.device()
@@ -49,7 +51,7 @@ print(f"{len(texts):,} texts of 1 to {int(texts.lengths.max())} tokens")
 # ## What must a flat batch know?
 #
 # The texts are those of part 3, and so is the model, a small causal transformer. Here are five sequences, padded and
-# flat. On the right are all pairs of tokens of the flat batch; attention needs the dark ones.
+# flat. On the right are all pairs of tokens of the flat batch; attention in both directions needs the dark ones.
 
 # %%
 plots.flat_and_blocks(torch.tensor([2, 7, 1, 4, 3]))
@@ -236,8 +238,8 @@ course.claim("a packed row whose positions run on, or whose borders are open, ha
 # |---|---|
 # | random batches | the texts shuffled, a rectangle per batch |
 # | bucketed batches | a rectangle per batch of the sampler |
-# | flat | one row with all texts, under your block mask |
-# | packed rows | rows of a fixed length, filled with whole texts, each under its block mask |
+# | flat | each random batch as one row, under your block mask |
+# | packed rows | each random batch in rows of a fixed length, filled with whole texts, under their block masks |
 #
 # Linear maps take time per cell. Attention under a mask takes time per pair of tokens, hidden ones included.
 #
@@ -253,15 +255,19 @@ bucketed = sampler[: size.packed_batches]
 chosen = torch.tensor(sum(bucketed, []))
 shuffled = chosen[torch.randperm(len(chosen), generator=torch.Generator().manual_seed(0))]
 random_batches = [part.tolist() for part in shuffled.split(size.training_batch)]
-fitted = grouping.first_fit(texts.lengths[chosen], size.row_length)
-rows = [chosen[row].tolist() for row in fitted]
+in_rows_of = [grouping.first_fit(texts.lengths[batch], size.row_length) for batch in random_batches]
+packed_batches = []
+for batch, rows in zip(random_batches, in_rows_of, strict=True):
+    packed_batches.append([[batch[i] for i in row] for row in rows])
 total = int(texts.lengths[chosen].sum()) - len(chosen)  # tokens that are predicted
 model = ragged.RaggedTransformer(texts.vocabulary, size.text_dim, size.text_layers).to(device)
+
+# %% tags=["experiment"]
 cells = {
     "random batches": sum(grouping.cells_of(random_batches, texts.lengths)),
     "bucketed batches": sum(grouping.cells_of(bucketed, texts.lengths)),
     "flat": int(texts.lengths[chosen].sum()),
-    "packed rows": len(rows) * size.row_length,
+    "packed rows": sum(map(len, in_rows_of)) * size.row_length,
 }
 
 
@@ -299,8 +305,8 @@ def backward(loss_of, batches):
 ways = {
     "random batches": (padded_loss, random_batches),
     "bucketed batches": (padded_loss, bucketed),
-    "flat": (packed_loss, [[chosen.tolist()]]),
-    "packed rows": (packed_loss, [rows]),
+    "flat": (packed_loss, [[batch] for batch in random_batches]),
+    "packed rows": (packed_loss, packed_batches),
 }
 weights = tuple(model.parameters())
 largest = {name: max(grouping.bytes_for_backward(functools.partial(loss_of, batch), weights) for batch in batches)
@@ -323,12 +329,12 @@ course.claim("packed rows are at least 10 % faster than one flat row under a blo
              timed.ratio("packed rows", to="flat"), above=1.1)  # fmt: skip
 
 # %% [markdown]
-# The memory is that of the largest batch: random and bucketed batches run one after the other, but rows run together.
+# The memory is what the largest batch keeps for the backward pass.
 #
-# **Shown** Flat and packed rows differ only in their pairs: a row of all texts has the square of all tokens. **Known**
-# Kernels for variable lengths skip the hidden pairs (Dao 2022, arXiv:2205.14135); the extra sections try them. **We
-# think** that on a GPU the number of launches counts more: the four ways launch the model once per batch. More batches
-# of half the size would test it.
+# **Shown** Flat and packed rows hold the same texts and differ in their pairs: a row has the square of its tokens.
+# **Known** Kernels for variable lengths skip the hidden pairs (Dao 2022, arXiv:2205.14135); the extra sections try
+# them. **We think** that launches take most of the time on a GPU whose batches are small. All ways launch the model
+# once per batch, so larger batches would test it.
 #
 # **Takeaway** Packing removes the padding without changing which texts meet. It pays if attention skips the pairs that
 # the mask hides.
@@ -637,9 +643,11 @@ runs = ragged_training.train_each(["random", "windows"], texts, held_out, steps,
 shape["losses_of_batch"] = in_rows
 runs |= ragged_training.train_each(["packed"], texts, held_out, steps, size.training_seeds, **shape)
 same_time = ragged_training.shortest(runs)
-plots.curves(runs, same_time)
 ends = {name: torch.tensor(ragged_training.ends(found)) for name, found in runs.items()}
 timed_ends = {name: torch.tensor(ragged_training.ends(found, same_time)) for name, found in runs.items()}
+plots.curves(runs, same_time, ragged_training.lowest(ends), ragged_training.lowest(timed_ends))
+
+# %% tags=["experiment"]
 course.claim("after equally many updates, packed batches end within 0.01 of the same batches padded",
              difference_interval(ends["packed"], ends["random"]), within=(-0.01, 0.01))  # fmt: skip
 course.claim("after the same time, packed batches end below windows of 50 batches",
@@ -661,8 +669,8 @@ my_lengths, my_batch_size = texts.lengths, 32
 for window in (1, 50):
     waste = grouping.waste_of(make_sampler(my_lengths, my_batch_size, window), my_lengths)
     print(f"windows of {window:>2}: {waste:.2f} cells per token")
-in_rows_of = grouping.first_fit(my_lengths, 2 * int(my_lengths.max()))
-cells_in_rows = 2 * int(my_lengths.max()) * len(in_rows_of)
+my_rows = grouping.first_fit(my_lengths, 2 * int(my_lengths.max()))
+cells_in_rows = 2 * int(my_lengths.max()) * len(my_rows)
 print(f"packed rows of twice the longest: {cells_in_rows / int(my_lengths.sum()):.2f} cells per token")
 
 # %% [markdown]
