@@ -81,7 +81,7 @@ def picture(pixels: np.ndarray, title: str) -> Figure:
     """Draw an array (height, width, 3) of values from 0 to 1."""
     height, width, _ = pixels.shape
     figure, ax = canvas(9.0, 0.4 + 9.0 * height / width, width, height)
-    ax.imshow(pixels)
+    ax.imshow(pixels, extent=(0, width, 0, height))
     ax.set_title(title, fontsize=10)
     return figure
 
@@ -164,10 +164,12 @@ def waterfall(found: Mapping[str, Waterfall], title: str) -> Figure:
             edge = "none" if ms.estimate >= 0 else "black"
             left = right - ms.estimate
             ax.barh(y, ms.estimate, left=left, color=STAGE_COLORS[stage], ec=edge, height=0.7)
-            ends = [right - ms.high, right - ms.low]
-            ax.plot(ends, [y, y], color=GREY, lw=1)
+            end = max(left, right)
+            if math.isfinite(ms.high - ms.low):  # whiskers at the end that the stage decides
+                ax.plot([right - ms.high, right - ms.low], [y, y], color=GREY, lw=1)
+                end = max(end, right - ms.low)
             words = f"{ms.estimate:.1f} ms, {one.share(stage):.0%}"
-            label_point(ax, words, (max(right, *ends), y), fontsize=8)
+            label_point(ax, words, (end, y), fontsize=8)
             right = left
         rows(ax, one.bars, fontsize=8)
         ax.set(xlim=(min(0, right), 1.25 * longest), ylabel=label)
