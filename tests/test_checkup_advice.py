@@ -266,7 +266,8 @@ def test_a_loop_that_waits_is_told_what_is_left_when_no_number_of_workers_helps(
 
 @pytest.mark.parametrize(("share", "is_told"), [(0.02, True), (0.08, False), (0.5, False)])
 def test_a_loader_at_the_ceiling_is_told_with_its_bound(share, is_told):
-    facts = Facts(phases=Phases(data=Phase(share), forward=Phase(1 - share)), loader=LOADER)
+    unpinned = dataclasses.replace(LOADER, workers=2, pin_memory=False)
+    facts = Facts(phases=Phases(data=Phase(share), forward=Phase(1 - share)), loader=unpinned)
     report = str(run.report_on(facts, "train.py", "ended"))
     assert ("at the ceiling" in report and "1.02 times" in report) == is_told
     assert verdict.at_the_ceiling(dataclasses.replace(facts, loader=None)) == ""

@@ -28,6 +28,7 @@ SIZES = {
     "waterfall_steps": (2, 4, 16),  # of a run without workers
     "waterfall_rounds": ((2, 2), (7, 15), (7, 41)),
     "waterfall_seconds": (0.5, 20.0, 60.0),
+    "checkup_minutes": (0.05, 0.25, 1.0),
 }
 
 NEEDS = UnitNeeds(

@@ -7,7 +7,7 @@ from course.checkup.predict import bound
 
 NAME = "data-bound"
 PART = "01/7"
-PLANTED = ("one_reader",)
+PLANTED = ("shared_disk",)
 NEXT = "make less of each item: fewer pixels, fewer bytes, or keep decoded items"
 
 
