@@ -75,12 +75,6 @@ def test_bars_sum_to_the_step_and_a_negative_one_is_told():
     assert "got slower when this was replayed" in text and text.count("slower") == 1
 
 
-def test_where_the_control_differs_no_ceiling_is_claimed():
-    found = by_hand(10.0, 9.0, 4.0, 4.5, 2.0)
-    restless = Comparison(found.compared.seconds, Interval(1.2, 1.1, 1.3), NARROW)
-    assert waterfall.Waterfall(restless, 10).ceiling.high == float("inf")
-
-
 @pytest.mark.parametrize("drafted", [False, True])
 def test_every_replay_gives_the_batches_of_the_loader(paths, drafted):
     loader = DataLoader(Faces(paths, drafted), batch_size=2)

@@ -69,7 +69,7 @@ class Waterfall:
     @property
     def ceiling(self) -> Interval:
         """How many times as fast the training is with data for free."""
-        return self.compared.controlled(list(self.compared.seconds)[-1])
+        return self.compared.ratio(list(self.compared.seconds)[-1])
 
     @property
     def bars(self) -> dict[str, Interval]:

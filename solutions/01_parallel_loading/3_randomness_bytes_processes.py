@@ -380,9 +380,9 @@ print(sent)
 ms = 1000 * sent.median("floats, 24 MB") / n_batches
 print(f"24 MB of floats: {ms:.1f} ms per batch" + reveal(predicted_transfer_ms))
 course.claim("sending floats takes as long as sending the same number of bytes of another type, within 20 %",
-             sent.controlled("larger images, bytes, 24 MB"), within=(0.8, 1.2))  # fmt: skip
+             sent.ratio("larger images, bytes, 24 MB"), within=(0.8, 1.2))  # fmt: skip
 course.claim("sending images as bytes is at least twice as fast as sending them as floats",
-             sent.controlled("bytes, 6 MB"), above=2)  # fmt: skip
+             sent.ratio("bytes, 6 MB"), above=2)  # fmt: skip
 plots.ratios(sent, "A batch of 32 images on its way from one worker")
 
 # %% [markdown]
@@ -425,7 +425,7 @@ spawn = comparison.ratio_interval(starts.seconds["spawn"], starts.seconds["fork"
 print(f"spawn takes {spawn} times as long as fork" + reveal(predicted_spawn_times))
 course.claim("two workers take more than five times as long to start by spawn as by fork", spawn, above=5)
 course.claim("persistent workers give the first batch of a later epoch in less than half the time of forking new ones",
-             starts.controlled("fork, persistent, second epoch on"), above=2)  # fmt: skip
+             starts.ratio("fork, persistent, second epoch on"), above=2)  # fmt: skip
 plots.ratios(starts, "From the start of an epoch to its first batch, two workers")
 
 # %% [markdown]
@@ -530,7 +530,7 @@ def seconds_of(way):
 whole = comparison.compare_measured(["prefetch_factor=1", "prefetch_factor=4"], seconds_of, **limits)
 print(whole)
 course.claim("with uneven work, prefetch_factor=4 is at least 5 % faster than 1",
-             whole.controlled("prefetch_factor=4"), above=1.05)  # fmt: skip
+             whole.ratio("prefetch_factor=4"), above=1.05)  # fmt: skip
 plots.queue({f"{way}: empty {empty_share(*queues[way]):.0%}": queues[way] for way in sorted(queues)})
 
 # %% [markdown]

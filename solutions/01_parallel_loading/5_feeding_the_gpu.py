@@ -475,7 +475,7 @@ for data, loader in fetched.values():
     assert shape == (256, 32)
 calls = {label: data.calls / 16 for label, (data, _) in fetched.items()}
 print(by_rows)
-faster = by_rows.controlled("dataset[indices] is the batch")
+faster = by_rows.ratio("dataset[indices] is the batch")
 print(f"one look-up per batch: {faster} times as fast" + reveal(predicted_times_as_fast))
 course.claim(
     "the three datasets make 256, 1 and 1 look-ups per batch of 256",
@@ -487,7 +487,7 @@ batch, rows = table[:256], list(table[:256])
 two = {"collate": lambda: default_collate(rows), "take apart": lambda: list(batch)}
 pieces = comparison.compare(two, seconds=sizes.pass_seconds)
 course.claim("taking a batch apart into 256 rows takes longer than collating them",
-             pieces.controlled("take apart"), below=1)  # fmt: skip
+             pieces.ratio("take apart"), below=1)  # fmt: skip
 plots.ratios(by_rows, "A pass over 16 batches of 256 rows")
 
 # %% [markdown]

@@ -676,7 +676,7 @@ def times_as_fast(one, other):
 
 processes, threads = "torchvision, your WorkerLoader, 2 workers", "torchvision, your ThreadedLoader, 2 threads"
 against = times_as_fast("PIL, your WorkerLoader, 2 workers", "PIL, torch's DataLoader, 2 workers")
-gain = race.controlled(threads)
+gain = race.ratio(threads)
 print(f"threads: {gain} times{reveal(predicted_times_threads)}")
 print(f"processes: {against} times torch's{reveal(predicted_times_processes)}")
 course.claim("your loader of processes reaches 0.9 of the speed of torch's", against, above=0.9)
@@ -706,7 +706,7 @@ for what, work in pairs.items():
     both = {f"{what}, {threads}": ThreadedLoader_now(work, few, buffers, threads) for threads in (1, 2)}
     passes = compared(both, len(few))
     print(passes)
-    gains[what] = passes.controlled(f"{what}, 2")
+    gains[what] = passes.ratio(f"{what}, 2")
 python = gains["computes in Python"]
 print(f"two threads against one, computing in Python: {python} times as fast" + reveal(predicted_python_threads))
 course.claim("a second thread gains at least 10 % more if the threads decode than if they compute in Python",

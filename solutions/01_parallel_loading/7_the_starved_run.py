@@ -79,7 +79,7 @@ arrays = [np.asarray(faces[k]) / 255 for k in range(8)]
 makers = {"list": lambda: torch.tensor(arrays), "stacked": lambda: torch.tensor(np.stack(arrays))}
 made = comparison.compare(makers, seconds=sizes.waterfall_seconds)
 course.claim("torch.tensor of one stacked array is more than ten times as fast as of a list of arrays",
-             made.controlled("stacked"), above=10)  # fmt: skip
+             made.ratio("stacked"), above=10)  # fmt: skip
 
 # %% [markdown]
 # **Shown**: `torch.tensor` of a list of arrays walks through every number in Python. Of one array it copies the memory.
@@ -372,13 +372,13 @@ trainings = comparison.compare_measured(list(ladder), seconds_of, rounds=sizes.s
 print(trainings)
 
 # %% tags=["experiment"]
-times = trainings.controlled("and your training")
+times = trainings.ratio("and your training")
 print(course.score("01/7", "times as fast with all three", predicted_times_as_fast, times))
 course.claim("the training is at least three times as fast as found", times, above=3)
-course.claim("your dataset makes the training at least 1.2 times as fast", trainings.controlled("your dataset"),
+course.claim("your dataset makes the training at least 1.2 times as fast", trainings.ratio("your dataset"),
              above=1.2)  # fmt: skip
 course.claim("your loader makes the training at least 1.2 times as fast",
-             trainings.controlled("and your loader", to="your dataset"), above=1.2)  # fmt: skip
+             trainings.ratio("and your loader", to="your dataset"), above=1.2)  # fmt: skip
 plots.ratios(trainings, f"All three: {times} times as fast as found")
 
 # %% [markdown]
