@@ -246,6 +246,7 @@ check.lean_loader(lean_loader)
 check.lean_loader(lean_loader, seed=35)
 ### END HIDDEN TESTS
 
+# %% [markdown]
 # ### Exercise 3 · The training
 #
 # Rewrite the loop. The last fault is here: what is the same in every epoch?
