@@ -13,7 +13,7 @@
 # - split the time of a step into the stages of loading;
 # - write the dataset and the loader that a training on a folder of images needs.
 #
-# **Minutes** 41 core · 41 in all
+# **Minutes** 39 core · 39 in all
 #
 # **Needs** nothing
 
@@ -438,9 +438,9 @@ plots.waterfall({"as found": as_found}, f"The longest bar: {longest}. "
                 f"With data for free: {as_found.ceiling.estimate:.1f} times as fast")  # fmt: skip
 
 # %% [markdown]
-# Read the figure from the top: the right end is the step as it is. Each bar ends where the step would end if its stage
-# and all stages above were free. What is left at the bottom is the step itself, the ceiling of every loader. A bar that
-# points to the right and has a black frame was no gain: replaying made the step slower, or chance did.
+# Read the figure from the top: the right end is the step as it is. The left end of each bar is how long the step would
+# take if its stage and all stages above were free. What is left at the bottom is the step itself, the ceiling of every
+# loader. A negative bar has a black frame: with this stage replayed, the step took longer, by chance or not.
 #
 # **Shown**: a bar is its stage's, because the replay changes nothing else. But it depends on the order. With several
 # workers, a stage that runs while the network computes has no bar, however long it takes: these are *stalls*, not work.

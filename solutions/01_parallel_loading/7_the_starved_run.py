@@ -12,7 +12,7 @@
 # - say what a repair was worth, and what is left up to the ceiling;
 # - confirm a fix by a count, not by a feeling.
 #
-# **Minutes** 43 core · 43 in all · session 2
+# **Minutes** 41 core · 41 in all · session 2
 #
 # **Needs** part 1: your `Ceiling` is used if you solved it
 
@@ -451,4 +451,4 @@ print(course.checkup(my_loader, my_step, steps=20, minutes=sizes.checkup_minutes
 # ## How good was your intuition?
 
 # %%
-print(course.calibration("01"))
+course.calibration("01")
