@@ -109,9 +109,6 @@ def test_the_best_number_of_workers_is_one_that_is_proven_to_be_faster(seconds, 
     found = compared(**dict(zip("abc", seconds, strict=True)))
     (ax,) = parallel_loading.worker_plot([0, 1, 2], found).axes
     assert ax.get_title() == title
-    (ax,) = parallel_loading.rates({"plain": ([0, 1, 2], found)}, 100, 2, "title").axes
-    with_workers = next(line for line in ax.lines if line.get_marker() == "o")
-    assert list(with_workers.get_ydata()) == [100 / s for s in seconds[1:]]
 
 
 def test_predictions_and_bars_stand_beside_intervals():

@@ -13,16 +13,18 @@ SIZES = {
     "dataset": ("tiny", "lfw", "lfw"),
     "images": (64, 320, 4096),
     "batch_size": (8, 32, 64),
-    "rounds": (2, 3, 5),  # passes that are timed
-    "paired_rounds": (1, 5, 7),  # in which one worker is measured before many are
+    # of passes that are compared: their batches, at least and at most as many rounds, seconds
+    "pass_batch": (2, 16, 32),
+    "pass_rounds": ((2, 2), (7, 41), (7, 41)),
+    "pass_seconds": (1.0, 40.0, 60.0),
     "cores_seconds": (0.05, 0.2, 0.4),  # of making items in one process and in all, per round
-    "handed_over": (2, 6, 8),  # batches of a pass in which nothing is computed
-    "starts": (1, 1, 3),  # how often workers are started to time it
+    "handed_over": (4, 40, 40),  # batches of a pass in which nothing is computed
+    "start_rounds": ((1, 1), (7, 7), (7, 7)),  # in which workers are started to time it
     "uneven": (90, 270, 450),  # items of the dataset that is slow now and then
     # of the run that is rescued, a quarter of them for validation
     "starved_images": (60, 480, 2048),
     "starved_epochs": (2, 3, 3),
-    "starved_rounds": (1, 2, 3),
+    "starved_rounds": ((1, 1), (7, 7), (7, 7)),
 }
 
 NEEDS = UnitNeeds(
@@ -32,7 +34,12 @@ NEEDS = UnitNeeds(
         "memory": Need(
             PROCESS_BYTES,
             # three batches per worker
-            {"batch_size": 3 * WORKERS_MAX * FACE_BYTES, "starved_images": FACE_BYTES / 4},
+            {
+                "batch_size": 3 * WORKERS_MAX * FACE_BYTES,
+                # part 2 takes batches four times as large with two workers
+                "pass_batch": 3 * max(8, WORKERS_MAX) * FACE_BYTES,
+                "starved_images": FACE_BYTES / 4,
+            },
         ),
         "gpu": Need(0, {"batch_size": 8 * CROP_BYTES}),
     },

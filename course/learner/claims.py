@@ -114,8 +114,8 @@ def _against_null(measured: "Interval", above, below, within):
     facts = {
         "value": str(measured),
         "estimate": measured.estimate,
-        "low": measured.low,
-        "high": measured.high,
+        "low": measured.low if math.isfinite(measured.low) else None,  # JSON has no infinity
+        "high": measured.high if math.isfinite(measured.high) else None,
     }
     if within is not None:
         low, high = within

@@ -120,6 +120,24 @@ class Comparison:
         both = {name: self.seconds[name] for name in (to, way)}
         return Comparison(both, self.control, self.stopped)
 
+    def controlled(self, way: str, to: str | None = None) -> Interval:
+        """The ratio of `way` for a claim: its interval is unknown if the control differs from 1."""
+        ratio = self.ratio(way, to)
+        if self.control.excludes(1):
+            return Interval(ratio.estimate, 0.0, math.inf)
+        return ratio
+
+    def rounds_for(self, way: str, difference: float) -> int:
+        """About how many rounds narrow the interval of `way` to half of a relative `difference`.
+
+        An interval narrows with the square root of the rounds.
+        """
+        width = _relative_width(self.ratio(way))
+        if not math.isfinite(width):
+            return MOST_ROUNDS
+        needed = self.rounds * (width / (difference / 2)) ** 2
+        return max(FEWEST_ROUNDS, math.ceil(needed))
+
     def median(self, way: str) -> float:
         """The median of the seconds of `way`."""
         return self.seconds[way].quantile(0.5).item()
@@ -278,8 +296,7 @@ def _widest(table, ways):
     for name, taken in table.items():
         if name != ways[0]:
             interval = ratio_interval(base, torch.tensor(taken, dtype=torch.float64))
-            known = interval.low > 0  # else there are too few rounds
-            widths.append(math.log(interval.high / interval.low) / 2 if known else math.inf)
+            widths.append(_relative_width(interval))
     return max(widths)
 
 
@@ -362,3 +379,22 @@ def seconds_of_batches(loader: Iterable, start_up: int, n_batches: int) -> float
                 "give it more data, or smaller batches."
             )
     return time.perf_counter() - begin
+
+
+def quotient(numerator: Interval, denominator: Interval) -> Interval:
+    """The Interval of one ratio divided by another, which was measured in other rounds.
+
+    The relative half-widths add as independent errors do: the root of the sum of their squares.
+    """
+    width = math.hypot(_relative_width(numerator), _relative_width(denominator))
+    estimate = numerator.estimate / denominator.estimate
+    if not math.isfinite(width):
+        return Interval(estimate, 0.0, math.inf)
+    return Interval(estimate, estimate * math.exp(-width), estimate * math.exp(width))
+
+
+def _relative_width(interval):
+    """Half of the width of an interval of a positive quantity, on its logarithm."""
+    if not 0 < interval.low <= interval.high < math.inf:
+        return math.inf
+    return math.log(interval.high / interval.low) / 2

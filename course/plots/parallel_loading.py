@@ -1,5 +1,6 @@
 """Figures of unit 01; they compute nothing that an exercise asks for."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 import matplotlib.pyplot as plt
@@ -7,6 +8,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from course.loading.loader_passes import WorkerComparison
 from course.measure.comparison import FASTER, Comparison, Interval
 from course.plots.style import (
     BLUE,
@@ -76,6 +78,67 @@ def worker_plot(workers: Sequence[int], compared: Comparison) -> Figure:
             number = workers[list(compared.seconds).index(best)]
             title = f"{counted(number, 'worker')}: {compared.ratio(best)} times as fast as none"
         ax.set_title(title, fontsize=10)
+    return figure
+
+
+def rounds_of_workers(
+    passes: Comparison, batches: Mapping[str, int], workers: int, ms: float
+) -> Figure:
+    """Draw milliseconds per batch against batches of a pass: what rounds of workers give, and did.
+
+    Args:
+        passes: of batches that each take a worker `ms` of waiting.
+        batches: {way of `passes`: batches of its pass}.
+    """
+    figure, ax = axes(7.6)
+    most = max(batches.values())
+    numbers = range(workers, most + workers + 1)
+    expected = [ms * math.ceil(n / workers) / n for n in numbers]
+    ax.plot(numbers, expected, color=GREY, lw=1)
+    label_point(
+        ax,
+        "whole rounds of workers",
+        (most + workers, expected[-1]),
+        (-4, 12),
+        ha="right",
+        color=GREY,
+    )
+    for way, n in batches.items():
+        measured = 1000 * passes.time(way).estimate / n
+        ax.plot(n, measured, "o", color=BLUE)
+        label_point(ax, f"{n}", (n, measured), (0, 9), ha="center", fontsize=8, color=BLUE)
+    ax.set(xlabel="batches of a pass", ylabel="time per batch, ms", ylim=(0, None))
+    ax.set_title(f"Only multiples of {workers} keep all {workers} workers busy", fontsize=10)
+    return figure
+
+
+def ratios(passes: Comparison, title: str) -> Figure:
+    """Draw the ratios of a Comparison and its control, a row each."""
+    figure, ax = axes(7.6, 1.2 + 0.36 * len(passes.seconds))
+    passes.draw(ax)
+    ax.set_title(title, fontsize=10)
+    return figure
+
+
+def speedups(cases: Mapping[str, WorkerComparison], workers: int = 2) -> Figure:
+    """Draw the ratios of some comparisons of numbers of workers, a panel each, on one axis.
+
+    Args:
+        cases: {what the workers do: their comparison}.
+        workers: the number whose ratios the title says.
+    """
+    rows_of = [len(case.passes.seconds) for case in cases.values()]
+    shape = {"height_ratios": rows_of, "sharex": True}
+    figure, *panels = axes(7.6, 0.9 + 0.4 * sum(rows_of), lines=len(cases), **shape)
+    said = []
+    for ax, (label, case) in zip(panels, cases.items(), strict=True):
+        case.passes.draw(ax)
+        ax.margins(y=0.3 / len(case.passes.seconds))
+        ax.set_ylabel(label)
+        ax.label_outer()
+        said.append(f"{case.ratio(workers).estimate:.2f} ({label})")
+    title = f"Times as fast with {counted(workers, 'worker')}: {', '.join(said)}"
+    figure.suptitle(title, fontsize=10)
     return figure
 
 
@@ -187,48 +250,6 @@ def timeline(spans: Sequence[tuple[str, int, float, float]], title: str) -> Figu
     ax.set_yticks(range(len(names)), names)
     ax.set(xlabel="time, ms (a number is a batch)", title=title, xlim=(0, None))
     ax.grid(axis="y", visible=False)
-    return figure
-
-
-def rates(
-    curves: Mapping[str, tuple[Sequence[int], Comparison]],
-    n_images: int | Sequence[int],
-    cores: int,
-    title: str,
-) -> Figure:
-    """Draw images per second against workers, with intervals of the ratio to the first number.
-
-    Level lines are those without workers.
-
-    Args:
-        curves: {label: (workers, Comparison with a way per number of workers, in their order)}.
-        n_images: images in a pass, one number, or one for each curve.
-    """
-    figure, ax = axes(7.6)
-    if not isinstance(n_images, Sequence):
-        n_images = [n_images] * len(curves)
-    styles = zip(curves.items(), n_images, COLORS, "os^DvP", strict=False)
-    for (label, (workers, compared)), n, color, marker in styles:
-        middle, reach = middle_and_reach([compared.rate(way, n) for way in compared.seconds])
-        first = int(workers[0] == 0)  # with workers
-        ax.errorbar(
-            workers[first:],
-            middle[first:],
-            reach[:, first:],
-            fmt=f"-{marker}",
-            color=color,
-            capsize=4,
-            label=label,
-        )
-        if first:
-            ax.axhline(middle[0], color=color, ls="--", lw=1, label=f"{label}, without workers")
-    ax.axvline(cores, color=GREY, ls=":", lw=1, label=f"{cores} logical cores")
-    ax.set(xlabel="number of workers", ylabel="images/s, interval", title=title, ylim=(0, None))
-    ticks = set()
-    for workers, _ in curves.values():
-        ticks.update(workers)
-    ax.set_xticks(sorted(ticks - {0}))
-    legend_beside(ax, 9)
     return figure
 
 

@@ -32,7 +32,6 @@ NULLS = {"above", "below", "within"}  # the arguments of a claim that name its n
 NOT_REBUILT = {
     "01_parallel_loading": (
         "1_inside_the_dataloader",
-        "2_honest_measurements",
         "3_randomness_bytes_processes",
         "4_how_many_workers",
         "5_feeding_the_gpu",

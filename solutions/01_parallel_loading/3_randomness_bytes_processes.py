@@ -17,7 +17,6 @@
 # **Needs** parts 1 and 2: your `LFWDataset` and `seconds_per_pass` are used if you solved them
 
 # %% locked="setup"
-import functools
 import itertools
 import time
 import warnings
@@ -31,8 +30,8 @@ import course
 from course.checks import parallel_loading as check
 from course.datasets import lfw
 from course.learner.predictions import reveal
-from course.loading import inherited, loaders
-from course.measure import timing
+from course.loading import inherited, loader_passes, loaders
+from course.measure import comparison
 from course.plots import parallel_loading as plots
 
 warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than cores: we try that on purpose
@@ -43,9 +42,7 @@ print(course.machine())
 torch.set_num_threads(1)  # as in a worker: one image is too little work for several threads
 sizes = course.sizes("01_parallel_loading")
 LFWDataset_now = course.solved(check.LFWDataset)
-time_all = functools.partial(  # the loaders given, interleaved, whole passes
-    timing.time_in_turn, seconds_per_pass=course.solved(check.seconds_per_pass)
-)
+limits = dict(rounds=sizes.pass_rounds, seconds=sizes.pass_seconds)  # of each comparison
 folder = lfw.folder(sizes.dataset)
 forks = dict(multiprocessing_context="fork")  # classes from a notebook cell exist only in forked workers
 
@@ -372,24 +369,24 @@ course.claim("the message is as short for 64 images as for 8", seen[64][1] < see
              f"{seen[64][1]} bytes")  # fmt: skip
 
 items = {
-    "bytes, 6 MB": image,
     "floats, 24 MB": image.float(),
+    "bytes, 6 MB": image,
     "larger images, bytes, 24 MB": torch.zeros(3, 500, 500, dtype=torch.uint8),
 }
 ways = {label: loaders.forked(Same(item, 32 * n_batches), 32, 1) for label, item in items.items()}
 ways["floats, 24 MB, no worker"] = DataLoader(Same(image.float(), 32 * n_batches), 32)
-sent = dict(zip(ways, 1000 * time_all(ways.values(), sizes.paired_rounds) / n_batches, strict=True))
-small, floats, larger, alone = (ms.quantile(0.5).item() for ms in sent.values())
-print(f"24 MB of floats: {floats:.1f} ms per batch" + reveal(predicted_transfer_ms))
-otherwise = "Look at the whiskers of the figure, and run the cell again."
-course.claim("sending floats takes as long as sending the same number of bytes of another type",
-             2 / 3 < floats / larger < 1.5, f"{floats / larger:.2f} times", otherwise=otherwise)  # fmt: skip
-course.claim("sending images as floats takes more than twice as long as sending them as bytes",
-             floats > 2 * small, f"{floats / small:.1f} times", otherwise=otherwise)  # fmt: skip
-plots.bars(sent, "ms per batch", f"32 images: floats take {floats / small:.1f} times as long as bytes", "{:.1f}")
+sent = loader_passes.compare_loaders(ways, n_batches, course.solved(check.seconds_per_pass), **limits)
+print(sent)
+ms = 1000 * sent.median("floats, 24 MB") / n_batches
+print(f"24 MB of floats: {ms:.1f} ms per batch" + reveal(predicted_transfer_ms))
+course.claim("sending floats takes as long as sending the same number of bytes of another type, within 20 %",
+             sent.controlled("larger images, bytes, 24 MB"), within=(0.8, 1.2))  # fmt: skip
+course.claim("sending images as bytes is at least twice as fast as sending them as floats",
+             sent.controlled("bytes, 6 MB"), above=2)  # fmt: skip
+plots.ratios(sent, "A batch of 32 images on its way from one worker")
 
 # %% [markdown]
-# Without a worker, 24 MB take 12.5 ms; with one, 22.0 ms. So send fewer bytes.
+# The last way stacks the same floats without a worker: what it saves is what sending costs, the stacking aside.
 #
 # **Takeaway** The number of bytes counts, not their type: send `uint8`, and convert to float on the device that
 # computes.
@@ -421,21 +418,15 @@ def seconds_to_first_batch(loader):
     return seconds
 
 
-list(once)  # the first epoch
-starts = {label: [] for label in starting}
-for _ in range(sizes.starts):
-    for label, loader in starting.items():
-        starts[label].append(seconds_to_first_batch(loader))
-fork, server, spawn, persistent = (min(seconds) for seconds in starts.values())
-print(f"spawn: {spawn / fork:.0f} times as long as fork" + reveal(predicted_spawn_times))
-course.claim("workers take more than five times as long to start by spawn or forkserver as by fork",
-             min(server, spawn) > 5 * fork, f"{server:.2f} s and {spawn:.2f} s against {fork:.2f} s",
-             otherwise="Look at the bars: which start method is nearest to fork?")  # fmt: skip
+starts = comparison.compare_measured(list(starting), lambda method: seconds_to_first_batch(starting[method]),
+                                     rounds=sizes.start_rounds)  # fmt: skip
+print(starts)
+spawn = comparison.ratio_interval(starts.seconds["spawn"], starts.seconds["fork"])
+print(f"spawn takes {spawn} times as long as fork" + reveal(predicted_spawn_times))
+course.claim("two workers take more than five times as long to start by spawn as by fork", spawn, above=5)
 course.claim("persistent workers give the first batch of a later epoch in less than half the time of forking new ones",
-             persistent < fork / 2, f"{1000 * persistent:.1f} ms against {1000 * fork:.1f} ms",
-             otherwise="Look at the whiskers of the figure, and run the cell again.")  # fmt: skip
-title = f"Two workers: spawn takes {spawn / fork:.0f} times as long as fork to the first batch"
-plots.bars(starts, "seconds to the first batch", title, "{:.3f}")
+             starts.controlled("fork, persistent, second epoch on"), above=2)  # fmt: skip
+plots.ratios(starts, "From the start of an epoch to its first batch, two workers")
 
 # %% [markdown]
 # These loader options concern processes:
@@ -447,7 +438,8 @@ plots.bars(starts, "seconds to the first batch", title, "{:.3f}")
 # | `multiprocessing_context` | the start method | `"fork"` in a notebook |
 # | `pin_memory=True` | a thread copies batches to where a GPU can fetch them | with CUDA (part 5) |
 #
-# **Takeaway** Starting by spawn or forkserver takes a second or more; `persistent_workers=True` pays it once.
+# **Takeaway** Starting by spawn or forkserver imports torch again in a new process; `persistent_workers=True` pays it
+# once.
 
 # %% [markdown]
 # ## How many batches wait ready? · extra
@@ -526,16 +518,20 @@ def empty_share(moments, depths):
     return sum(gap for gap, depth in zip(gaps, depths[:-1], strict=True) if not depth) / sum(gaps)
 
 
-queues = {factor: queue_depth(factor) for factor in (1, 4)}
-empty = {factor: empty_share(*queue) for factor, queue in queues.items()}
-whole = {factor: moments[-1] for factor, (moments, _) in queues.items()}
-course.claim("the queue is empty for a smaller share of the time with prefetch_factor=4 than with 1",
-             empty[4] < empty[1], f"{empty[4]:.0%} against {empty[1]:.0%}",
-             otherwise="Look at both panels of the figure, and run the cell again.")  # fmt: skip
-course.claim("with uneven work, prefetch_factor=4 is faster than 1", whole[4] < whole[1],
-             f"{whole[1] / whole[4]:.2f} times as fast",
-             otherwise="Look at both panels of the figure, and run the cell again.")  # fmt: skip
-plots.queue({f"prefetch_factor={f}: empty {empty[f]:.0%}": queue for f, queue in queues.items()})
+queues = {}
+
+
+def seconds_of(way):
+    """Seconds of the queue of a pass, which is kept for the figure."""
+    queues[way] = queue_depth(int(way[-1]))
+    return queues[way][0][-1]
+
+
+whole = comparison.compare_measured(["prefetch_factor=1", "prefetch_factor=4"], seconds_of, **limits)
+print(whole)
+course.claim("with uneven work, prefetch_factor=4 is at least 5 % faster than 1",
+             whole.controlled("prefetch_factor=4"), above=1.05)  # fmt: skip
+plots.queue({f"{way}: empty {empty_share(*queues[way]):.0%}": queues[way] for way in sorted(queues)})
 
 # %% [markdown]
 # A slow item empties the short queue. Once filled, the long one outlasts it.

@@ -34,8 +34,8 @@ import course
 from course.checks import parallel_loading as check
 from course.datasets import lfw
 from course.learner.predictions import reveal
-from course.loading import loaders
-from course.measure import timing
+from course.loading import loader_passes, loaders
+from course.measure import comparison, timing
 from course.plots import parallel_loading as plots
 
 warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than cores: we try that on purpose
@@ -58,6 +58,8 @@ sizes = course.sizes("01_parallel_loading")
 LFWDataset_now = course.solved(check.LFWDataset)
 folder = lfw.folder(sizes.dataset)
 heavy = loaders.evenly_spaced(LFWDataset_now(folder, lfw.heavy_transform()), 5 * sizes.images // 8)
+seconds_per_pass_now = course.solved(check.seconds_per_pass)
+limits = dict(rounds=sizes.pass_rounds, seconds=sizes.pass_seconds)  # of each comparison
 
 
 def waiting_shares(batches, step):
@@ -74,30 +76,28 @@ def waiting_shares(batches, step):
         step(batch)
 
 
-counts = (0, 1, 2)
-ways = {w: loaders.forked(heavy, sizes.batch_size, w) for w in counts}
-with_two = timing.time_in_turn([ways[2]], 2, seconds_per_pass=course.solved(check.seconds_per_pass))
-step = 1.2 * with_two.quantile(0.5).item() / math.ceil(len(heavy) / sizes.batch_size)
-list(ways[1])  # starts the worker
-passes = [[waiting_shares(ways[w], lambda batch: time.sleep(step)) for w in counts] for _ in range(sizes.rounds)]
-shares = torch.tensor(passes).permute(2, 1, 0)  # (all batches or the first one, number of workers, round)
+counts, n_batches = (0, 1, 2), comparison.steady_batches(2)
+steady = loader_passes.Repeated(heavy, n_batches * sizes.pass_batch)
+ways = {timing.counted(w, "worker"): loaders.forked(steady, sizes.pass_batch, w) for w in counts}
+with_two = seconds_per_pass_now(ways["2 workers"], n_batches)
+step = 1.2 * with_two.quantile(0.5).item() / n_batches
+list(ways["1 worker"])  # starts the worker
+passes = [[waiting_shares(each, lambda batch: time.sleep(step)) for each in ways.values()]
+          for _ in range(sizes.pass_rounds[0])]  # fmt: skip
+shares = torch.tensor(passes, dtype=torch.float64).permute(2, 1, 0)  # (all batches or the first, workers, round)
 share, first = shares.quantile(0.5, dim=2)
-for w in counts:
-    print(
-        f"{timing.counted(w, 'worker')}: the loop waits {share[w]:.0%} of the time, {first[w]:.0%} for the first batch"
-    )
+for w, way in enumerate(ways):
+    print(f"{way}: the loop waits {share[w]:.0%} of the time, {first[w]:.0%} for the first batch")
 print(f"with 2 workers the loop waits {share[2]:.0%} of the time" + reveal(predicted_waiting_share_2, "{:.0%}"))
-course.claim("the loop waits for a smaller share of the time with two workers than without", share[2] < share[0],
-             f"{share[2]:.0%} against {share[0]:.0%}",
-             otherwise="Look at the whiskers of the figure, and run the cell again.")  # fmt: skip
-percent = {timing.counted(w, "worker"): 100 * shares[0, w] for w in counts}
+course.claim("two workers lower the share of the time that the loop waits by at least 10 percentage points",
+             comparison.difference_interval(shares[0, 0].tolist(), shares[0, 2].tolist()), above=0.1)  # fmt: skip
+percent = dict(zip(ways, 100 * shares[0], strict=True))
 plots.bars(
     percent, "% of the time spent waiting", f"Two workers: the loop waits {share[2]:.0%} of the time", "{:.0f} %"
 )
 
 # %% [markdown]
-# **Takeaway** Measure the share of waiting first: here the loop waited 61 % of the time without workers, and 25 % with
-# two, mostly for the first batch.
+# **Takeaway** Measure the share of waiting first: a faster loader saves no more than that.
 
 # %% [markdown]
 # ## How can a GPU copy and compute at the same time? · extra
@@ -354,12 +354,14 @@ if device.type == "cuda":
         ways[f"{memory}, prefetcher"] = Prefetcher_now(batches, device)
     for way in ways.values():
         gpu_idle_share(way, train)  # starts the workers and the kernels
-    idle = timing.sweep(lambda label: gpu_idle_share(ways[label], train), list(ways), sizes.rounds)
-    idle = dict(zip(ways, 100 * idle, strict=True))
+    rounds = [[100 * gpu_idle_share(way, train) for way in ways.values()] for _ in range(sizes.pass_rounds[0])]
+    idle = dict(zip(ways, torch.tensor(rounds, dtype=torch.float64).T, strict=True))
     best = min(idle, key=lambda label: idle[label].quantile(0.5))
     print(f"idle least: {best}" + reveal(predicted_best_way))
-    course.claim("pinned memory with the prefetcher leaves the GPU idle least", best == "pinned, prefetcher", best,
-                 otherwise="Look at the figure: do the four ways differ by more than their whiskers?")  # fmt: skip
+    course.claim("with pinned memory, the prefetcher leaves the GPU idle for a smaller share of the time than the copy "
+                 "in the loop, by at least 2 percentage points",
+                 comparison.difference_interval(idle["pinned, copy in the loop"].tolist(),
+                                                idle["pinned, prefetcher"].tolist()), above=2)  # fmt: skip
     figure = plots.bars(idle, "% of the time without a step", "The GPU, four ways to feed it", "{:.0f} %")
 else:
     print("no GPU here: pinned memory, the copy to the device and its overlap cannot be measured on this machine")
@@ -464,45 +466,34 @@ fetched = {
     "__getitems__ per batch": (together, DataLoader(together, 256, shuffle=True)),
     "dataset[indices] is the batch": (indexed, DataLoader(indexed, sampler=by_batch, batch_size=None)),
 }
-row_seconds = timing.time_in_turn(
-    [loader for _, loader in fetched.values()],
-    max(3, sizes.rounds),
-    seconds_per_pass=course.solved(check.seconds_per_pass),
+by_rows = loader_passes.compare_loaders(
+    {label: loader for label, (_, loader) in fetched.items()}, 16, seconds_per_pass_now, **limits
 )
 for data, loader in fetched.values():
     data.calls = 0
     shape = [tuple(batch.shape) for batch in loader][0]
     assert shape == (256, 32)
 calls = {label: data.calls / 16 for label, (data, _) in fetched.items()}
-ratio = (row_seconds[0] / row_seconds[2]).quantile(0.5).item()
-print(f"one look-up per batch: {ratio:.1f} times as fast" + reveal(predicted_times_as_fast))
+print(by_rows)
+faster = by_rows.controlled("dataset[indices] is the batch")
+print(f"one look-up per batch: {faster} times as fast" + reveal(predicted_times_as_fast))
 course.claim(
     "the three datasets make 256, 1 and 1 look-ups per batch of 256",
     list(calls.values()) == [256, 1, 1],
     f"{list(calls.values())}",
 )
-course.claim(
-    "one look-up per batch is more than twice as fast",
-    ratio > 2,
-    f"{ratio:.1f} times",
-    otherwise="Look at the bars: how long does one look-up take on your machine?",
-)
+course.claim("one look-up per batch is more than twice as fast as one per row", faster, above=2)
 batch, rows = table[:256], list(table[:256])
-apart, collated = (min(timing.microseconds(do, [of] * 20)[0] for _ in range(9))
-                   for do, of in ((list, batch), (default_collate, rows)))  # fmt: skip
-course.claim("taking a batch apart into 256 rows takes longer than collating them", apart > collated,
-             f"{apart:.0f} against {collated:.0f} µs",
-             otherwise="Run the cell again, and compare the two times.")  # fmt: skip
-plots.bars(
-    dict(zip(fetched, 1e6 * row_seconds / 16, strict=True)),
-    "µs per batch of 256 rows",
-    f"One look-up per batch is {ratio:.1f} times as fast",
-)
+two = {"collate": lambda: default_collate(rows), "take apart": lambda: list(batch)}
+pieces = comparison.compare(two, seconds=sizes.pass_seconds)
+course.claim("taking a batch apart into 256 rows takes longer than collating them",
+             pieces.controlled("take apart"), below=1)  # fmt: skip
+plots.ratios(by_rows, "A pass over 16 batches of 256 rows")
 
 # %% [markdown]
-# Look at the second bar. `__getitems__` replaces 256 look-ups by one, but splits the result into 256 small tensors,
-# which the loader stacks again. The splitting alone takes longer than the stacking. If the look-up *is* the batch, both
-# steps disappear.
+# Look at the second line. `__getitems__` replaces 256 look-ups by one, but splits the result into 256 small tensors,
+# which the loader stacks again. The last claim compares the splitting with the stacking. If the look-up *is* the batch,
+# both steps disappear.
 #
 # **Takeaway** If an item is only a look-up, fetch the whole batch in one.
 #
