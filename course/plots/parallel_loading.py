@@ -107,8 +107,10 @@ def rounds_of_workers(
         measured = 1000 * passes.time(way).estimate / n
         ax.plot(n, measured, "o", color=BLUE)
         label_point(ax, f"{n}", (n, measured), (0, 9), ha="center", fontsize=8, color=BLUE)
+    ax.margins(y=0.15)
     ax.set(xlabel="batches of a pass", ylabel="time per batch, ms", ylim=(0, None))
-    ax.set_title(f"Only multiples of {workers} keep all {workers} workers busy", fontsize=10)
+    title = f"The line counts rounds of {workers} workers, the points are measured"
+    ax.set_title(title, fontsize=10)
     return figure
 
 

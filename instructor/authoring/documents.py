@@ -46,7 +46,8 @@ RESULTS_HEAD = """\
 What flips between the recorded machines, and then the benchmarks. [claims.md](claims.md) has every
 claim on every machine, [results-gpu.md](results-gpu.md) the steps that ran on a GPU. Counts of
 messages and batches are the same everywhere; counts of page faults and bytes from a disk depend on
-the allocator and the system. Times depend on your machine and on what else runs there, so compare ratios.
+the allocator and the system. Times depend on your machine and on what else runs there, so compare
+ratios.
 
 Do not edit this page: `course build` makes it from the files in `recorded/`, one per machine.
 """

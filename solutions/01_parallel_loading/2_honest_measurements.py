@@ -62,8 +62,8 @@ print(f"two workers were {first / with_two:.2f} times as fast as none")
 print("no workers, again: " + ", ".join(f"{first / seconds:.2f}" for seconds in again) + " times as fast as no workers")
 
 # %% [markdown]
-# The last line compares a loader with itself. Such a *control*, or A/A test, shows how large a difference is without a
-# cause. And the pass with two workers includes the start of two processes, which a training pays once.
+# The last line compares a loader with itself. Such a *control*, or A/A test, shows differences without a cause. And two
+# workers had to be started, which a training pays once.
 #
 # **Takeaway** One pass with a stopwatch mixes loading with start-up, order and luck: time the same thing twice first.
 
@@ -198,8 +198,8 @@ course.claim("with four workers, 10 batches take as long as 12, within 10 %", sl
 plots.rounds_of_workers(slept, batches, workers=4, ms=20)
 
 # %% [markdown]
-# **Shown**: only the number of batches changes between these passes; arithmetic gives the line. With 10 batches, no
-# four workers can look four times as fast. With many batches, the last round hardly counts.
+# **Shown**: only the number of batches changes; arithmetic gives the line. With many batches, the last round hardly
+# counts.
 #
 # **Takeaway** Time a loader in its steady state: workers running, a multiple of the workers as batches, at least 40.
 
@@ -229,8 +229,8 @@ enough = {difference: light.passes.rounds_for("2 workers", difference) for diffe
 print(f"on this machine, a difference of 10 % takes about {enough[0.1]} rounds, one of 5 % {enough[0.05]}")
 
 # %% [markdown]
-# An interval that contains 1 does not say that there is no difference. It says "not decided here": half the width takes
-# four times the rounds.
+# An interval that contains 1 does not mean "no difference": it is not decided here. Half the width takes four times the
+# rounds.
 #
 # **Takeaway** A speed-up is a ratio with an interval. Compare in rounds, with a control; the noise says how many.
 
@@ -253,8 +253,6 @@ course.claim("two workers gain at least 10 % more with the heavy transform than 
 plots.speedups({"ToTensor": light, "heavy": augmented})
 
 # %% [markdown]
-# The last claim is about the quotient of both ratios, so its interval is wider than theirs.
-#
 # **Takeaway** The more work an item takes per byte that is sent, the more workers gain.
 
 # %% [markdown]
@@ -280,10 +278,9 @@ course.claim("two workers raise the CPU time per image by at least 10 % more if 
 # - **Known**: a worker stacks images into new shared memory, whose pages the system clears first (PyTorch,
 #   [collate.py](https://github.com/pytorch/pytorch/blob/main/torch/utils/data/_utils/collate.py)). Without workers, a
 #   batch can reuse the memory of an earlier one.
-# - **We think** that the overhead which remains comes from cores that share caches or a core's hardware threads. Part 4
-#   tests it with processes that send nothing.
-# - **We think** that parallelism is below 2 where workers wait for the main process, or for another program. Load the
-#   machine on purpose: which of the two numbers changes?
+# - **We think** that overhead which remains, if any, comes from cores that share caches or a core's hardware threads.
+#   Part 4 tests it with processes that send nothing.
+# - **We think** that workers wait where parallelism is below 2. Load the machine on purpose: which number changes?
 #
 # **Takeaway** Two numbers break down a disappointing speed-up: more cores busy, and more CPU time per image.
 
