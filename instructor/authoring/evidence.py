@@ -32,10 +32,7 @@ NULLS = {"above", "below", "within"}  # the arguments of a claim that name its n
 NOT_REBUILT = {
     "01_parallel_loading": (
         "1_inside_the_dataloader",
-        "3_randomness_bytes_processes",
         "4_how_many_workers",
-        "5_feeding_the_gpu",
-        "6_build_a_loader",
         "7_the_starved_run",
     ),
     "02_data_parallel": (
