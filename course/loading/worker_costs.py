@@ -6,6 +6,7 @@ Part 8 of unit 01 measures with it.
 import multiprocessing
 import os
 import shutil
+import signal
 import time
 from collections.abc import Sequence
 from multiprocessing import forkserver
@@ -56,8 +57,11 @@ class Starts:
         return seconds
 
     def close(self) -> None:
-        """End both fork servers."""
+        """End the workers that live on, and both fork servers."""
+        self.loaders.clear()
         for server in self._servers.values():
+            # it would end by itself when nobody holds its pipe, which forked processes inherit
+            os.kill(server._forkserver_pid, signal.SIGTERM)
             server._stop()
 
 
