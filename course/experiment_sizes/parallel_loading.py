@@ -20,6 +20,7 @@ SIZES = {
     "cores_seconds": (0.05, 0.2, 0.4),  # of making items in one process and in all, per round
     "handed_over": (4, 40, 40),  # batches of a pass in which nothing is computed
     "start_rounds": ((1, 1), (7, 7), (7, 7)),  # in which workers are started to time it
+    "names": (20_000, 300_000, 2_000_000),  # of files, which two workers read
     "uneven": (90, 270, 450),  # items of the dataset that is slow now and then
     # of the run that is rescued, a quarter of them for validation
     "starved_images": (60, 480, 2048),

@@ -86,7 +86,8 @@ def claim(
         sentence: the claim, complete in itself, with the size that the null has, e.g. "two workers
             are at least 10 % faster than none".
         measured: an Interval, with one of the nulls below; or, for an exact count, a bool, a number
-            or a tensor of one element. Anything else counts as undecided.
+            or a tensor of one element. Anything else counts as undecided, and None does with a null
+            too: this machine cannot measure it, and `value` says why.
         value: the number behind a count, as text with its unit, or a number.
         otherwise: sentences printed unless the claim holds: why, and what it means.
         above: holds if the whole interval lies above this, fails if all of it lies below.
@@ -102,7 +103,8 @@ def claim(
             "scale": scale(),
             "otherwise": _text(otherwise),
         }
-        if above is None and below is None and within is None:
+        has_null = not (above is None and below is None and within is None)
+        if measured is None or not has_null:
             made = Claim(held=_truth(measured), value=_text(value), **facts)
         else:
             made = Claim(**facts, **_against_null(measured, above, below, within))

@@ -261,7 +261,7 @@ def loader_diagram(num_workers: int = 4, batch_size: int = 8) -> Figure:
         arrow(ax, worker_end, main_end)
         arrow(ax, (8.2, y), (9.4, y_at_process), GREEN)
         first = worker * batch_size
-        text = f"indices {first} … {first + batch_size - 1}"
+        text = f"indices {first} … {first + batch_size - 1} →\n← where batch {worker} is"
         ax.text(3.78, (y_at_process + y) / 2, text, ha="center", va="center", **small)
     ax.set_title(
         "Indices go out; what comes back says where the batch is, not its pixels", fontsize=10
@@ -291,19 +291,23 @@ def streams() -> Figure:
         if k:
             box(ax, x + 0.75, 0.8, f"step {k - 1}", RED, 2.1, 0.5)
             arrow(ax, (x - 1.0, 1.7), (x - 0.25, 1.1), GREEN)
-    event = "event: copy 0\nhas ended"
-    ax.text(3.9, 1.35, event, ha="right", va="center", fontsize=8, color=GREEN)
+    ax.text(11.7, 0.8, "…", va="center", fontsize=12, color=RED)  # step 3, of copy 3
+    event = "event: copy 0 has ended"
+    ax.text(4.9, 1.4, event, ha="right", va="center", fontsize=8, color=GREEN)
     ax.set_title(
         "Copy 1 runs during step 0; an arrow is an event that a step waits for", fontsize=10
     )
     return figure
 
 
-def timeline(spans: Sequence[tuple[str, int, float, float]], title: str) -> Figure:
-    """Draw who did what when: one row and colour per process, a bar for each batch that is built.
+def timeline(
+    spans: Sequence[tuple[str, int, float, float]], title: str, main: str = ""
+) -> Figure:
+    """Draw who did what when: one row per process, a bar for each batch that is built.
 
     Args:
         spans: (row label, batch number, start, end), in seconds from the start of the pass.
+        main: the label of the main process, whose bars are grey; those of workers are blue.
     """
     names = sorted({row for row, *_ in spans}, reverse=True)
     figure, ax = axes(8.2, 0.9 + 0.42 * len(names))
@@ -311,7 +315,7 @@ def timeline(spans: Sequence[tuple[str, int, float, float]], title: str) -> Figu
     for row, batch, start, end in spans:
         y = names.index(row)
         ms = 1000 * (end - start)
-        color = COLORS[y % len(COLORS)]
+        color = GREY if row == main else BLUE
         ax.barh(y, ms, left=1000 * start, height=0.62, color=color, ec="white", lw=1.5)
         ax.text(500 * (start + end), y, str(batch), **number)
     ax.set_yticks(range(len(names)), names)
