@@ -334,8 +334,8 @@ plots.waterfall(found, f"A step takes {1000 * found['as found'].step:.0f} ms as 
                 f"of these {rescued.share(waterfall.STEP):.0%} is training")  # fmt: skip
 
 # %% [markdown]
-# **Shown**: your dataset shortens *decode* and *transform* in one process, so their work got less. The loader hides what
-# is left behind the training, but it also takes more cores: compare trainings with the number of processes beside them.
+# **Shown**: your dataset shortens *decode* and *transform* in one process, so there is less work. Your loader hides what
+# is left behind the training, and uses more processes for it, as the cell prints: their cores are not free elsewhere.
 #
 # A bar of the rescued run is what workers cannot hide on your cores. If it is long, the cores are full: less work per
 # item helps, more workers do not.
@@ -396,7 +396,7 @@ course.claim("the rescued training is at most 0.1 less accurate than as found", 
 # With so few images and epochs, the seed alone moves the accuracy by several points. If the claim is not decided, more
 # seeds would decide it: the interval narrows with their square root.
 #
-# **Takeaway** A starved training gets faster without touching the network. Whoever changes what it sees compares seeds.
+# **Takeaway** A starved training gets faster without touching the network. If you change what it sees, compare seeds.
 
 # %% [markdown]
 # ## Are all six faults gone?
