@@ -134,7 +134,7 @@ FAULTS = (
     "2 pixels decoded per image",
     "3 pixels augmented per image",
     "4 processes started",
-    "5 bytes handed over per image",
+    "5 bytes per image in a batch",
     "6 readings of a validation image",
 )
 

@@ -330,12 +330,14 @@ for name in ("your dataset", "and your loader"):
 rescued = found["and your loader"]
 print(course.score("01/7", "the longest bar after the repairs", predicted_longest_bar, rescued.longest, null=None))
 print(f"as found 1 process, rescued {1 + workers} on {loaders.cores()} cores")
-plots.waterfall(found, f"A step takes {1000 * found['as found'].step:.0f} ms as found, {1000 * rescued.step:.0f} ms rescued; "
-                f"of these {rescued.share(waterfall.STEP):.0%} is training")  # fmt: skip
+before, after = (1000 * one.step for one in (found["as found"], rescued))
+plots.waterfall(found, f"A step takes {before:.0f} ms as found, {after:.0f} ms rescued; "
+                f"{rescued.share(waterfall.STEP):.0%} of these is training")  # fmt: skip
 
 # %% [markdown]
-# **Shown**: your dataset shortens *decode* and *transform* in one process, so there is less work. Your loader hides what
-# is left behind the training, and uses more processes for it, as the cell prints: their cores are not free elsewhere.
+# **Shown**: your dataset shortens *decode* and *transform* in one process, so there is less work. Your loader hides
+# what is left behind the training, and uses more processes for it, as the cell prints: their cores are not free for
+# other work.
 #
 # A bar of the rescued run is what workers cannot hide on your cores. If it is long, the cores are full: less work per
 # item helps, more workers do not.
@@ -348,8 +350,8 @@ plots.waterfall(found, f"A step takes {1000 * found['as found'].step:.0f} ms as 
 # Now whole trainings of a few epochs, start of the workers included: as found, then with your dataset, your loader and
 # your training added one after the other. Each is repeated with other seeds.
 #
-# **Predict**: how many times as fast is the training with all three? The waterfalls tell you what a step gains. Starting
-# workers costs, reading the validation images once gains.
+# **Predict**: how many times as fast is the training with all three? The waterfalls tell you what a step gains.
+# Starting workers costs, reading the validation images once gains.
 
 # %%
 predicted_times_as_fast = None  # your number
