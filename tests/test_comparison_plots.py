@@ -1,15 +1,17 @@
 """Figures of comparisons: their titles and points are the ratios of the Comparison."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from course.measure import yardsticks
-from course.measure.comparison import NARROW, NOT_MEASURED, Comparison, Interval
+from course.measure.comparison import FASTER, NARROW, NOT_MEASURED, SAME, SLOWER, Comparison, Interval
 from course.plots import batch_grouping, data_parallel, fast_loading, faster_training, large_batch, parallel_loading
 from course.plots.style import BLUE, GREEN, RED, middle_and_reach
 from course.training import ladder
+from course.training.race import Worth
 
 pytestmark = pytest.mark.check
 
@@ -66,18 +68,44 @@ def test_the_two_baselines_take_turns_so_that_all_rungs_make_as_many_steps():
     assert found.median(ladder.BASELINE) == 1.0 and list(found.seconds) == [ladder.BASELINE, ladder.FUSED]
 
 
-def test_what_the_race_misses_is_what_its_whole_interval_says():
-    worth = {"without a": Interval(1.3, 1.1, 1.5), "without b": Interval(1.3, 0.9, 1.5)}
-    worth["without c"] = Interval(math.inf, math.inf, math.inf)
-    (ax,) = faster_training.left_out(worth).axes
-    assert ax.get_title() == "Takes longer without: c, a"
+def _worth(name, times, by_design=False):
+    ratio = Interval(times, times / 1.05, times * 1.05)
+    certain = Interval(1.0, 1.0, 1.0)
+    return Worth(name, certain if by_design else ratio, certain, Interval(1.0, 0.99, 1.01), by_design)
 
 
-def test_memory_and_time_titles_the_middle_of_what_it_draws():
+def test_pieces_are_ranked_and_counted_by_their_verdicts():
+    rows = [_worth("a", 0.8), _worth("b", 1.5), _worth("c", 1.0, by_design=True), _worth("d", 1.2)]
+    figure = faster_training.left_out(rows)
+    assert figure.get_suptitle().startswith("2 of 4 pieces save time, 1 cost time")
+    images, cost, together = figure.axes
+    assert [label.get_text() for label in images.get_yticklabels()] == ["b", "d", "c", "a"]
+    colors = [line.get_color() for line in together.lines if line.get_marker() == "o" and len(line.get_xdata())]
+    green, red, blue = (faster_training.VERDICT_COLORS[verdict] for verdict in (FASTER, SLOWER, SAME))
+    assert colors == [green, green, blue, red]
+
+
+def test_the_board_is_titled_by_its_first_row_and_verdict():
+    rows = [_worth("mine 2", 1.5), _worth("mine 1", 1.0), _worth("everything again", 1.0, by_design=True)]
+    title = faster_training.leaderboard(rows).get_suptitle()
+    assert title == "mine 2: 1.50 (1.43 to 1.58) times as fast as everything, faster"
+
+
+def test_the_race_is_titled_by_its_two_ratios():
+    looks = [(0, 0.0, 0.1), (100, 1.0, 0.9)]
+    runs = [SimpleNamespace(name=name, images=80.0, seconds=0.8, looks=looks) for name in ("plain", "everything")]
+    runs.append(SimpleNamespace(name="mine", images=math.inf, seconds=math.inf, looks=looks))
+    figure = faster_training.race(runs, 0.8, Interval(1.1, 1.0, 1.2), Interval(7.0, 6.0, 8.0))
+    titles = [ax.get_title() for ax in figure.axes]
+    assert titles[0] == "plain needs 1.10 (1.00 to 1.20) times the images"
+    assert titles[1] == "plain needs 7.00 (6.00 to 8.00) times the seconds"
+
+
+def test_memory_and_time_are_titled_by_the_segments_that_keep_least():
     longer = {k: Interval(k / 2, k / 2 - 0.1, k / 2 + 0.1) for k in (1, 2, 4)}
-    sizes = dict.fromkeys(longer, 1e6)
-    figure = faster_training.memory_and_time(sizes, sizes, 2e6, longer, 1.3)
-    assert figure.axes[1].get_title() == "A step takes 1.00 times as long"
+    sizes = {1: 3e6, 2: 1e6, 4: 2e6}
+    figure = faster_training.memory_and_time(sizes, sizes, 2e6, longer, Interval(1.3, 1.2, 1.4))
+    assert figure.axes[1].get_title() == "2 segments: 1.00 (0.90 to 1.10) times as long"
 
 
 def test_loaders_are_bars_and_yardsticks_lines_by_their_names():

@@ -14,6 +14,7 @@ from course.errors import CourseError
 from course.learner import predictions
 from course.measure.comparison import NARROW, Comparison, Interval
 from course.training import speedrun as race
+from course.training.race import Run
 from instructor.authoring.records import Machine
 from instructor.bench import cells, gpu, gpu_measures, grouping, speedrun
 
@@ -225,18 +226,18 @@ def test_the_race_writes_the_latest_run_of_a_seed_at_once_and_a_row_for_each_con
 
     def races(track, seeds, file):
         for name, seconds in (("plain", 3.0), ("everything", 1.5)):
-            yield race.Run(name, 0, seconds, 2.0, [], {}, "t", 0.3, "m", "now", test_accuracy=0.5)
+            yield Run(name, 0, 2000.0, seconds, [], {}, "t", 0.3, "m", "now", test_accuracy=0.5)
             seen.append(json.loads(rows.path.read_text())[-1])
 
     monkeypatch.setattr(gpu_measures.fashion, "load", lambda name: None)
     monkeypatch.setattr(race, "track", lambda *_, **__: None)
     monkeypatch.setattr(speedrun, "races", races)
     gpu_measures.race(rows)
-    assert seen == [["race: seed 0", "plain 3.0 s 2.00 epochs"], ["race: seed 0", "everything 1.5 s 2.00 epochs"]]
+    assert seen == [["race: seed 0", "plain 3.0 s 2,000 images"], ["race: seed 0", "everything 1.5 s 2,000 images"]]
     assert json.loads(rows.path.read_text())[1:] == [
-        [f"race: {speedrun.table_head(gpu_measures.at(1, 3))}", "seconds; epochs; over everything; test accuracy"],
-        ["race: plain", "3.0 (3.0 to 3.0); 2.00; 2.00 (interval unknown); 0.5000 (0.5000 to 0.5000)"],
-        ["race: everything", "1.5 (1.5 to 1.5); 2.00; 1; 0.5000 (0.5000 to 0.5000)"],
+        [f"race: {speedrun.table_head(gpu_measures.at(1, 6))}", "; ".join(speedrun.COLUMNS)],
+        ["race: plain", "3.0 (3.0 to 3.0); 2,000; 2.00 (interval unknown); 0.5000 (0.5000 to 0.5000)"],
+        ["race: everything", "1.5 (1.5 to 1.5); 2,000; 1; 0.5000 (0.5000 to 0.5000)"],
     ]
 
 

@@ -85,14 +85,6 @@ def test_the_interval_of_a_quotient_is_wider_than_both_and_unknown_if_one_is():
     assert not math.isfinite(comparison.quotient(wide, Interval(1.0, 0.0, math.inf)).high)
 
 
-def test_a_ratio_is_not_claimed_if_the_control_finds_a_difference():
-    same = torch.ones(7, dtype=torch.float64)
-    calm = compare_measured(["a", "b"], {"a": 2.0, "b": 1.0}.__getitem__)
-    assert calm.controlled("b") == calm.ratio("b")
-    crooked = Comparison({"a": same, "b": same / 2}, Interval(0.8, 0.7, 0.9), comparison.NARROW)
-    assert not crooked.controlled("b").excludes(1) and crooked.controlled("b").estimate == crooked.ratio("b").estimate
-
-
 def test_half_the_width_takes_four_times_the_rounds():
     logarithms = torch.tensor([-0.1, -0.08, -0.02, 0.0, 0.02, 0.08, 0.1] * 3, dtype=torch.float64)
     seconds = {"a": torch.ones(21, dtype=torch.float64), "b": torch.exp(-logarithms)}

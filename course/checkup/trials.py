@@ -47,6 +47,7 @@ from course.checkup.step_ways import NoWay, Way, bf16_mode, makers, tried_once
 from course.checkup.watch import Watch
 from course.measure.comparison import (
     FEWEST_ROUNDS,
+    NOT_DECIDED,
     NOT_MEASURED,
     Comparison,
     Interval,
@@ -293,9 +294,9 @@ def _trial(
     ends = (ratio.estimate, ratio.low, ratio.high)
     whole, low, high = (1 / (rest + share / end) for end in ends)
     printed = Interval(round(whole, 2), round(low, 2), round(high, 2))
-    verdict = verdict_on(printed, control)
+    verdict = verdict_on(printed)
     words = verdict
-    if control.excludes(1):
+    if verdict == NOT_DECIDED and control.excludes(1):
         words = f"{verdict}: the same step twice differs, {control}"
     elif printed.low > round(most, 2):
         verdict = NOT_TRUSTED

@@ -42,16 +42,20 @@ SIZES = {
     "block_width": (32, 256, 2048),
     "block_rows": (64, 512, 8192),  # rows of its batch
     "accumulated_batch": (64, 256, 1024),
-    "race_images": (600, 5000, None),  # None: all that are not for validation
+    "race_images": (600, 10_000, None),  # None: all that are not for validation
+    "race_look": (128, 1024, 2560),  # images between two looks
     "race_target": (
-        {"stand-in": 0.6, "real": 0.6},
-        {"stand-in": 0.835, "real": 0.85},
+        {"stand-in": 0.35, "real": 0.35},
+        {"stand-in": 0.86, "real": 0.85},
         {"stand-in": 0.97, "real": 0.9},
     ),
-    "race_seeds": (1, 3, 3),
-    # what is left out of the advice; None: each piece, one after the other
-    "race_left_out": (("data in memory", "one cycle"), ("data in memory", "one cycle"), None),
-    "race_epochs": (4, 8, 12),  # at most, of a run
+    "race_seeds": (2, 8, 8),  # six are the least that give an interval
+    "race_epochs": (4, 4, 12),  # at most, of a run
+    "race_cost_seconds": (0.0, 40.0, 60.0),  # of the comparison of all pieces
+    "race_cost_images": (32, 256, 5120),  # of each piece in a round of it
+    "race_entry_seconds": (0.0, 15.0, 30.0),
+    "checkup_minutes": (0.1, 0.25, 0.5),
+    "compare_seconds": (0.0, 20.0, 30.0),
 }
 
 NEEDS = UnitNeeds(

@@ -35,17 +35,17 @@ def sentence_of(others: list[RecordedClaim], held: bool | None) -> str:
 
     A machine whose verdict is another than `held` says so.
     """
-    if not others:
-        return ""
     texts = []
     for claim in others:
+        if not claim.value and claim.held == held:
+            continue  # a count without a number, the same there
         text = f"{claim.machine} {claim.value}".rstrip()
         if claim.held is False and held is not False:
             text += " (does not hold there)"
         elif claim.held is True and held is False:
             text += " (holds there)"
         texts.append(text)
-    return f"Recorded: {'; '.join(texts)}."
+    return f"Recorded: {'; '.join(texts)}." if texts else ""
 
 
 def step_lines(step: str) -> str:

@@ -92,10 +92,6 @@ class WorkerComparison:
         """How many times as fast as the base a pass with `workers` is."""
         return self.passes.ratio(way_of(workers))
 
-    def controlled(self, workers: int) -> Interval:
-        """The ratio for a claim: its interval is unknown if the control differs from 1."""
-        return self.passes.controlled(way_of(workers))
-
     def overhead(self, workers: int) -> Interval:
         """CPU seconds per item, times those of the base."""
         return ratio_interval(self._cpu(workers), self.cpu_seconds[self.passes.base])

@@ -68,6 +68,10 @@ class Interval:
         """The Interval of `factor` times the quantity; `factor` is positive."""
         return Interval(factor * self.estimate, factor * self.low, factor * self.high)
 
+    def widened(self, factor: float) -> "Interval":
+        """The Interval of a positive quantity, both ends moved outwards by `factor`, at least 1."""
+        return Interval(self.estimate, self.low / factor, self.high * factor)
+
     def __str__(self) -> str:
         if not math.isfinite(self.high - self.low):
             return f"{self.estimate:.2f} (interval unknown)"
@@ -100,9 +104,14 @@ class Comparison:
     def ratio(self, way: str, to: str | None = None) -> Interval:
         """How many times as fast as `to` `way` is (default: the base).
 
-        The ratio of the base to another way is how many times as long that way takes.
+        The ratio of the base to another way is how many times as long that way takes. Where the
+        control differs from 1, the interval is widened by as much: a machine that finds 4 % between
+        equal ways proves no smaller difference between others.
         """
-        return ratio_interval(self.seconds[to or self.base], self.seconds[way])
+        found = ratio_interval(self.seconds[to or self.base], self.seconds[way])
+        if not self.control.excludes(1):
+            return found
+        return found.widened(max(self.control.estimate, 1 / self.control.estimate))
 
     def time(self, way: str) -> Interval:
         """Seconds of `way`: the median of the base, times how many times as long `way` takes.
@@ -119,13 +128,6 @@ class Comparison:
         """The Comparison of these two ways alone, with the control of all."""
         both = {name: self.seconds[name] for name in (to, way)}
         return Comparison(both, self.control, self.stopped)
-
-    def controlled(self, way: str, to: str | None = None) -> Interval:
-        """The ratio of `way` for a claim: its interval is unknown if the control differs from 1."""
-        ratio = self.ratio(way, to)
-        if self.control.excludes(1):
-            return Interval(ratio.estimate, 0.0, math.inf)
-        return ratio
 
     def rounds_for(self, way: str, difference: float) -> int:
         """About how many rounds narrow the interval of `way` to half of a relative `difference`.
@@ -144,7 +146,7 @@ class Comparison:
 
     def verdict(self, way: str, to: str | None = None) -> str:
         """FASTER, SLOWER, SAME or NOT_DECIDED; see `verdict_on`."""
-        return verdict_on(self.ratio(way, to), self.control)
+        return verdict_on(self.ratio(way, to))
 
     def __str__(self) -> str:
         others = [way for way in self.seconds if way != self.base]
@@ -170,13 +172,8 @@ class Comparison:
         axes.set_xlabel(f"times as fast as {self.base}, interval of {CONFIDENCE:.0%}")
 
 
-def verdict_on(ratio: Interval, control: Interval) -> str:
-    """FASTER, SLOWER, SAME or NOT_DECIDED.
-
-    Where the control differs from 1, the machine was too restless to decide anything.
-    """
-    if control.excludes(1):
-        return NOT_DECIDED
+def verdict_on(ratio: Interval) -> str:
+    """FASTER, SLOWER, SAME or NOT_DECIDED."""
     if ratio.excludes(1, by=LEAST):
         return FASTER if ratio.low > 1 else SLOWER
     return SAME if ratio.lies_within(*SAME_WITHIN) else NOT_DECIDED

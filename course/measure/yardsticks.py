@@ -6,9 +6,7 @@ what else the machine does meets all of them alike.
 """
 
 import os
-import time
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import numpy as np
 import torch
@@ -34,38 +32,13 @@ def one_pass(loader: Iterable) -> Callable[[], None]:
     return lambda: iterate(loader)
 
 
-def seconds_in_turn(
-    contestants: dict[str, Callable[[], Any]], rounds: int
-) -> dict[str, torch.Tensor]:
-    """{name: float64 tensor (rounds,) of seconds} of {name: function}.
-
-    Who begins changes from round to round. In each turn the function is called twice, and the first
-    call does not count: the others have taken the caches.
-    """
-    names = list(contestants)
-    seconds = {name: torch.zeros(rounds, dtype=torch.float64) for name in names}
-    for k in range(rounds):
-        beginner = k % len(names)
-        for name in names[beginner:] + names[:beginner]:
-            contestants[name]()
-            start = time.perf_counter()
-            contestants[name]()
-            seconds[name][k] = time.perf_counter() - start
-    return seconds
-
-
-def show_rates(seconds: Comparison | dict[str, torch.Tensor], n_bytes: int) -> None:
+def show_rates(compared: Comparison, n_bytes: int) -> None:
     """Print of each contestant milliseconds, GB/s for `n_bytes` per call, and the ratio."""
-    if isinstance(seconds, Comparison):
-        for name in seconds.seconds:
-            milliseconds = 1000 * seconds.time(name).estimate
-            rate = seconds.rate(name, n_bytes / GIGA).estimate
-            ratio = "" if name == seconds.base else f"  {seconds.ratio(name)} of {seconds.base}"
-            print(f"{name:<46} {milliseconds:8.1f} ms {rate:7.3g} GB/s{ratio}")
-        return
-    for name, seconds_taken in seconds.items():
-        middle = seconds_taken.median().item()
-        print(f"{name:<46} {1000 * middle:8.1f} ms {n_bytes / middle / GIGA:7.3g} GB/s")
+    for name in compared.seconds:
+        milliseconds = 1000 * compared.time(name).estimate
+        rate = compared.rate(name, n_bytes / GIGA).estimate
+        ratio = "" if name == compared.base else f"  {compared.ratio(name)} of {compared.base}"
+        print(f"{name:<46} {milliseconds:8.1f} ms {rate:7.3g} GB/s{ratio}")
 
 
 def memcpy_of(n_bytes: int, threads: int | None = 1) -> Callable[[], None]:

@@ -1,7 +1,7 @@
 """Figures of unit 06."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,13 +17,17 @@ from course.measure.comparison import (
     SLOWER,
     Comparison,
     Interval,
+    verdict_on,
 )
 from course.plots.style import (
     BLUE,
     COLORS,
     GREEN,
     GREY,
+    ORANGE,
+    PINK,
     RED,
+    SKY_BLUE,
     axes,
     label_point,
     middle_and_reach,
@@ -31,7 +35,6 @@ from course.plots.style import (
     rows,
     ticks_at,
 )
-from course.text import counted
 
 VERDICT_COLORS = {
     FASTER: GREEN,
@@ -40,11 +43,13 @@ VERDICT_COLORS = {
     NOT_DECIDED: "#999999",
     NOT_MEASURED: GREY,
 }
-MISSED = 1.02  # times as long, above which a whole interval says that advice helped
 BOARD_ENTRIES_MAX = 12
 
-# a run of training.speedrun (name, seed, seconds, accuracies), which a figure does not import
+# a run and a row of training.race, which a figure does not import
 Run = Any
+Worth = Any
+REPEATED = "everything again"
+CONTESTANTS = {"plain": ORANGE, "everything": SKY_BLUE, REPEATED: "black"}
 
 
 # ---- part 1, find out what is slow
@@ -350,7 +355,7 @@ def memory_and_time(
     predicted: Mapping[int, float],
     plain: float,
     longer: Mapping[int, Interval],
-    predicted_time: float,
+    predicted_time: Interval,
 ) -> Figure:
     """Draw bytes kept and time of a step against the number of segments, measured and predicted.
 
@@ -370,17 +375,18 @@ def memory_and_time(
     label_point(left, "plain", (counts[-1], plain / 1e6), (0, -12), va="baseline", ha="right")
     best = min(peaks, key=peaks.get)
     left.set(xlabel="segments", ylabel="MB kept for backward", ylim=(0, None))
-    left.set_title(f"{best} segments keep {peaks[best] / plain:.0%} of the bytes")
+    left.set_title(f"{best} segments keep {peaks[best] / plain:.0%} of the bytes", fontsize=10)
     left.legend(frameon=False, loc="lower left")
 
     again = "predicted: one more forward pass"
-    right.axhline(predicted_time, color=GREY, ls="--", lw=1, label=again)
+    right.axhspan(predicted_time.low, predicted_time.high, color=GREY, alpha=0.2, lw=0)
+    right.axhline(predicted_time.estimate, color=GREY, ls="--", lw=1, label=again)
     middle, reach = middle_and_reach([longer[k] for k in counts])
     right.errorbar(counts, middle, reach, fmt="o", color=BLUE, ecolor="black", elinewidth=1)
     right.axhline(1, color=RED, lw=1, label="plain")
     right.legend(frameon=False, loc="lower left")
     right.set(xlabel="segments", ylabel="times as long as a plain step", ylim=(0, None))
-    right.set_title(f"A step takes {middle.quantile(0.5):.2f} times as long")
+    right.set_title(f"{best} segments: {longer[best]} times as long", fontsize=10)
     for ax in (left, right):
         ax.set_xscale("log", base=2)
         ticks_at(ax, counts)
@@ -397,110 +403,126 @@ def accumulation(
     """
     figure, ax = axes(6.6, 3.3)
     labels = {"batch": "BatchNorm", "group": "GroupNorm", None: "no norm"}
+    styles = dict(zip(labels, ("o-", "s--", "x:"), strict=True))
     for color, (norm, values) in zip(COLORS, differences.items(), strict=False):
-        ax.plot(micro_batches, values, "o-", color=color, ms=4, label=labels[norm])
+        percent = [100 * value for value in values]
+        ax.plot(micro_batches, percent, styles[norm], color=color, ms=4, label=labels[norm])
     off = f"{100 * differences['batch'][-1]:.0f} % off"
+    worst = max(differences["group"] + differences[None])
+    title = (
+        f"{micro_batches[-1]} rows: {off} with BatchNorm, the others at most {100 * worst:.0e} %"
+    )
     ax.set(
         xscale="log",
-        yscale="log",
         xlabel="rows per micro-batch",
-        ylabel="relative difference",
-        title=f"Gradient with BatchNorm: {off} with {micro_batches[-1]} rows per micro-batch",
+        ylabel="difference of the gradients in %",
+        title=title,
     )
     ticks_at(ax, micro_batches)
     ax.legend(frameon=False)
     return figure
 
 
-def race(runs: Sequence[Run], target: float) -> Figure:
-    """Draw validation accuracy near `target` as it was known at each second.
+def race(runs: Sequence[Run], target: float, images: Interval, seconds: Interval) -> Figure:
+    """Draw validation accuracy near `target` against images and against seconds, a line per run.
 
-    It changes at an evaluation. A colour per name, a line style per seed; a dot where a run reaches
-    the target, a cross where it does not.
+    A dot marks where a run crosses the target, between two looks.
+
+    Args:
+        runs: of training.race; colours are those of CONTESTANTS.
+        images, seconds: how many times as many plain needs as everything.
     """
-    figure, ax = axes(7.4, 3.8)
-    names = list(dict.fromkeys(run.name for run in runs))
-    seeds = list(dict.fromkeys(run.seed for run in runs))
-    colors = dict(zip(names, COLORS, strict=False))
-    best = dict.fromkeys(names, math.inf)  # seconds
+    figure, *panels = axes(8.8, 3.6, columns=2, sharey=True)
     for run in runs:
-        color = colors[run.name]
-        style = ("-", "--", ":")[seeds.index(run.seed) % 3]
-        seconds = [0.0]
-        accuracies = [0.1]  # of ten classes, before the first evaluation
-        for _, at, accuracy in run.accuracies:
-            seconds.append(at)
-            accuracies.append(accuracy)
-        end = "o" if accuracies[-1] >= target else "x"
-        ax.step(seconds, accuracies, style, where="post", color=color, lw=1.2)
-        ax.plot(seconds[1:-1], accuracies[1:-1], ".", color=color)
-        ax.plot(seconds[-1], accuracies[-1], end, color=color, ms=6)
-        best[run.name] = min(best[run.name], run.seconds)
-    ax.axhline(target, color=GREY, lw=1, ls=":")
-    label_point(ax, "target", (0, target), (2, 3), va="baseline", color=GREY, fontsize=8)
-    for k, (name, color) in enumerate(colors.items()):
-        ax.text(0.02, 0.06 + 0.07 * k, name, color=color, transform=ax.transAxes, fontsize=9)
-    first = min(best, key=best.get)
-    others = ", ".join(f"{name} after {best[name]:.1f} s" for name in names if name != first)
-    title = f"{first} reaches {100 * target:g} % after {best[first]:.1f} s, {others} (best seeds)"
-    ax.set(xlabel="seconds (a line style per seed)", ylabel="validation accuracy", title=title)
-    ax.set(ylim=(target - 0.15, None))
-    ax.margins(x=0.1, y=0.1)
-    ax.set_xlim(left=0)
+        color = CONTESTANTS.get(run.name, PINK)
+        style = "--" if run.name == REPEATED else "-"
+        ends = (run.images, run.seconds)
+        for column, (ax, end) in enumerate(zip(panels, ends, strict=True)):
+            places = [look[column] for look in run.looks]
+            accuracies = [look[2] for look in run.looks]
+            ax.plot(places, accuracies, style, color=color, lw=1, alpha=0.6)
+            if end < math.inf:
+                ax.plot(end, target, "o", color=color, ms=4)
+    for ax, what, ratio in zip(panels, ("images", "seconds"), (images, seconds), strict=True):
+        ax.axhline(target, color=GREY, lw=1, ls=":")
+        ax.set(xlabel=f"{what} of training", ylim=(target - 0.25, target + 0.03))
+        ax.set_xlim(left=0)
+        ax.set_title(f"plain needs {ratio} times the {what}", fontsize=9.5)
+    panels[0].set_ylabel("validation accuracy")
+    label_point(panels[0], "target", (0, target), (2, 3), va="baseline", color=GREY, fontsize=8)
+    for name in dict.fromkeys(run.name for run in runs):
+        style = "--" if name == REPEATED else "-"
+        panels[1].plot([], [], style, color=CONTESTANTS.get(name, PINK), label=name)
+    panels[1].legend(frameon=False, loc="lower right", fontsize=9)
     return figure
 
 
-def left_out(worth: Mapping[str, Interval]) -> Figure:
-    """Draw how many times as long the race takes without each piece of advice; largest on top.
+def factors(rows_: Sequence[Worth], xlabel: str, title: str) -> Figure:
+    """Draw what changes are worth: in images, in time per image, and together, on one axis.
+
+    A dot is a ratio, a line its interval, a colour the verdict; the thin grey line is the control,
+    and a ring a number of images that cannot change.
 
     Args:
-        worth: {name: the times as an Interval over the seeds, infinite without the target}.
+        rows_: of training.race.
+        xlabel: what the ratios are.
     """
-    figure, ax = axes(7.0, 0.5 + 0.34 * len(worth))
-    values = [getattr(times, part) for times in worth.values() for part in ("estimate", "high")]
-    most = 1.1 * max((value for value in values if math.isfinite(value)), default=2.0)
-    names = sorted(worth, key=lambda name: worth[name].estimate)
-    missed = []
-    for place, name in enumerate(names):
-        times = worth[name]
-        is_missed = times.low > MISSED
-        if is_missed:
-            missed.insert(0, name.removeprefix("without "))
-        color = BLUE if is_missed else GREY
-        ax.barh(place, min(times.estimate, most) - 1, left=1, color=color, height=0.6)
-        end = min(times.estimate, most)
-        if times.low > 0:  # else the interval is unknown
-            end = min(times.high, most)
-            ax.plot([min(times.low, most), end], [place, place], color="black", lw=1)
-        text = f"{times.estimate:.2f}" if times.estimate < math.inf else "target not reached"
-        label_point(ax, text, (max(end, 1), place), (4, -3), va="baseline")
-    ax.axvline(1, color="black", lw=1)
-    ax.set_yticks(range(len(worth)), names)
-    shown = ", ".join(missed) if len(missed) < 4 else f"{len(missed)} pieces"
-    title = f"Takes longer without: {shown or 'no piece is proven to help'}"
-    ax.set(xlabel="times as long as with everything", title=title, xlim=(None, 1.15 * most))
+    figure, *panels = axes(9.6, 1.5 + 0.32 * len(rows_), columns=3, sharey=True, sharex=True)
+    names = ("images", "time per image", "together: time to the target")
+    for ax, name in zip(panels, names, strict=True):
+        ax.axvline(1, color=GREY, lw=1, ls=":")
+        ax.set_title(name, fontsize=10)
+        ax.set_xscale("log")
+    for y, row in enumerate(rows_):
+        images, cost, together = panels
+        if row.by_design:
+            images.plot(1, y, "o", color=GREY, mfc="none", ms=5)
+        else:
+            _draw_ratio(images, y, row.images, verdict_on(row.images))
+        _draw_ratio(cost, y, row.cost, verdict_on(row.cost))
+        low, high = row.control.low, row.control.high
+        cost.plot([low, high], [y + 0.25, y + 0.25], color=GREY, lw=0.8)
+        _draw_ratio(together, y, row.total, row.verdict)
+    rows(panels[0], [row.name for row in rows_])
+    panels[0].set_ylim(len(rows_) - 0.4, -0.6)
+    for ax in panels:
+        plain_log(ax.xaxis)
+        ax.tick_params(axis="x", labelsize=8)
+    panels[1].set_xlabel(xlabel)
+    figure.suptitle(title, fontsize=11)
+    handles = []
+    for verdict in (FASTER, SLOWER, SAME, NOT_DECIDED):
+        handles += panels[1].plot([], [], "o-", color=VERDICT_COLORS[verdict], label=verdict)
+    handles += panels[1].plot([], [], color=GREY, lw=0.8, label="control")
+    figure.legend(handles=handles, ncols=5, frameon=False, loc="outside lower center", fontsize=8)
     return figure
 
 
-def leaderboard(entries: Iterable[tuple[str, float, int]]) -> Figure:
-    """Draw a bar at the median time of each entry, fastest on top, at most BOARD_ENTRIES_MAX.
+def _draw_ratio(ax: Axes, y: float, ratio: Interval, verdict: str) -> None:
+    """Draw an interval and its estimate in the colour of the verdict; unknown ends are left out."""
+    color = VERDICT_COLORS[verdict]
+    if 0 < ratio.low and ratio.high < math.inf:
+        ax.plot([ratio.low, ratio.high], [y, y], color=color, lw=2)
+    if 0 < ratio.estimate < math.inf:
+        ax.plot(ratio.estimate, y, "o", color=color, ms=5)
+
+
+def left_out(rows_: Sequence[Worth]) -> Figure:
+    """Draw the `factors` of each piece of advice that was left out, the largest on top."""
+    ranked = sorted(rows_, key=lambda row: -row.total.estimate)
+    verdicts = [row.verdict for row in rows_]
+    title = f"{verdicts.count(FASTER)} of {len(rows_)} pieces save time, "
+    title += f"{verdicts.count(SLOWER)} cost time; the others do neither, or are not decided"
+    return factors(ranked, "without this piece you need so many times as much", title)
+
+
+def leaderboard(rows_: Sequence[Worth]) -> Figure:
+    """Draw the `factors` of the best entries, at most BOARD_ENTRIES_MAX, and of the control.
 
     Args:
-        entries: (name, median seconds, runs), fastest first; infinite seconds if the target was not
-            reached.
+        rows_: best first; the last is everything against itself.
     """
-    best = [entry for entry in entries if math.isfinite(entry[1])][:BOARD_ENTRIES_MAX]
-    figure, ax = axes(7.0, 0.9 + 0.3 * max(1, len(best)))
-    for place, (name, seconds, runs) in enumerate(best):
-        color = GREEN if name.startswith("mine") else BLUE
-        ax.barh(place, seconds, height=0.6, color=color)
-        text = f"{seconds:.2f} s, {counted(runs, 'run')}"
-        label_point(ax, text, (seconds, place), (6, -3), va="baseline", fontsize=8)
-    rows(ax, [name for name, *_ in best])
-    ax.margins(x=0.2)
-    title = "Nobody has reached the target"
-    if best:
-        leader, seconds, _ = best[0]
-        title = f"{leader} leads with {seconds:.2f} s"
-    ax.set(xlabel="seconds to the target, median of the runs", title=title)
-    return figure
+    shown = [*rows_[:-1][:BOARD_ENTRIES_MAX], *rows_[-1:]]
+    first = shown[0]
+    title = f"{first.name}: {first.total} times as fast as everything, {first.verdict}"
+    return factors(shown, "everything needs so many times as much as the entry", title)

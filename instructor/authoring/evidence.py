@@ -68,7 +68,6 @@ NOT_REBUILT = {
         "1_find_out_what_is_slow",
         "2_fewer_steps",
         "3_cheaper_steps",
-        "4_memory_and_the_race",
     ),
 }
 

@@ -179,7 +179,7 @@ def grouping(
 
 
 @bench.command(epilog="Example: course bench speedrun --seeds 1")
-@_option("--seeds", type=POSITIVE, default=3, help="Runs of each contestant.")
+@_option("--seeds", type=POSITIVE, default=6, help="Runs of each contestant.")
 @_option("--target", type=click.FloatRange(0, 1), default=0.9, help="Validation accuracy.")
 @_record
 def speedrun(seeds: int, target: float, record: bool) -> None:

@@ -1,9 +1,10 @@
 """Seconds to a validation accuracy on Fashion-MNIST: plain, all advice, each piece left out once.
 
-Contestants take turns within each seed. Every finished run is written to a file immediately, so an
-interrupted benchmark continues where it was; a changed recipe, target, data set or machine is
-measured again. Test accuracy is computed after the clock has stopped, and shown when all runs are
-done.
+The protocol is that of course/training/race.py: all are looked at after the same numbers of images,
+and everything runs twice per seed, so that one row shows the noise of the clock. Contestants take
+turns within each seed. Every finished run is written to a file immediately, so an interrupted
+benchmark continues where it was; a changed recipe, target, data set or machine is measured again.
+Test accuracy is computed after the clock has stopped, and shown when all runs are done.
 """
 
 import dataclasses
@@ -17,15 +18,17 @@ import torch
 from course.datasets import data_folder, fashion
 from course.device import device, machine
 from course.measure.comparison import Interval
-from course.training import speedrun
-from course.training.speedrun import Recipe, Run, Track
+from course.training import race, speedrun
+from course.training.leaderboard import append_line, read_lines
+from course.training.race import AGAIN, EVERYTHING, Run
+from course.training.speedrun import Recipe, Track
 from instructor.bench import spread
 from instructor.bench.tables import Table
 
 EPOCHS_MAX = 12  # of a run
+LOOK_EVERY = 2560  # images, 20 looks in an epoch
 KEPT = "speedrun-bench.jsonl"
-BASE = "everything"  # the contestant that the others are compared with
-COLUMNS = ("seconds", "epochs", f"over {BASE}", "test accuracy")
+COLUMNS = ("seconds", "images", f"times as long as {EVERYTHING}", "test accuracy")
 
 
 @dataclass(frozen=True)
@@ -34,24 +37,22 @@ class Result:
 
     name: str
     seconds: torch.Tensor
-    epochs: torch.Tensor
+    images: torch.Tensor
     test_accuracy: torch.Tensor
-    over_base: Interval | None  # how many times as long; None for BASE itself
+    longer: Interval | None  # times as long as EVERYTHING; None for EVERYTHING itself
 
     def cells(self) -> list[str]:
         """The texts of COLUMNS."""
-        epochs = statistics.median(self.epochs.tolist())
-        ratio = str(self.over_base or 1)
         return [
             spread(self.seconds, ".1f"),
-            f"{epochs:.2f}",
-            ratio,
+            f"{statistics.median(self.images.tolist()):,.0f}",
+            "1" if self.longer is None else str(self.longer),
             spread(self.test_accuracy, ".4f"),
         ]
 
 
 def run(
-    seeds: int = 3,
+    seeds: int = 6,
     target: float = 0.9,
     images: int | None = None,
     file: Path | str | None = None,
@@ -60,11 +61,12 @@ def run(
     """Run what `file` does not hold yet, print the table and return it.
 
     Args:
+        seeds: with fewer than six, the interval of a ratio is unknown.
         images: train on so many alone (default: all but the validation images).
         file: where runs are kept (default: in the data folder).
         dataset: "fashion", or "tiny" to see whether it runs.
     """
-    track = speedrun.track(fashion.load(dataset), target, images)
+    track = speedrun.track(fashion.load(dataset), target, images, LOOK_EVERY)
     runs = []
     for finished in races(track, seeds, file):
         print_run(finished)
@@ -80,8 +82,9 @@ def races(track: Track, seeds: int, file: Path | str | None = None) -> Iterator[
     """Yield the Run of each contestant and seed, from `file` or run now and added to it."""
     file = Path(file or data_folder() / KEPT)
     contestants = speedrun.contestants()
+    contestants[AGAIN] = contestants[EVERYTHING]
     print(f"{track.name}, {len(track.validation_labels):,} for validation; kept in {file}")
-    speedrun.warm_up(track, device())
+    race.warm_up(contestants.values(), track, device())
     for seed in range(seeds):
         for name, recipe in contestants.items():
             finished = _recorded(file, name, recipe, seed, track)
@@ -94,7 +97,11 @@ def _recorded(file: Path, name: str, recipe: Recipe, seed: int, track: Track) ->
     """The latest kept Run of this recipe and seed on this track and machine, or None."""
     wanted = (name, seed, dataclasses.asdict(recipe), track.name, track.target, machine())
     latest = None
-    for kept in speedrun.kept(file):
+    for _, facts in read_lines(file):
+        try:
+            kept = Run(**facts)
+        except TypeError:  # not a run, or one of an earlier version
+            continue
         found = (kept.name, kept.seed, kept.recipe, kept.track, kept.target, kept.machine)
         if found == wanted:
             latest = kept
@@ -103,32 +110,36 @@ def _recorded(file: Path, name: str, recipe: Recipe, seed: int, track: Track) ->
 
 def _raced(file: Path, name: str, recipe: Recipe, seed: int, track: Track) -> Run:
     """A new Run, with its test accuracy, that is kept in `file`."""
-    raced = speedrun.race(name, recipe, track, seed, device(), EPOCHS_MAX)
-    raced.test_accuracy = speedrun.test_accuracy(raced, track)
-    raced.model = None
-    speedrun.keep(raced, file)
+    raced = race.race(name, recipe, track, seed, device(), EPOCHS_MAX)
+    raced.test_accuracy = raced.racer.test_accuracy()
+    raced.racer = None
+    facts = vars(raced) | {}
+    del facts["racer"]
+    append_line(file, facts)
     return raced
 
 
 def results(runs: list[Run]) -> list[Result]:
     """The Result of each contestant of `runs`, in the order in which they first ran."""
-    worth = speedrun.worth(runs, BASE)
     of_name = {}
     for finished in runs:
         of_name.setdefault(finished.name, []).append(finished)
     found = []
     for name, own in of_name.items():
         seconds = [finished.seconds for finished in own]
-        epochs = [finished.epochs for finished in own]
+        images = [finished.images for finished in own]
         accuracies = [finished.test_accuracy for finished in own]
-        columns = [torch.tensor(c, dtype=torch.float64) for c in (seconds, epochs, accuracies)]
-        found.append(Result(name, *columns, worth.get(name)))
+        columns = [torch.tensor(c, dtype=torch.float64) for c in (seconds, images, accuracies)]
+        longer = None
+        if name != EVERYTHING:
+            longer = race.times_as_fast(runs, EVERYTHING, name)
+        found.append(Result(name, *columns, longer))
     return found
 
 
 def print_run(finished: Run) -> None:
     """Print a line on one Run."""
-    times = f"{finished.seconds:8.1f} s  {finished.epochs:5.2f} epochs"
+    times = f"{finished.seconds:8.1f} s  {finished.images:9,.0f} images"
     print(f"  seed {finished.seed}  {finished.name:<26} {times}", flush=True)
 
 
@@ -143,4 +154,4 @@ def results_table(found: list[Result], seeds: int) -> Table:
 
 def table_head(seeds: int) -> str:
     """What the table says above the names of the contestants."""
-    return f"{seeds} seeds: median (lowest to highest)"
+    return f"{seeds} seeds: median (lowest to highest); ratios with an interval of 95 %"

@@ -193,7 +193,7 @@ def seconds_of(way):
 slept = comparison.compare_measured(list(batches), seconds_of, rounds=sizes.pass_rounds, seconds=sizes.pass_seconds / 4)
 ratio = slept.ratio("10 batches")
 print(course.score("01/2", "a pass of 10 batches against one of 12", predicted_ten_batches, ratio, null=12 / 10))
-course.claim("with four workers, 10 batches take as long as 12, within 10 %", slept.controlled("10 batches"),
+course.claim("with four workers, 10 batches take as long as 12, within 10 %", slept.ratio("10 batches"),
              within=(0.9, 1.1))  # fmt: skip
 plots.rounds_of_workers(slept, batches, workers=4, ms=20)
 
@@ -222,9 +222,9 @@ compare = functools.partial(loader_passes.compare_workers, seconds_per_pass=seco
 light = compare(plain, sizes.pass_batch, [0, 1, 2])
 print(light)
 print(course.score("01/2", "two workers with ToTensor", predicted_speedup_plain, light.ratio(2), null=1))
-course.claim("with ToTensor, one worker is slower than none if the loop only loads", light.controlled(1), below=1)
+course.claim("with ToTensor, one worker is slower than none if the loop only loads", light.ratio(1), below=1)
 course.claim("with ToTensor, two workers are at least 10 % faster than none if the loop only loads",
-             light.controlled(2), above=1.1)  # fmt: skip
+             light.ratio(2), above=1.1)  # fmt: skip
 enough = {difference: light.passes.rounds_for("2 workers", difference) for difference in (0.1, 0.05)}
 print(f"on this machine, a difference of 10 % takes about {enough[0.1]} rounds, one of 5 % {enough[0.05]}")
 
@@ -246,10 +246,10 @@ heavy = LFWDataset_now(folder, v2.Compose([*more_transforms, lfw.heavy_transform
 heavy.paths = plain.paths
 augmented = compare(heavy, sizes.pass_batch, [0, 2])
 print(augmented)
-gain = augmented.controlled(2)
+gain = augmented.ratio(2)
 course.claim("with the heavy transform, two workers are at least 10 % faster than none", gain, above=1.1)
 course.claim("two workers gain at least 10 % more with the heavy transform than with ToTensor",
-             comparison.quotient(gain, light.controlled(2)), above=1.1)  # fmt: skip
+             comparison.quotient(gain, light.ratio(2)), above=1.1)  # fmt: skip
 plots.speedups({"ToTensor": light, "heavy": augmented})
 
 # %% [markdown]
@@ -304,7 +304,7 @@ wait = torch.cuda.synchronize if course.device().type == "cuda" else None
 trained = compare(plain, sizes.pass_batch, [0, 1, 2], step=step, synchronize=wait)
 print(trained)
 course.claim("with ToTensor, one worker is at least 10 % faster than none if the loop trains on each batch",
-             trained.controlled(1), above=1.1)  # fmt: skip
+             trained.ratio(1), above=1.1)  # fmt: skip
 plots.speedups({"loads": light, "trains": trained}, workers=1)
 
 # %% [markdown]
@@ -323,7 +323,7 @@ plots.speedups({"loads": light, "trains": trained}, workers=1)
 large = compare(plain, 4 * sizes.pass_batch, [0, 2])
 print(large)
 course.claim("two workers gain at least 10 % more with a batch four times as large",
-             comparison.quotient(large.controlled(2), light.controlled(2)), above=1.1)  # fmt: skip
+             comparison.quotient(large.ratio(2), light.ratio(2)), above=1.1)  # fmt: skip
 for label, case in ((f"batch {sizes.pass_batch}", light), (f"batch {4 * sizes.pass_batch}", large)):
     print(f"{label:<9}{case.breakdown(2)}")
 

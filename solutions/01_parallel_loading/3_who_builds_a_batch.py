@@ -255,7 +255,7 @@ one = comparison.compare_measured(
 )
 print(one)
 course.claim("one of two workers builds a batch no more than 10 % faster than the main process alone",
-             one.controlled("one of two workers"), below=1.1)  # fmt: skip
+             one.ratio("one of two workers"), below=1.1)  # fmt: skip
 drawn = one_batch.builds(ways["main process"])[:12] + one_batch.builds(ways["one of two workers"])[:12]
 plots.timeline(drawn, "One batch at a time without workers, two at a time with two", main=one_batch.MAIN)
 
@@ -433,7 +433,7 @@ print(lost)
 print(course.score("01/3", "two workers against none, items in memory", predicted_times_as_fast,
                    lost.ratio("2 workers")))  # fmt: skip
 course.claim("one look-up per batch of rows in memory is more than three times as fast as one per row",
-             lost.controlled("0 workers, one look-up per batch"), above=3)  # fmt: skip
+             lost.ratio("0 workers, one look-up per batch"), above=3)  # fmt: skip
 plots.ratios(lost, "Rows of a tensor in memory")
 
 # %% [markdown]

@@ -67,7 +67,7 @@ for w in (0, 1, 2, 4):
     ms = 1000 * slept.passes.median(loader_passes.way_of(w)) / n_batches
     print(f"{loader_passes.way_of(w)}: {ms:.1f} ms per batch" + (reveal(said[w]) if w in said else ""))
 course.claim("one worker takes the longer of the two stages' times, 20 of 30 ms, within 10 %",
-             slept.controlled(1), within=(30 / 22, 30 / 18))  # fmt: skip
+             slept.ratio(1), within=(30 / 22, 30 / 18))  # fmt: skip
 
 # %% [markdown]
 # The loop sleeps while the worker builds the next batch, so the two overlap. With two workers, a batch is ready every

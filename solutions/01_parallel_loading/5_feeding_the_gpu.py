@@ -63,7 +63,7 @@ predicted_pinned = None  # your number
 # %% tags=["experiment"]
 copies = feeding.compare_copies(sizes.pass_batch * 3 * 250 * 250 * 4, device, sizes.pass_seconds)
 found, returns = copies or (None, {})
-ratio = found and found.controlled(feeding.PINNED)
+ratio = found and found.ratio(feeding.PINNED)
 print(found or "no GPU here: the lines below are what other machines measured, if any")
 print(course.score("01/5", "a copy from pinned memory over one from pageable memory", predicted_pinned, ratio))
 course.claim("a batch of images is copied to the GPU at least 1.2 times as fast from pinned memory as from pageable",

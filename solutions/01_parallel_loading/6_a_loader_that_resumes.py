@@ -237,7 +237,7 @@ ways = {"read past": lambda: [light[i] for batch in left.order(0)[: past + 1] fo
 first = comparison.compare(ways, seconds=sizes.pass_seconds)
 print(first)
 course.claim("to continue behind half an epoch gives the first batch at least three times as fast as to read past it",
-             first.controlled("continue"), above=3)  # fmt: skip
+             first.ratio("continue"), above=3)  # fmt: skip
 
 # %% [markdown]
 # What is still missing? Random augmentations: a worker that starts again draws other numbers. If those must be equal
@@ -378,9 +378,9 @@ two = "torchvision, your ThreadedLoader, 2 threads"
 print(course.score("01/6", "two threads against two workers, same decoder", predicted_times_threads,
                    race.ratio(two, "torchvision, two workers")))  # fmt: skip
 course.claim("your loader of threads is at least twice as fast as PIL + ToTensor without workers",
-             race.controlled(two), above=2)  # fmt: skip
+             race.ratio(two), above=2)  # fmt: skip
 course.claim("two threads are at least 10 % faster than two persistent workers with the same decoder",
-             race.controlled(two, "torchvision, two workers"), above=1.1)  # fmt: skip
+             race.ratio(two, "torchvision, two workers"), above=1.1)  # fmt: skip
 plots.ratios(race, "Equal batches, five ways")
 
 # %% [markdown]
@@ -405,7 +405,7 @@ for what, work in {"decodes": decoder, "computes in Python": in_python}.items():
     ways = {f"{what}, {n}": ThreadedLoader_now(work, many[:8], buffers, n) for n in (1, 2)}
     passes = compared(ways, 8)
     print(passes)
-    gains[what] = passes.controlled(f"{what}, 2")
+    gains[what] = passes.ratio(f"{what}, 2")
 python = gains["computes in Python"]
 print(course.score("01/6", "two threads against one, in Python", predicted_python_threads, python))
 course.claim("a second thread gains at least 10 % more if the threads decode than if they compute in Python",

@@ -225,7 +225,7 @@ arrays = [np.asarray(item) / 255 for item in (StarvedFaces(train_paths, SIDE)[k]
 makers = {"list": lambda: torch.tensor(arrays), "stacked": lambda: torch.tensor(np.stack(arrays))}
 made = comparison.compare(makers, seconds=sizes.pass_seconds)
 course.claim("torch.tensor of one stacked array is more than ten times as fast as of a list of arrays",
-             made.controlled("stacked"), above=10)  # fmt: skip
+             made.ratio("stacked"), above=10)  # fmt: skip
 plots.stages({"as found": {name: 1000 * value / (4 * sizes.batch_size) for name, value in ms.items()}},
              f"As found: {longest[2:]} takes longest; the network computes for {network:.0%} of the epoch")  # fmt: skip
 
@@ -488,7 +488,7 @@ def seconds_of(name):
 trainings = comparison.compare_measured(list(ladder), seconds_of, rounds=sizes.starved_rounds, progress=True)
 print(trainings)
 print("accuracy: " + ", ".join(f"{name} {reached[name][-1]:.2f}" for name in ladder))
-times, by_dataset = (trainings.controlled(name) for name in ("and your training", "your dataset"))
+times, by_dataset = (trainings.ratio(name) for name in ("and your training", "your dataset"))
 by_loader = comparison.ratio_interval(trainings.seconds["your dataset"], trainings.seconds["and your loader"])
 print(f"{times} times as fast" + reveal(predicted_times_as_fast))
 course.claim("the training is at least three times as fast as found", times, above=3)

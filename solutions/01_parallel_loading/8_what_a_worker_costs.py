@@ -69,9 +69,9 @@ spawn = starts.ratio("fork", to="spawn")
 print(course.score("01/8", "spawn takes as many times as long as fork", predicted_spawn_times, spawn))
 course.claim("two workers take more than five times as long to start by spawn as by fork", spawn, above=5)
 course.claim("a forkserver that has preloaded torch starts two workers at least three times as fast as one without",
-             starts.controlled(worker_costs.PRELOADED, "forkserver"), above=3)  # fmt: skip
+             starts.ratio(worker_costs.PRELOADED, "forkserver"), above=3)  # fmt: skip
 course.claim("persistent workers give the first batch of a later epoch in less than half the time of forking new ones",
-             starts.controlled(worker_costs.PERSISTENT), above=2)  # fmt: skip
+             starts.ratio(worker_costs.PERSISTENT), above=2)  # fmt: skip
 plots.ratios(starts, "From the start of an epoch to its first batch, two workers")
 
 # %% [markdown]
@@ -477,7 +477,7 @@ calls = {label: data.calls / 16 for label, (data, _) in fetched.items()}
 
 # %% tags=["experiment"]
 print(by_rows)
-faster = by_rows.controlled("dataset[indices] is the batch")
+faster = by_rows.ratio("dataset[indices] is the batch")
 print(course.score("01/8", "one look-up per batch over one per row", predicted_times_as_fast, faster))
 course.claim(
     "the three datasets make 256, 1 and 1 look-ups per batch of 256",
@@ -490,7 +490,7 @@ batch, rows = table[:256], list(table[:256])
 two = {"collate": lambda: default_collate(rows), "take apart": lambda: list(batch)}
 pieces = comparison.compare(two, seconds=sizes.pass_seconds)
 course.claim("taking a batch apart into 256 rows takes longer than collating them",
-             pieces.controlled("take apart"), below=1)  # fmt: skip
+             pieces.ratio("take apart"), below=1)  # fmt: skip
 plots.ratios(by_rows, "A pass over 16 batches of 256 rows")
 
 # %% [markdown]

@@ -12,7 +12,10 @@ from course.engine.probing.tensors import storage
 
 
 class Block(nn.Module):
-    """Two linear maps with tanh and dropout between them; notes if each call built a graph."""
+    """Two linear maps with tanh and dropout between them.
+
+    Notes whether each call built a graph, and the dtype in which it computed.
+    """
 
     def __init__(
         self, rng: torch.Generator, device: torch.device, width: int, dropout: float = 0.0
@@ -22,6 +25,7 @@ class Block(nn.Module):
         self.second = nn.Linear(width, width, device=device)
         self.dropout = dropout
         self.graphs = []
+        self.dtypes = []
         for parameter in self.parameters():
             parameter.data.copy_(torch.randn(parameter.shape, generator=rng) / width**0.5)
 
@@ -29,6 +33,7 @@ class Block(nn.Module):
         """The outputs of all rows, or of those that `chosen`, one int64 tensor, names."""
         self.graphs.append(torch.is_grad_enabled())
         hidden = F.dropout(self.first(x).tanh(), self.dropout)
+        self.dtypes.append(hidden.dtype)
         out = self.second(hidden)
         return out[chosen[0]] if chosen else out
 
@@ -59,6 +64,7 @@ def checkpoint(answer: Answer, device: torch.device, seed: int) -> Facts:
     (answer(block, x * 2) * weights).sum().backward()
     yield "inside a larger graph: the gradient of what comes before", x.grad
     yield from _dropout(answer, *fresh(dropout=0.5), weights)
+    yield from _autocast(answer, fresh, weights)
     yield from _without_gradient(answer, fresh, weights)
     block, x = fresh()
     (answer(block, answer(block, x * 2)) * weights + x).sum().backward()
@@ -98,6 +104,22 @@ def _dropout(answer: Answer, block: Block, x: torch.Tensor, weights: torch.Tenso
     yield "dropout: backward uses the mask of forward (gradient of the input)", x.grad
     yield "dropout: backward uses the mask of forward (parameters)", block.grads()
     yield "backward leaves the random numbers of the rest of the program alone", after
+
+
+def _autocast(answer: Answer, fresh: Fresh, weights: torch.Tensor) -> Facts:
+    """Facts about a forward pass under autocast, whose backward runs outside, and the reverse."""
+    block, x = fresh()
+    with torch.autocast(x.device.type, torch.bfloat16):
+        out = answer(block, x)
+    (out * weights).sum().backward()
+    yield "forward under autocast: dtypes of both runs", list(map(str, block.dtypes))
+    yield "forward under autocast: the gradient of the input", x.grad
+    yield "forward under autocast: the gradients of the parameters", block.grads()
+    block, x = fresh()
+    out = answer(block, x)
+    with torch.autocast(x.device.type, torch.bfloat16):
+        (out * weights).sum().backward()
+    yield "backward alone under autocast: dtypes of both runs", list(map(str, block.dtypes))
 
 
 def _without_gradient(answer: Answer, fresh: Fresh, weights: torch.Tensor) -> Facts:

@@ -48,6 +48,16 @@ MISTAKES = {
         "torch.enable_grad().",
         (", torch.enable_grad()", ""),
     ),
+    "recomputed_in_float32": (
+        "Under autocast the second run computes in float32, because backward runs outside the autocast of the forward "
+        "pass. Save its state in forward, and enter torch.autocast with it before the block runs again.",
+        (", torch.autocast(*ctx.cast)", ""),
+    ),
+    "always_autocast": (
+        "The second run always runs under autocast, also if the first one did not. Save in forward whether autocast "
+        "was enabled, and pass it as `enabled`.",
+        ("torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind)", "torch.get_autocast_dtype(kind)"),
+    ),
     "counted_twice": (
         "The gradients of the parameters count twice: backward inside adds them to .grad, and what is returned is "
         "added once more. Ask torch.autograd.grad for them, which adds nothing.",
@@ -65,16 +75,19 @@ MISTAKES = {
 }
 
 
-def _states():
-    return torch.get_rng_state(), torch.cuda.get_rng_state_all()
+def _states(x):
+    kind = x.device.type
+    casts = torch.autocast(kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind))
+    return torch.get_rng_state(), torch.cuda.get_rng_state_all(), casts
 
 
 @contextlib.contextmanager
-def _drawing_from(states):
+def _as_in_forward(states):
     with torch.random.fork_rng(range(torch.cuda.device_count())), torch.enable_grad():
         torch.set_rng_state(states[0])
         torch.cuda.set_rng_state_all(states[1])
-        yield
+        with states[2]:
+            yield
 
 
 @alternative
@@ -83,14 +96,14 @@ def one_input_that_always_needs_a_gradient(block, *inputs):
         @staticmethod
         def forward(ctx, switch, *tensors):
             ctx.save_for_backward(*tensors)
-            ctx.states = _states()
+            ctx.states = _states(tensors[0])
             return block(*tensors)
 
         @staticmethod
         def backward(ctx, grad):
             needs = ctx.needs_input_grad[1:]
             fresh = [x.detach().requires_grad_(n) for x, n in zip(ctx.saved_tensors, needs, strict=True)]
-            with _drawing_from(ctx.states):
+            with _as_in_forward(ctx.states):
                 torch.autograd.backward(block(*fresh), grad)
             return None, *(x.grad for x in fresh)
 
@@ -105,7 +118,7 @@ def everything_through_ctx(block, *inputs):
 class _Everything(Function):
     @staticmethod
     def forward(ctx, block, n, *tensors):
-        ctx.block, ctx.states, ctx.parameters = block, _states(), tensors[n:]
+        ctx.block, ctx.states, ctx.parameters = block, _states(tensors[0]), tensors[n:]
         ctx.save_for_backward(*tensors[:n])
         return block(*tensors[:n])
 
@@ -113,7 +126,7 @@ class _Everything(Function):
     def backward(ctx, grad):
         needs = ctx.needs_input_grad[2:]
         fresh = [x.detach().requires_grad_(n) for x, n in zip(ctx.saved_tensors, needs, strict=False)]
-        with _drawing_from(ctx.states):
+        with _as_in_forward(ctx.states):
             out = ctx.block(*fresh)
         wanted = [t for t, need in zip((*fresh, *ctx.parameters), needs, strict=True) if need]
         grads = iter(torch.autograd.grad(out, wanted, grad, allow_unused=True))
