@@ -163,8 +163,8 @@ def shared_cores(cores: int, ranks: int, workers: int, threads: int) -> str:
     processes = ranks * (1 + workers)
     computing = ranks * (threads + workers)
     return (
-        f"{ranks} ranks, {workers} workers each, {threads} threads per rank: {processes} processes, "
-        f"{computing} threads on {cores} cores, {computing / cores:.2f} per core"
+        f"{ranks} ranks, {workers} workers each, {threads} threads per rank: {processes} processes "
+        f"with {computing} threads on {cores} cores, {computing / cores:.2f} per core"
     )
 
 

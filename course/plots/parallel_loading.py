@@ -300,9 +300,7 @@ def streams() -> Figure:
     return figure
 
 
-def timeline(
-    spans: Sequence[tuple[str, int, float, float]], title: str, main: str = ""
-) -> Figure:
+def timeline(spans: Sequence[tuple[str, int, float, float]], title: str, main: str = "") -> Figure:
     """Draw who did what when: one row per process, a bar for each batch that is built.
 
     Args:

@@ -12,7 +12,7 @@
 # - seed workers so that they differ, and so that a second run repeats them;
 # - recognise data that workers only slow down.
 #
-# **Minutes** 30 core · 30 in all
+# **Minutes** 31 core · 35 in all
 #
 # **Needs** parts 1 and 2: your `LFWDataset` and `seconds_per_pass` are used if you solved them
 
@@ -231,13 +231,14 @@ for n_items, num_workers, drop_last in ((24, 3, False), (22, 2, False), (22, 2, 
     for (worker, indices), batch in zip(plan, batches, strict=True):
         agreed += batch[:, :2].tolist() == [[i, worker] for i in indices]
         checked += 1
-course.claim("every batch was built by the one worker that the plan names", agreed == checked, f"{agreed} of {checked}")
+course.claim("every batch was built by the one worker that the plan names", agreed == checked,
+             f"{agreed} of {checked}")  # fmt: skip
 
 # %% [markdown]
 # **Takeaway** Batch $k$ comes from worker $k \bmod w$, and batches arrive in order.
 
 # %% [markdown]
-# ## Does a second worker make a batch faster?
+# ## Does a second worker make a batch faster? · extra
 #
 # The next cell times each batch in the process that builds it, from its first image to the collated batch: in the main
 # process, in the only worker, and in one of two workers.
@@ -331,7 +332,7 @@ course.claim("the second epoch repeats the first one", copied[0] == copied[1])
 #
 # PyTorch seeds some generators for you. It draws a *base seed* whenever it starts workers, from the loader's
 # `generator` if there is one. In worker $w$ it seeds torch and Python's `random` with base seed + $w$, and the global
-# numbers of NumPy, `np.random`, with numbers that it computes from both. **Known**: `torch/utils/data/_utils/worker.py`.
+# numbers of NumPy, `np.random`, with a hash from both (**Known**: `torch/utils/data/_utils/worker.py`).
 # So transforms of torchvision are safe. A generator that *you* keep in the dataset stays a copy, unless a
 # `worker_init_fn` replaces it: the loader calls that function in each worker as it starts.
 #

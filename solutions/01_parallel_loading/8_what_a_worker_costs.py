@@ -11,7 +11,7 @@
 # - say why memory grows with workers, and what fills `/dev/shm`;
 # - set the loader options that concern processes.
 #
-# **Minutes** 0 core · 0 in all
+# **Minutes** 0 core · 45 in all
 #
 # **Needs** parts 1 and 2: your `LFWDataset` and `seconds_per_pass` are used if you solved them
 
@@ -24,7 +24,13 @@ from multiprocessing.reduction import ForkingPickler
 import numpy as np
 import torch
 from torch.utils.data import (
-    BatchSampler, DataLoader, Dataset, IterableDataset, RandomSampler, default_collate, get_worker_info,
+    BatchSampler,
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    RandomSampler,
+    default_collate,
+    get_worker_info,
 )  # fmt: skip
 
 import course
@@ -54,7 +60,7 @@ forks = dict(multiprocessing_context="fork")  # classes from a notebook cell exi
 # process once, which then forks each worker. Linux forks by default up to Python 3.13 and uses forkserver from 3.14 on;
 # macOS and Windows spawn. You choose with `DataLoader(..., multiprocessing_context="spawn")`.
 #
-# **Predict**: how many times as long as a forked worker does a spawned one take, from the start of an epoch to the first
+# **Predict**: how many times as long as a forked worker does a spawned one take from the start of an epoch to the first
 # batch? About 1, if a process costs the same either way; much more, if it must import torch.
 
 # %%
@@ -75,8 +81,8 @@ course.claim("persistent workers give the first batch of a later epoch in less t
 plots.ratios(starts, "From the start of an epoch to its first batch, two workers")
 
 # %% [markdown]
-# **Shown** Forkserver is hardly faster than spawn, because its helper knows nothing of torch: every worker that it forks
-# imports torch again. The preloading server differs in that alone. At the top of a script, before any worker starts:
+# **Shown** Forkserver is hardly faster than spawn, because its helper knows nothing of torch: every worker that it
+# forks imports torch again. The preloading server differs in that alone. At the top of a script, before any worker starts:
 #
 # ```python
 # import multiprocessing
@@ -196,7 +202,8 @@ course.claim("the shared memory holds workers x prefetch_factor batches, and the
 # %% tags=["experiment"]
 in_main = torch.get_num_threads()
 in_workers = {n for batch in DataLoader(worker_costs.Threads(), 2, num_workers=2, **forks) for n in batch.tolist()}
-course.claim("torch computes with one thread in a worker", in_workers == {1}, f"{in_workers}, in this process {in_main}")
+course.claim("torch computes with one thread in a worker", in_workers == {1},
+             f"{in_workers}, in this process {in_main}")  # fmt: skip
 for cores, ranks, workers, threads in ((64, 8, 8, 8), (64, 8, 7, 1), (8, 1, 8, 8), (loaders.cores(), 1, 2, 1)):
     print(worker_costs.shared_cores(cores, ranks, workers, threads))
 

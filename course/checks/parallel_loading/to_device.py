@@ -10,7 +10,6 @@ from torch.utils._pytree import tree_leaves
 from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.tensors import tensors_in
 
-
 Pair = namedtuple("Pair", "image label")  # default_collate keeps such a type
 
 

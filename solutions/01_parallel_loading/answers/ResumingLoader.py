@@ -9,7 +9,7 @@ from course.engine.known_answers import alternative
 
 MISTAKES = {
     "CountsPrefetchedBatches": (
-        "The position counts batches as workers get them, so those in flight are lost. Count a batch when you yield it.",
+        "The position counts batches as workers get them, so those in flight are lost. Count what you yield.",
         (
             "        for batch in self.batches(left):\n            self.done += 1",
             "        def counted():\n            for indices in left:\n                self.done += 1\n"
@@ -18,7 +18,10 @@ MISTAKES = {
     ),
     "CountsAfterTheYield": (
         "While the loop has a batch, your state does not count it, so it comes twice. Count it before the yield.",
-        ("            self.done += 1  # before the yield: the caller may ask for the state while it has the batch\n", ""),
+        (
+            "            self.done += 1  # before the yield: the caller may ask for the state while it has the batch\n",
+            "",
+        ),
         ("yield batch", "yield batch\n            self.done += 1"),
     ),
     "EpochNotSaved": (

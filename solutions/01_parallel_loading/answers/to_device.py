@@ -25,7 +25,7 @@ MISTAKES = {
         ("type(batch)(moved)", "moved"),
     ),
     "namedtuple_like_a_tuple": (
-        "A namedtuple is a tuple too, but its constructor takes one argument per field. Make it with type(batch)(*items).",
+        "A namedtuple is a tuple too, but its constructor takes one argument per field. Write type(batch)(*items).",
         (
             "    if isinstance(batch, tuple) and hasattr(batch, \"_fields\"):  # a namedtuple\n"
             "        return type(batch)(*(to_device(item, device) for item in batch))\n",
