@@ -84,7 +84,7 @@ def _states(new: Callable[..., Any], n: int) -> Facts:
     list(batches)
     resumed = new()
     resumed.load_state_dict(state)
-    yield "a state stays as it was while the loader goes on", _following(resumed, n - 1)
+    yield "a state stays as it was while the loader continues", _following(resumed, n - 1)
     resumed = new()
     resumed.load_state_dict(_copied(_cut(new(), 2)))
     again = new()
