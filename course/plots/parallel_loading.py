@@ -167,7 +167,7 @@ def waterfall(found: Mapping[str, Waterfall], title: str) -> Figure:
             end = max(left, right)
             if math.isfinite(ms.high - ms.low):  # whiskers at the end that the stage decides
                 ax.plot([right - ms.high, right - ms.low], [y, y], color=GREY, lw=1)
-                end = max(end, right - ms.low)
+                end = min(longest, max(end, right - ms.low))
             words = f"{ms.estimate:.1f} ms, {one.share(stage):.0%}"
             label_point(ax, words, (end, y), fontsize=8)
             right = left

@@ -283,7 +283,7 @@ check.training_loader(training_loader, seed=26)
 
 
 # %% solution="batch_picture"
-def batch_picture(images, columns=6):
+def batch_picture(images, columns):
     """A picture of a batch.
 
     Args:
@@ -429,13 +429,12 @@ as_found = waterfall.measure(
     rounds=sizes.waterfall_rounds, seconds=sizes.waterfall_seconds,
 )  # fmt: skip
 print(as_found)
-longest = " or ".join(as_found.longest)
 print(course.score("01/1", "the longest bar", predicted_longest_bar, as_found.longest, null=None))
 print(course.score("01/1", "times as fast with free data", predicted_free, as_found.ceiling))
 course.claim("with data for free, the starved training would be at least three times as fast",
              as_found.ceiling, above=3)  # fmt: skip
-plots.waterfall({"as found": as_found}, f"The longest bar: {longest}. "
-                f"With data for free: {as_found.ceiling.estimate:.1f} times as fast")  # fmt: skip
+plots.waterfall({"as found": as_found}, f"{as_found.share(waterfall.STEP):.0%} of a step is training; "
+                f"with data for free it is {as_found.ceiling.estimate:.1f} times as fast")  # fmt: skip
 
 # %% [markdown]
 # Read the figure from the top: the right end is the step as it is. The left end of each bar is how long the step would
