@@ -34,7 +34,6 @@ PADDING = "#dddddd"
 METHOD_COLORS = {
     "one rectangle": GREY,
     "random batches": GREY,
-    "sample by sample": RED,
     "your groups": GREEN,
     "four groups": GREEN,
     "bucketed batches": PINK,

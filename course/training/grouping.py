@@ -1,7 +1,8 @@
-"""Batch grouping as it is published, to be beaten in unit 05; memory; thresholds; refusals.
+"""What unit 05 is given: memory, the parts of a search for thresholds, refusals.
 
 `grouped_sample_by_sample` is our reconstruction, in a few lines, of what asym
 (github.com/daeseoklee/asym) does: every sample is padded, masked and put back by itself.
+`course bench grouping` compares with it.
 `cost_of_groups` and `neighbours` are what a search for thresholds needs; `greedy_thresholds` needs
 no search. `check_lengths` and `check_thresholds` refuse what the exercises of the unit refuse.
 """
