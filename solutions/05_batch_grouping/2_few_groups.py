@@ -410,8 +410,8 @@ course.claim("thresholds for a quadratic cost need fewer pairs and more cells", 
 # ## How many groups are fastest?
 #
 # Groups are micro-batches, sorted by length: each needs a forward and a backward pass, with all their kernel launches.
-# Each further group removes padding and adds launches. A simple model is *time = a · groups + b · cells*. The times of 1
-# and 64 groups give a and b, and the ten times between them test the model.
+# Each further group removes padding and adds launches. A simple model is *time = a · groups + b · cells*. The times of
+# 1 and 64 groups give a and b, and the ten times between them test the model.
 #
 # **Predict** For a batch of log-normal lengths, how many groups are fastest: 1 to 64? Few, because a launch is dear, or
 # many, because cells are?
