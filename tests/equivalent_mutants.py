@@ -19,11 +19,6 @@ EQUIVALENT = {
     "one_cycle: step > right => step >= right in line = sum((step > right for right, *_ in points[1:3]))": (
         "where two lines meet, both have the same value"
     ),
-    "WorkerLoader: 0 => 1 in item, largest = (dataset[0], max(map(len, batches)))": "items have one form",
-    "WorkerLoader: 1 => 2 in process.join(1)": "a worker that is stuck gets a second more before it is terminated",
-    "WorkerLoader: theirs.close() => pass in theirs.close()": (
-        "nothing refers to that end after the method, so Python closes it before the next process is forked"
-    ),
     "mean_and_std: 0.0 => 1.0 in n, mean, squares = (0, 0.0, 0.0)": (
         "the mean of no rows has the weight 0: the first batch replaces it, whatever it was"
     ),

@@ -9,7 +9,7 @@ import torch
 from course.datasets import sequences
 from course.errors import CourseError
 from course.notebook.solutions import load_solutions
-from course.training import grouping
+from course.training import grouping, keep_source
 from course.training.token_models import TokenAttention, TokenPool, attention_written_out
 
 UNIT = "05_batch_grouping"
@@ -145,3 +145,40 @@ def int64(*numbers):
 def test_bad_input_is_refused_with_a_sentence(unit, name, arguments, words):
     with pytest.raises(CourseError, match=re.escape(words)):
         getattr(unit if hasattr(unit, name) else grouping, name)(*arguments)
+
+
+def test_split_batches_hold_the_same_sequences_in_fewer_cells():
+    lengths = sequences.draw("lognormal", rows=300).lengths
+    batches = torch.arange(300).split(32)
+    groups = grouping.split_by_length(batches, lengths, grouping.greedy_thresholds(lengths, 4))
+    assert torch.cat(groups).sort().values.tolist() == list(range(300))
+    assert grouping.waste_of(groups, lengths) < grouping.waste_of(batches, lengths)
+
+
+def test_packed_rows_hold_each_sequence_once_and_at_most_a_row():
+    lengths = sequences.draw("lognormal", rows=300).lengths
+    rows = grouping.first_fit(lengths, 256)
+    assert sorted(sum(rows, [])) == list(range(300))
+    assert all(int(lengths[row].sum()) <= 256 for row in rows)
+    assert len(rows) <= 1.1 * int(lengths.sum()) / 256 + 1
+    with pytest.raises(CourseError, match="make rows longer"):
+        grouping.first_fit(lengths, 10)
+
+
+def test_balanced_batches_are_the_same_batches_in_runs_of_similar_cells():
+    lengths = torch.tensor([1, 9, 2, 8, 1, 9, 2, 8])
+    found = grouping.balanced([[i] for i in range(8)], lengths, 2)
+    assert sorted(found) == [[i] for i in range(8)]
+    cells = torch.tensor(grouping.cells_of(found, lengths)).view(4, 2)
+    assert (cells[:, 0] == cells[:, 1]).all()
+
+
+def test_the_saved_module_works_without_the_course(unit, tmp_path):
+    file = keep_source.save_batches(tmp_path / "ragged_batches.py", [unit.BucketBatchSampler, unit.pad_batch], 4, 2)
+    text = file.read_text()
+    assert "course" not in text.replace("of the course", "")
+    names = {}
+    exec(text, names)
+    assert list(names["BucketBatchSampler"](LENGTHS, 4, 2)) == list(unit.BucketBatchSampler(LENGTHS, 4, 2))
+    x, mask = names["collate"]([torch.tensor([1, 2]), torch.tensor([3])])
+    assert x[mask].tolist() == [1, 2, 3]

@@ -16,6 +16,7 @@ from course.checkup.phases import (
 )
 from course.checkup.report import Report
 from course.checkup.schedule import WARM_UP
+from course.checkup.verdict import at_the_ceiling
 from course.text import counted
 
 BAR_WIDTH = 40  # characters
@@ -166,7 +167,8 @@ def _advice_table(report: Report, coloured: bool) -> str:
             tried = ", and nothing that was tried is proven to be worth a change"
         else:
             tried = ". Nothing was tried"
-        return f"Nothing to advise: no fault was seen{tried}."
+        ceiling = at_the_ceiling(report.facts)
+        return f"Nothing to advise: no fault was seen{tried}. {ceiling}".rstrip()
     rows = ["  advice | at most | here | part"]
     for number, advice in enumerate(report.advice, 1):
         first = f"{number}. {advice.text}"

@@ -20,11 +20,16 @@ SIZES = {
     "cores_seconds": (0.05, 0.2, 0.4),  # of making items in one process and in all, per round
     "handed_over": (4, 40, 40),  # batches of a pass in which nothing is computed
     "start_rounds": ((1, 1), (7, 7), (7, 7)),  # in which workers are started to time it
+    "names": (20_000, 300_000, 2_000_000),  # of files, which two workers read
     "uneven": (90, 270, 450),  # items of the dataset that is slow now and then
     # of the run that is rescued, a quarter of them for validation
     "starved_images": (60, 480, 2048),
     "starved_epochs": (2, 3, 3),
     "starved_rounds": ((1, 1), (7, 7), (7, 7)),
+    "waterfall_steps": (2, 4, 16),  # of a run without workers
+    "waterfall_rounds": ((2, 2), (7, 15), (7, 41)),
+    "waterfall_seconds": (0.5, 20.0, 60.0),
+    "checkup_minutes": (0.05, 0.25, 1.0),
 }
 
 NEEDS = UnitNeeds(

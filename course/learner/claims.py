@@ -86,7 +86,7 @@ def claim(
     Args:
         sentence: the claim, complete in itself, with the size that the null has, e.g. "two workers
             are at least 10 % faster than none".
-        measured: an Interval, with one of the nulls below, or None for what this run does not
+        measured: an Interval, with one of the nulls below, or None for what this machine cannot
             measure but others have recorded; or, for an exact count, a bool, a number or a tensor
             of one element. Anything else counts as undecided.
         value: the number behind a count, as text with its unit, or a number.
@@ -104,10 +104,11 @@ def claim(
             "scale": scale(),
             "otherwise": _text(otherwise),
         }
-        if above is None and below is None and within is None:
+        has_null = not (above is None and below is None and within is None)
+        if not has_null:
             made = Claim(held=_truth(measured), value=_text(value), **facts)
         elif measured is None:
-            made = Claim(held=None, value=NOT_MEASURED, **facts)
+            made = Claim(held=None, value=_text(value) or NOT_MEASURED, **facts)
         else:
             made = Claim(**facts, **_against_null(measured, above, below, within))
         _show(made, recorded.elsewhere(made.sentence, machine_name()))

@@ -48,6 +48,16 @@ def sentence_of(others: list[RecordedClaim], held: bool | None) -> str:
     return f"Recorded: {'; '.join(texts)}." if texts else ""
 
 
+def step_lines(step: str) -> str:
+    """What GPUs measured in a step of `course bench gpu`, a line each; "" if none did."""
+    lines = []
+    for path in sorted(FOLDER.glob("*.json")):
+        record = json.loads(path.read_text(encoding="utf-8"))
+        for what, value in record["steps"].get(step, {}).get("rows", []):
+            lines.append(f"{record['machine']}, {what}: {value}")
+    return "\n".join(lines)
+
+
 @functools.cache
 def _by_sentence(folder: Path) -> dict[str, list[RecordedClaim]]:
     """{sentence of a claim: what each machine found}, the machines in the order of their names."""

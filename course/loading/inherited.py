@@ -1,4 +1,4 @@
-"""What a worker has of the process that started it, asked from inside: part 3 of unit 01.
+"""What a worker has of the process that started it, asked from inside: part 8 of unit 01.
 
 In a module because forkserver and spawn send the dataset as a pickle, which names its class by the
 module.
@@ -45,7 +45,7 @@ class Inherited(Dataset):
             "sees a change of a plain attribute": bool(self.plain),
             "has a global as the main process set it": settings["changed"],
             "has the names of your notebook": hasattr(sys.modules["__main__"], self.name),
-            "has a lock that was held, and cannot get it": not LOCK.acquire(timeout=LOCK_SECONDS),
+            "finds a lock held that nobody will release": not LOCK.acquire(timeout=LOCK_SECONDS),
         }
 
 

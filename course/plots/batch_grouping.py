@@ -33,6 +33,7 @@ TOKEN = "#4d4d4d"
 PADDING = "#dddddd"
 METHOD_COLORS = {
     "one rectangle": GREY,
+    "random batches": GREY,
     "your groups": GREEN,
     "four groups": GREEN,
     "bucketed batches": PINK,
@@ -52,12 +53,11 @@ MODEL_COLORS = {
     "attention written out": ORANGE,
 }
 ORDER_COLORS = {
-    "shuffled": GREY,
-    "drawn once": ORANGE,
+    "random": GREY,
     "windows": PINK,
-    "sorted, shuffled batches": BLUE,
-    "sorted, shuffled once": SKY_BLUE,
-    "sorted": RED,
+    "windows, accumulated": BLUE,
+    "short to long": RED,
+    "packed": "#8c564b",
 }
 
 
@@ -331,31 +331,36 @@ def search_results(results: Mapping[str, tuple[float, float]]) -> Figure:
 # ---- orders and ranks
 
 
-def losses(tasks: Mapping[str, Mapping[str, Sequence[Sequence[float]]]], ylabel: str) -> Figure:
-    """Draw the loss after each epoch: a panel per task, a line per seed, a colour per order.
+def curves(
+    runs: Mapping[str, Sequence], at: float, at_the_end: Sequence[str], after_time: Sequence[str]
+) -> Figure:
+    """Draw validation losses of trainings twice: against updates, and against seconds.
+
+    A line is one seed. The panels share the axis of the losses.
 
     Args:
-        tasks: {task: {order of ORDER_COLORS: [losses after each epoch of one seed, ...]}}.
+        runs: {order of ORDER_COLORS: course.training.ragged_training.Curve of each seed}.
+        at: seconds that every training lasted; the right panel ends there.
+        at_the_end, after_time: the orders with the lowest loss, by updates and by time.
     """
-    figure, *panels = axes(4.2 * len(tasks), 3.5, columns=len(tasks))
-    for ax, (task, runs) in zip(panels, tasks.items(), strict=True):
-        ends = {}  # of each order: the sum of the last losses
-        for name, seeds in runs.items():
-            line = dict(color=ORDER_COLORS[name], ms=3, lw=1.2)
-            for number, run in enumerate(seeds):
-                label = name if number == 0 else None
-                ax.plot(range(1, len(run) + 1), run, "o-", label=label, **line)
-            ends[name] = sum(run[-1] for run in seeds)
-        of_shuffled = ends.pop("shuffled")
-        worst = max(ends, key=ends.get)
-        times = ends[worst] / of_shuffled
-        ax.set(xlabel="epoch", ylabel=ylabel)
-        title = f"{task}: {worst} ends\nat {times:.2f} times the loss of shuffled"
-        ax.set_title(title, fontsize=10)
-        ax.set_ylim(bottom=0)
-        integer_ticks(ax.xaxis)
-    handles, labels = panels[-1].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
+    figure, *panels = axes(8.4, 3.8, columns=2)
+    for name, of_order in runs.items():
+        for number, curve in enumerate(of_order):
+            line = dict(color=ORDER_COLORS[name], ms=2, lw=1, alpha=0.8)
+            label = name if number == 0 else None
+            panels[0].plot(curve.updates[1:], curve.losses[1:], "o-", label=label, **line)
+            panels[1].plot(curve.seconds[1:], curve.losses[1:], "o-", **line)
+    titles = {
+        "lowest after the same updates": at_the_end,
+        f"lowest after {at:.1f} s": after_time,
+    }
+    for ax, (title, lowest) in zip(panels, titles.items(), strict=True):
+        names = ",\nor ".join(lowest)
+        ax.set_title(f"{title}: {names}", fontsize=10)
+    panels[0].set(xlabel="updates", ylabel="validation loss")
+    panels[1].set(xlabel="seconds of training", xlim=(0, at), ylim=panels[0].get_ylim())
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
     return figure
 
 
@@ -410,7 +415,9 @@ def flat_and_blocks(lengths: Tensor) -> Figure:
     _draw_needed(flat, torch.ones(1, total, dtype=torch.bool))
     for begin in (lengths.cumsum(0) - lengths)[1:].tolist():
         flat.plot([begin - 0.06] * 2, [-0.6, 1.5], color="black", lw=1)
-    pairs.set(title=f"flat attention: {total**2} pairs", xlabel="key", ylabel="query")
+    rectangle = len(lengths) * longest**2
+    title = f"flat: {total**2} pairs of tokens (padded: {rectangle})"
+    pairs.set(title=title, xlabel="key", ylabel="query")
     _draw_needed(pairs, owner[:, None] == owner)
     handles = [
         Patch(color=TOKEN, label="needed"),

@@ -4,20 +4,34 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 import matplotlib.pyplot as plt
+import numpy as np
 import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
 from course.loading.loader_passes import WorkerComparison
 from course.measure.comparison import FASTER, Comparison, Interval
+from course.measure.waterfall import (
+    COLLATE,
+    DECODE,
+    ITEMS,
+    READ,
+    STEP,
+    TRANSFER,
+    TRANSFORM,
+    Waterfall,
+)
 from course.plots.style import (
     BLUE,
     COLORS,
     DOTS_PER_INCH,
     GREEN,
     GREY,
+    ORANGE,
+    PINK,
     RED,
     SKY_BLUE,
+    YELLOW,
     arrow,
     axes,
     box,
@@ -31,6 +45,16 @@ from course.plots.style import (
 from course.text import counted
 
 DRAWN_CORES_MAX = 8
+# what a batch passes through, in every figure of the unit
+STAGE_COLORS = {
+    READ: SKY_BLUE,
+    DECODE: ORANGE,
+    TRANSFORM: PINK,
+    ITEMS: PINK,
+    COLLATE: YELLOW,
+    TRANSFER: GREEN,
+    STEP: RED,
+}
 
 
 def batch_grid(images: Tensor, titles: Sequence[str] | None = None, columns: int = 8) -> Figure:
@@ -50,6 +74,15 @@ def batch_grid(images: Tensor, titles: Sequence[str] | None = None, columns: int
         grid.flat[k].imshow(picture)
         grid.flat[k].set_title(titles[k] if titles else "", fontsize="small")
     plt.close(figure)
+    return figure
+
+
+def picture(pixels: np.ndarray, title: str) -> Figure:
+    """Draw an array (height, width, 3) of values from 0 to 1."""
+    height, width, _ = pixels.shape
+    figure, ax = canvas(9.0, 0.4 + 9.0 * height / width, width, height)
+    ax.imshow(pixels, extent=(0, width, 0, height))
+    ax.set_title(title, fontsize=10)
     return figure
 
 
@@ -111,6 +144,38 @@ def rounds_of_workers(
     ax.set(xlabel="batches of a pass", ylabel="time per batch, ms", ylim=(0, None))
     title = f"The line counts rounds of {workers} workers, the points are measured"
     ax.set_title(title, fontsize=10)
+    return figure
+
+
+def waterfall(found: Mapping[str, Waterfall], title: str) -> Figure:
+    """Draw stall waterfalls, a panel each on one axis.
+
+    Each bar begins where the one above it ends, and the last is the step; a bar to the left, framed
+    in black, made the step slower when it was replayed.
+    """
+    n_rows = [len(one.bars) for one in found.values()]
+    shape = {"height_ratios": n_rows, "sharex": True}
+    figure, *panels = axes(7.8, 0.7 + 0.3 * sum(n_rows), lines=len(found), **shape)
+    longest = 1000 * max(one.step for one in found.values())
+    for ax, (label, one) in zip(panels, found.items(), strict=True):
+        right = 1000 * one.step
+        for y, (stage, bar) in enumerate(one.bars.items()):
+            ms = bar.scaled(1000)
+            edge = "none" if ms.estimate >= 0 else "black"
+            left = right - ms.estimate
+            ax.barh(y, ms.estimate, left=left, color=STAGE_COLORS[stage], ec=edge, height=0.7)
+            end = max(left, right)
+            if math.isfinite(ms.high - ms.low):  # whiskers at the end that the stage decides
+                ax.plot([right - ms.high, right - ms.low], [y, y], color=GREY, lw=1)
+                end = min(longest, max(end, right - ms.low))
+            words = f"{ms.estimate:.1f} ms, {one.share(stage):.0%}"
+            label_point(ax, words, (end, y), fontsize=8)
+            right = left
+        rows(ax, one.bars, fontsize=8)
+        ax.set(xlim=(min(0, right), 1.25 * longest), ylabel=label)
+        ax.label_outer()
+    panels[-1].set_xlabel("ms per step; grey: interval of 95 %")
+    figure.suptitle(title, fontsize=10)
     return figure
 
 
@@ -196,7 +261,7 @@ def loader_diagram(num_workers: int = 4, batch_size: int = 8) -> Figure:
         arrow(ax, worker_end, main_end)
         arrow(ax, (8.2, y), (9.4, y_at_process), GREEN)
         first = worker * batch_size
-        text = f"indices {first} … {first + batch_size - 1}"
+        text = f"indices {first} … {first + batch_size - 1} →\n← where batch {worker} is"
         ax.text(3.78, (y_at_process + y) / 2, text, ha="center", va="center", **small)
     ax.set_title(
         "Indices go out; what comes back says where the batch is, not its pixels", fontsize=10
@@ -226,19 +291,21 @@ def streams() -> Figure:
         if k:
             box(ax, x + 0.75, 0.8, f"step {k - 1}", RED, 2.1, 0.5)
             arrow(ax, (x - 1.0, 1.7), (x - 0.25, 1.1), GREEN)
-    event = "event: copy 0\nhas ended"
-    ax.text(3.9, 1.35, event, ha="right", va="center", fontsize=8, color=GREEN)
+    ax.text(11.7, 0.8, "…", va="center", fontsize=12, color=RED)  # step 3, of copy 3
+    event = "event: copy 0 has ended"
+    ax.text(4.9, 1.4, event, ha="right", va="center", fontsize=8, color=GREEN)
     ax.set_title(
         "Copy 1 runs during step 0; an arrow is an event that a step waits for", fontsize=10
     )
     return figure
 
 
-def timeline(spans: Sequence[tuple[str, int, float, float]], title: str) -> Figure:
-    """Draw who did what when: one row and colour per process, a bar for each batch that is built.
+def timeline(spans: Sequence[tuple[str, int, float, float]], title: str, main: str = "") -> Figure:
+    """Draw who did what when: one row per process, a bar for each batch that is built.
 
     Args:
         spans: (row label, batch number, start, end), in seconds from the start of the pass.
+        main: the label of the main process, whose bars are grey; those of workers are blue.
     """
     names = sorted({row for row, *_ in spans}, reverse=True)
     figure, ax = axes(8.2, 0.9 + 0.42 * len(names))
@@ -246,7 +313,7 @@ def timeline(spans: Sequence[tuple[str, int, float, float]], title: str) -> Figu
     for row, batch, start, end in spans:
         y = names.index(row)
         ms = 1000 * (end - start)
-        color = COLORS[y % len(COLORS)]
+        color = GREY if row == main else BLUE
         ax.barh(y, ms, left=1000 * start, height=0.62, color=color, ec="white", lw=1.5)
         ax.text(500 * (start + end), y, str(batch), **number)
     ax.set_yticks(range(len(names)), names)

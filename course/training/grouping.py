@@ -180,3 +180,66 @@ def greedy_thresholds(lengths: Tensor, groups: int) -> list[int]:
         tried = [sorted([*chosen, length]) for length in occurring if length not in chosen]
         chosen = min(tried, key=cells)
     return chosen
+
+
+def cells_of(batches: Iterable[Sequence[int] | Tensor], lengths: Tensor) -> list[int]:
+    """The cells of each padded batch of sequence numbers."""
+    found = []
+    for batch in batches:
+        members = torch.as_tensor(batch)
+        found.append(len(members) * int(lengths[members].max()))
+    return found
+
+
+def waste_of(batches: Iterable[Sequence[int] | Tensor], lengths: Tensor) -> float:
+    """Cells per token of padded batches that hold every sequence once."""
+    return sum(cells_of(batches, lengths)) / int(lengths.sum())
+
+
+def split_by_length(
+    batches: Iterable[Tensor], lengths: Tensor, thresholds: Sequence[int]
+) -> list[Tensor]:
+    """The groups of all batches: each batch is cut by the thresholds of its lengths."""
+    limits = torch.tensor(thresholds)
+    groups = []
+    for batch in batches:
+        group_of = torch.bucketize(lengths[batch], limits)
+        groups += [batch[group_of == group] for group in group_of.unique()]
+    return groups
+
+
+def balanced(batches: Sequence[Sequence[int]], lengths: Tensor, ranks: int) -> list[Sequence[int]]:
+    """The batches in an order in which each run of `ranks` neighbours has similar cells.
+
+    The runs are shuffled.
+    """
+    order = torch.tensor(cells_of(batches, lengths)).argsort()
+    runs = order.split(ranks)
+    found = []
+    for run in torch.randperm(len(runs), generator=torch.Generator().manual_seed(0)).tolist():
+        found += [batches[i] for i in runs[run].tolist()]
+    return found
+
+
+def first_fit(lengths: Tensor, row_length: int) -> list[list[int]]:
+    """The sequence numbers of each packed row: longest first, into the first row with room.
+
+    Source: Johnson 1973, "Near-optimal bin packing algorithms".
+    Raises: CourseError if a sequence is longer than a row.
+    """
+    longest = int(lengths.max())
+    if longest > row_length:
+        raise CourseError(f"a sequence has {longest} tokens, a row {row_length}; make rows longer.")
+    rows = []
+    room = []
+    for i in lengths.argsort(descending=True, stable=True).tolist():
+        length = int(lengths[i])
+        for number, free in enumerate(room):
+            if length <= free:
+                rows[number].append(i)
+                room[number] -= length
+                break
+        else:
+            rows.append([i])
+            room.append(row_length - length)
+    return rows

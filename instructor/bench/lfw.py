@@ -63,15 +63,12 @@ def contestants(
     loader = functools.partial(forked, batch_size=batch_size)
     bytes_ = Decoded(files)
     floats = Decoded(files, _floats)
-    indices = in_turn(files, batch_size)
-    worker_loader = answers.WorkerLoader(dataset, indices, 2, answers.worker_loop, answers.in_order)
     return {
         "PIL, ToTensor, 0 workers": loader(dataset),
         "PIL, ToTensor, 2 workers": loader(dataset, num_workers=2),
         "torchvision's decoder, float per image, 0 workers": loader(floats),
         "torchvision's decoder, float per batch, 0 workers": _Floats(loader(bytes_)),
         "torchvision's decoder, float per batch, 2 workers": _Floats(loader(bytes_, num_workers=2)),
-        "the WorkerLoader of part 6, 2 workers": worker_loader,
         "threads into reused buffers, 1 thread": threaded(answers, files, batch_size, 1),
         "threads into reused buffers, a thread for each core": threaded(
             answers, files, batch_size, cores()

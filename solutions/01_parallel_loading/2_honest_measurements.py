@@ -224,7 +224,8 @@ print(light)
 print(course.score("01/2", "two workers with ToTensor", predicted_speedup_plain, light.ratio(2), null=1))
 course.claim("with ToTensor, one worker is slower than none if the loop only loads", light.ratio(1), below=1)
 course.claim("with ToTensor, two workers are at least 10 % faster than none if the loop only loads",
-             light.ratio(2), above=1.1)  # fmt: skip
+             light.ratio(2), above=1.1,
+             otherwise="The section on the missing speed finds out where it went.")  # fmt: skip
 enough = {difference: light.passes.rounds_for("2 workers", difference) for difference in (0.1, 0.05)}
 print(f"on this machine, a difference of 10 % takes about {enough[0.1]} rounds, one of 5 % {enough[0.05]}")
 
@@ -304,7 +305,8 @@ wait = torch.cuda.synchronize if course.device().type == "cuda" else None
 trained = compare(plain, sizes.pass_batch, [0, 1, 2], step=step, synchronize=wait)
 print(trained)
 course.claim("with ToTensor, one worker is at least 10 % faster than none if the loop trains on each batch",
-             trained.ratio(1), above=1.1)  # fmt: skip
+             trained.ratio(1), above=1.1,
+             otherwise="We think that the step takes the cores that the worker needs.")  # fmt: skip
 plots.speedups({"loads": light, "trains": trained}, workers=1)
 
 # %% [markdown]

@@ -1,5 +1,6 @@
 """Probe of exercise to_device."""
 
+from collections import OrderedDict, defaultdict, namedtuple
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,6 +9,8 @@ from torch.utils._pytree import tree_leaves
 
 from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.tensors import tensors_in
+
+Pair = namedtuple("Pair", "image label")  # default_collate keeps such a type
 
 
 class _Sheet:
@@ -39,6 +42,10 @@ def to_device(answer: Answer, device: torch.device, seed: int) -> Facts:
     yield "a dictionary keeps its keys", moved({"images": x, "labels": tensor(5), 3: tensor(1)})
     nested = {"pair": (x, [tensor(2), {"deep": tensor(3)}])}
     yield "a list in a tuple in a dictionary", moved(nested)
+    yield "a namedtuple stays one", moved(Pair(x, [tensor(2)]))
+    yield "an OrderedDict stays one", moved(OrderedDict(b=x, a=tensor(2)))
+    counted = defaultdict(list, {"images": x})
+    yield "a defaultdict stays one", moved(counted)
     yield "empty containers", moved([(), [], {}])
     yield "other objects come through, as the same objects", _others(answer, x, away)
     yield "a lone string comes through", answer("Ada", away)

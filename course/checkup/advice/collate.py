@@ -6,7 +6,7 @@ from course.checkup.phases import DATA
 from course.checkup.predict import bound
 
 NAME = "collate"
-PART = "01/5"
+PART = "01/8"
 PLANTED = ("slow_collate",)
 
 

@@ -5,7 +5,7 @@ from course.checkup.facts import Facts
 from course.checkup.predict import bound
 
 NAME = "persistent"
-PART = "01/3"
+PART = "01/8"
 PLANTED = ("short_epochs",)
 STARTS_MIN = 3  # fewer say little about how long a start takes
 

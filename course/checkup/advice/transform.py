@@ -6,7 +6,7 @@ from course.checkup.phases import DATA
 from course.checkup.predict import bound
 
 NAME = "transform"
-PART = "01/3"
+PART = "01/7"
 PLANTED = ("slow_transform",)
 BUSY_MIN = 0.6  # share of the time; a transform that computes for less mostly waits
 

@@ -1,5 +1,7 @@
 """Known mistakes of exercise to_device, and right answers in other styles."""
 
+import copy
+
 import torch
 from torch.utils import _pytree as pytree
 
@@ -13,20 +15,41 @@ MISTAKES = {
     "one_level": (
         "Only the outermost container is looked into. Let the function call itself for each item.",
         ("to_device(value, device)", "value.to(device, non_blocking=True) if torch.is_tensor(value) else value"),
-        ("to_device(item, device)", "item.to(device, non_blocking=True) if torch.is_tensor(item) else item"),
+        (
+            "moved = [to_device(item, device) for item in batch]",
+            "moved = [item.to(device, non_blocking=True) if torch.is_tensor(item) else item for item in batch]",
+        ),
     ),
     "tuples_become_lists": (
         "Tuples come back as lists. Make the same type again: type(batch)(items).",
-        ("type(batch)(to_device(item, device) for item in batch)", "[to_device(item, device) for item in batch]"),
+        ("type(batch)(moved)", "moved"),
+    ),
+    "namedtuple_like_a_tuple": (
+        "A namedtuple is a tuple too, but its constructor takes one argument per field. Write type(batch)(*items).",
+        (
+            '    if isinstance(batch, tuple) and hasattr(batch, "_fields"):  # a namedtuple\n'
+            "        return type(batch)(*(to_device(item, device) for item in batch))\n",
+            "",
+        ),
+    ),
+    "namedtuple_becomes_a_tuple": (
+        "A namedtuple comes back as a plain tuple, without its names. Make the same type: type(batch)(*items).",
+        (
+            "return type(batch)(*(to_device(item, device) for item in batch))",
+            "return tuple(to_device(item, device) for item in batch)",
+        ),
+    ),
+    "every_dictionary_a_dict": (
+        "An OrderedDict comes back as a plain dict. Start from copy.copy(batch), which keeps the type.",
+        ("moved = copy.copy(batch)", "moved = dict(batch)"),
     ),
     "dictionaries_left_alone": (
         "Dictionaries are returned unmoved. Their values may be tensors: go over batch.items().",
-        ("{key: to_device(value, device) for key, value in batch.items()}", "batch"),
+        ("moved[key] = to_device(value, device)", "moved[key] = value"),
     ),
     "dictionary_in_place": (
         "The moved tensors are written into the container that was given, which belongs to the caller. Make a new one.",
-        ("return {key", "batch.update({key"),
-        ("batch.items()}", "batch.items()})\n        return batch"),
+        ("moved = copy.copy(batch)", "moved = batch"),
     ),
     "numbers_become_tensors": (
         "Numbers became tensors. Return anything that is not a tensor unchanged: ask isinstance(batch, torch.Tensor).",
@@ -56,9 +79,12 @@ def by_match(batch, device):
                 return batch
             return torch.empty_like(batch, device=device).copy_(batch, non_blocking=True)
         case dict():
-            return dict(zip(batch, (by_match(value, device) for value in batch.values()), strict=True))
+            moved = copy.copy(batch)
+            moved.update(zip(batch, (by_match(value, device) for value in batch.values()), strict=True))
+            return moved
         case tuple():
-            return tuple(by_match(item, device) for item in batch)
+            items = tuple(by_match(item, device) for item in batch)
+            return type(batch)._make(items) if hasattr(batch, "_make") else items
         case list():
             return [by_match(item, device) for item in batch]
         case _:

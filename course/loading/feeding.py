@@ -1,0 +1,186 @@
+"""How batches reach the device that trains: how long the loop waits, how long copies take.
+
+Part 5 of unit 01 measures with it. What needs a GPU gives None on other machines, and a claim about
+it stays undecided.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd import DeviceType
+from torch.profiler import ProfilerActivity, profile, record_function
+
+from course.measure.comparison import Comparison, Interval, compare, ratio_interval
+
+NO_GPU = "no GPU here"
+Step = Callable[[object], object]
+Spans = list[tuple[str, int, float, float]]  # label, number, start, end, in seconds
+
+PAGEABLE = "pageable"
+PINNED = "pinned"
+WAITS, QUEUES = "waits for a batch", "queues the step"
+
+
+class Waiting(NamedTuple):
+    """How long the loop waits for its data in a pass."""
+
+    first: float  # seconds, for the first batch
+    share: float  # of the time after the first batch, from 0 to 1
+
+
+def waiting(batches: Iterable, step: Step) -> Waiting:
+    """The Waiting of a pass that calls step(batch) for each batch."""
+    waited = []
+    source = iter(batches)
+    begin = time.perf_counter()
+    after_first = begin
+    while True:
+        asked = time.perf_counter()
+        batch = next(source, None)
+        waited.append(time.perf_counter() - asked)
+        if batch is None:
+            whole = time.perf_counter() - after_first
+            return Waiting(waited[0], sum(waited[1:]) / whole)
+        if len(waited) == 1:
+            after_first = time.perf_counter()
+        step(batch)
+
+
+def sleeping(seconds: float) -> Step:
+    """A step that takes `seconds` and leaves the processor free, as a GPU does."""
+    return lambda batch: time.sleep(seconds)
+
+
+def compare_copies(
+    nbytes: int, device: torch.device, seconds: float
+) -> tuple[Comparison, dict[str, Interval]] | None:
+    """Copies of `nbytes` to a GPU from pageable memory, the base, and from pinned memory.
+
+    Returns: the Comparison, and per memory the share of the copy's time after which the call with
+        non_blocking=True returns; None without a GPU.
+    """
+    if device.type != "cuda":
+        return None
+    host = {PAGEABLE: torch.ones(nbytes, dtype=torch.uint8)}
+    host[PINNED] = host[PAGEABLE].pin_memory()
+    copies = {name: lambda batch=batch: batch.to(device) for name, batch in host.items()}
+    found = compare(copies, device=device, seconds=seconds)
+    returns = {}
+    for name, batch in host.items():
+        rounds = [_returned_and_ended(batch, device) for _ in range(found.rounds)]
+        returned, ended = torch.tensor(rounds, dtype=torch.float64).T
+        returns[name] = ratio_interval(returned, ended)
+    return found, returns
+
+
+def _returned_and_ended(batch, device):
+    """Seconds until a call with non_blocking=True returns, and until its copy has ended."""
+    torch.cuda.synchronize(device)
+    begin = time.perf_counter()
+    batch.to(device, non_blocking=True)
+    returned = time.perf_counter()
+    torch.cuda.synchronize(device)
+    return returned - begin, time.perf_counter() - begin
+
+
+def bus_share(bytes_per_item: float, items_per_second: float, gigabytes_per_second: float) -> float:
+    """The share of its time in which the bus copies, from 0 to 1."""
+    return bytes_per_item * items_per_second / (1e9 * gigabytes_per_second)
+
+
+class InLoop:
+    """The batches of `loader`, each passed through `move` when it is asked for."""
+
+    def __init__(self, loader: Iterable, move: Callable[[object], object]):
+        self.loader = loader
+        self.move = move
+
+    def __iter__(self) -> Iterator:
+        return map(self.move, self.loader)
+
+
+def small_network(device: torch.device) -> Step:
+    """A step on (images,): forward and backward pass of a small convolutional network."""
+    torch.manual_seed(0)
+    layers = [
+        torch.nn.Conv2d(3, 64, 7, 4),
+        torch.nn.ReLU(),
+        torch.nn.Conv2d(64, 128, 5, 2),
+        torch.nn.ReLU(),
+        torch.nn.AdaptiveAvgPool2d(1),
+        torch.nn.Flatten(),
+        torch.nn.Linear(128, 2),
+    ]
+    net = torch.nn.Sequential(*layers).to(device)
+
+    def train(batch: Sequence[Tensor]) -> None:
+        net.zero_grad()
+        net(batch[0]).square().mean().backward()
+
+    return train
+
+
+def idle_share(batches: Iterable, step: Step) -> float:
+    """Share of the time of a pass, from 0 to 1, in which no step runs on the GPU."""
+    torch.cuda.synchronize()
+    begin = time.perf_counter()
+    marks = []
+    for batch in batches:
+        started = torch.cuda.Event(enable_timing=True)
+        ended = torch.cuda.Event(enable_timing=True)
+        started.record()
+        step(batch)
+        ended.record()
+        marks.append((started, ended))
+    torch.cuda.synchronize()
+    busy = sum(started.elapsed_time(ended) for started, ended in marks) / 1000
+    return 1 - busy / (time.perf_counter() - begin)
+
+
+def traced(name: str, batches: Iterable, step: Step, n: int = 6) -> dict[str, Spans]:
+    """What the processor, the copies and the GPU do in `n` steps: {row of a figure: spans}."""
+    source = iter(batches)
+    step(next(source))
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as found:
+        for _ in range(n):
+            with record_function(WAITS):
+                batch = next(source)
+            with record_function(QUEUES):
+                step(batch)
+        torch.cuda.synchronize()
+    rows: dict[str, Spans] = {f"{name}: {row}": [] for row in ("processor", "copies", "GPU")}
+    events = found.events()
+    origin = min(event.time_range.start for event in events if event.name in (WAITS, QUEUES))
+    for number, event in enumerate(events):
+        found_in = _row_and_label(event)
+        if found_in is not None:
+            row, label = found_in
+            start = (event.time_range.start - origin) / 1e6
+            end = (event.time_range.end - origin) / 1e6
+            rows[f"{name}: {row}"].append((label, number, start, end))
+    return rows
+
+
+def _row_and_label(event):
+    """The row of an event of the profiler, and what to call it there; None for the others."""
+    if event.device_type == DeviceType.CPU:
+        return ("processor", event.name) if event.name in (WAITS, QUEUES) else None
+    if event.device_type != DeviceType.CUDA or event.name in (WAITS, QUEUES):
+        return None
+    is_copy = event.name.startswith("Memcpy HtoD")
+    return ("copies", "copy to the GPU") if is_copy else ("GPU", "kernel")
+
+
+def overlapped(rows: dict[str, Spans]) -> float:
+    """Share of the time of all copies in which a kernel runs; NaN if the trace has no copy."""
+    *_, copies, kernels = rows.values()
+    both = 0.0
+    for _, _, start, end in copies:
+        for _, _, begin, stop in kernels:
+            both += max(0.0, min(end, stop) - max(start, begin))
+    copying = sum(end - start for _, _, start, end in copies)
+    return both / copying if copying else math.nan

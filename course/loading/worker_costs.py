@@ -1,0 +1,177 @@
+"""What a worker process costs: its start, its memory, its threads; and how to count each.
+
+Part 8 of unit 01 measures with it.
+"""
+
+import multiprocessing
+import os
+import shutil
+import signal
+import time
+from collections.abc import Sequence
+from multiprocessing import forkserver
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+
+from course.loading.loaders import forked
+
+PRELOADED = "forkserver, torch preloaded"
+PERSISTENT = "fork, persistent, second epoch on"
+METHODS = ("fork", "forkserver", "spawn")
+
+
+class Starts:
+    """Starts of two workers of a tiny dataset, whose first batch is timed.
+
+    Two fork servers live next to each other: one as Python starts it, one that has imported torch
+    already. `close` ends both.
+    """
+
+    def __init__(self) -> None:
+        tiny = TensorDataset(torch.zeros(8, 1))
+        self.loaders = {}
+        for method in METHODS:
+            self.loaders[method] = DataLoader(
+                tiny, 4, num_workers=2, multiprocessing_context=method
+            )
+        self.loaders[PRELOADED] = self.loaders["forkserver"]
+        self.loaders[PERSISTENT] = forked(tiny, 4, 2)
+        self._servers = {"forkserver": forkserver.ForkServer(), PRELOADED: forkserver.ForkServer()}
+        # what multiprocessing.set_forkserver_preload does for the server of the program
+        self._servers[PRELOADED].set_forkserver_preload(["torch", "torch.utils.data"])
+
+    def seconds(self, way: str) -> float:
+        """Seconds from the start of an epoch to its first batch; the rest of it is taken, too."""
+        server = self._servers.get(way, forkserver._forkserver)
+        connect = server.connect_to_new_process
+        with mock.patch.object(forkserver, "connect_to_new_process", connect):
+            begin = time.perf_counter()
+            batches = iter(self.loaders[way])
+            next(batches)
+            seconds = time.perf_counter() - begin
+            list(batches)
+        return seconds
+
+    def close(self) -> None:
+        """End the workers that live on, and both fork servers."""
+        self.loaders.clear()
+        for server in self._servers.values():
+            # it would end by itself when nobody holds its pipe, which forked processes inherit
+            os.kill(server._forkserver_pid, signal.SIGTERM)
+            server._stop()
+
+
+class Named(Dataset):
+    """The lengths of file names, which are kept in `names`: a list of str or an array."""
+
+    def __init__(self, names: Sequence[str] | np.ndarray):
+        self.names = names
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __getitem__(self, i: int) -> int:
+        return len(self.names[i])
+
+
+def many_names(n: int) -> list[str]:
+    """`n` different paths, as a data set of many files has them."""
+    names = []
+    for i in range(n):
+        person = f"person_{i // 20:06d}"
+        names.append(f"/data/faces/{person}/{person}_{i % 20:04d}.jpg")
+    return names
+
+
+def pss_megabytes(pid: int | str = "self") -> float | None:
+    """Memory of a process in MB; of pages that n processes share, an n-th. None without /proc."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) / 1000
+    return None
+
+
+def grown_megabytes(data: Dataset, workers: int) -> list[float] | None:
+    """MB that all processes together have more than at the start, after each of two epochs.
+
+    The start is when the workers run and have read one batch each. None without /proc.
+    """
+    if pss_megabytes() is None:
+        return None
+    before = set(multiprocessing.active_children())
+    batches = forked(data, 1000, workers, prefetch_factor=1)
+    iterator = iter(batches)
+    next(iterator)
+    children = set(multiprocessing.active_children()) - before
+    start = _together(children)
+    grown = []
+    for _ in range(2):
+        for _ in iterator:
+            pass
+        grown.append(_together(children) - start)
+        iterator = iter(batches)
+    return grown
+
+
+def _together(children):
+    pids = ["self", *(child.pid for child in children)]
+    return sum(pss_megabytes(pid) for pid in pids)
+
+
+def batches_in_shared_memory(data: Dataset, batch_size: int, workers: int) -> float | None:
+    """How many batches lie in /dev/shm while the loop has the first one; None without /dev/shm.
+
+    Other programs that use it in that second are counted, too.
+    """
+    if not os.path.isdir("/dev/shm"):
+        return None
+    used = shutil.disk_usage("/dev/shm").used
+    batches = iter(forked(data, batch_size, workers))
+    first = next(batches)
+    before, now = -1, shutil.disk_usage("/dev/shm").used
+    while now > before:  # until the workers have built what they may
+        time.sleep(0.5)
+        before, now = now, shutil.disk_usage("/dev/shm").used
+    return (now - used) / first.nbytes
+
+
+class Threads(Dataset):
+    """Items that are the number of threads that torch uses in the process that makes them."""
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, i: int) -> int:
+        return torch.get_num_threads()
+
+
+def shared_cores(cores: int, ranks: int, workers: int, threads: int) -> str:
+    """A line: how many processes and threads `ranks` on one host have, and how many per core.
+
+    Args:
+        workers: of the loader of each rank; each computes with one thread.
+        threads: of the main process of each rank.
+    """
+    processes = ranks * (1 + workers)
+    computing = ranks * (threads + workers)
+    return (
+        f"{ranks} ranks, {workers} workers each, {threads} threads per rank: {processes} processes "
+        f"with {computing} threads on {cores} cores, {computing / cores:.2f} per core"
+    )
+
+
+def is_times_as_much(
+    more: Sequence[float] | None, less: Sequence[float] | None, times: float
+) -> bool | None:
+    """Whether all of `more` exceed `times` all of `less`; None if they were not counted."""
+    if not more or not less:
+        return None
+    return min(more) > times * max(less)

@@ -1,0 +1,448 @@
+# %% [markdown]
+# # Parallel loading, part 3: Say who builds a batch, and seed the workers
+#
+# **Which process does what, and what must you tell it?**
+#
+# A loader with workers is several processes. You ask them who builds which batch, write the plan of an epoch down, and
+# give each worker random numbers that differ and can be repeated.
+#
+# **You will be able to**
+#
+# - say which worker builds which batch, and how many messages a batch costs;
+# - seed workers so that they differ, and so that a second run repeats them;
+# - recognise data that workers only slow down.
+#
+# **Minutes** 31 core · 35 in all
+#
+# **Needs** parts 1 and 2: your `LFWDataset` and `seconds_per_pass` are used if you solved them
+
+# %% locked="setup"
+import os
+import warnings
+
+import numpy as np
+import torch
+from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, TensorDataset, get_worker_info
+
+import course
+from course.checks import parallel_loading as check
+from course.datasets import lfw
+from course.loading import loader_passes, loaders, one_batch
+from course.measure import comparison
+from course.plots import parallel_loading as plots
+
+warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than cores: we try that on purpose
+warnings.filterwarnings("ignore", ".*use of fork\\(\\) may lead to deadlocks", DeprecationWarning)  # see part 8
+print(course.machine())
+
+# %% tags=["experiment"]
+torch.set_num_threads(1)  # as in a worker: one image is too little work for several threads
+sizes = course.sizes("01_parallel_loading")
+LFWDataset_now = course.solved(check.LFWDataset)
+limits = dict(rounds=sizes.pass_rounds, seconds=sizes.pass_seconds)  # of each comparison
+forks = dict(multiprocessing_context="fork")  # classes from a notebook cell exist only in forked workers
+
+# %% [markdown]
+# ## Who builds batch 4?
+#
+# With `num_workers=0` your process does everything: it reads the images of a batch, stacks them, trains, and only then
+# reads the next. With `num_workers=3` three *worker processes* start, each with its copy of the dataset.
+#
+# **Predict**: 24 items in batches of four, three workers. Batches count from 0. Which workers build batch 4?
+#
+# - All of them: the loader cuts a batch up, and each worker makes its share of the images.
+# - One, the worker that is free first.
+# - One, which is known beforehand: batches are dealt like cards.
+
+# %%
+predicted_workers_of_batch_4 = None  # a set of numbers from 0 to 2
+
+# %% [markdown]
+# ### Exercise 1 · A witness in every worker
+#
+# Ask the workers: write a dataset whose items say who made them. `get_worker_info()` is an object with the worker's
+# `id` in a worker, and None in the main process.
+#
+# **Must** return, as item i, the int64 tensor [i, worker, process]
+# - with the id of the worker that makes the item, -1 in the main process;
+# - with the id of the process in the operating system.
+#
+# **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 4 · **Lines** 2
+#
+# **Source** PyTorch documentation of `torch.utils.data.get_worker_info`; Python's of `os.getpid`.
+#
+# <details><summary>Hint 1</summary>
+#
+# In which process does `__init__` run, and in which `__getitem__`?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# The first worker has id 0; is `if info.id` true for it?
+#
+# </details>
+#
+# <details><summary>Hint 3</summary>
+#
+# In `__getitem__`: `info = get_worker_info()`, `worker = -1 if info is None else info.id`, and
+# `torch.tensor([i, worker, os.getpid()])`.
+#
+# </details>
+
+
+# %% solution="WorkerWitness"
+class WorkerWitness(Dataset):
+    """A dataset of n items; item i is the int64 tensor [i, worker id or -1 in the main process, process id].
+
+    Args:
+        n: number of items.
+    """
+
+    def __init__(self, n):
+        self.n = n
+
+    def __len__(self):
+        return self.n
+
+    def __getitem__(self, i):
+        ### BEGIN SOLUTION
+        info = get_worker_info()
+        return torch.tensor([i, -1 if info is None else info.id, os.getpid()])
+        ### END SOLUTION
+
+
+# %% test="WorkerWitness-visible" points=1
+check.WorkerWitness(WorkerWitness)
+
+# %% test="WorkerWitness-hidden" points=1
+### BEGIN HIDDEN TESTS
+check.WorkerWitness(WorkerWitness, seed=41)
+### END HIDDEN TESTS
+
+# %% tags=["experiment", "nbval-check-output"]
+WorkerWitness_now = course.solved(check.WorkerWitness)
+seen = list(DataLoader(WorkerWitness_now(24), 4, num_workers=3, **forks))
+for k, batch in enumerate(seen):
+    print(f"batch {k}: items {batch[:, 0].tolist()}, workers {sorted(set(batch[:, 1].tolist()))}")
+
+# %% tags=["experiment"]
+of_batch_4 = set(seen[4][:, 1].tolist())
+print(course.score("01/3", "workers that build batch 4", predicted_workers_of_batch_4, of_batch_4))
+course.claim("each batch is built by one worker alone", all(len(batch[:, 1].unique()) == 1 for batch in seen))
+course.claim("three processes built the batches", len({batch[0, 2].item() for batch in seen}) == 3)
+sent = {w: one_batch.messages(WorkerWitness_now(24), 4, w) for w in (1, 2, 3)}
+course.claim("the main process sends one message per batch and receives one, with any number of workers",
+             all(of_w == {"sent": 6, "received": 6} for of_w in sent.values()), "6 and 6 for 6 batches")  # fmt: skip
+
+# %%
+plots.loader_diagram(num_workers=4, batch_size=8)
+
+# %% [markdown]
+# A drawing that is often copied shows eight indices split among four workers, two each. It is a natural guess, and it
+# would make each batch arrive sooner. PyTorch does something simpler:
+#
+# 1. The main process sends the indices of one *whole* batch to one worker, the next batch's to the next worker, in a
+#    circle.
+# 2. The worker calls `dataset[i]` for each index and *collates*: the `collate_fn` makes one batch of the items. By
+#    default it stacks them in memory that both processes can see.
+# 3. The worker sends back where the batch is, not the pixels.
+#
+# Each worker gets `prefetch_factor` batches ahead, two by default. The loop receives batches in order: one that is
+# ready early waits for those before it.
+#
+# **Takeaway** One worker builds and collates a whole batch; a batch costs two short messages.
+
+# %% [markdown]
+# ## What is the plan of an epoch?
+#
+# ### Exercise 2 · The plan of an epoch
+#
+# Write down, before it happens, which worker builds which batch.
+#
+# **Must** return a pair (worker, indices) for each batch, in the order in which the loop receives them.
+#
+# ```python
+# >>> batch_plan(5, 2, 2)
+# [(0, [0, 1]), (1, [2, 3]), (0, [4])]
+# ```
+#
+# **Convention** With `num_workers=0` the worker is None. With `drop_last`, leave out a last batch that is not full.
+#
+# **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 6 · **Lines** 6
+#
+# **Source** PyTorch documentation of `torch.utils.data`, "Single- and Multi-process Data Loading".
+#
+# <details><summary>Hint 1</summary>
+#
+# How would you deal a pack of cards to four players? What is a card here: an image, or a batch?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# `range(0, stop, batch_size)` are the first items of all batches. What must `stop` be with `drop_last`? The last batch
+# ends at `stop`, not at `start + batch_size`.
+#
+# </details>
+#
+# <details><summary>Hint 3</summary>
+#
+# With `drop_last`, `stop = n_items - n_items % batch_size`. Batch k holds `range(start, min(start + batch_size,
+# stop))`, and its worker is `k % num_workers` with `k` from `enumerate`.
+#
+# </details>
+
+
+# %% solution="batch_plan"
+def batch_plan(n_items, batch_size, num_workers, drop_last=False):
+    """The batches of one epoch, in the order in which the loop receives them, and who builds each.
+
+    Args:
+        n_items: length of the dataset, 0 or more; its items are taken in order.
+        batch_size: items in a batch, 1 or more.
+        num_workers: worker processes of the loader; 0 means that the main process builds all batches.
+        drop_last: True leaves out a last batch that is not full.
+
+    Returns: list of pairs (worker, indices): the id of the worker, an int from 0, or None for the main process, and the
+        list of the item numbers of the batch.
+    """
+    ### BEGIN SOLUTION
+    stop = n_items - n_items % batch_size if drop_last else n_items
+    batches = [list(range(start, min(start + batch_size, stop))) for start in range(0, stop, batch_size)]
+    return [(k % num_workers if num_workers else None, batch) for k, batch in enumerate(batches)]
+    ### END SOLUTION
+
+
+# %% test="batch_plan-visible" points=1
+check.batch_plan(batch_plan)
+
+# %% test="batch_plan-hidden" points=1
+### BEGIN HIDDEN TESTS
+check.batch_plan(batch_plan, seed=512)
+### END HIDDEN TESTS
+
+# %% tags=["experiment"]
+batch_plan_now = course.solved(check.batch_plan)
+agreed, checked = 0, 0
+for n_items, num_workers, drop_last in ((24, 3, False), (22, 2, False), (22, 2, True), (9, 4, False)):
+    plan = batch_plan_now(n_items, 4, num_workers, drop_last)
+    batches = DataLoader(WorkerWitness_now(n_items), 4, num_workers=num_workers, drop_last=drop_last, **forks)
+    for (worker, indices), batch in zip(plan, batches, strict=True):
+        agreed += batch[:, :2].tolist() == [[i, worker] for i in indices]
+        checked += 1
+course.claim("every batch was built by the one worker that the plan names", agreed == checked,
+             f"{agreed} of {checked}")  # fmt: skip
+
+# %% [markdown]
+# **Takeaway** Batch $k$ comes from worker $k \bmod w$, and batches arrive in order.
+
+# %% [markdown]
+# ## Does a second worker make a batch faster? · extra
+#
+# The next cell times each batch in the process that builds it, from its first image to the collated batch: in the main
+# process, in the only worker, and in one of two workers.
+
+# %% tags=["experiment"]
+images = loader_passes.Repeated(loaders.evenly_spaced(LFWDataset_now(lfw.folder(sizes.dataset)), sizes.images),
+                                comparison.steady_batches(2) * sizes.pass_batch)  # fmt: skip
+ways = {
+    "main process": one_batch.stamped(images, sizes.pass_batch, 0),
+    "the only worker": one_batch.stamped(images, sizes.pass_batch, 1),
+    "one of two workers": one_batch.stamped(images, sizes.pass_batch, 2),
+}
+one = comparison.compare_measured(
+    list(ways), lambda way: one_batch.seconds_to_build(ways[way]), progress=True, **limits
+)
+print(one)
+course.claim("one of two workers builds a batch no more than 10 % faster than the main process alone",
+             one.ratio("one of two workers"), below=1.1)  # fmt: skip
+drawn = one_batch.builds(ways["main process"])[:12] + one_batch.builds(ways["one of two workers"])[:12]
+plots.timeline(drawn, "One batch at a time without workers, two at a time with two", main=one_batch.MAIN)
+
+# %% [markdown]
+# Each row is a process; white lines separate batches. The two workers compute simultaneously, each on every other
+# batch, and none of the batches is built faster.
+#
+# **Shown** The three lines separate two causes. The main process and the only worker differ in where the batch goes:
+# the worker writes it into fresh shared memory. The only worker and one of two differ in the company: two processes
+# share caches and memory, and cores if there are few.
+#
+# **Takeaway** Workers do not make a batch faster; they build several batches simultaneously.
+
+# %% [markdown]
+# ## Do the workers draw different numbers?
+#
+# This dataset adds noise from a generator that it keeps:
+#
+# ```python
+# class Noisy(Dataset):
+#     def __init__(self, images):
+#         self.images, self.rng = images, np.random.default_rng(0)
+#
+#     def __getitem__(self, i):
+#         return self.images[i] + self.rng.normal()
+# ```
+#
+# **Predict**: an epoch of 12 items, two workers, each item a number from 0 to 999 drawn from such a generator. How many
+# different numbers are among the 12? All, if the workers share the generator or have their own seeds; half of them, if
+# each has a copy.
+
+# %%
+predicted_different = None  # your number
+
+
+# %% tags=["experiment"]
+class Dice(Dataset):
+    """Throws of a die with 1,000 faces, from a Generator that was made when the dataset was."""
+
+    def __init__(self):
+        self.rng = np.random.default_rng(0)
+
+    def __len__(self):
+        return 12
+
+    def __getitem__(self, i):
+        return int(self.rng.integers(1000))
+
+
+# %% tags=["experiment", "nbval-check-output"]
+def throws(init=None):
+    """The batches of two epochs, lists of numbers, thrown by two workers; print them."""
+    loader = DataLoader(
+        Dice(), 3, num_workers=2, worker_init_fn=init, generator=torch.Generator().manual_seed(0), **forks
+    )
+    thrown = [[batch.tolist() for batch in loader] for _ in range(2)]
+    for epoch, batches in enumerate(thrown):
+        print(f"epoch {epoch}: " + "  ".join(map(str, batches)))
+    return thrown
+
+
+copied = throws()
+
+# %% tags=["experiment"]
+different = len({number for batch in copied[0] for number in batch})
+print(course.score("01/3", "different numbers of 12", predicted_different, different, null=None))
+course.claim("two workers draw the same numbers from a generator that the dataset keeps", different == 6)
+course.claim("the second epoch repeats the first one", copied[0] == copied[1])
+
+# %% [markdown]
+# Worker 0 builds batches 0 and 2, worker 1 the others. Both draw the same numbers, and the next epoch repeats them.
+# Nothing fails. The training just sees a fraction of the noise that you paid for.
+#
+# PyTorch seeds some generators for you. It draws a *base seed* whenever it starts workers, from the loader's
+# `generator` if there is one. In worker $w$ it seeds torch and Python's `random` with base seed + $w$, and the global
+# numbers of NumPy, `np.random`, with a hash from both (**Known**: `torch/utils/data/_utils/worker.py`).
+# So transforms of torchvision are safe. A generator that *you* keep in the dataset stays a copy, unless a
+# `worker_init_fn` replaces it: the loader calls that function in each worker as it starts.
+#
+# There, `get_worker_info()` has what you need: `seed`, which is base seed + $w$, and `dataset`, this worker's copy.
+#
+# ### Exercise 3 · Seed the workers
+#
+# Write the `worker_init_fn` that gives the dataset of each worker a new generator.
+#
+# **Must**
+# - replace `rng` of the worker's dataset by a new `numpy.random.Generator`, different in each worker and each epoch;
+# - follow the loader's seed: the same `generator=torch.Generator().manual_seed(s)` gives the same numbers again;
+# - in the main process, do nothing and draw nothing.
+#
+# ```python
+# >>> seed_worker(0) is None  # here in the main process
+# True
+# ```
+#
+# **Points** 3 · **Core** · **Difficulty** ●○○ · **Minutes** 6 · **Lines** 3
+#
+# **Source** PyTorch documentation,
+# [Randomness in multi-process data loading](https://pytorch.org/docs/stable/data.html#data-loading-randomness).
+#
+# <details><summary>Hint 1</summary>
+#
+# Which number is different in each worker *and* in each epoch *and* the same in a second run? Is the worker's id?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# In the main process `get_worker_info()` is None. In a worker, its `dataset` is the copy whose `rng` you replace.
+#
+# </details>
+#
+# <details><summary>Hint 3</summary>
+#
+# `info = get_worker_info()`; if it is not None, `info.dataset.rng` becomes `np.random.default_rng(info.seed)`.
+#
+# </details>
+
+
+# %% solution="seed_worker"
+def seed_worker(worker_id):
+    """Replace the `rng` of this worker's dataset by a Generator that follows from the worker's seed.
+
+    Args:
+        worker_id: number of the worker, from 0; the loader calls `worker_init_fn` with it in every new worker.
+    """
+    ### BEGIN SOLUTION
+    info = get_worker_info()
+    if info is not None:
+        info.dataset.rng = np.random.default_rng(info.seed)  # the base seed of these workers + worker_id
+    ### END SOLUTION
+
+
+# %% test="seed_worker-visible" points=1
+check.seed_worker(seed_worker)
+
+# %% test="seed_worker-hidden" points=2
+### BEGIN HIDDEN TESTS
+check.seed_worker(seed_worker, seed=19)
+### END HIDDEN TESTS
+
+# %% tags=["experiment", "nbval-check-output"]
+seeded = throws(course.solved(check.seed_worker))
+
+# %% tags=["experiment"]
+numbers = [number for epoch in seeded for batch in epoch for number in batch]
+count = len(set(numbers))
+course.claim("with seed_worker no worker and no epoch repeats the numbers of another", count in range(21, 25),
+             f"{count} different numbers of 24")  # fmt: skip
+
+# %% [markdown]
+# Call `throws(seed_worker)` again: it prints the same 24 numbers. (A few may occur twice by chance.)
+#
+# **Takeaway** A generator in the dataset is copied into each worker; seed it there, from `get_worker_info().seed`.
+
+# %% [markdown]
+# ## When do workers lose?
+#
+# Here the items are rows of a tensor in memory, so `dataset[i]` computes nothing. A common rule says: four workers per
+# GPU.
+#
+# **Predict**: how many times as fast as no workers are two workers, and is it more than 1?
+
+# %%
+predicted_times_as_fast = None  # your number
+
+# %% tags=["experiment"]
+n_batches = comparison.steady_batches(4)
+rows = TensorDataset(torch.randn(n_batches * 256, 32))
+by_batch = BatchSampler(RandomSampler(rows), 256, drop_last=True)
+ways = {f"{w} workers": loaders.forked(rows, 256, w, shuffle=True) for w in (0, 2, 4)}
+ways["0 workers, one look-up per batch"] = DataLoader(rows, sampler=by_batch, batch_size=None)
+lost = loader_passes.compare_loaders(ways, n_batches, course.solved(check.seconds_per_pass), **limits)
+print(lost)
+print(course.score("01/3", "two workers against none, items in memory", predicted_times_as_fast,
+                   lost.ratio("2 workers")))  # fmt: skip
+course.claim("one look-up per batch of rows in memory is more than three times as fast as one per row",
+             lost.ratio("0 workers, one look-up per batch"), above=3)  # fmt: skip
+plots.ratios(lost, "Rows of a tensor in memory")
+
+# %% [markdown]
+# A worker divides the look-ups and the stacking, and adds two messages and a piece of shared memory for each batch.
+# With items that cost nothing there is little to divide. The last line removes the work instead: with `batch_size=None`
+# and a `BatchSampler` as the sampler, the loader calls `dataset[indices]` once, and nothing is collated (part 8).
+#
+# So "four per GPU" may be wrong for your data: it fits work that keeps four cores busy, and cores that are free. Part 4
+# computes the number from what one worker costs.
+#
+# **Takeaway** If an item is only a look-up, do not divide the work among workers: remove it.

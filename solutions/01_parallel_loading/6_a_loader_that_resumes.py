@@ -1,0 +1,427 @@
+# %% [markdown]
+# # Parallel loading, part 6: Resume a loader, and load with threads
+#
+# **Where does a run continue after a cut, and can threads replace the workers?**
+#
+# A checkpoint of the model alone repeats data that the model has seen. You write a loader that continues at the batch
+# where the run was cut. Then you write one whose workers are threads. All exercises of this part are extra.
+#
+# **You will be able to**
+#
+# - save and restore the position of a loader, whatever its workers have built ahead;
+# - write a loader of threads, and say when it beats processes.
+#
+# **Minutes** 0 core · 65 in all
+#
+# **Needs** parts 1 and 2: your `LFWDataset` and `seconds_per_pass` are used if you solved them
+
+# %% locked="setup"
+import collections
+import functools
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader
+
+import course
+from course.checks import parallel_loading as check
+from course.datasets import lfw
+from course.loading import loader_passes, loaders, threads
+from course.measure import comparison
+from course.plots import parallel_loading as plots
+
+warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than cores: we try that on purpose
+warnings.filterwarnings("ignore", "This process .* is multi-threaded")  # we fork on purpose, as part 8 explains
+print(course.machine())
+
+# %% tags=["experiment"]
+torch.set_num_threads(1)  # as in a worker: one image is too little work for several threads
+sizes = course.sizes("01_parallel_loading")
+LFWDataset_now = course.solved(check.LFWDataset)
+light = loaders.evenly_spaced(LFWDataset_now(lfw.folder(sizes.dataset)), sizes.images)
+compared = functools.partial(loader_passes.compare_loaders, seconds_per_pass=course.solved(check.seconds_per_pass),
+                             rounds=sizes.pass_rounds, seconds=sizes.pass_seconds)  # fmt: skip
+
+# %% [markdown]
+# ## How far ahead is the loader? · extra
+#
+# Your loop is at batch 3 when the machine fails. What has the loader done by then? The next cell counts the batches
+# whose indices the sampler has given away.
+#
+# **Predict**: two workers, `prefetch_factor=2`, and the loop has drawn three batches. How many has the sampler given
+# away? Three, if it moves with the loop; all, if the workers have the list; or something between.
+
+# %%
+predicted_given_away = None  # your number
+
+
+# %% tags=["experiment"]
+def given_away(num_workers):
+    """The batches that the sampler has given away when the loop has three of 20."""
+    away = []
+
+    def sampler():
+        for k in range(20):
+            away.append(k)
+            yield [k]
+
+    forks = {"multiprocessing_context": "fork", "prefetch_factor": 2} if num_workers else {}
+    batches = iter(DataLoader(range(20), batch_sampler=sampler(), num_workers=num_workers, **forks))
+    for _ in range(3):
+        next(batches)
+    return len(away)
+
+
+# %% tags=["experiment"]
+found = {num_workers: given_away(num_workers) for num_workers in (0, 1, 2, 3)}
+print(course.score("01/6", "batches given away", predicted_given_away, found[2], null=None))
+course.claim("the sampler is workers x prefetch_factor batches ahead of the loop",
+             all(away == 3 + 2 * w for w, away in found.items()), f"{found}")  # fmt: skip
+
+# %% [markdown]
+# So the sampler's position is not the training's position. If you save the former, the batches in flight are lost.
+#
+# **Takeaway** The position of a run is the batch that the loop has, not the one that a worker builds.
+
+# %% [markdown]
+# ## Where does the run continue? · extra
+#
+# Three things say which batch comes next: the order of the epoch, its number, and the position in it. If the order
+# follows from the seed and the epoch alone, two numbers are enough.
+#
+# ### Exercise 1 · A loader that resumes
+#
+# Write a loader that can be cut at any batch. A second loader, made in the same way, loads the state of the first and
+# continues. `order` and `batches` are given.
+#
+# **Must**
+# - continue behind the batch that the loop has when it calls `state_dict()`, whatever workers have built ahead;
+# - let the passes after that be the next epochs;
+# - read no item again that lies before the cut.
+#
+# ```python
+# >>> ResumingLoader(range(6), 2).state_dict() == ResumingLoader(range(6), 2).state_dict()
+# True
+# ```
+#
+# **You may assume** that a state is loaded into a new loader, and that the loader that was cut is not used again. The
+# state may go through a file: numbers, strings, lists and dictionaries survive that.
+#
+# **Points** 4 · **Extra** · **Difficulty** ●●○ · **Minutes** 15 · **Lines** 9
+#
+# **Source** `StatefulDataLoader` of [torchdata](https://github.com/meta-pytorch/data), whose two methods have these
+# names. It saves what datasets and workers hold, too.
+#
+# <details><summary>Hint 1</summary>
+#
+# The loop calls `state_dict()` between two batches, when your `__iter__` stands at its `yield`. What must be counted
+# by then?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# Keep the number of the epoch and the number of its batches that were yielded. `self.order(epoch)[done:]` are the
+# batches that are left. What becomes of both numbers when a pass ends?
+#
+# </details>
+#
+# <details><summary>Hint 3</summary>
+#
+# `for batch in self.batches(self.order(self.epoch)[self.done:])`: add 1 to `self.done`, then `yield batch`. After the
+# loop, add 1 to the epoch and set `done` to 0. The state is a new dictionary of both.
+#
+# </details>
+
+
+# %% solution="ResumingLoader"
+class ResumingLoader:
+    """Shuffled batches of a dataset; a pass is an epoch. It can be cut, and another one continues.
+
+    Args:
+        dataset: map-style dataset.
+        batch_size: items per batch; the last one of an epoch may have fewer.
+        num_workers: worker processes.
+        seed: int, of the orders of all epochs.
+    """
+
+    def __init__(self, dataset, batch_size, num_workers=0, seed=0):
+        self.dataset, self.batch_size, self.num_workers, self.seed = dataset, batch_size, num_workers, seed
+        self.epoch, self.done = 0, 0  # where the next pass begins: the epoch, and how many of its batches are done
+
+    def order(self, epoch):
+        """The indices of each batch of an epoch, which follow from the seed and the epoch alone."""
+        shuffled = np.random.default_rng((self.seed, epoch)).permutation(len(self.dataset)).tolist()
+        return [shuffled[first : first + self.batch_size] for first in range(0, len(shuffled), self.batch_size)]
+
+    def batches(self, indices):
+        """A DataLoader of the batches that have these indices, a list of lists."""
+        forks = {"multiprocessing_context": "fork"} if self.num_workers else {}
+        return DataLoader(self.dataset, batch_sampler=indices, num_workers=self.num_workers, **forks)
+
+    def __iter__(self):
+        """Yield the batches of the current epoch that are left."""
+        ### BEGIN SOLUTION
+        left = self.order(self.epoch)[self.done :]
+        for batch in self.batches(left):
+            self.done += 1  # before the yield: the caller may ask for the state while it has the batch
+            yield batch
+        self.epoch += 1
+        self.done = 0
+        ### END SOLUTION
+
+    def state_dict(self):
+        """Where a run is, a dictionary of plain data that does not change any more."""
+        ### BEGIN SOLUTION
+        return {"epoch": self.epoch, "done": self.done}
+        ### END SOLUTION
+
+    def load_state_dict(self, state):
+        """Let the next pass begin where `state` says."""
+        ### BEGIN SOLUTION
+        self.epoch = state["epoch"]
+        self.done = state["done"]
+        ### END SOLUTION
+
+
+# %% test="ResumingLoader-visible" points=2
+check.ResumingLoader(ResumingLoader)
+
+# %% test="ResumingLoader-hidden" points=2
+### BEGIN HIDDEN TESTS
+check.ResumingLoader(ResumingLoader, seed=31)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# A run of two epochs is cut after batch 4 of its second epoch. The next cell continues it in two ways: with your state,
+# and as scripts do that save the model and the number of the epoch.
+
+
+# %% tags=["experiment"]
+ResumingLoader_now = course.solved(check.ResumingLoader)
+
+
+def seen(state, num_workers):
+    """How often the second epoch sees each of 60 items: five batches, a cut, and what comes from `state` on."""
+    times = collections.Counter()
+    loader = ResumingLoader_now(range(60), 6, num_workers)
+    list(loader)
+    for k, batch in enumerate(loader):
+        times.update(batch.tolist())
+        if k == 4:
+            break
+    resumed = ResumingLoader_now(range(60), 6, num_workers)
+    resumed.load_state_dict(state or loader.state_dict())
+    for batch in resumed:
+        times.update(batch.tolist())
+    return times
+
+
+# %% tags=["experiment"]
+epoch_again = ResumingLoader_now(range(60), 6)
+list(epoch_again)
+twice = sum(n == 2 for n in seen(epoch_again.state_dict(), 2).values())
+print(f"only the epoch is saved: {twice} of 60 items come twice")
+exact = {num_workers: set(seen(None, num_workers).values()) for num_workers in (0, 1, 2, 3)}
+course.claim("with the epoch alone, every item before the cut comes twice", twice == 30, f"{twice} of 60")
+course.claim("with its state, the loader gives each item once, with 0 to 3 workers",
+             all(times == {1} for times in exact.values()))  # fmt: skip
+
+# %% tags=["experiment"]
+past = len(light) // sizes.pass_batch // 2  # batches before the cut
+left = ResumingLoader_now(light, sizes.pass_batch)
+ways = {"read past": lambda: [light[i] for batch in left.order(0)[: past + 1] for i in batch],
+        "continue": lambda: [light[i] for i in left.order(0)[past]]}  # fmt: skip
+first = comparison.compare(ways, seconds=sizes.pass_seconds)
+print(first)
+course.claim("to continue behind half an epoch gives the first batch at least three times as fast as to read past it",
+             first.ratio("continue"), above=3)  # fmt: skip
+
+# %% [markdown]
+# What is still missing? Random augmentations: a worker that starts again draws other numbers. If those must be equal
+# too, seed each image by run, epoch and index (part 8). A stream has no order to cut: each worker must save how far it
+# read, as torchdata does.
+#
+# **Takeaway** Let the order follow from seed and epoch. Then two numbers in the checkpoint say where to continue.
+
+# %% [markdown]
+# ## Can threads replace processes? · extra
+#
+# Python usually runs one thread at a time, because each needs the interpreter's lock. Code in C can release the lock
+# while it works: torchvision's JPEG decoder does, and so does NumPy on large arrays. Then threads decode in
+# parallel, in the memory of one process. `loaders.JpegDecoder(paths)` is given: `decoder(index, out)` writes one image
+# into `out`.
+#
+# ### Exercise 2 · The loader of threads
+#
+# Write the generator `run`, in which the threads of `pool` write items into *slots*: memory for one batch each, which
+# is used again and again. Batch k goes to the first rows of slot k % slots, each item by `load_into(index, row)`.
+# `pool.submit(f, x)` returns a future immediately; `future.result()` waits, and raises what `f` raised.
+#
+# **Must**
+# - divide the items of each batch among the threads, and yield the batch when all are written;
+# - while the caller has a batch, fill all other slots;
+# - start the batch that needs a slot again only when the next batch is asked for.
+#
+# **Raises** what `load_into` raises, when that batch is due.
+#
+# **Points** 4 · **Extra** · **Difficulty** ●●○ · **Minutes** 20 · **Lines** 14
+#
+# **Source** Reused buffers as in FFCV, Leclerc et al. 2023, arXiv:2306.12517.
+#
+# <details><summary>Hint 1</summary>
+#
+# Which batches may be written while the caller has batch k, and which event frees its slot?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# Keep a `deque` of batches that are being built, oldest first: the rows of each and its futures.
+#
+# </details>
+#
+# <details><summary>Hint 3</summary>
+#
+# For each batch: submit one task per thread, and append (rows, futures) to the deque. Once the deque is as long as
+# there are slots, take the oldest, wait for its futures and yield its rows. After the loop, the rest likewise.
+#
+# </details>
+
+
+# %% solution="ThreadedLoader"
+class ThreadedLoader:
+    """Batches that threads write into reused memory; a batch is valid until the next one is asked for.
+
+    Args:
+        load_into: load_into(index, out) writes item `index` into the tensor `out`.
+        batches: list of lists of indices.
+        buffers: tensor (slots, batch size, ...).
+        threads: int, 1 or more.
+    """
+
+    def __init__(self, load_into, batches, buffers, threads):
+        self.load_into, self.batches, self.buffers, self.threads = load_into, batches, buffers, threads
+
+    def __len__(self):
+        """Number of batches in a pass."""
+        return len(self.batches)
+
+    def __iter__(self):
+        """A new pass: yields tensors (n, ...), the first rows of a slot; passes do not overlap."""
+        with ThreadPoolExecutor(self.threads) as pool:  # its threads end with the pass, however that ends
+            yield from self.run(pool)
+
+    def run(self, pool):
+        """Yield the batches of a pass, whose items the threads of `pool` write."""
+        ### BEGIN SOLUTION
+        running = collections.deque()
+        for number, indices in enumerate(self.batches):
+            rows = self.buffers[number % len(self.buffers), : len(indices)]
+            running.append((rows, [pool.submit(self.fill, rows, indices, first) for first in range(self.threads)]))
+            if len(running) == len(self.buffers):
+                yield self.finished(*running.popleft())
+        while running:
+            yield self.finished(*running.popleft())
+
+    def fill(self, rows, indices, first):
+        for row in range(first, len(indices), self.threads):
+            self.load_into(indices[row], rows[row])
+
+    def finished(self, rows, tasks):
+        for task in tasks:
+            task.result()
+        return rows
+        ### END SOLUTION
+
+
+# %% test="ThreadedLoader-visible" points=2
+check.ThreadedLoader(ThreadedLoader)
+
+# %% test="ThreadedLoader-hidden" points=2
+### BEGIN HIDDEN TESTS
+check.ThreadedLoader(ThreadedLoader, seed=12)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# Now the race. All ways yield equal float batches, and torch's workers live on between passes. Two ways have the same
+# decoder, so they differ in threads or processes alone.
+#
+# **Predict**: with the same decoder, how many times as fast as two persistent workers are two threads? More than 1 if
+# the way between processes costs much; 1 if decoding is all that counts; less if the lock stops the threads.
+
+# %%
+predicted_times_threads = None  # your number
+
+# %% tags=["experiment"]
+ThreadedLoader_now = course.solved(check.ThreadedLoader)
+decoder = loaders.JpegDecoder(light.paths)
+buffers = loaders.jpeg_buffers(light.paths, 3, sizes.pass_batch)
+many = threads.batches_of(len(light), sizes.pass_batch, comparison.steady_batches(2))
+of_torch = functools.partial(DataLoader, batch_sampler=many)
+forked = dict(num_workers=2, persistent_workers=True, multiprocessing_context="fork")
+ways = {
+    "PIL, no workers": of_torch(light),
+    "PIL, two workers": of_torch(light, **forked),
+    "torchvision, two workers": of_torch(threads.Decoded(decoder, buffers[0, 0], len(light)), **forked),
+    "torchvision, your ThreadedLoader, 1 thread": ThreadedLoader_now(decoder, many, buffers, 1),
+    "torchvision, your ThreadedLoader, 2 threads": ThreadedLoader_now(decoder, many, buffers, 2),
+}
+threads.assert_equal(ways)
+
+# %% tags=["experiment"]
+race = compared(ways, len(many))
+print(race)
+two = "torchvision, your ThreadedLoader, 2 threads"
+print(course.score("01/6", "two threads against two workers, same decoder", predicted_times_threads,
+                   race.ratio(two, "torchvision, two workers")))  # fmt: skip
+course.claim("your loader of threads is at least twice as fast as PIL + ToTensor without workers",
+             race.ratio(two), above=2)  # fmt: skip
+course.claim("two threads are at least 10 % faster than two persistent workers with the same decoder",
+             race.ratio(two, "torchvision, two workers"), above=1.1)  # fmt: skip
+plots.ratios(race, "Equal batches, five ways")
+
+# %% [markdown]
+# Two things changed from the first line to the last: the decoder and the loader. The lines between tell them apart.
+# The last cell changes only what `load_into` does: it decodes, or it computes in Python, which keeps the lock.
+#
+# **Predict**: with work in Python, how many times as fast are two threads as one?
+
+# %%
+predicted_python_threads = None  # your number
+
+
+# %% tags=["experiment"]
+def in_python(index, out):
+    """Take a while, in Python."""
+    sum(k * k for k in range(10_000))
+
+
+# %% tags=["experiment"]
+gains = {}
+for what, work in {"decodes": decoder, "computes in Python": in_python}.items():
+    ways = {f"{what}, {n}": ThreadedLoader_now(work, many[:8], buffers, n) for n in (1, 2)}
+    passes = compared(ways, 8)
+    print(passes)
+    gains[what] = passes.ratio(f"{what}, 2")
+python = gains["computes in Python"]
+print(course.score("01/6", "two threads against one, in Python", predicted_python_threads, python))
+course.claim("a second thread gains at least 10 % more if the threads decode than if they compute in Python",
+             comparison.quotient(gains["decodes"], python), above=1.1,
+             otherwise="Look at the number of cores that the first cell prints, and at `sys._is_gil_enabled()` in "
+                       "Python 3.13 or later.")  # fmt: skip
+
+# %% [markdown]
+# **Shown** The last cell changes the work of the threads and nothing else: the lock is the reason why threads fail to
+# help Python code.
+#
+# **Known** Loaders of threads are where the field goes: [SPDL](https://github.com/facebookresearch/spdl) decodes in
+# threads that hold no lock, and Python builds without the lock ([PEP 703](https://peps.python.org/pep-0703/)) run
+# Python code in parallel, too.
+#
+# torch's loader does more than yours: it collates any structure, pins batches in a thread, reads streams, and has a
+# `timeout`. For the race on all images, run `course bench lfw paths --batch-size 64`.
+#
+# **Takeaway** Threads share memory and need no start; they pay if the work releases Python's lock.

@@ -1,0 +1,553 @@
+# %% [markdown]
+# # Parallel loading, part 8: Know what a worker costs
+#
+# **What do you pay for a process, and what does it not know?**
+#
+# Each section answers a question that people ask about worker processes. Read them in any order; all are extra.
+#
+# **You will be able to**
+#
+# - choose a start method, and let workers start quickly on Python 3.14;
+# - say why memory grows with workers, and what fills `/dev/shm`;
+# - set the loader options that concern processes.
+#
+# **Minutes** 0 core · 45 in all
+#
+# **Needs** parts 1 and 2: your `LFWDataset` and `seconds_per_pass` are used if you solved them
+
+# %% locked="setup"
+import itertools
+import time
+import warnings
+from multiprocessing.reduction import ForkingPickler
+
+import numpy as np
+import torch
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    RandomSampler,
+    default_collate,
+    get_worker_info,
+)  # fmt: skip
+
+import course
+from course.checks import parallel_loading as check
+from course.datasets import lfw
+from course.loading import inherited, loader_passes, loaders, worker_costs
+from course.measure import comparison
+from course.plots import parallel_loading as plots
+
+warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than cores: we try that on purpose
+warnings.filterwarnings("ignore", ".*use of fork\\(\\) may lead to deadlocks", DeprecationWarning)  # see below
+print(course.machine())
+
+# %% tags=["experiment"]
+torch.set_num_threads(1)  # as in a worker: one image is too little work for several threads
+sizes = course.sizes("01_parallel_loading")
+LFWDataset_now = course.solved(check.LFWDataset)
+seconds_per_pass_now = course.solved(check.seconds_per_pass)
+limits = dict(rounds=sizes.pass_rounds, seconds=sizes.pass_seconds)  # of each comparison
+folder = lfw.folder(sizes.dataset)
+forks = dict(multiprocessing_context="fork")  # classes from a notebook cell exist only in forked workers
+
+# %% [markdown]
+# ## What does a start cost? · extra
+#
+# *Fork* copies the running process, memory and all. *Spawn* starts a new Python. *Forkserver* starts a clean helper
+# process once, which then forks each worker. Linux forks by default up to Python 3.13 and uses forkserver from 3.14 on;
+# macOS and Windows spawn. You choose with `DataLoader(..., multiprocessing_context="spawn")`.
+#
+# **Predict**: how many times as long as a forked worker does a spawned one take from the start of an epoch to the first
+# batch? About 1, if a process costs the same either way; much more, if it must import torch.
+
+# %%
+predicted_spawn_times = None  # your number
+
+# %% tags=["experiment"]
+starting = worker_costs.Starts()
+starts = comparison.compare_measured(list(starting.loaders), starting.seconds, rounds=sizes.start_rounds)
+starting.close()
+print(starts)
+spawn = starts.ratio("fork", to="spawn")
+print(course.score("01/8", "spawn takes as many times as long as fork", predicted_spawn_times, spawn))
+course.claim("two workers take more than five times as long to start by spawn as by fork", spawn, above=5)
+course.claim("a forkserver that has preloaded torch starts two workers at least three times as fast as one without",
+             starts.ratio(worker_costs.PRELOADED, "forkserver"), above=3)  # fmt: skip
+course.claim("persistent workers give the first batch of a later epoch in less than half the time of forking new ones",
+             starts.ratio(worker_costs.PERSISTENT), above=2)  # fmt: skip
+plots.ratios(starts, "From the start of an epoch to its first batch, two workers")
+
+# %% [markdown]
+# **Shown** Forkserver is hardly faster than spawn, because its helper knows nothing of torch: every worker that it
+# forks imports torch again. The preloading server differs in that alone. At the top of a script, before any worker
+# starts:
+#
+# ```python
+# import multiprocessing
+# multiprocessing.set_forkserver_preload(["torch", "torch.utils.data", "my_dataset"])
+# ```
+#
+# **Takeaway** A start costs the imports: let a forkserver preload them, or pay once with `persistent_workers=True`.
+
+# %% [markdown]
+# ## What does a worker inherit? · extra
+#
+# With forkserver and spawn the dataset is sent to the worker as a pickle. The next cell starts a worker by each method
+# and lets it look: at the dataset's generator, at attributes that the main process changes later, at the names of your
+# notebook, and at a lock that another thread holds.
+
+# %% tags=["experiment"]
+has = {method: inherited.inherited(method, "sizes") for method in worker_costs.METHODS}
+print(f"{'a worker':<46}" + "".join(f"{method:>12}" for method in has))
+for what in has["fork"]:
+    print(f"{what:<46}" + "".join(f"{'yes' if of_worker[what] else 'no':>12}" for of_worker in has.values()))
+generator, shared, plain, module, notebook, held = has["fork"]
+course.claim("workers repeat the numbers of the dataset's generator under every start method",
+             all(of_worker[generator] for of_worker in has.values()))  # fmt: skip
+course.claim("only a forked worker has the names that a notebook defines",
+             [method for method in has if has[method][notebook]] == ["fork"])  # fmt: skip
+course.claim("a lock that was held at the start stays locked in a forked worker and in no other",
+             [method for method in has if has[method][held]] == ["fork"])  # fmt: skip
+course.claim("under every start method a worker sees changes of shared memory, and not of a plain attribute",
+             all(of_worker[shared] and not of_worker[plain] for of_worker in has.values()))  # fmt: skip
+
+# %% [markdown]
+# So you need `seed_worker` of part 3 under every start method. The other rows say which one to use:
+#
+# - In a *notebook*, ask for `multiprocessing_context="fork"`. The others look for your class in a notebook that they do
+#   not have, and fail.
+# - In a *script*, leave the default alone. Put the dataset into a module, and the start of your program below
+#   `if __name__ == "__main__":`. Pass settings through the dataset, since globals that you have set do not arrive.
+# - A forked worker may hang on a lock that another thread held, and it cannot use CUDA once your process has. So let
+#   the dataset return CPU tensors.
+#
+# **Takeaway** Every start method copies the dataset, its generator included. Only fork also copies your notebook.
+
+# %% [markdown]
+# ## Why does memory grow with workers? · extra
+#
+# A forked worker shares all pages of memory with your process, until one of them writes to a page: then it gets a copy.
+# Workers only read the list of file names. So why do programs run out of memory after some epochs?
+#
+# The next cell lets two workers read all names, twice, from a list of `str` and from one NumPy array. It adds up the
+# memory of all processes; a page that several share is counted once.
+#
+# **Predict**: how many MB more are in use after an epoch with the list? About 0, if reading copies nothing; the size of
+# the list, if it copies all.
+
+# %%
+predicted_grown = None  # your number
+
+# %% tags=["experiment"]
+names = worker_costs.many_names(sizes.names)
+array = np.array([name.encode() for name in names])
+of_list = worker_costs.grown_megabytes(worker_costs.Named(names), 2)
+of_array = worker_costs.grown_megabytes(worker_costs.Named(array), 2)
+print(f"{len(names):,} names, {array.nbytes / 1e6:.0f} MB as an array")
+for what, grown in {"list of str": of_list, "one array": of_array}.items():
+    print(f"{what}: {'no /proc here' if grown is None else ', '.join(f'{mb:.1f} MB' for mb in grown)} more, by epoch")
+after = of_list and of_list[0]
+print(course.score("01/8", "MB more after an epoch with the list", predicted_grown, after, null=None, form="{:.1f}"))
+copied = worker_costs.is_times_as_much(of_list, of_array, 5)
+course.claim("workers that read a list of str copy more than five times the memory of workers that read one array",
+             copied, of_list and f"{of_list[0]:.1f} against {of_array[0]:.1f} MB")  # fmt: skip
+
+# %% [markdown]
+# **Shown** The names are the same; only their container differs. Python counts the references to each object, in the
+# object: reading a `str` writes to its page, which is then copied. An array is one object. **Known**: the most reported
+# problem of the `DataLoader`, [pytorch issue 13246](https://github.com/pytorch/pytorch/issues/13246). With spawn and
+# forkserver each worker has the whole list from the start.
+#
+# **Takeaway** Keep paths and labels in one array or tensor, not in lists of Python objects.
+
+# %% [markdown]
+# ## What fills /dev/shm? · extra
+#
+# `Bus error` or `unable to write to file` in a container: the shared memory is full. How many batches lie there?
+
+
+# %% tags=["experiment"]
+class Same(Dataset):
+    """The same item again and again."""
+
+    def __init__(self, item, n):
+        self.item, self.n = item, n
+
+    def __len__(self):
+        return self.n
+
+    def __getitem__(self, i):
+        return self.item
+
+
+# %% tags=["experiment"]
+image = torch.zeros(3, 250, 250, dtype=torch.uint8)
+found = {w: worker_costs.batches_in_shared_memory(Same(image.float(), 640), 32, w) for w in (1, 2)}
+print({w: "no /dev/shm here" if n is None else f"{n:.2f} batches" for w, n in found.items()})
+course.claim("the shared memory holds workers x prefetch_factor batches, and the one that the loop has",
+             None if None in found.values() else [round(n) for n in found.values()] == [3, 5])  # fmt: skip
+
+# %% [markdown]
+# Docker gives a container 64 MB by default: `docker run --shm-size=8g`, or `--ipc=host`.
+#
+# **Takeaway** Shared memory needs (workers × `prefetch_factor` + 1) × the bytes of a batch, per rank.
+
+# %% [markdown]
+# ## How many processes share the cores? · extra
+#
+# Eight ranks on one host, each with eight workers: are there enough cores? And does a worker use several of them?
+
+# %% tags=["experiment"]
+in_main = torch.get_num_threads()
+in_workers = {n for batch in DataLoader(worker_costs.Threads(), 2, num_workers=2, **forks) for n in batch.tolist()}
+course.claim("torch computes with one thread in a worker", in_workers == {1},
+             f"{in_workers}, in this process {in_main}")  # fmt: skip
+for cores, ranks, workers, threads in ((64, 8, 8, 8), (64, 8, 7, 1), (8, 1, 8, 8), (loaders.cores(), 1, 2, 1)):
+    print(worker_costs.shared_cores(cores, ranks, workers, threads))
+
+# %% [markdown]
+# torch gives each worker one thread. Other libraries do not know that they are in a worker: OpenCV needs
+# `cv2.setNumThreads(0)`, NumPy the environment variable `OMP_NUM_THREADS=1`. Else workers × threads share the cores.
+#
+# **Takeaway** Ranks × (1 + workers) processes share the cores of a host: divide the cores by the ranks first.
+
+# %% [markdown]
+# ## Do persistent workers notice a new epoch? · extra
+#
+# With seeded workers, an image gets another augmentation when you change the number of workers. A seed for each image
+# avoids that. The cell makes it from three numbers: run, epoch and index.
+#
+# The dataset keeps the number of the epoch, which the main process sets before each epoch. *Persistent* workers live
+# for all epochs.
+
+
+# %% tags=["experiment"]
+def sample_seed(seed, epoch, index):
+    """An int that NumPy hashes from the three numbers: the same in every process and every run."""
+    return int(np.random.default_rng((seed, epoch, index)).integers(2**63))
+
+
+# %% tags=["experiment"]
+class Augmented(Dataset):
+    """The means of the first 12 images of `data`, augmented by (0, epoch, index) alone."""
+
+    def __init__(self, data, shared):
+        self.data, self.epoch = data, torch.zeros(1, dtype=torch.int64)
+        if shared:
+            self.epoch.share_memory_()
+
+    def set_epoch(self, epoch):
+        """Choose the augmentations of the next epoch."""
+        self.epoch[0] = epoch
+
+    def __len__(self):
+        return 12
+
+    def __getitem__(self, i):
+        with torch.random.fork_rng(devices=()):  # with 0 workers, the training keeps its random numbers
+            torch.default_generator.manual_seed(sample_seed(0, int(self.epoch), i))
+            return self.data[i].mean()
+
+
+# %% tags=["experiment"]
+def two_epochs(data, num_workers):
+    """The 12 means of epochs 0 and 1, lists, from one loader."""
+    batches, epochs = loaders.forked(data, 4, num_workers), []
+    for epoch in range(2):
+        data.set_epoch(epoch)
+        epochs.append(torch.cat(list(batches)).tolist())
+    return epochs
+
+
+# %% tags=["experiment"]
+heavy = loaders.evenly_spaced(LFWDataset_now(folder, lfw.heavy_transform()), sizes.images)
+means = {n: two_epochs(Augmented(heavy, shared=True), n) for n in (0, 1, 3)}
+course.claim("with a seed per image, the augmentation of an image does not depend on the number of workers",
+             means[0] == means[1] == means[3], f"image 9: {means[0][0][9]:.4f} with 0, 1 and 3 workers")  # fmt: skip
+plain_epochs = two_epochs(Augmented(heavy, shared=False), 2)
+course.claim(
+    "persistent workers repeat their augmentation if they do not see the epoch", plain_epochs[0] == plain_epochs[1]
+)
+course.claim(
+    "persistent workers do not repeat their augmentation if the epoch is in shared memory", means[3][0] != means[3][1]
+)
+
+# %% [markdown]
+# **Takeaway** Persistent workers keep the dataset that they started with: tell them the epoch through shared memory.
+
+# %% [markdown]
+# ## How many numbers does a stream give? · extra
+#
+# An `IterableDataset` has no indices, only an `__iter__`.
+# A stream of 8 numbers, two workers: how many arrive?
+
+
+# %% tags=["experiment"]
+class Stream(IterableDataset):
+    """The numbers 0 to n - 1; with `sharded`, each worker gives every num_workers-th one."""
+
+    def __init__(self, n, sharded):
+        self.n, self.sharded = n, sharded
+
+    def __iter__(self):
+        info = get_worker_info()
+        first, step = (info.id, info.num_workers) if info and self.sharded else (0, 1)
+        return iter(range(first, self.n, step))
+
+
+# %% tags=["experiment"]
+arrived = {s: [int(i) for b in DataLoader(Stream(8, s), 2, num_workers=2, **forks) for i in b] for s in (False, True)}
+print(f"as it is: {arrived[False]}, {len(arrived[False])} numbers")
+print(f"sharded:  {arrived[True]}")
+course.claim("each worker yields the whole stream unless the dataset divides it", len(arrived[False]) == 16)
+course.claim("with the stream sharded by worker, each number arrives once", sorted(arrived[True]) == list(range(8)))
+
+# %% [markdown]
+# With several ranks, divide by rank too: start at `rank * num_workers + info.id`, in steps of `world_size *
+# num_workers`.
+#
+# **Takeaway** A stream arrives once per worker, unless it asks which worker it is in and yields its share.
+
+# %% [markdown]
+# ## What does a batch cost on its way? · extra
+#
+# A worker's `collate_fn` stacks the images into shared memory. The message says only where they are. So does the type
+# of the numbers matter, or the number of bytes?
+
+
+# %% tags=["experiment"]
+def examined(samples):
+    """(whether the collated batch is in shared memory, the bytes of the message about it)."""
+    batch = default_collate(samples)
+    return batch.is_shared(), len(ForkingPickler.dumps(batch))
+
+
+# %% tags=["experiment"]
+seen = {n: next(iter(DataLoader(Same(image, n), n, num_workers=1, collate_fn=examined, **forks))) for n in (8, 64)}
+course.claim("a worker collates into shared memory", all(shared for shared, _ in seen.values()))
+is_as_short = seen[64][1] < seen[8][1] + 100
+course.claim("the message is as short for 64 images as for 8", is_as_short,
+             f"{seen[64][1]} bytes")  # fmt: skip
+
+# %% tags=["experiment"]
+n_batches = sizes.handed_over
+items = {
+    "floats, 24 MB": image.float(),
+    "bytes, 6 MB": image,
+    "larger images, bytes, 24 MB": torch.zeros(3, 500, 500, dtype=torch.uint8),
+}
+# %% tags=["experiment"]
+ways = {label: loaders.forked(Same(item, 32 * n_batches), 32, 1) for label, item in items.items()}
+ways["floats, 24 MB, no worker"] = DataLoader(Same(image.float(), 32 * n_batches), 32)
+sent = loader_passes.compare_loaders(ways, n_batches, seconds_per_pass_now, **limits)
+print(sent)
+course.claim("sending floats takes as long as sending the same number of bytes of another type, within 20 %",
+             sent.ratio("larger images, bytes, 24 MB"), within=(0.8, 1.2))  # fmt: skip
+course.claim("sending images as bytes is at least twice as fast as sending them as floats",
+             sent.ratio("bytes, 6 MB"), above=2)  # fmt: skip
+plots.ratios(sent, "A batch of 32 images on its way from one worker")
+
+# %% [markdown]
+# The last way stacks the same floats without a worker: what it saves is what sending costs, the stacking aside.
+#
+# **Takeaway** The number of bytes counts, not their type: send `uint8`, and convert to float on the device that
+# computes.
+
+# %% [markdown]
+# ## How far should a worker build ahead? · extra
+#
+# In the next dataset an item takes 1 ms, but every 45th takes 40 ms (a slow disk, a long recording). The loop takes 6
+# ms per batch, as if a GPU were busy. The figure shows how many batches the loop could take at any moment.
+
+
+# %% tags=["experiment"]
+class Uneven(Dataset):
+    """Items that take 1 ms of waiting, every 45th takes 40 ms; each is the moment at which it was made."""
+
+    def __len__(self):
+        return sizes.uneven
+
+    def __getitem__(self, i):
+        time.sleep(0.04 if i % 45 == 44 else 0.001)
+        return time.perf_counter()
+
+
+# %% tags=["experiment"]
+def queue_depth(factor):
+    """(moments in s, batches that the loop could take at each of them), two lists."""
+    loader = loaders.forked(Uneven(), 5, 2, prefetch_factor=factor)
+    begin, changes, ready = time.perf_counter(), [], 0
+    for batch in loader:
+        ready = max(ready, batch.max().item() - begin)  # batches come in order: it waits for those before it
+        changes += [(ready, 1), (time.perf_counter() - begin, -1)]
+        time.sleep(0.006)
+    moments = [moment for moment, _ in sorted(changes)]
+    return moments, list(itertools.accumulate(change for _, change in sorted(changes)))
+
+
+# %% tags=["experiment"]
+def empty_share(moments, depths):
+    """Share of the time in which nothing is ready."""
+    gaps = [b - a for a, b in itertools.pairwise(moments)]
+    return sum(gap for gap, depth in zip(gaps, depths[:-1], strict=True) if not depth) / sum(gaps)
+
+
+# %% tags=["experiment"]
+queues = {}
+
+
+def seconds_of(way):
+    """Seconds of the queue of a pass, which is kept for the figure."""
+    queues[way] = queue_depth(int(way[-1]))
+    return queues[way][0][-1]
+
+
+whole = comparison.compare_measured(["prefetch_factor=1", "prefetch_factor=4"], seconds_of, **limits)
+print(whole)
+course.claim("with uneven work, prefetch_factor=4 is at least 5 % faster than 1",
+             whole.ratio("prefetch_factor=4"), above=1.05)  # fmt: skip
+plots.queue({f"{way}: empty {empty_share(*queues[way]):.0%}": queues[way] for way in sorted(queues)})
+
+# %% [markdown]
+# In the grey bands nothing is ready. A slow item empties the short queue. Once filled, the long one outlasts it.
+#
+# **Takeaway** workers × `prefetch_factor` batches are built ahead. Choose just enough to bridge the longest gap.
+
+# %% [markdown]
+# These loader options concern processes:
+#
+# | option | what it does | set it |
+# |---|---|---|
+# | `persistent_workers=True` | workers live for all epochs | if you train for several epochs |
+# | `prefetch_factor=2` | batches that each worker builds ahead | higher if the work is uneven |
+# | `multiprocessing_context` | the start method | `"fork"` in a notebook |
+# | `in_order=False` | batches come as they finish | if the work is uneven and the order free |
+# | `pin_memory=True` | a thread copies batches to where a GPU can fetch them | with CUDA (part 5) |
+
+# %% [markdown]
+# ## What if an item costs nothing? · extra
+#
+# A `DataLoader` calls `dataset[i]` for each index, and collates. A dataset with `__getitems__(indices)` is asked once
+# per batch. With `batch_size=None` and a `BatchSampler` as the sampler, `dataset[indices]` itself *is* the batch, and
+# nothing is collated.
+#
+# **Predict**: how many times as fast is one look-up per batch of 256 rows?
+
+# %%
+predicted_times_as_fast = None  # your number
+
+
+# %% tags=["experiment"]
+class Rows(Dataset):
+    """Rows of a tensor, one by one."""
+
+    def __init__(self, data):
+        self.data, self.calls = data, 0
+
+    def __len__(self):
+        return len(self.data)
+
+    def __getitem__(self, i):
+        self.calls += 1
+        return self.data[i]
+
+
+# %% tags=["experiment"]
+class RowsTogether(Rows):
+    """Rows of a tensor, also a list of them in one call."""
+
+    def __getitems__(self, indices):
+        self.calls += 1
+        return list(self.data[indices])  # taken apart into a list of items, which the loader collates
+
+
+# %% tags=["experiment"]
+table = torch.randn(256 * 16, 32)
+one_by_one, together, indexed = Rows(table), RowsTogether(table), Rows(table)
+by_batch = BatchSampler(RandomSampler(table), 256, drop_last=True)
+fetched = {
+    "__getitem__ per row": (one_by_one, DataLoader(one_by_one, 256, shuffle=True)),
+    "__getitems__ per batch": (together, DataLoader(together, 256, shuffle=True)),
+    "dataset[indices] is the batch": (indexed, DataLoader(indexed, sampler=by_batch, batch_size=None)),
+}
+# %% tags=["experiment"]
+by_rows = loader_passes.compare_loaders(
+    {label: loader for label, (_, loader) in fetched.items()}, 16, seconds_per_pass_now, **limits
+)
+for data, loader in fetched.values():
+    data.calls = 0
+    shape = [tuple(batch.shape) for batch in loader][0]
+    assert shape == (256, 32)
+calls = {label: data.calls / 16 for label, (data, _) in fetched.items()}
+
+# %% tags=["experiment"]
+print(by_rows)
+faster = by_rows.ratio("dataset[indices] is the batch")
+print(course.score("01/8", "one look-up per batch over one per row", predicted_times_as_fast, faster))
+course.claim(
+    "the three datasets make 256, 1 and 1 look-ups per batch of 256",
+    list(calls.values()) == [256, 1, 1],
+    f"{list(calls.values())}",
+)
+course.claim("one look-up per batch is more than twice as fast as one per row", faster, above=2)
+# %% tags=["experiment"]
+batch, rows = table[:256], list(table[:256])
+two = {"collate": lambda: default_collate(rows), "take apart": lambda: list(batch)}
+pieces = comparison.compare(two, seconds=sizes.pass_seconds)
+course.claim("taking a batch apart into 256 rows takes longer than collating them",
+             pieces.ratio("take apart"), below=1)  # fmt: skip
+plots.ratios(by_rows, "A pass over 16 batches of 256 rows")
+
+# %% [markdown]
+# Look at the second line. `__getitems__` replaces 256 look-ups by one, but splits the result into 256 small tensors,
+# which the loader stacks again. The last claim compares the splitting with the stacking. If the look-up *is* the batch,
+# both steps disappear.
+#
+# **Takeaway** If an item is only a look-up, fetch the whole batch in one.
+#
+# ### Question · Would you use workers here?
+#
+# **Points** 4, by hand
+#
+# A colleague trains on 200,000 sensor recordings of 2 kB each, all in memory as one tensor of 400 MB. `__getitem__`
+# is `return self.data[i]`. The GPU is idle for two thirds of the time, and 16 workers have made it worse. Write, in
+# about ten lines: why the workers do not help; which two measurements of this unit to make first, and what each
+# outcome would mean; what to do instead; and when you would advise workers after all.
+
+# %% [markdown] answer="advice" points=4
+# <!-- BEGIN SOLUTION -->
+# There is no work to divide: an item is a lookup of about a microsecond. What takes the time is the Python loop
+# over the items of a batch, the collation of many small tensors, and, with workers, one message and one more copy
+# through shared memory for each batch. Workers divide the first two and add the last two, and sixteen of them also
+# take the cores from the loop that feeds the GPU.
+#
+# First I would measure the share of the loop that waits for data, with the step and without it. If it does not wait,
+# the loader is not the problem (then: is the clock read after a synchronisation, are the kernels tiny?). If it does:
+# the costs of one batch, stage by stage, in the main process.
+#
+# Instead: no `__getitem__` for single items. Draw the indices of a whole batch and take the rows in one call,
+# `data[indices]` (with a DataLoader: a `BatchSampler` as the sampler and `batch_size=None`). With 400 MB, put the
+# tensor on the GPU at the start; then nothing is copied at all.
+#
+# Workers after all if an item takes work, from some hundred microseconds on (decoding, filters, resampling), or
+# waiting (network, disk); then as many as the prediction of part 4 says, and send bytes rather than floats.
+#
+# === BEGIN MARK SCHEME ===
+# **1 point** why: no work per item, and a named cost that workers add (message, shared memory, start, contention).
+# "GIL" as the reason for processes being slow earns nothing.
+#
+# **1 point** two measurements of the unit (waiting share, costs by stages, sweep with its prediction, hand-over
+# cost, cores busy, profile), each with what its outcome would mean.
+#
+# **1 point** a remedy that removes work: batched indexing, data on the device, bytes instead of floats. "Fewer
+# workers" alone earns half.
+#
+# **1 point** when workers do pay: work or waiting per item is large against the hand-over, with an order of
+# magnitude or a number of the learner's own run.
+#
+# Take off 1 point for a number that is claimed as measured but was not.
+# === END MARK SCHEME ===
+# <!-- END SOLUTION -->
