@@ -260,6 +260,11 @@ def test_a_loop_that_waits_is_told_what_is_left_when_no_number_of_workers_helps(
     tried = dataclasses.replace(nothing, trials=Trials({"num_workers=4": slower, "num_workers=0": slower}))
     (line,) = [one for one in advice.advise(tried) if one.name == "data-bound"]
     assert "none of 2 other numbers of workers" in line.text
+    shares_cores = dataclasses.replace(
+        tried, trials=dataclasses.replace(tried.trials, costs=COSTS), seconds=Seconds(0.1)
+    )
+    (line,) = [one for one in advice.advise(shares_cores) if one.name == "data-bound"]
+    assert line.bound == pytest.approx(0.1 / 0.010), "a step without workers takes a tenth"
     helped = dataclasses.replace(nothing, trials=Trials({"num_workers=4": THREE_TIMES, "num_workers=0": slower}))
     assert "data-bound" not in [one.name for one in advice.advise(helped)]
 

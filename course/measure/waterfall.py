@@ -104,12 +104,19 @@ class Waterfall:
         width = max(map(len, bars))
         lines = [f"{'':{width}}  ms per step"]
         for stage, bar in bars.items():
-            lines.append(f"{stage:{width}}  {bar.scaled(1000)}, {self.share(stage):.0%}{told(bar)}")
+            lines.append(
+                f"{stage:{width}}  {bar.scaled(1000)}, {percent(self.share(stage))}{told(bar)}"
+            )
         lines.append(f"{'sum':{width}}  {1000 * self.step:.2f}, the step as it is")
         lines.append(f"with data for free: {self.ceiling} times as fast")
         compared = self.compared
         lines.append(f"control {compared.control}; {compared.rounds} rounds, {compared.stopped}")
         return "\n".join(lines)
+
+
+def percent(share: float) -> str:
+    """A share as whole percents, without a sign before 0."""
+    return f"{round(share, 2) + 0.0:.0%}"
 
 
 def told(bar: Interval) -> str:

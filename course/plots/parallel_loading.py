@@ -20,6 +20,7 @@ from course.measure.waterfall import (
     TRANSFER,
     TRANSFORM,
     Waterfall,
+    percent,
 )
 from course.plots.style import (
     BLUE,
@@ -168,7 +169,7 @@ def waterfall(found: Mapping[str, Waterfall], title: str) -> Figure:
             if math.isfinite(ms.high - ms.low):  # whiskers at the end that the stage decides
                 ax.plot([right - ms.high, right - ms.low], [y, y], color=GREY, lw=1)
                 end = min(longest, max(end, right - ms.low))
-            words = f"{ms.estimate:.1f} ms, {one.share(stage):.0%}"
+            words = f"{round(ms.estimate, 1) + 0.0:.1f} ms, {percent(one.share(stage))}"
             label_point(ax, words, (end, y), fontsize=8)
             right = left
         rows(ax, one.bars, fontsize=8)

@@ -447,6 +447,12 @@ print(mine, "\n")
 print(course.checkup(my_loader, my_step, steps=20, minutes=sizes.checkup_minutes))
 
 # %% [markdown]
+# Two numbers say how fast the training could be, and they may differ. The check-up's line of bounds asks what happens
+# if the *waiting* goes. The waterfall lets the workers go, too, and gives their cores back to the step.
+#
+# **We think** that this explains the difference, where workers and network share few cores. To test it, compare the
+# phases of the step in the check-up with those of a loader without workers.
+#
 # **Takeaway** A loader is fast enough when the training does not wait for data.
 
 # %% [markdown]

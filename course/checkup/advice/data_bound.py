@@ -3,7 +3,7 @@
 from course.checkup.advice.rule import DATA_WAITS_MIN, Advice
 from course.checkup.facts import Facts
 from course.checkup.phases import DATA
-from course.checkup.predict import bound
+from course.checkup.predict import bound, bound_of_workers
 
 NAME = "data-bound"
 PART = "01/7"
@@ -26,4 +26,7 @@ def check(facts: Facts) -> Advice | None:
     else:
         return None  # the rule on workers asks for some
     most = bound(waits)
+    costs = facts.trials.costs
+    if costs and facts.loader.workers:  # free data give back the cores that workers take, too
+        most = bound_of_workers(facts, facts.loader.workers, 0, costs.step)
     return Advice(NAME, f"{waits:.0%} of a step waits for data: {text}", PART, most, "", most)
