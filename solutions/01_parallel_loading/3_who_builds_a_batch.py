@@ -132,8 +132,8 @@ print(course.score("01/3", "workers that build batch 4", predicted_workers_of_ba
 course.claim("each batch is built by one worker alone", all(len(batch[:, 1].unique()) == 1 for batch in seen))
 course.claim("three processes built the batches", len({batch[0, 2].item() for batch in seen}) == 3)
 sent = {w: one_batch.messages(WorkerWitness_now(24), 4, w) for w in (1, 2, 3)}
-course.claim("the main process sends one message per batch and receives one, however many workers there are",
-             all(counts == {"sent": 6, "received": 6} for counts in sent.values()), "6 and 6 for 6 batches")  # fmt: skip
+course.claim("the main process sends one message per batch and receives one, with any number of workers",
+             all(of_w == {"sent": 6, "received": 6} for of_w in sent.values()), "6 and 6 for 6 batches")  # fmt: skip
 
 # %%
 plots.loader_diagram(num_workers=4, batch_size=8)

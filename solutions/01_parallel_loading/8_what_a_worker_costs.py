@@ -82,7 +82,8 @@ plots.ratios(starts, "From the start of an epoch to its first batch, two workers
 
 # %% [markdown]
 # **Shown** Forkserver is hardly faster than spawn, because its helper knows nothing of torch: every worker that it
-# forks imports torch again. The preloading server differs in that alone. At the top of a script, before any worker starts:
+# forks imports torch again. The preloading server differs in that alone. At the top of a script, before any worker
+# starts:
 #
 # ```python
 # import multiprocessing

@@ -48,6 +48,8 @@ def _facts(answer: Answer, seed: int) -> Facts:
     whole = new()
     epochs = [[_indices(batch) for batch in whole] for _ in range(2)]
     yield "without a cut: the batches of two epochs", epochs
+    usual = answer(_Noted(n_items), BATCH)
+    yield "without a number of workers or a seed: the first epoch", [_indices(b) for b in usual]
     run = epochs[0] + epochs[1]
     places = {
         "before the first batch": 0,
@@ -84,7 +86,7 @@ def _states(new: Callable[..., Any], n: int) -> Facts:
     list(batches)
     resumed = new()
     resumed.load_state_dict(state)
-    yield "a state stays as it was while the loader goes on", _following(resumed, n - 1)
+    yield "a state stays as it was while the loader continues", _following(resumed, n - 1)
     resumed = new()
     resumed.load_state_dict(_copied(_cut(new(), 2)))
     again = new()

@@ -27,15 +27,17 @@ MISTAKES = {
     "namedtuple_like_a_tuple": (
         "A namedtuple is a tuple too, but its constructor takes one argument per field. Write type(batch)(*items).",
         (
-            "    if isinstance(batch, tuple) and hasattr(batch, \"_fields\"):  # a namedtuple\n"
+            '    if isinstance(batch, tuple) and hasattr(batch, "_fields"):  # a namedtuple\n'
             "        return type(batch)(*(to_device(item, device) for item in batch))\n",
             "",
         ),
     ),
     "namedtuple_becomes_a_tuple": (
         "A namedtuple comes back as a plain tuple, without its names. Make the same type: type(batch)(*items).",
-        ("return type(batch)(*(to_device(item, device) for item in batch))",
-         "return tuple(to_device(item, device) for item in batch)"),
+        (
+            "return type(batch)(*(to_device(item, device) for item in batch))",
+            "return tuple(to_device(item, device) for item in batch)",
+        ),
     ),
     "every_dictionary_a_dict": (
         "An OrderedDict comes back as a plain dict. Start from copy.copy(batch), which keeps the type.",
