@@ -60,6 +60,8 @@ EQUIVALENT = {
     "BucketBatchSampler: 0 => 1 in def __init__(self, lengths, batch_size, window, seed=0):": (
         "any seed may be the one that nobody chose"
     ),
+    "find_thresholds: 10 => 11 in def find_thresholds(lengths, k, num_trials=10, cost_fn=lambda length: length, "
+    "generator=No": "any number of trials may be the one that nobody chose",
     "best_thresholds: 0 => 1 in least, choice = ([float('inf')] * (m + 1), [0] * (m + 1))": UNREAD,
     "best_thresholds: 0.0 => 1.0 in before, choices = ([0.0] + [float('inf')] * m, [])": (
         "the same number is added to every sum that is compared"

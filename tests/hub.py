@@ -31,7 +31,7 @@ IDS = {"ann": 61001, "bob": 61002, "teacher": 61003}
 LEARNERS = ("ann", "bob")
 REPOSITORY = ("course", "data_scripts", "docs", "learners", "scripts", "solutions", "LICENSE", "environment.yml",
               "nbgrader_config.py", "pyproject.toml", "requirements.txt")  # fmt: skip
-UNIT, PART, EXERCISE, TEXT = "05_batch_grouping", "4_no_padding_at_all", "flatten_batch", "your_data"
+UNIT, PART, EXERCISE, TEXT = "05_batch_grouping", "4_no_padding_at_all", "block_mask", "your_data"
 HUB, TOKEN, PASSWORD = "http://127.0.0.1:8000", uuid.uuid4().hex, uuid.uuid4().hex
 ATTACK = '<script>window.ran = 1</script><img src="x" onerror="window.ran = 2"><b>my own data</b>'
 CONFIG = f"""

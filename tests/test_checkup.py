@@ -19,6 +19,7 @@ from course.checkup import condition, counted, padding, phases, run, schedule, s
 from course.checkup.facts import Facts, padding_of
 from course.checkup.schedule import Enough
 from course.checkup.watch import Watch
+from course.datasets import sequences
 from course.errors import CourseError
 
 LOOP = """
@@ -250,6 +251,19 @@ def test_waste_is_cells_per_token_and_buckets_leave_what_sorting_leaves():
     found = padding_of([one, two])
     assert found["waste"] == pytest.approx(16 / 10) and found["bucketed"] == 1.0
     assert padding_of([torch.randn(3, 4)]) == {}
+
+
+def test_the_batches_seen_are_sorted_in_one_window_and_more_of_them_waste_less():
+    lengths = sequences.draw("lognormal", rows=4096).lengths
+    of_epoch = [(torch.arange(int(batch.max())) < batch[:, None]).long() for batch in lengths.split(16)]
+    waste = []
+    for n_batches in (4, 16, 64, 256):
+        found = padding_of(of_epoch[:n_batches])
+        assert found["batches"] == n_batches
+        cells = sum(16 * int(batch.max()) for batch in lengths[: 16 * n_batches].sort().values.split(16))
+        assert found["bucketed"] == pytest.approx(cells / int(lengths[: 16 * n_batches].sum()))
+        waste.append(found["bucketed"])
+    assert waste == sorted(waste, reverse=True)  # so a few batches are no estimate of an epoch
 
 
 # ---- the notebook

@@ -223,7 +223,7 @@ OVERHEAD = Facts(
     phases=Phases(PLAIN | {"code": Phase(0.5)}),
     lines={"code": [LineShare("a.py:3", 1.0)]},
     syncs=[Calls(".item()", "a.py:3", 64.0)],
-    padding=Padding(1.5, 1.2, 1.0, 8, torch.tensor([4])),
+    padding=Padding(1.5, 1.2, 1.0, 8, torch.tensor([4]), 2),
     trials=Trials({"batch x4": THREE_TIMES}),
 )
 
@@ -249,6 +249,28 @@ def test_what_was_seen_leads_to_its_advice_alone(seen, names, regime):
 
 
 SOUND = Interval(1.0, 0.98, 1.02)
+
+
+def test_a_loop_that_waits_is_told_what_is_left_when_no_number_of_workers_helps():
+    busy = dataclasses.replace(LOADER, workers=2)
+    slower = dataclasses.replace(THREE_TIMES, verdict=SLOWER)
+    nothing = Facts(phases=WAITS, loader=busy)
+    (line,) = [one for one in advice.advise(nothing) if one.name == "data-bound"]
+    assert line.bound == pytest.approx(5.0) and "80% of a step" in line.text and "was tried" in line.text
+    tried = dataclasses.replace(nothing, trials=Trials({"num_workers=4": slower, "num_workers=0": slower}))
+    (line,) = [one for one in advice.advise(tried) if one.name == "data-bound"]
+    assert "none of 2 other numbers of workers" in line.text
+    helped = dataclasses.replace(nothing, trials=Trials({"num_workers=4": THREE_TIMES, "num_workers=0": slower}))
+    assert "data-bound" not in [one.name for one in advice.advise(helped)]
+
+
+@pytest.mark.parametrize(("share", "is_told"), [(0.02, True), (0.08, False), (0.5, False)])
+def test_a_loader_at_the_ceiling_is_told_with_its_bound(share, is_told):
+    unpinned = dataclasses.replace(LOADER, workers=2, pin_memory=False)
+    facts = Facts(phases=Phases(data=Phase(share), forward=Phase(1 - share)), loader=unpinned)
+    report = str(run.report_on(facts, "train.py", "ended"))
+    assert ("at the ceiling" in report and "1.02 times" in report) == is_told
+    assert verdict.at_the_ceiling(dataclasses.replace(facts, loader=None)) == ""
 
 
 @pytest.mark.parametrize(
@@ -337,7 +359,7 @@ KEYS_OF = {
     "loader": "dataset batch_size workers pin_memory persistent prefetch starts start_seconds steps_per_start",
     "evaluation": "share times graphs",
     "memory": "weights gradients optimizer activations",
-    "padding": "waste longest bucketed sequences lengths",
+    "padding": "waste longest bucketed sequences lengths batches",
     "optimizers": "names steps tensors",
     "batch": "bytes shapes dtypes samples",
     "skew": "seconds late rank phase waits line",

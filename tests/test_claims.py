@@ -88,6 +88,8 @@ def test_next_to_a_claim_stands_what_other_machines_found(tmp_path, monkeypatch,
     assert capsys.readouterr().out.endswith(f"Here 1.50 (1.20 to 1.80). {expected}")
     course.claim(SENTENCE, Interval(0.5, 0.2, 0.8), above=1)
     assert "Laptop 7 messages (holds there)" in capsys.readouterr().out
+    course.claim(SENTENCE, None, above=1)  # what only other scales measure
+    assert "(not measured here). Recorded: H200 0.812 (does not" in capsys.readouterr().out
     course.claim("another sentence", True)
     assert "Recorded" not in capsys.readouterr().out
 

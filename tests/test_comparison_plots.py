@@ -169,6 +169,9 @@ def test_groups_are_drawn_by_their_ratios_and_the_fastest_beats_each_other_way()
     found = compared(**{"one rectangle": 4.0, "four groups": 1.0, "flat": 2.0})
     (ax,) = batch_grouping.speedups({16: found, 64: found}, "size").axes
     assert ax.get_title() == "Flat: 2.0 times as fast at size 16, 2.0 at 64"
+    times = [Interval(1.0, 0.9, 1.1), Interval(6.0, 5.0, 7.0)]
+    panels = batch_grouping.cost_against_length([8, 16], {"maximum": [4, 8]}, {"maximum": times}).axes
+    assert [ax.get_title() for ax in panels] == ["2 times the width: bytes × 2", "2 times the width: time × 6"]
     nbytes = {"one rectangle": 3e6, "four groups": 1e6, "flat": 2e6}
     (ax,) = batch_grouping.time_and_memory({"maxima": (found, nbytes)}).axes
     assert ax.get_title() == "maxima, fastest: four groups" and (1000.0, 1.0) in dots(ax)

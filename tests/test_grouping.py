@@ -9,8 +9,8 @@ import torch
 from course.datasets import sequences
 from course.errors import CourseError
 from course.notebook.solutions import load_solutions
-from course.training import grouping
-from course.training.token_models import TokenPool, attention_written_out
+from course.training import grouping, keep_source
+from course.training.token_models import TokenAttention, TokenPool, attention_written_out
 
 UNIT = "05_batch_grouping"
 LENGTHS = torch.tensor([3, 1, 5, 2, 5, 1])
@@ -31,10 +31,39 @@ def test_groups_sample_by_sample_give_what_one_rectangle_gives():
     assert totals.tolist() == [float(sample.sum()) for sample in samples]
 
 
-def test_thresholds_by_chance_ascend_and_reach_the_longest():
+def test_greedy_thresholds_ascend_and_each_lowers_the_cells():
     lengths = sequences.draw("lognormal", rows=300).lengths
-    thresholds = grouping.thresholds_by_chance(lengths, 4, trials=3)
+    thresholds = grouping.greedy_thresholds(lengths, 4)
     assert len(thresholds) == 4 and thresholds == sorted({*thresholds}) and thresholds[-1] == int(lengths.max())
+    cost = grouping.cost_of_groups(lengths, lambda length: length)
+    by_groups = [cost(grouping.greedy_thresholds(lengths, groups)) for groups in (1, 2, 3, 4)]
+    assert by_groups == sorted(by_groups, reverse=True) and by_groups[0] == len(lengths) * thresholds[-1]
+
+
+def test_a_group_costs_its_threshold_per_sequence_and_neighbours_are_one_move_away():
+    cost = grouping.cost_of_groups(LENGTHS, lambda length: length**2)
+    assert cost([1, 5]) == 2 * 1 + 4 * 25
+    assert grouping.neighbours([2, 5], [1, 2, 3, 5]) == [[1, 5], [3, 5]]
+    assert grouping.neighbours([5], [1, 2, 3, 5]) == []
+
+
+def test_found_thresholds_are_those_of_the_demonstration(unit):
+    lengths = torch.tensor([1] * 700 + [4] * 200 + [16] * 50 + [64] * 14)
+    assert unit.find_thresholds(lengths, 4) == [1, 4, 16, 64]
+    assert unit.find_thresholds(torch.tensor([1, 1, 1, 4, 4, 16]), k=2) == [4, 16]
+
+
+def test_memory_used_on_a_cpu_is_what_autograd_keeps():
+    weight = torch.ones(8, requires_grad=True)
+    known = torch.ones(8)
+    used = grouping.memory_used(lambda: (weight * known).sum().backward(), [weight], torch.device("cpu"))
+    assert used == {"kept for backward": 32}
+
+
+def test_both_attentions_give_the_same_scores():
+    model = TokenAttention(8, 16)
+    x, mask = torch.randint(8, (3, 5)), torch.arange(5) < torch.tensor([[5], [2], [3]])
+    assert torch.allclose(model(x, mask), model(x, mask, attention_written_out), atol=1e-6)
 
 
 def cells(unit, lengths, thresholds):
@@ -109,9 +138,47 @@ def int64(*numbers):
         ("BucketBatchSampler", (int64(2, 1), 8, 0), "window is 0"),
         ("token_budget_batches", (int64(2, 1), 0), "budget is 0"),
         ("grouped_sample_by_sample", (sums, [torch.ones(3)], [2]), "the last threshold is 2"),
-        ("thresholds_by_chance", (LENGTHS, 0), "groups is 0"),
+        ("greedy_thresholds", (LENGTHS, 0), "groups is 0"),
+        ("find_thresholds", (LENGTHS, 0), "k is 0"),
     ],
 )
 def test_bad_input_is_refused_with_a_sentence(unit, name, arguments, words):
     with pytest.raises(CourseError, match=re.escape(words)):
         getattr(unit if hasattr(unit, name) else grouping, name)(*arguments)
+
+
+def test_split_batches_hold_the_same_sequences_in_fewer_cells():
+    lengths = sequences.draw("lognormal", rows=300).lengths
+    batches = torch.arange(300).split(32)
+    groups = grouping.split_by_length(batches, lengths, grouping.greedy_thresholds(lengths, 4))
+    assert torch.cat(groups).sort().values.tolist() == list(range(300))
+    assert grouping.waste_of(groups, lengths) < grouping.waste_of(batches, lengths)
+
+
+def test_packed_rows_hold_each_sequence_once_and_at_most_a_row():
+    lengths = sequences.draw("lognormal", rows=300).lengths
+    rows = grouping.first_fit(lengths, 256)
+    assert sorted(sum(rows, [])) == list(range(300))
+    assert all(int(lengths[row].sum()) <= 256 for row in rows)
+    assert len(rows) <= 1.1 * int(lengths.sum()) / 256 + 1
+    with pytest.raises(CourseError, match="make rows longer"):
+        grouping.first_fit(lengths, 10)
+
+
+def test_balanced_batches_are_the_same_batches_in_runs_of_similar_cells():
+    lengths = torch.tensor([1, 9, 2, 8, 1, 9, 2, 8])
+    found = grouping.balanced([[i] for i in range(8)], lengths, 2)
+    assert sorted(found) == [[i] for i in range(8)]
+    cells = torch.tensor(grouping.cells_of(found, lengths)).view(4, 2)
+    assert (cells[:, 0] == cells[:, 1]).all()
+
+
+def test_the_saved_module_works_without_the_course(unit, tmp_path):
+    file = keep_source.save_batches(tmp_path / "ragged_batches.py", [unit.BucketBatchSampler, unit.pad_batch], 4, 2)
+    text = file.read_text()
+    assert "course" not in text.replace("of the course", "")
+    names = {}
+    exec(text, names)
+    assert list(names["BucketBatchSampler"](LENGTHS, 4, 2)) == list(unit.BucketBatchSampler(LENGTHS, 4, 2))
+    x, mask = names["collate"]([torch.tensor([1, 2]), torch.tensor([3])])
+    assert x[mask].tolist() == [1, 2, 3]

@@ -106,7 +106,7 @@ def own_notebooks(folder):
 
 
 @pytest.mark.parametrize("file, flags, words", [
-    ("1_inside_the_dataloader.ipynb", "", "the first is my own"),
+    ("1_what_starves_a_training.ipynb", "", "the first is my own"),
     ("", "-get_timing -num_workers 0 -batch_size 4 -batches_to_check 2", "s for 2 batches"),
 ])  # fmt: skip
 def test_the_answers_of_a_notebook_or_a_folder_of_them_are_used(faces, tmp_path, capsys, file, flags, words):

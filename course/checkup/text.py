@@ -16,6 +16,8 @@ from course.checkup.phases import (
 )
 from course.checkup.report import Report
 from course.checkup.schedule import WARM_UP
+from course.checkup.verdict import at_the_ceiling
+from course.text import counted
 
 BAR_WIDTH = 40  # characters
 RARELY = 0.1  # per step: what is asked less often is not worth a line
@@ -111,8 +113,8 @@ def _fact_rows(facts: Facts) -> Iterator[str]:
         yield f"ranks       without backward and collectives, per step: {ranks}"
     if facts.padding:
         cells = f"{facts.padding.waste:.2f} cells per token"
-        bucketed = f"{facts.padding.bucketed:.2f} if similar lengths were batched"
-        yield f"padding     {cells}; {bucketed}"
+        seen = counted(facts.padding.sequences, "sequence")
+        yield f"padding     {cells}; {facts.padding.bucketed:.2f} if the {seen} seen were sorted"
 
 
 def _data_rows(facts: Facts) -> Iterator[str]:
@@ -165,7 +167,8 @@ def _advice_table(report: Report, coloured: bool) -> str:
             tried = ", and nothing that was tried is proven to be worth a change"
         else:
             tried = ". Nothing was tried"
-        return f"Nothing to advise: no fault was seen{tried}."
+        ceiling = at_the_ceiling(report.facts)
+        return f"Nothing to advise: no fault was seen{tried}. {ceiling}".rstrip()
     rows = ["  advice | at most | here | part"]
     for number, advice in enumerate(report.advice, 1):
         first = f"{number}. {advice.text}"

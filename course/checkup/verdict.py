@@ -19,9 +19,11 @@ from course.checkup.phases import (
     OPTIMIZER,
     TRANSFER,
 )
+from course.checkup.predict import bound
 
 TOO_FEW = "too few steps to tell"
 LITTLE_DATA = 0.1  # share of a step that waits for data, below which no worker would help
+CEILING = 0.05  # share of a step that waits for data, below which no loader gains 5 %
 LITTLE_OPTIMIZER = 0.05  # share of a step, below which no other kernel of it would help
 RULE_OF_TRIAL = {LARGER_BATCH: "batch", ONE_OPTIMIZER: "optimizers", INFERENCE_MODE: "graphs"}
 
@@ -49,6 +51,15 @@ def regime(facts: Facts) -> str:
         "waiting for a slower rank": waits,
     }
     return max(shares, key=shares.get)
+
+
+def at_the_ceiling(facts: Facts) -> str:
+    """A sentence if hardly a step waits for data, so that no loader would help; else ""."""
+    waits = facts.phases.share(DATA)
+    if facts.loader is None or waits > CEILING:
+        return ""
+    free = f"with data for free, training would be at most {bound(waits):.2f} times as fast (01/1)"
+    return f"The loader is at the ceiling: {free}."
 
 
 def would_not_help(facts: Facts, advice: list[Advice]) -> list[str]:

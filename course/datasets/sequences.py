@@ -1,9 +1,10 @@
 """Sequences of very different lengths: name -> *tokens, lengths, labels* -> batches, models.
 
-A set is flat: the tokens of all sequences one after the other, and how many belong to each. Three
+A set is flat: the tokens of all sequences one after the other, and how many belong to each. Four
 sets: "demo", the drawn set of asym's demonstration (lengths 1, 4, 16, 64, each as frequent as it is
-short), "lognormal" (many short ones, a long tail), and "histories", the films that each MovieLens
-user has rated, in the order of time.
+short), "lognormal" (many short ones, a long tail), "text" (the same lengths, tokens that follow
+from the ones before), and "histories", the films that each MovieLens user has rated, in the order
+of time.
 """
 
 import dataclasses
@@ -18,11 +19,13 @@ from course.datasets import check_name, data_folder, movielens
 from course.datasets.arrays import damaged, read_arrays, save_arrays
 from course.errors import CourseError
 
-NAMES = ("demo", "lognormal", "histories")
-ROWS = {"demo": 1024, "lognormal": 4096}  # sequences, where nobody says how many
+NAMES = ("demo", "lognormal", "text", "histories")
+ROWS = {"demo": 1024, "lognormal": 4096, "text": 4096}  # sequences, where nobody says how many
 VOCABULARY = 8  # of the drawn sets
 MARKER = 0  # a drawn sequence has label 1 if this token is in it
-LENGTH_MAX = 256  # tokens of a sequence of "lognormal"
+LENGTH_MAX = 256  # tokens of a sequence of "lognormal" and "text"
+TEXT_VOCABULARY = 32
+KIND_FOLLOWS_LENGTH = 1.5  # log odds of the longer kind per standard deviation of the log length
 FIELDS = ("values", "lengths", "labels", "vocabulary", "real")  # of a file
 REMEDY = "make it again with data_scripts/sequences.py, or remove it."
 
@@ -101,6 +104,8 @@ def draw(
     if name == "histories":
         return _head(_histories(folder), rows)
     rng = torch.Generator().manual_seed(seed)
+    if name == "text":
+        return text(rows or ROWS[name], rng)
     draw_lengths = _demo_lengths if name == "demo" else lognormal_lengths
     return with_lengths(name, draw_lengths(rows or ROWS[name], rng), rng)
 
@@ -144,6 +149,37 @@ def with_lengths(name: str, lengths: Tensor, rng: torch.Generator | int) -> Sequ
     positions = starts + offsets
     values[positions[labels]] = MARKER
     return Sequences(name, values, lengths, labels.float(), VOCABULARY, real=False)
+
+
+def text(rows: int, rng: torch.Generator | int, follows: float = KIND_FOLLOWS_LENGTH) -> Sequences:
+    """Drawn "text" of two kinds, whose next token depends on the kind and on the token before.
+
+    Long texts are mostly of kind 1, short ones of kind 0, as chats and articles are in a real
+    corpus. The label is the kind. Each kind is a Markov chain whose table is the same in all sets.
+
+    Args:
+        rng: a generator, or the seed of a new one.
+        follows: log odds of kind 1 per standard deviation of the log length; with 0 the kind has
+            nothing to do with the length.
+    """
+    if not isinstance(rng, torch.Generator):
+        rng = torch.Generator().manual_seed(rng)
+    lengths = lognormal_lengths(rows, rng, mean=3.0)
+    logarithms = lengths.float().log()
+    standard = (logarithms - logarithms.mean()) / logarithms.std().clamp(min=1e-6)
+    kinds = torch.rand(rows, generator=rng) < torch.sigmoid(follows * standard)
+    kinds = kinds.long()
+    fixed = torch.Generator().manual_seed(0)
+    tables = torch.randn(2, TEXT_VOCABULARY, TEXT_VOCABULARY, generator=fixed)
+    tables = (2 * tables).softmax(-1)
+    tokens = torch.randint(TEXT_VOCABULARY, (rows,), generator=rng)
+    columns = [tokens]
+    for _ in range(int(lengths.max()) - 1):
+        tokens = torch.multinomial(tables[kinds, tokens], 1, generator=rng).squeeze(1)
+        columns.append(tokens)
+    is_token = torch.arange(len(columns)) < lengths[:, None]
+    values = torch.stack(columns, 1)[is_token]
+    return Sequences("text", values, lengths, kinds.float(), TEXT_VOCABULARY, real=False)
 
 
 def _histories(folder):

@@ -12,7 +12,7 @@ SIZES = {
     "repeats": (1, 5, 10),  # timed calls
     "demo_rows": (512, 1024, 1024),  # sequences of the demonstration's set
     "emb_dims": ((16, 32), (64, 256), (64, 1024, 8192)),  # at which grouping is timed
-    "rounds": (1, 5, 7),
+    "losing_dims": ((8, 16), (8, 64, 256), (64, 1024, 8192)),  # in batches of 32
     "lengths": (2000, 20_000, 50_000),  # of the search for thresholds
     "trials": ((1, 10), (1, 10, 100), (1, 10, 100)),  # of the random search
     # sequences of the batch with which all methods are compared, and its embedding dimension
@@ -23,11 +23,20 @@ SIZES = {
     "rows_of_overhead": (64, 256, 2048),
     "overhead_dim": (8, 16, 512),
     "rows_of_waste": (2048, 32_768, 65_536),  # sequences of the set whose batches are chosen
-    "rows_of_training": (256, 1024, 8192),
     "batch_size": (16, 64, 256),
-    "training_batch": (16, 16, 64),
-    "training_epochs": (1, 3, 4),
-    "seeds": (1, 3, 5),
+    "training_batch": (16, 32, 64),
+    # of texts that a transformer is trained on, in the orders that are compared
+    "text_rows": (128, 2048, 16_384),
+    "held_out": (32, 128, 1024),  # texts of the validation loss
+    "training_dim": (16, 32, 256),
+    "training_layers": (1, 1, 4),
+    "training_updates": (2, 96, 200),
+    "training_seeds": (1, 6, 6),
+    # of the batches of texts that are timed, padded or packed
+    "packed_batches": (2, 6, 6),
+    "text_dim": (16, 64, 256),
+    "text_layers": (1, 2, 4),
+    "row_length": (256, 256, 1024),  # tokens of a packed row
     "attention_rows": (16, 64, 256),  # sequences of the flat batch with attention
 }
 

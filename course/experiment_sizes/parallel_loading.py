@@ -26,6 +26,10 @@ SIZES = {
     "starved_images": (60, 480, 2048),
     "starved_epochs": (2, 3, 3),
     "starved_rounds": ((1, 1), (7, 7), (7, 7)),
+    "waterfall_steps": (2, 4, 16),  # of a run without workers
+    "waterfall_rounds": ((2, 2), (7, 15), (7, 41)),
+    "waterfall_seconds": (0.5, 20.0, 60.0),
+    "checkup_minutes": (0.05, 0.25, 1.0),
 }
 
 NEEDS = UnitNeeds(

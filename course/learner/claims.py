@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # importing torch takes a second
 
 MARK = "course_claim"  # the key of a claim in the metadata of an output
 TEXT_CHARACTERS_MAX = 300  # of a sentence, a value or an explanation
+NOT_MEASURED = "not measured here"  # the value of a claim about what another scale measures
 WORDS = {True: "Holds here", False: "Does not hold here", None: "Not decided here"}
 # green, amber, grey: readable on white and on black
 COLOURS = {True: "#2e7d32", False: "#c77700", None: "#757575"}
@@ -85,9 +86,9 @@ def claim(
     Args:
         sentence: the claim, complete in itself, with the size that the null has, e.g. "two workers
             are at least 10 % faster than none".
-        measured: an Interval, with one of the nulls below; or, for an exact count, a bool, a number
-            or a tensor of one element. Anything else counts as undecided, and None does with a null
-            too: this machine cannot measure it, and `value` says why.
+        measured: an Interval, with one of the nulls below, or None for what this machine cannot
+            measure but others have recorded; or, for an exact count, a bool, a number or a tensor
+            of one element. Anything else counts as undecided.
         value: the number behind a count, as text with its unit, or a number.
         otherwise: sentences printed unless the claim holds: why, and what it means.
         above: holds if the whole interval lies above this, fails if all of it lies below.
@@ -104,8 +105,10 @@ def claim(
             "otherwise": _text(otherwise),
         }
         has_null = not (above is None and below is None and within is None)
-        if measured is None or not has_null:
+        if not has_null:
             made = Claim(held=_truth(measured), value=_text(value), **facts)
+        elif measured is None:
+            made = Claim(held=None, value=_text(value) or NOT_MEASURED, **facts)
         else:
             made = Claim(**facts, **_against_null(measured, above, below, within))
         _show(made, recorded.elsewhere(made.sentence, machine_name()))
@@ -176,7 +179,8 @@ def _show(made, others):
     ipython = sys.modules.get("IPython")
     if ipython and ipython.get_ipython():
         bundle = {"text/plain": text, "text/html": _html(made, found)}
-        ipython.display.display(bundle, metadata={MARK: asdict(made)}, raw=True)
+        facts = {} if made.value == NOT_MEASURED else {MARK: asdict(made)}
+        ipython.display.display(bundle, metadata=facts, raw=True)
         return
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     print(text.encode(encoding, "replace").decode(encoding))

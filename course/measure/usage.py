@@ -1,12 +1,14 @@
 """What a program and its worker processes use: CPU seconds and bytes of memory, from /proc.
 
-Linux only; elsewhere every function returns NaN, so that a figure is empty and not wrong.
+Linux only; elsewhere every function but `open_after` returns NaN, so that a figure is empty and not
+wrong.
 """
 
 import contextlib
 import math
 import multiprocessing
 import os
+from collections.abc import Callable
 
 
 def cpu_seconds() -> float:
@@ -35,6 +37,15 @@ def busy_seconds() -> float:
         return math.nan
     # user, nice, system; not idle and iowait; irq, softirq, steal
     return (sum(ticks[:3]) + sum(ticks[5:8])) / os.sysconf("SC_CLK_TCK")
+
+
+def open_after(make: Callable[[int], object], n: int) -> int:
+    """How many more files are open while `make(0)`, …, `make(n - 1)` are kept."""
+    before = len(os.listdir("/dev/fd"))
+    kept = [make(i) for i in range(n)]
+    after = len(os.listdir("/dev/fd"))
+    del kept
+    return after - before
 
 
 def _sum(of):

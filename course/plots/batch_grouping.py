@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 from torch import Tensor
 
-from course.measure.comparison import FASTER, Comparison
+from course.measure.comparison import FASTER, Comparison, Interval
 from course.plots.style import (
     BLUE,
     COLORS,
@@ -33,7 +33,7 @@ TOKEN = "#4d4d4d"
 PADDING = "#dddddd"
 METHOD_COLORS = {
     "one rectangle": GREY,
-    "sample by sample": RED,
+    "random batches": GREY,
     "your groups": GREEN,
     "four groups": GREEN,
     "bucketed batches": PINK,
@@ -47,13 +47,17 @@ WAY_COLORS = METHOD_COLORS | {
     "varlen": "black",
     "FlexAttention": "#b8860b",
 }
+MODEL_COLORS = {
+    "maximum": BLUE,
+    "fused attention": GREEN,
+    "attention written out": ORANGE,
+}
 ORDER_COLORS = {
-    "shuffled": GREY,
-    "drawn once": ORANGE,
+    "random": GREY,
     "windows": PINK,
-    "sorted, shuffled batches": BLUE,
-    "sorted, shuffled once": SKY_BLUE,
-    "sorted": RED,
+    "windows, accumulated": BLUE,
+    "short to long": RED,
+    "packed": "#8c564b",
 }
 
 
@@ -113,6 +117,7 @@ def waste_against_batch(
     """Draw cells per token against batch size, one line per data set, {name: cells per token}."""
     figure, ax = axes(6.6, 3.4)
     largest = batch_sizes[-1]
+    most = max(max(waste) for waste in curves.values())
     for color, (name, waste) in zip(COLORS, curves.items(), strict=False):
         ax.plot(batch_sizes, waste, "o-", color=color, ms=4)
         text = f"{name} {waste[-1]:.1f}"
@@ -124,8 +129,8 @@ def waste_against_batch(
         yscale="log",
         xlabel="sequences per batch",
         ylabel="cells per token",
-        title="Larger batches waste more",
-        xlim=(0.9, largest * 3),
+        title=f"Larger batches waste more: up to {most:.1f} cells per token",
+        xlim=(0.9, largest * 1.15),
     )
     ax.set_yticks([1, 2, 4, 8, 16, 32], ["1", "2", "4", "8", "16", "32"])
     ticks_at(ax, batch_sizes)
@@ -170,41 +175,48 @@ def waste_of_windows(
 
 
 def cost_against_length(
-    lengths: Sequence[int], costs: Mapping[str, Mapping[str, Sequence[float]]]
+    lengths: Sequence[int],
+    nbytes: Mapping[str, Sequence[int]],
+    seconds: Mapping[str, Sequence[Interval]],
 ) -> Figure:
     """Draw saved bytes and seconds against padded length, with slopes of one and two.
 
-    All are relative to the shortest length.
+    All are relative to the shortest length; a line is the interval of a time.
 
     Args:
-        costs: {model: {"bytes": [...], "seconds": [...]}}, one value per length.
+        nbytes: {model: bytes kept for backward, one value per length}.
+        seconds: {model: Interval of seconds, one per length}.
     """
-    figure, *panels = axes(8.4, 3.4, columns=2)
+    figure, *panels = axes(9.0, 3.6, columns=2, sharey=True)
     x = np.array(lengths) / lengths[0]
     last = lengths[-1]
-    for ax, what in zip(panels, ("bytes", "seconds"), strict=True):
-        for power, style, text in ((1, ":", "length"), (2, "--", "length²")):
-            ax.plot(lengths, x**power, style, color=GREY, lw=1)
-            label_point(ax, text, (last, x[-1] ** power), color=GREY, fontsize=9)
+    exact = {name: [Interval(n, n, n) for n in counted] for name, counted in nbytes.items()}
+    for ax, (what, found) in zip(panels, (("bytes", exact), ("time", seconds)), strict=True):
+        for power, style in ((1, ":"), (2, "--")):
+            label = "length" if power == 1 else "length²"
+            ax.plot(lengths, x**power, style, color=GREY, lw=1, label=label)
         growth = []
-        for color, (name, cost) in zip(COLORS[3:], costs.items(), strict=False):
-            values = np.array(cost[what], dtype=float)
-            ax.plot(lengths, values / values[0], "o-", color=color, ms=4, label=name)
-            growth.append(f"{values[-1] / values[0]:.0f}×")
+        for name, intervals in found.items():
+            color = MODEL_COLORS[name]
+            shown = [interval.scaled(1 / intervals[0].estimate) for interval in intervals]
+            ax.plot(lengths, [of.estimate for of in shown], "o-", color=color, ms=4, label=name)
+            for length, of in zip(lengths, shown, strict=True):
+                ax.plot([length, length], [of.low, of.high], color=color, lw=2, alpha=0.6)
+            end = shown[-1].estimate
+            label_point(ax, f"{end:.0f}×", (last, end), color=color, fontsize=9)
+            growth.append(f"{end:.0f}")
         ax.set(
             xscale="log",
             yscale="log",
             xlabel="padded length",
-            xlim=(lengths[0] * 0.9, last * 1.7),
-            title=f"{x[-1]:.0f}× the width: {what} {', '.join(growth)}",
+            xlim=(lengths[0] * 0.9, last * 1.4),
+            title=f"{x[-1]:.0f} times the width: {what} × {', '.join(growth)}",
         )
         plain_log(ax.yaxis)
         ticks_at(ax, lengths)
     panels[0].set_ylabel(f"times that of length {lengths[0]}")
-    limits = np.array([ax.get_ylim() for ax in panels])
-    for ax in panels:
-        ax.set_ylim(limits.min(), limits.max())
-    panels[0].legend(frameon=False)
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=5, frameon=False)
     return figure
 
 
@@ -228,13 +240,17 @@ def speedups(timed: Mapping[object, Comparison], xlabel: str) -> Figure:
             ratio = compared.ratio(way)
             x = place + shift
             label = way if place == 0 else None
-            ax.plot([x, x], [ratio.low, ratio.high], color=color, lw=1.5)
-            ax.plot(x, ratio.estimate, "o", color=color, ms=8, label=label)
+            reach = [[ratio.estimate - ratio.low], [ratio.high - ratio.estimate]]
+            ax.errorbar(
+                x, ratio.estimate, reach, fmt="o", color=color, ms=7, capsize=3, label=label
+            )
             label_point(ax, f"{ratio.estimate:.1f}", (x, ratio.estimate), (7, 0))
             gains.append(ratio.estimate)
-    ax.axhline(1, color=GREY, lw=1, ls=":", label=first.base)
+    ax.axhline(1, color=GREY, lw=1, ls=":")
     settings = list(timed)
-    small = f"{gains[0]:.1f} times as fast at size {settings[0]}"
+    end = (len(settings) - 0.75, 1)
+    label_point(ax, first.base, end, (0, 6), va="baseline", ha="right", color=GREY, fontsize=9)
+    small = f"{gains[0]:.1f} times as fast at {xlabel} {settings[0]}"
     large = f"{gains[-1]:.1f} at {settings[-1]}"
     ax.set(
         yscale="log",
@@ -243,9 +259,10 @@ def speedups(timed: Mapping[object, Comparison], xlabel: str) -> Figure:
         title=f"{ways[-1].capitalize()}: {small}, {large}",
     )
     ax.set_xticks(range(len(settings)), list(map(str, settings)))
-    ax.margins(x=0.15, y=0.15)
+    ax.margins(x=0.2, y=0.2)
     plain_log(ax.yaxis)
-    figure.legend(loc="outside right upper", frameon=False)
+    if len(ways) > 1:
+        figure.legend(loc="outside right upper", frameon=False)
     return figure
 
 
@@ -263,21 +280,20 @@ def time_against_groups(
     line = [1000 * predicted[n] for n in counts]
     ax.plot(counts, line, "--", color=GREY, label="a · groups + b · cells")
     color = METHOD_COLORS["your groups"]
-    labels = {counts[0]: "measured", fixed_by[0]: "measured, gives a and b"}
+    tested = next(n for n in counts if n not in fixed_by)
+    labels = {tested: "measured", fixed_by[0]: "measured, gives a and b"}
     for n in counts:
         face = color if n in fixed_by else "white"
         ax.plot(n, 1000 * seconds[n], "o", color=color, mfc=face, label=labels.get(n))
     ax.margins(y=0.2)
     best = min(seconds, key=seconds.get)
-    point = (best, 1000 * seconds[best])
-    label_point(ax, "fastest", point, (0, -16), va="baseline", ha="center")
     times = seconds[1] / seconds[best]
     ax.set(
         xscale="log",
         yscale="log",
         xlabel="groups",
         ylabel="ms forward and backward",
-        title=f"{best} groups are fastest: {times:.1f} times as fast as one",
+        title=f"{best} groups took the least time: {times:.1f} times as fast as one",
     )
     plain_log(ax.yaxis)
     ticks_at(ax, counts)
@@ -302,7 +318,7 @@ def search_results(results: Mapping[str, tuple[float, float]]) -> Figure:
         xscale="log",
         xlabel="ms per search",
         ylabel="per cent above the least cost",
-        title=f"Chance comes within {worst:.1f} % of the least cost",
+        title=f"Random search comes within {worst:.1f} % of the least cost",
     )
     ax.margins(x=0.2, y=0.3)
     plain_log(ax.xaxis)
@@ -315,31 +331,36 @@ def search_results(results: Mapping[str, tuple[float, float]]) -> Figure:
 # ---- orders and ranks
 
 
-def losses(tasks: Mapping[str, Mapping[str, Sequence[Sequence[float]]]], ylabel: str) -> Figure:
-    """Draw the loss after each epoch: a panel per task, a line per seed, a colour per order.
+def curves(
+    runs: Mapping[str, Sequence], at: float, at_the_end: Sequence[str], after_time: Sequence[str]
+) -> Figure:
+    """Draw validation losses of trainings twice: against updates, and against seconds.
+
+    A line is one seed. The panels share the axis of the losses.
 
     Args:
-        tasks: {task: {order of ORDER_COLORS: [losses after each epoch of one seed, ...]}}.
+        runs: {order of ORDER_COLORS: course.training.ragged_training.Curve of each seed}.
+        at: seconds that every training lasted; the right panel ends there.
+        at_the_end, after_time: the orders with the lowest loss, by updates and by time.
     """
-    figure, *panels = axes(4.2 * len(tasks), 3.5, columns=len(tasks))
-    for ax, (task, runs) in zip(panels, tasks.items(), strict=True):
-        ends = {}  # of each order: the sum of the last losses
-        for name, seeds in runs.items():
-            line = dict(color=ORDER_COLORS[name], ms=3, lw=1.2)
-            for number, run in enumerate(seeds):
-                label = name if number == 0 else None
-                ax.plot(range(1, len(run) + 1), run, "o-", label=label, **line)
-            ends[name] = sum(run[-1] for run in seeds)
-        of_shuffled = ends.pop("shuffled")
-        worst = max(ends, key=ends.get)
-        times = ends[worst] / of_shuffled
-        ax.set(xlabel="epoch", ylabel=ylabel)
-        title = f"{task}: {worst} ends\nat {times:.2f} times the loss of shuffled"
-        ax.set_title(title, fontsize=10)
-        ax.set_ylim(bottom=0)
-        integer_ticks(ax.xaxis)
-    handles, labels = panels[-1].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
+    figure, *panels = axes(8.4, 3.8, columns=2)
+    for name, of_order in runs.items():
+        for number, curve in enumerate(of_order):
+            line = dict(color=ORDER_COLORS[name], ms=2, lw=1, alpha=0.8)
+            label = name if number == 0 else None
+            panels[0].plot(curve.updates[1:], curve.losses[1:], "o-", label=label, **line)
+            panels[1].plot(curve.seconds[1:], curve.losses[1:], "o-", **line)
+    titles = {
+        "lowest after the same updates": at_the_end,
+        f"lowest after {at:.1f} s": after_time,
+    }
+    for ax, (title, lowest) in zip(panels, titles.items(), strict=True):
+        names = ",\nor ".join(lowest)
+        ax.set_title(f"{title}: {names}", fontsize=10)
+    panels[0].set(xlabel="updates", ylabel="validation loss")
+    panels[1].set(xlabel="seconds of training", xlim=(0, at), ylim=panels[0].get_ylim())
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
     return figure
 
 
@@ -394,7 +415,9 @@ def flat_and_blocks(lengths: Tensor) -> Figure:
     _draw_needed(flat, torch.ones(1, total, dtype=torch.bool))
     for begin in (lengths.cumsum(0) - lengths)[1:].tolist():
         flat.plot([begin - 0.06] * 2, [-0.6, 1.5], color="black", lw=1)
-    pairs.set(title=f"flat attention: {total**2} pairs", xlabel="key", ylabel="query")
+    rectangle = len(lengths) * longest**2
+    title = f"flat: {total**2} pairs of tokens (padded: {rectangle})"
+    pairs.set(title=title, xlabel="key", ylabel="query")
     _draw_needed(pairs, owner[:, None] == owner)
     handles = [
         Patch(color=TOKEN, label="needed"),

@@ -4,20 +4,34 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 import matplotlib.pyplot as plt
+import numpy as np
 import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
 from course.loading.loader_passes import WorkerComparison
 from course.measure.comparison import FASTER, Comparison, Interval
+from course.measure.waterfall import (
+    COLLATE,
+    DECODE,
+    ITEMS,
+    READ,
+    STEP,
+    TRANSFER,
+    TRANSFORM,
+    Waterfall,
+)
 from course.plots.style import (
     BLUE,
     COLORS,
     DOTS_PER_INCH,
     GREEN,
     GREY,
+    ORANGE,
+    PINK,
     RED,
     SKY_BLUE,
+    YELLOW,
     arrow,
     axes,
     box,
@@ -31,6 +45,16 @@ from course.plots.style import (
 from course.text import counted
 
 DRAWN_CORES_MAX = 8
+# what a batch passes through, in every figure of the unit
+STAGE_COLORS = {
+    READ: SKY_BLUE,
+    DECODE: ORANGE,
+    TRANSFORM: PINK,
+    ITEMS: PINK,
+    COLLATE: YELLOW,
+    TRANSFER: GREEN,
+    STEP: RED,
+}
 
 
 def batch_grid(images: Tensor, titles: Sequence[str] | None = None, columns: int = 8) -> Figure:
@@ -50,6 +74,15 @@ def batch_grid(images: Tensor, titles: Sequence[str] | None = None, columns: int
         grid.flat[k].imshow(picture)
         grid.flat[k].set_title(titles[k] if titles else "", fontsize="small")
     plt.close(figure)
+    return figure
+
+
+def picture(pixels: np.ndarray, title: str) -> Figure:
+    """Draw an array (height, width, 3) of values from 0 to 1."""
+    height, width, _ = pixels.shape
+    figure, ax = canvas(9.0, 0.4 + 9.0 * height / width, width, height)
+    ax.imshow(pixels, extent=(0, width, 0, height))
+    ax.set_title(title, fontsize=10)
     return figure
 
 
@@ -111,6 +144,38 @@ def rounds_of_workers(
     ax.set(xlabel="batches of a pass", ylabel="time per batch, ms", ylim=(0, None))
     title = f"The line counts rounds of {workers} workers, the points are measured"
     ax.set_title(title, fontsize=10)
+    return figure
+
+
+def waterfall(found: Mapping[str, Waterfall], title: str) -> Figure:
+    """Draw stall waterfalls, a panel each on one axis.
+
+    Each bar begins where the one above it ends, and the last is the step; a bar to the left, framed
+    in black, made the step slower when it was replayed.
+    """
+    n_rows = [len(one.bars) for one in found.values()]
+    shape = {"height_ratios": n_rows, "sharex": True}
+    figure, *panels = axes(7.8, 0.7 + 0.3 * sum(n_rows), lines=len(found), **shape)
+    longest = 1000 * max(one.step for one in found.values())
+    for ax, (label, one) in zip(panels, found.items(), strict=True):
+        right = 1000 * one.step
+        for y, (stage, bar) in enumerate(one.bars.items()):
+            ms = bar.scaled(1000)
+            edge = "none" if ms.estimate >= 0 else "black"
+            left = right - ms.estimate
+            ax.barh(y, ms.estimate, left=left, color=STAGE_COLORS[stage], ec=edge, height=0.7)
+            end = max(left, right)
+            if math.isfinite(ms.high - ms.low):  # whiskers at the end that the stage decides
+                ax.plot([right - ms.high, right - ms.low], [y, y], color=GREY, lw=1)
+                end = min(longest, max(end, right - ms.low))
+            words = f"{ms.estimate:.1f} ms, {one.share(stage):.0%}"
+            label_point(ax, words, (end, y), fontsize=8)
+            right = left
+        rows(ax, one.bars, fontsize=8)
+        ax.set(xlim=(min(0, right), 1.25 * longest), ylabel=label)
+        ax.label_outer()
+    panels[-1].set_xlabel("ms per step; grey: interval of 95 %")
+    figure.suptitle(title, fontsize=10)
     return figure
 
 

@@ -1,13 +1,14 @@
-"""Batch grouping as it is published, to be beaten in unit 05; bytes for backward; refusals.
+"""What unit 05 is given: memory, the parts of a search for thresholds, refusals.
 
 `grouped_sample_by_sample` is our reconstruction, in a few lines, of what asym
 (github.com/daeseoklee/asym) does: every sample is padded, masked and put back by itself.
-`thresholds_by_chance` is a random search. `check_lengths` and `check_thresholds` refuse what the
-exercises of the unit refuse.
+`course bench grouping` compares with it.
+`cost_of_groups` and `neighbours` are what a search for thresholds needs; `greedy_thresholds` needs
+no search. `check_lengths` and `check_thresholds` refuse what the exercises of the unit refuse.
 """
 
-import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import bisect
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
 import torch
@@ -71,6 +72,23 @@ def bytes_for_backward(call: Callable[[], object], known: Iterable[Tensor] = ())
     return sum(storage.nbytes() for storage in storages.values())
 
 
+def memory_used(
+    call: Callable[[], object], known: Iterable[Tensor], device: torch.device
+) -> dict[str, int]:
+    """Bytes that `call()` keeps for backward, and on CUDA the peak of all bytes that it allocates.
+
+    Args:
+        known: tensors that exist anyway, such as the weights; see `bytes_for_backward`.
+    """
+    found = {"kept for backward": bytes_for_backward(call, known)}
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        call()
+        found["peak"] = torch.cuda.max_memory_allocated(device)
+    return found
+
+
 def grouped_sample_by_sample(
     module: Callable[[Tensor, Tensor], Tensor], samples: Sequence[Tensor], thresholds: Sequence[int]
 ) -> Tensor:
@@ -107,49 +125,121 @@ def grouped_sample_by_sample(
     return torch.stack(outputs)
 
 
-def thresholds_by_chance(
-    lengths: Tensor, groups: int, trials: int = 100, seed: int = 0
-) -> list[int]:
-    """Ascending thresholds with few cells, the last one the longest length, by a random search.
+def cost_of_groups(
+    lengths: Tensor, cost_fn: Callable[[int], float]
+) -> Callable[[Sequence[int]], float]:
+    """A fast function from thresholds to the cost of the groups that they make.
 
-    Each trial draws thresholds among the lengths that occur, then moves one at a time to a
-    neighbouring length as long as that lowers the number of cells. A hill climb of ours, on counts
-    of lengths; asym equalises the costs of neighbouring groups instead.
-
-    Raises: CourseError if there is no length, or `groups` or `trials` is below 1.
+    A group costs `cost_fn(threshold)` per sequence. Each threshold must be a length that occurs, so
+    that the group's longest sequence is as long.
     """
-    check_lengths(lengths, groups=groups, trials=trials)
-    unique, counts = lengths.unique(return_counts=True)
-    occurring = unique.tolist()
-    last = len(occurring) - 1
-    sums = [0, *counts.cumsum(0).tolist()]  # sums[i]: sequences that are shorter than occurring[i]
+    different, counts = lengths.unique(return_counts=True)
+    upto = dict(zip(different.tolist(), counts.cumsum(0).tolist(), strict=True))
 
-    def cells(places):
-        """Cells of the groups that end at these places in `occurring`."""
+    def cost(thresholds: Sequence[int]) -> float:
         total = 0
-        begin = 0
-        for place in places:
-            total += (sums[place + 1] - sums[begin]) * occurring[place]
-            begin = place + 1
+        below = 0  # sequences in the groups so far
+        for threshold in thresholds:
+            total += (upto[threshold] - below) * cost_fn(threshold)
+            below = upto[threshold]
         return total
 
-    rng = random.Random(seed)
+    return cost
+
+
+def neighbours(thresholds: Sequence[int], occurring: Sequence[int]) -> list[list[int]]:
+    """`thresholds` with one of them, not the last, moved to the next length down or up.
+
+    Args:
+        thresholds: ascending, each of them in `occurring`.
+        occurring: ascending, the lengths that occur.
+    """
+    last = len(occurring) - 1
     found = []
-    for _ in range(trials):
-        drawn = rng.sample(range(last), min(groups, last + 1) - 1)
-        places = [*sorted(drawn), last]
-        best = min(_moves(places), key=cells, default=places)
-        while cells(best) < cells(places):
-            places = best
-            best = min(_moves(places), key=cells, default=places)
-        found.append(places)
-    return [occurring[place] for place in min(found, key=cells)]
-
-
-def _moves(places: list[int]) -> Iterator[list[int]]:
-    """Yield `places` with one of them, not the last, one step further down or up."""
-    last = places[-1]
-    for g, place in enumerate(places[:-1]):
+    for number, threshold in enumerate(thresholds[:-1]):
+        place = bisect.bisect_left(occurring, threshold)
         for moved in (place - 1, place + 1):
-            if 0 <= moved < last and moved not in places:
-                yield [*places[:g], moved, *places[g + 1 :]]
+            if 0 <= moved < last and occurring[moved] not in thresholds:
+                found.append([*thresholds[:number], occurring[moved], *thresholds[number + 1 :]])
+    return found
+
+
+def greedy_thresholds(lengths: Tensor, groups: int) -> list[int]:
+    """Ascending thresholds with few cells, chosen one by one; the last is the longest length.
+
+    Each new threshold is the one that lowers the number of cells most. No random search is needed,
+    and the result is seldom the best.
+
+    Raises: CourseError if there is no length, or `groups` is below 1.
+    """
+    check_lengths(lengths, groups=groups)
+    cells = cost_of_groups(lengths, lambda length: length)
+    occurring = lengths.unique().tolist()
+    chosen = [occurring[-1]]
+    for _ in range(min(groups, len(occurring)) - 1):
+        tried = [sorted([*chosen, length]) for length in occurring if length not in chosen]
+        chosen = min(tried, key=cells)
+    return chosen
+
+
+def cells_of(batches: Iterable[Sequence[int] | Tensor], lengths: Tensor) -> list[int]:
+    """The cells of each padded batch of sequence numbers."""
+    found = []
+    for batch in batches:
+        members = torch.as_tensor(batch)
+        found.append(len(members) * int(lengths[members].max()))
+    return found
+
+
+def waste_of(batches: Iterable[Sequence[int] | Tensor], lengths: Tensor) -> float:
+    """Cells per token of padded batches that hold every sequence once."""
+    return sum(cells_of(batches, lengths)) / int(lengths.sum())
+
+
+def split_by_length(
+    batches: Iterable[Tensor], lengths: Tensor, thresholds: Sequence[int]
+) -> list[Tensor]:
+    """The groups of all batches: each batch is cut by the thresholds of its lengths."""
+    limits = torch.tensor(thresholds)
+    groups = []
+    for batch in batches:
+        group_of = torch.bucketize(lengths[batch], limits)
+        groups += [batch[group_of == group] for group in group_of.unique()]
+    return groups
+
+
+def balanced(batches: Sequence[Sequence[int]], lengths: Tensor, ranks: int) -> list[Sequence[int]]:
+    """The batches in an order in which each run of `ranks` neighbours has similar cells.
+
+    The runs are shuffled.
+    """
+    order = torch.tensor(cells_of(batches, lengths)).argsort()
+    runs = order.split(ranks)
+    found = []
+    for run in torch.randperm(len(runs), generator=torch.Generator().manual_seed(0)).tolist():
+        found += [batches[i] for i in runs[run].tolist()]
+    return found
+
+
+def first_fit(lengths: Tensor, row_length: int) -> list[list[int]]:
+    """The sequence numbers of each packed row: longest first, into the first row with room.
+
+    Source: Johnson 1973, "Near-optimal bin packing algorithms".
+    Raises: CourseError if a sequence is longer than a row.
+    """
+    longest = int(lengths.max())
+    if longest > row_length:
+        raise CourseError(f"a sequence has {longest} tokens, a row {row_length}; make rows longer.")
+    rows = []
+    room = []
+    for i in lengths.argsort(descending=True, stable=True).tolist():
+        length = int(lengths[i])
+        for number, free in enumerate(room):
+            if length <= free:
+                rows[number].append(i)
+                room[number] -= length
+                break
+        else:
+            rows.append([i])
+            room.append(row_length - length)
+    return rows

@@ -4,9 +4,13 @@ How to put their layers together for groups and flat batches is the task of unit
 """
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
+
+Attend = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]  # (q, k, v, mask) -> attended
 
 
 class TokenPool(nn.Module):
@@ -45,6 +49,18 @@ class TokenAttention(nn.Module):
         self.emb = nn.Embedding(vocabulary, dim)
         self.qkv = nn.Linear(dim, 3 * dim)
         self.proj = nn.Linear(dim, 1)
+
+    def forward(
+        self, x: Tensor, mask: Tensor, attend: Attend = F.scaled_dot_product_attention
+    ) -> Tensor:
+        """float32 (n,): the scores of a padded batch x (n, longest); `mask` is True at tokens.
+
+        Args:
+            attend: called with q, k, v and a mask that is True where a query may look at a key.
+        """
+        attended = attend(*self.queries_keys_values(x), mask[:, None, None, :])
+        of_tokens = self.scores_of_tokens(attended)
+        return (of_tokens * mask).sum(1) / mask.sum(1)
 
     def queries_keys_values(self, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """(q, k, v), each float32 (..., heads, length, dim / heads).

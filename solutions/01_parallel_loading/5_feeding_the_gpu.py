@@ -13,7 +13,7 @@
 # - measure which share of the time a training loop waits;
 # - overlap copies with computing, without a race and without stopping the processor.
 #
-# **Minutes** 8 core · 65 in all
+# **Minutes** 8 core · 65 in all · session 2
 #
 # **Needs** parts 1 and 2: your `LFWDataset` and `seconds_per_pass` are used if you solved them
 

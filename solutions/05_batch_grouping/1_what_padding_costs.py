@@ -5,10 +5,10 @@
 #
 # Sentences, purchases, protein chains and sensor logs come in every length. A tensor is a rectangle, so you pad short
 # sequences to the longest one in their batch. The model computes on the padding, and autograd stores it, as if it were
-# data. In the first set below, most of a batch is padding.
+# data.
 #
 # Predict first (fill in the cells with `None`), then solve, check, measure. Later cells use your answers once their
-# checks pass, and ours otherwise.
+# checks pass. They fall back on the reference solution if your copy of the course includes it.
 #
 # **You will be able to**
 #
@@ -16,14 +16,13 @@
 # - measure what padding costs a model in memory and time;
 # - notice when a training changes no parameter.
 #
-# **Minutes** 37 core · 53 in all
+# **Minutes** 33 core · 46 in all
 #
 # **Needs** nothing
 
 
 # %% locked="setup"
 import functools
-import time
 from pathlib import Path
 
 import torch
@@ -31,7 +30,7 @@ import torch
 import course
 from course.checks import batch_grouping as check
 from course.datasets import sequences
-from course.learner.predictions import reveal
+from course.measure.comparison import compare
 from course.plots import batch_grouping as plots
 from course.training import grouping
 from course.training.token_models import TokenAttention, TokenPool, attention_written_out
@@ -65,8 +64,6 @@ for name, found in sets.items():
     low, middle, high = (int(found.lengths.float().quantile(q)) for q in (0, 0.5, 1))
     print(f"{name:<10} {len(found):>6,} sequences, {len(found.values):>8,} tokens, length {low} / {middle} / {high}")
 first = next(iter(sets))
-tokens, label = sets["lognormal"][0]
-print(f"a sample of lognormal: tokens {tokens.tolist()}, label {label:.0f}")
 
 # %% tags=["experiment"]
 some = sets[first].lengths[:24]
@@ -74,12 +71,13 @@ plots.padding_cells({"before padding": list(some.split(1)), "padded": some})
 
 # %% [markdown]
 # A *cell* is a position in the padded rectangle. A *token* is a cell that holds data. The *waste* of a batch is its
-# cells per token: 1.0 means no padding.
+# cells per token: 1 means no padding, 4 means that three cells of four are padding.
 #
-# **Predict** How much waste do batches of 256 have, in the order of the first set?
+# **Predict** How much waste do batches of 256 have, in the order of the first set? The mean length and the longest one
+# are known. Does a batch of 256 need less than their ratio, because it need not hold the longest sequence?
 
 # %%
-my_guess_of_waste = None  # cells per token, e.g. 3.0
+predicted_waste = None  # cells per token, e.g. 3.0
 
 # %% [markdown]
 # ### Exercise 1 · Pad a batch
@@ -97,7 +95,7 @@ my_guess_of_waste = None  # cells per token, e.g. 3.0
 # - put the tokens at the left of their row and zeros after them, and make the bool `mask` True at tokens only;
 # - use no loop over sequences, `split` or `pad_sequence`.
 #
-# **Points** 3 · **Core** · **Difficulty** ●●○ · **Minutes** 14 · **Lines** 4
+# **Points** 3 · **Core** · **Difficulty** ●●○ · **Minutes** 12 · **Lines** 4
 #
 # **Convention** Token 0 exists, so only the mask tells it from padding.
 #
@@ -166,7 +164,7 @@ check.pad_batch(pad_batch, seed=613)
 # - pad each batch to its own longest sequence;
 # - return the cells of all batches, divided by all tokens, as a Python float.
 #
-# **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 8 · **Lines** 3
+# **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 7 · **Lines** 3
 #
 # **Source** Krell et al. 2021, arXiv:2107.02027: up to 50 % padding in common text data, a waste of 2.0.
 #
@@ -212,18 +210,17 @@ check.padding_waste(padding_waste, seed=271)
 
 # %% tags=["experiment"]
 waste_now = course.solved(check.padding_waste)
-print(f"{first}, batches of 256: {waste_now(sets[first].lengths, 256):.1f} cells per token" + reveal(my_guess_of_waste))
+wasted = waste_now(sets[first].lengths, 256)
+print(f"{first}, batches of 256: {wasted:.1f} cells per token, so {1 - 1 / wasted:.0%} of the cells are padding")
+ratio = float(sets[first].lengths.max() / sets[first].lengths.float().mean())
+print(f"longest / mean length: {ratio:.1f}")
+print(course.score("05/1", "cells per token in batches of 256", predicted_waste, wasted, form="{:.1f}"))
 
 # %% [markdown]
-# **Takeaway** The lengths alone tell you the waste, before you train: 17.8 cells per token for `demo`.
+# **Takeaway** The lengths alone tell you the waste, before you train.
 
 # %% [markdown]
 # ## Does a larger batch waste more?
-#
-# **Predict** For which set does the waste change most with the batch size: "demo", "lognormal" or "histories"?
-
-# %%
-my_guess_of_change = None
 
 # %% tags=["experiment"]
 batch_sizes = [2**k for k in range(11)]
@@ -231,21 +228,17 @@ curves = {name: [waste_now(s.lengths, b) for b in batch_sizes] for name, s in se
 plots.waste_against_batch(batch_sizes, curves)
 
 # %% tags=["experiment"]
-growth = {name: curve[8] / curve[2] for name, curve in curves.items()}
-for name, times in growth.items():
-    course.claim(
-        f"{name}: batches of 256 waste more than batches of 4",
-        times > 1,
-        f"{times:.2f} times the cells",
-        otherwise="Then padding costs this data little, whatever the batch size.",
-    )
-print("the waste changes most for", max(growth, key=growth.get) + reveal(my_guess_of_change))
+for name, curve in curves.items():
+    of_4, of_256 = (f"{curve[place]:.1f} ({1 - 1 / curve[place]:.0%} padding)" for place in (2, 8))
+    print(f"{name:<10} batches of 4: {of_4}, of 256: {of_256} cells per token")
+grows = all(curve[8] > curve[2] for curve in curves.values())
+course.claim("in every set, batches of 256 waste more than batches of 4", grows)
 bound = {name: float(s.lengths.max() / s.lengths.float().mean()) for name, s in sets.items()}
 worst = max(curve[-1] / bound[name] for name, curve in curves.items())
-course.claim("no batch size wastes more than longest / mean length", worst <= 1.0001, f"at most {worst:.3f} of it")
+never_more = worst <= 1.0001
+course.claim("no batch size wastes more than longest / mean length", never_more, f"at most {worst:.3f} of it")
 
 # %% [markdown]
-# From batches of 4 to batches of 256, the waste of `demo` grew 6.6 times, but the waste of `histories` only 3.6 times.
 # If you merge two batches, every row gets the width of the wider one.
 #
 # **Takeaway** Larger batches waste more, up to longest / mean length.
@@ -253,119 +246,123 @@ course.claim("no batch size wastes more than longest / mean length", worst <= 1.
 # %% [markdown]
 # ## What does padding cost in memory and time?
 #
-# The model of this unit, `TokenPool`, is small: embedding → linear map → maximum over the sequence → a score. It fills
-# the padding with −∞ before the maximum, so that each sequence gets the score that it would get alone. A second model
-# has a layer of self-attention instead of the maximum.
+# The model of this unit, `TokenPool`, is small: embedding → linear map → maximum over the sequence → linear map.
+#
+# ```python
+# def forward(self, x, mask):  # both (n, longest)
+#     features = self.linear(self.emb(x))  # (n, longest, hidden)
+#     features = features.masked_fill(~mask[..., None], -math.inf)  # the maximum never takes padding
+#     return self.proj(features.amax(1)).squeeze(-1)  # (n,)
+# ```
+#
+# Why −∞ and not 0? If all features of a short sequence are negative, a 0 from its padding would be the maximum. With −∞
+# each sequence gets the score that it would get alone.
+#
+# A second model has a layer of self-attention instead of the maximum, by `F.scaled_dot_product_attention`. PyTorch
+# fuses its steps, so no matrix of length × length is kept. For contrast, the third writes attention out, with that
+# matrix.
 #
 # Every sequence below has four tokens; only the width of the rectangle grows. `grouping.bytes_for_backward` counts
 # what autograd keeps, on any device.
 #
-# **Predict** The rectangle becomes twice as wide. By which factor do the saved bytes of each model grow?
+# **Predict** The rectangle becomes eight times as wide. How many times as long does a step with fused attention take?
+# 8 times, as it keeps 8 times the bytes? 64 times, as there are 64 times the pairs? Or no longer, because the mask
+# leaves out the padding?
 
 # %%
-my_guess_for_maximum, my_guess_for_attention = None, None
+predicted_time = None  # times as long, e.g. 4
 
-# %% tags=["experiment"]
+# %%
 pool = TokenPool(sequences.VOCABULARY, size.emb_dim, size.emb_dim).to(device)
 attention = TokenAttention(sequences.VOCABULARY, size.attention_dim).to(device)
+models = {
+    "maximum": pool,
+    "fused attention": attention,
+    "attention written out": functools.partial(attention, attend=attention_written_out),
+}
 
 
-def attention_forward(model, x, mask):
-    """Mean over the tokens of a row, after attention written out."""
-    q, k, v = model.queries_keys_values(x)
-    scores = model.scores_of_tokens(attention_written_out(q, k, v, mask[:, None, None, :]))
-    return (scores * mask).sum(1) / mask.sum(1)
+def step(model, width):
+    """Forward and backward over rows of four tokens, padded to `width`."""
+    x = torch.zeros(size.rows_of_cost, width, dtype=torch.int64, device=device)
+    mask = (torch.arange(width, device=device) < 4).expand(len(x), width)
+    model(x, mask).sum().backward()
 
-
-def synchronize():
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-
-
-def seconds_of(call, repeats):
-    """Least seconds of `call()`, after one call that does not count."""
-    found = []
-    for _ in range(repeats + 1):
-        synchronize()
-        begin = time.perf_counter()
-        call()
-        synchronize()
-        found.append(time.perf_counter() - begin)
-    return min(found[1:])
-
-
-weights = [*pool.parameters(), *attention.parameters()]
-runs = {"maximum": pool, "attention": functools.partial(attention_forward, attention)}
-costs = {name: {"seconds": [], "bytes": []} for name in runs}
-for longest in size.padded_lengths:
-    x = torch.zeros(size.rows_of_cost, longest, dtype=torch.int64, device=device)
-    mask = torch.arange(longest, device=device) < torch.full((size.rows_of_cost, 1), 4, device=device)
-    for name, run in runs.items():
-        seconds = seconds_of(lambda: run(x, mask).sum().backward(), size.repeats)  # noqa: B023
-        nbytes = grouping.bytes_for_backward(lambda: run(x, mask), weights)  # noqa: B023
-        costs[name]["seconds"].append(seconds)
-        costs[name]["bytes"].append(nbytes)
-plots.cost_against_length(size.padded_lengths, costs)
 
 # %% tags=["experiment"]
-doubled = {name: found["bytes"][-1] / found["bytes"][-2] for name, found in costs.items()}
-slower = {name: found["seconds"][-1] / found["seconds"][0] for name, found in costs.items()}
-times = size.padded_lengths[-1] / size.padded_lengths[0]
-for name in runs:
-    guess = my_guess_for_maximum if name == "maximum" else my_guess_for_attention
-    print(f"{name:<10} twice the width: saved bytes x {doubled[name]:.2f}" + reveal(guess))
-    print(f"{'':<10} {times:.0f} times the width: seconds x {slower[name]:.1f}")
+weights = [*pool.parameters(), *attention.parameters()]
+nbytes, compared = {}, {}
+for name, model in models.items():
+    steps = {str(width): functools.partial(step, model, width) for width in size.padded_lengths}
+    nbytes[name] = [grouping.bytes_for_backward(run, weights) for run in steps.values()]
+    compared[name] = compare(steps, device=device, seconds=10)
+seconds = {name: [result.time(width) for width in result.seconds] for name, result in compared.items()}
+plots.cost_against_length(size.padded_lengths, nbytes, seconds)
+
+# %% tags=["experiment"]
+doubled = {name: found[-1] / found[-2] for name, found in nbytes.items()}
+linear = {name: abs(times - 2) < 0.1 for name, times in doubled.items()}
+more_than_linear = doubled["attention written out"] > 2.2
+values = {name: f"{times:.2f} times for twice the length" for name, times in doubled.items()}
 course.claim("the maximum model keeps bytes for backward in proportion to the padded length",
-             abs(doubled["maximum"] - 2) < 0.1,
-             f"{doubled['maximum']:.2f} times for twice the length")  # fmt: skip
+             linear["maximum"], values["maximum"])  # fmt: skip
+course.claim("fused attention keeps bytes for backward in proportion to the padded length",
+             linear["fused attention"], values["fused attention"])  # fmt: skip
 course.claim("attention written out keeps more bytes than in proportion to the padded length",
-             doubled["attention"] > 2.2,
-             f"{doubled['attention']:.2f} times for twice the length")  # fmt: skip
-course.claim("padding costs the maximum model time", slower["maximum"] > times / 4,
-             f"{slower['maximum']:.1f} times the seconds for {times:.0f} times the length",
-             otherwise="Then padding costs little time on your device at this size. Try more rows.")  # fmt: skip
+             more_than_linear, values["attention written out"])  # fmt: skip
+
+# %% tags=["experiment"]
+wide = str(size.padded_lengths[-1])
+longer = {name: result.ratio(result.base, to=wide) for name, result in compared.items()}
+print(course.score("05/1", "times as long with fused attention", predicted_time, longer["fused attention"]))
+course.claim("eight times the width takes the maximum at least twice as long", longer["maximum"], above=2)
+course.claim("eight times the width takes fused attention more than eight times as long",
+             longer["fused attention"], above=8)  # fmt: skip
 
 # %% [markdown]
-# With twice the width, autograd kept 2.00 times the bytes for the maximum, and 3.23 times for attention, which writes
-# out a matrix of length × length per head. Eight times the width took 7.0 and 22.4 times as long.
+# The tokens stayed the same, and only the width grew: the padding alone costs these bytes and this time (**Shown**).
+# Fusing removes the *bytes* of the pairs, not their *time*: the mask hides padding from the softmax, but the products
+# with it are still computed. **Known**: FlashAttention (Dao et al. 2022, arXiv:2205.14135) recomputes the matrix by
+# blocks in the backward pass.
 #
-# **Takeaway** Padding alone costs memory and time: nearly in proportion to the length for the maximum, and more for
-# attention written out.
+# **Takeaway** Padding costs memory in proportion to the width, and time too. Attention computes every pair, even if it
+# keeps none.
 
 # %% [markdown]
 # ## Does nvidia-smi show what padding costs? · extra
 #
 # PyTorch *allocates* bytes for tensors that exist now, and *reserves* memory that it keeps for later ones. `nvidia-smi`
-# shows what is reserved, plus the CUDA context and all other processes. The cell runs a wide batch, then a narrow one.
+# shows what is reserved, plus the CUDA context and all other processes (**Known**: PyTorch notes, "CUDA semantics",
+# section "Memory management"). The cell runs a wide batch, then a narrow one.
 
 # %% tags=["experiment"]
+falls, stays, values = None, None, ["not measured here"] * 2  # these numbers exist on CUDA only
 if device.type == "cuda":
-    wide = torch.zeros(size.rows_of_cost, size.padded_lengths[-1], dtype=torch.int64, device=device)
-    memory = {}
-    for name, batch in (("wide", wide), ("narrow", wide[:, :4])):
+    memory = []
+    for width in (size.padded_lengths[-1], 4):
         torch.cuda.reset_peak_memory_stats()
-        pool(batch, torch.ones_like(batch, dtype=torch.bool)).sum().backward()
+        step(pool, width)
         free, total = torch.cuda.mem_get_info()
-        memory[name] = [torch.cuda.max_memory_allocated(), torch.cuda.memory_reserved(), total - free]
-        peak, reserved, driver = (n / 2**20 for n in memory[name])
-        print(f"{name:<7} peak allocated {peak:.0f} MiB, reserved {reserved:.0f}, seen by the driver {driver:.0f}")
-    (peak, reserved, _), (small_peak, small_reserved, _) = memory.values()
-    course.claim("the peak of allocated memory falls with the padding", small_peak < peak,
-                 f"{small_peak / 2**20:.0f} of {peak / 2**20:.0f} MiB")  # fmt: skip
-    course.claim("reserved memory does not fall with the padding", small_reserved >= reserved,
-                 f"{small_reserved / 2**20:.0f} of {reserved / 2**20:.0f} MiB",
-                 otherwise="Did a cell call torch.cuda.empty_cache()?")  # fmt: skip
-else:
-    print("these three numbers exist on CUDA only; nothing was measured here")
+        memory.append([torch.cuda.max_memory_allocated(), torch.cuda.memory_reserved(), total - free])
+    for what, wide, small in zip(("peak allocated", "reserved", "seen by the driver"), *memory, strict=True):
+        print(f"{what}: {wide / 2**20:.0f} MiB with wide rows, {small / 2**20:.0f} MiB with narrow ones")
+    falls, stays = memory[1][0] < memory[0][0], memory[1][1] >= memory[0][1]
+    values = [f"{small / 2**20:.0f} of {wide / 2**20:.0f} MiB" for wide, small in zip(*memory, strict=True)]
+course.claim("the peak of allocated memory falls with the padding", falls, values[0])
+course.claim("reserved memory does not fall with the padding", stays, values[1])
 
 # %% [markdown]
-# **Takeaway** To compare memory, read `torch.cuda.max_memory_allocated()`. In a published comparison, `nvidia-smi` read
-# 4,353 MiB with and without padding.
+# In asym's notebook, `nvidia-smi` read 4,353 MiB after the training with padding and after the one without. *GPU-Util*
+# fell from 100 % to 46 %: it is the share of time in which any kernel ran (**Known**: manual of `nvidia-smi`), so it
+# says nothing about how well.
+#
+# **Takeaway** To compare memory, read `torch.cuda.max_memory_allocated()`.
 
 # %% [markdown]
 # ## Why does the second training learn nothing? · extra
 #
-# A script trains `model` on padded batches, then trains `new_model` to compare. It runs without an error.
+# A script trains `model` on padded batches, then trains `new_model` to compare. It runs without an error. We rebuilt it
+# after a published notebook.
 
 
 # %% locked="published_order"
@@ -384,7 +381,7 @@ def published_order(batches, model, new_model):
 # **Predict** `new_model` has five parameters. How many does its training change?
 
 # %%
-my_guess_of_changed = None
+predicted_changed = None  # 0 to 5
 
 # %% [markdown]
 # ### Exercise 3 · Show it
@@ -398,7 +395,7 @@ my_guess_of_changed = None
 #
 # **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 8 · **Lines** 3
 #
-# **Source** The bug is published; the function is ours.
+# **Source** The bug is in the notebook that demonstrates asym; the function is ours.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -447,14 +444,10 @@ for begin in range(0, size.demo_rows, 256):
 old, new = (TokenPool(sequences.VOCABULARY, 32, 32).to(device) for _ in range(2))
 names = untouched_now(lambda: published_order(padded_batches, old, new), new)
 count = len(list(new.parameters()))
-print("unchanged:", ", ".join(names) + reveal(my_guess_of_changed, "{} change"))
-course.claim("the second training changes no parameter", len(names) == count, f"{len(names)} of {count} stayed")
-once = new.proj.bias.grad.abs().item()
-for _ in range(3):
-    published_order(padded_batches, old, new)
-piled = new.proj.bias.grad.abs().item()
-course.claim("the gradients of the second training pile up", piled > 2 * once,
-             f"{piled / once:.1f} times as large after four epochs")  # fmt: skip
+print("unchanged:", ", ".join(names))
+changed = count - len(names)
+print(course.score("05/1", "parameters changed", predicted_changed, changed, null=None, form="{:.0f}"))
+course.claim("the second training changes no parameter", changed == 0, f"{len(names)} of {count} stayed")
 names = untouched_now(lambda: published_order(padded_batches, new, new), new)
 course.claim("an optimizer that holds the model in training changes every parameter", not names,
              f"{len(names)} unchanged")  # fmt: skip

@@ -29,6 +29,8 @@ def shard_batches(answer: Answer, device: torch.device, seed: int) -> Facts:
     yield from _ranks(answer, 6 + seed % 11 * 2, 2)
     yield from _ranks(answer, 7 + seed % 13 * 4, 4)
     yield from _ranks(answer, 5, 3)
+    yield from _ranks(answer, 1, 4)
+    yield from _ranks(answer, 2 + seed % 2, 7 + seed % 3)
     batches = [[0], [1], [2]]
     answer(batches, 0, 2)
     yield "the list that you are given stays as it was", batches

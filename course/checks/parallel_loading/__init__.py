@@ -2,7 +2,9 @@
 
 UNIT = "01_parallel_loading"  # above the imports: `@exercise` reads it
 
+from course.checks.parallel_loading.batch_picture import batch_picture
 from course.checks.parallel_loading.batch_plan import batch_plan
+from course.checks.parallel_loading.Ceiling import Ceiling
 from course.checks.parallel_loading.choose_workers import choose_workers
 from course.checks.parallel_loading.lean_loader import lean_loader
 from course.checks.parallel_loading.lean_training import lean_training
@@ -19,12 +21,14 @@ from course.checks.parallel_loading.training_loader import training_loader
 from course.checks.parallel_loading.WorkerWitness import WorkerWitness
 
 __all__ = [
+    "Ceiling",
     "LFWDataset",
     "LeanFaces",
     "Prefetcher",
     "ResumingLoader",
     "ThreadedLoader",
     "WorkerWitness",
+    "batch_picture",
     "batch_plan",
     "choose_workers",
     "lean_loader",

@@ -8,7 +8,7 @@ from course.checkup.predict import bound
 NAME = "padding"
 PART = "05/3"
 PLANTED = ("padding",)
-CELLS_MIN = 1.15  # times the cells that buckets would leave
+CELLS_MIN = 1.15  # times the cells that sorting in the window seen would leave
 
 
 def check(facts: Facts) -> Advice | None:
@@ -18,6 +18,6 @@ def check(facts: Facts) -> Advice | None:
         return None
     computing = facts.phases.share(FORWARD, BACKWARD)
     gain = bound(computing * (1 - cells.bucketed / cells.waste))
-    numbers = f"{cells.waste:.2f} cells per token, {cells.bucketed:.2f} in buckets"
+    numbers = f"{cells.waste:.2f} cells per token, {cells.bucketed:.2f} if those seen were sorted"
     text = f"batch sequences of similar length: {numbers}"
     return Advice(NAME, text, PART, gain, "", gain)

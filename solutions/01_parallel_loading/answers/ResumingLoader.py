@@ -46,7 +46,7 @@ MISTAKES = {
         ("        self.epoch += 1\n", ""),
     ),
     "LiveState": (
-        "The state is the loader's own dictionary, which changes with the next batch. Return a new one.",
+        "The state is the loader's own dictionary, which changes while the loader runs. Return a new one.",
         ('return {"epoch": self.epoch, "done": self.done}', "return self.__dict__"),
     ),
 }

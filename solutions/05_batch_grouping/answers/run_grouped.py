@@ -30,11 +30,14 @@ MISTAKES = {
     ),
     "padded_to_the_threshold": (
         "Each group is padded to its threshold. Its own longest sequence is enough, and may be shorter.",
-        ("int(own.max())", "min(t for t in thresholds if t >= own.max())"),
+        (
+            "int(lengths[members].max())",
+            "min(t for t in thresholds if t >= lengths[members].max())",
+        ),
     ),
     "padded_to_the_longest_of_all": (
         "Every group is padded to the longest sequence of the batch, so no padding is removed.",
-        ("own.max()", "lengths.max()"),
+        ("lengths[members].max()", "lengths.max()"),
     ),
     "one_call_per_sequence": (
         "Each sequence is run by itself: one call per sequence. Call the module once per group.",
@@ -53,14 +56,17 @@ MISTAKES = {
         "call.",
         ("    outputs = []", "    outputs, pieces = [], values.split(lengths.tolist())"),
         (
-            "values[place].masked_fill(~mask, 0)",
+            "values[place.clamp(max=len(values) - 1)].masked_fill(~mask, 0)",
             "nn.utils.rnn.pad_sequence([pieces[i] for i in members], batch_first=True)",
         ),
     ),
     "loops_over_lists": (
         "There is a Python loop over the sequences, if only over lists. Index all cells of a group in one call.",
         ("    outputs = []", "    outputs, tokens = [], values.tolist()"),
-        ("values[place]", "torch.tensor([[tokens[i] for i in row] for row in place.tolist()], device=values.device)"),
+        (
+            "values[place.clamp(max=len(values) - 1)]",
+            "torch.tensor([[(tokens + [0] * 64)[i] for i in row] for row in place.tolist()]).to(values.device)",
+        ),
     ),
     "starts_at_the_ends": (
         "`starts` holds the sequences' ends: cumsum alone. Subtract the lengths, so each begins where the last ends.",
@@ -68,11 +74,11 @@ MISTAKES = {
     ),
     "mask_from_the_tokens": (
         "The mask is read off the tokens, but a token may be 0 like the padding. Compare columns with lengths.",
-        ("0), mask)", "0), mask & (values[place] != 0))"),
+        ("module(x, mask)", "module(x, mask & (x != 0))"),
     ),
     "inverted_mask": (
         "The mask is inverted: it is True at the padding. It must be True at tokens.",
-        ("0), mask)", "0), ~mask)"),
+        ("module(x, mask)", "module(x, ~mask)"),
     ),
 }
 

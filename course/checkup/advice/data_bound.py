@@ -1,0 +1,29 @@
+"""A loop that waits for data, and no number of workers that would change it."""
+
+from course.checkup.advice.rule import DATA_WAITS_MIN, Advice
+from course.checkup.facts import Facts
+from course.checkup.phases import DATA
+from course.checkup.predict import bound
+
+NAME = "data-bound"
+PART = "01/7"
+PLANTED = ("shared_disk",)
+NEXT = "make less of each item: fewer pixels, fewer bytes, or keep decoded items"
+
+
+def check(facts: Facts) -> Advice | None:
+    """Say what is left where the loop waits: try loaders, or if none helped, make items cheaper."""
+    waits = facts.phases.share(DATA)
+    if facts.loader is None or waits <= DATA_WAITS_MIN:
+        return None
+    tried = [trial for trial in facts.trials.of_workers().values() if trial.was_measured]
+    if any(trial.helped for trial in tried):
+        return None  # the rule on workers names it
+    if tried:
+        text = f"none of {len(tried)} other numbers of workers is proven to be faster; {NEXT}"
+    elif facts.loader.workers:
+        text = f"no other number of workers was tried; {NEXT}"
+    else:
+        return None  # the rule on workers asks for some
+    most = bound(waits)
+    return Advice(NAME, f"{waits:.0%} of a step waits for data: {text}", PART, most, "", most)

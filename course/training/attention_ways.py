@@ -1,0 +1,119 @@
+"""Attention on a flat batch by PyTorch's kernels: q, k, v and offsets -> *each kernel's result*.
+
+All take and give tensors (1, heads, total, d). What a machine lacks is told as a reason, a str.
+"""
+
+import functools
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.nn.attention import flex_attention as flex
+from torch.utils._python_dispatch import TorchDispatchMode
+
+Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+def drawn(total: int, heads: int, d: int, device: torch.device) -> list[Tensor]:
+    """q, k and v, each (1, heads, total, d) and random, that ask for a gradient."""
+    rng = torch.Generator().manual_seed(0)
+    parts = [torch.randn(1, heads, total, d, generator=rng) for _ in range(3)]
+    return [part.to(device).requires_grad_() for part in parts]
+
+
+def masked(mask: Tensor) -> Attention:
+    """Attention under a mask of all pairs, bool (total, total)."""
+    return functools.partial(F.scaled_dot_product_attention, attn_mask=mask)
+
+
+def nested(offsets: Tensor) -> Attention:
+    """With nested tensors: int64 offsets (n + 1,). A CPU has no kernel for it and loops."""
+
+    def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        made = []
+        for part in (q, k, v):
+            flat = part[0].transpose(0, 1).contiguous()
+            made.append(torch.nested.nested_tensor_from_jagged(flat, offsets).transpose(1, 2))
+        found = F.scaled_dot_product_attention(*made)
+        return found.transpose(1, 2).values().transpose(0, 1)[None]
+
+    return attend
+
+
+def varlen(offsets: Tensor) -> Attention:
+    """With PyTorch's kernel for variable lengths, in half precision; CUDA only."""
+    from torch.nn.attention.varlen import varlen_attn
+
+    ends = offsets.int()
+    longest = int(offsets.diff().max())
+
+    def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        flat = [part[0].transpose(0, 1).to(torch.bfloat16).contiguous() for part in (q, k, v)]
+        found = varlen_attn(*flat, ends, ends, longest, longest)
+        return found.to(q.dtype).transpose(0, 1)[None]
+
+    return attend
+
+
+def blocks_of(owner: Tensor) -> "flex.BlockMask":
+    """FlexAttention's mask of a flat batch; `owner` is the sequence of each token."""
+    total = len(owner)
+    return flex.create_block_mask(
+        lambda b, h, i, j: owner[i] == owner[j], None, None, total, total, owner.device
+    )
+
+
+def flexible(owner: Tensor, is_compiled: bool) -> Attention:
+    """FlexAttention under the blocks of `owner`."""
+    attention = torch.compile(flex.flex_attention) if is_compiled else flex.flex_attention
+    return functools.partial(attention, block_mask=blocks_of(owner))
+
+
+def backward_of(attention: Attention, qkv: list[Tensor]) -> Callable[[], None]:
+    """A function without arguments that runs `attention` forward and backward."""
+
+    def run() -> None:
+        attention(*qkv).sum().backward()
+
+    return run
+
+
+def fast_kernels(qkv: list[Tensor], offsets: Tensor) -> dict[str, Callable[[], None] | str]:
+    """{kernel: a run forward and backward, or the reason why this machine has none}."""
+    if qkv[0].device.type != "cuda":
+        return {"varlen": "it needs CUDA", "FlexAttention": "backward needs CUDA"}
+    owner = torch.arange(len(offsets) - 1, device=offsets.device).repeat_interleave(offsets.diff())
+    makers = {"varlen": lambda: varlen(offsets), "FlexAttention": lambda: flexible(owner, True)}
+    found = {}
+    for name, make in makers.items():
+        try:
+            run = backward_of(make(), qkv)
+            run()
+            found[name] = run
+        except Exception as why:  # no Triton, an older GPU: the compiler raises its own errors
+            found[name] = str(why).splitlines()[0]
+    return found
+
+
+class _Operations(TorchDispatchMode):
+    """Inside `with`: `names`, the operations of torch that run."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        self.names.append(func.overloadpacket.__name__)
+        return result
+
+
+def kernel_of(run: Callable[[], object]) -> str:
+    """The attention that torch chose for `run()`; else its first matrix product."""
+    with _Operations() as seen:
+        run()
+    for name in seen.names:
+        if "attention" in name or name.endswith("mm"):
+            return name
+    return seen.names[-1]

@@ -1,0 +1,74 @@
+"""Write answers into a module that needs only torch and NumPy: answers -> *a file* to keep."""
+
+import ast
+import inspect
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FunctionType
+
+from course.errors import CourseError
+from course.system.files import write_text
+
+HEADER = '''"""Batches of ragged sequences, from unit 05 of the course: keep it, change it.
+
+    sampler = BucketBatchSampler(lengths, batch_size={batch_size}, window={window})
+    loader = DataLoader(dataset, batch_sampler=sampler, collate_fn=collate)
+
+Call `sampler.set_epoch(epoch)` before each epoch. Under DistributedDataParallel, give each rank its
+share of the sampler's batches (part 3, shard_batches).
+"""
+
+import numpy as np
+import torch
+from torch.utils.data import Sampler
+
+
+def collate(sequences):
+    """(x, mask) of a batch: a list of int64 tensors, one per sequence."""
+    lengths = torch.tensor([len(sequence) for sequence in sequences])
+    return pad_batch(torch.cat(sequences), lengths)
+'''
+
+
+def source_of(thing: type | FunctionType) -> str:
+    """The text of a class or function, also of one that a notebook defines.
+
+    Raises: CourseError if Python does not know it.
+    """
+    try:
+        lines, _ = inspect.findsource(next(_functions(thing)).__code__)
+        text = "".join(lines)
+        for node in ast.parse(text).body:
+            if getattr(node, "name", None) == thing.__name__:
+                return ast.get_source_segment(text, node)
+    except (OSError, TypeError, StopIteration, SyntaxError):
+        pass
+    raise CourseError(f"the text of {thing.__name__} was not found; copy its cell instead.")
+
+
+def _functions(thing: type | FunctionType) -> Iterator[FunctionType]:
+    """Functions written where `thing` is."""
+    members = vars(thing).values() if isinstance(thing, type) else [thing]
+    for member in members:
+        if isinstance(member, FunctionType):
+            yield member
+
+
+def save_batches(file: Path, answers: list[type | Callable], batch_size: int, window: int) -> Path:
+    """Write the sampler and the functions for its batches as a module.
+
+    Checks of the course are left out.
+
+    Args:
+        answers: BucketBatchSampler and pad_batch.
+
+    Raises: CourseError if a text is not known, or the file cannot be written.
+    """
+    parts = [HEADER.format(batch_size=batch_size, window=window)]
+    for answer in answers:
+        lines = source_of(answer).splitlines()
+        kept = [line for line in lines if "grouping.check_" not in line and "###" not in line]
+        parts.append("\n".join(kept).rstrip() + "\n")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_text(file, "\n\n".join(parts))
+    return file

@@ -1,0 +1,461 @@
+# %% [markdown]
+# # Parallel loading, part 1: Find what starves a training
+#
+# **How fast would this training be if its data were free?**
+#
+# A script trains a small network on photographs of faces. It is correct, and so slow that a faster GPU would only wait
+# longer. It is the patient of this unit. You build the instrument that shows where its time goes, stage by stage, and
+# that works on your own script, too.
+#
+# **You will be able to**
+#
+# - say how much faster a training would be if its data were free, before you change anything;
+# - split the time of a step into the stages of loading;
+# - write the dataset and the loader that a training on a folder of images needs.
+#
+# **Minutes** 39 core · 39 in all
+#
+# **Needs** nothing
+
+# %% [markdown]
+# ### How it works
+#
+# Run the cells from the top. Where a cell says `None`, write down what you expect before you continue. Each exercise is
+# followed by a check that tells you the first thing that is wrong. Once it passes, later cells use *your* answer (as
+# `x_now`). Ignore the empty cell after each check: it is for grading.
+#
+# **Windows and macOS.** These notebooks ask for *forked* workers, because only those know the classes of a notebook
+# cell (part 3). Windows cannot fork: use WSL 2 or a container. On macOS a cell may hang: restart the kernel and set
+# `num_workers=0` there. Cells that read `/proc` or `/dev/shm` need Linux.
+
+# %% locked="setup"
+import itertools
+import os
+
+import torch
+from PIL import Image
+from torch.utils.data import DataLoader, Dataset
+from torchvision import transforms
+from torchvision.utils import make_grid
+
+import course
+from course.checks import parallel_loading as check
+from course.datasets import lfw
+from course.device import physical_cores
+from course.loading import loaders
+from course.measure import usage, waterfall
+from course.plots import parallel_loading as plots
+from course.training import starved_run, starved_script
+
+print(course.machine())
+
+# %% [markdown]
+# ## Does this training wait for its data?
+#
+# The network learns by how many quarter turns an image was rotated. In a loop over the loader, each step waits until
+# the next batch is there, and then trains on it. The next cell runs the script as it was found, and adds up the two.
+
+# %% tags=["experiment"]
+torch.set_num_threads(1)  # the network is small, and one image is too little work for several threads
+sizes = course.sizes("01_parallel_loading")
+folder = lfw.folder(sizes.dataset)
+task = starved_run.task(folder, sizes.starved_images, sizes.batch_size)
+starved = starved_script.starved_loader(task.faces(starved_script.StarvedFaces), task.batch_size, num_workers=0)
+learner = starved_run.Learner()
+waits = waterfall.waiting(starved, learner.step, course.device())
+print(f"share of the time that the training waits for data: {waits}")
+course.claim("the starved training waits for its data for at least two thirds of the time", waits, above=2 / 3)
+
+# %% [markdown]
+# While it waits, the device that trains does nothing, and you pay for it by the hour.
+#
+# **Predict** with that number: how many times as fast would the training be if its data were free? Would the share of
+# waiting become speed, all of it, half of it, or more than all of it?
+
+# %%
+predicted_free = None  # your number
+
+# %% [markdown]
+# **Takeaway** Before you make a network faster, measure how long it waits.
+
+# %% [markdown]
+# ## How much can your processor do simultaneously?
+#
+# Loading runs on the processor, so look at the processor first.
+
+# %% tags=["experiment"]
+print(f"logical cores of this machine: {os.cpu_count()}, usable by this process: {loaders.cores()}")
+plots.cpu(loaders.cores(), physical_cores())
+
+# %% [markdown]
+# `os.cpu_count()` counts *hardware threads* (logical cores), so it already includes hyper-threading: don't double it.
+# Your process may get fewer, because of a scheduler or a container quota; `loaders.cores()` tells you how many.
+#
+# Threads of one process share a global lock in most builds of Python, so only one of them runs Python code at a time.
+# Each process has its own lock, so several run Python in parallel. That is why loaders use processes. The starved
+# script uses one.
+#
+# **Takeaway** Count the cores that your process may use, not the machine's.
+
+# %% [markdown]
+# ## When is a file read?
+#
+# The script reads Labeled Faces in the Wild (LFW): 13,233 JPEG files of 250 × 250 pixels, `<Person>/<Person>_0001.jpg`.
+# Decoded to float32 they would be ten gigabytes, so a `Dataset` keeps paths. `dataset[i]` opens file i, decodes it and
+# applies the transform. (A dataset with `dataset[i]` is called *map-style*.)
+#
+# **Predict**: you keep a list of twenty images, each from `Image.open(path)`. How many files are open? All, if opening
+# means reading later; none, if it means reading now.
+
+# %%
+predicted_open = None  # your number
+
+# %% [markdown]
+# ### Exercise 1 · A dataset of faces
+#
+# Write the dataset: it keeps paths, and reads an image when you ask for it.
+#
+# **Must**
+# - keep `self.paths = loaders.image_paths(folder)` and `self.transform`, by default `transforms.ToTensor()`;
+# - apply the transform to a PIL image in mode RGB, whatever the file's mode;
+# - leave no file open when `dataset[i]` returns.
+#
+# **Points** 4 · **Core** · **Difficulty** ●○○ · **Minutes** 5 · **Lines** 5
+#
+# **Source** Huang, Ramesh, Berg and Learned-Miller 2007, "Labeled Faces in the Wild", report 07-49; Pillow's
+# documentation, "File handling in Pillow".
+#
+# <details><summary>Hint 1</summary>
+#
+# When does PIL read the pixels: at `Image.open`, at `convert`, or in the transform? Which of these may come after the
+# file was closed?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# In `__getitem__`: `with Image.open(self.paths[i]) as file:`, and inside it `image = file.convert("RGB")`, which
+# decodes the pixels and copies them. After that only `image` is needed.
+#
+# </details>
+
+
+# %% solution="LFWDataset"
+class LFWDataset(Dataset):
+    """The images below a folder, one folder per person, each read when it is asked for.
+
+    Args:
+        folder: str or Path of the folder that holds `<Person>/<name>.jpg`.
+        transform: what is done to every image, a callable on PIL images in mode RGB; None stands for
+            `transforms.ToTensor()`, which gives a float32 tensor (3, H, W) of values from 0 to 1.
+
+    `paths` is the sorted list of the Paths of all images, `transform` the transform.
+
+    Raises: FileNotFoundError, by `loaders.image_paths`, if there is no such image.
+    """
+
+    def __init__(self, folder, transform=None):
+        ### BEGIN SOLUTION
+        self.paths = loaders.image_paths(folder)
+        self.transform = transforms.ToTensor() if transform is None else transform
+        ### END SOLUTION
+
+    def __len__(self):
+        """The number of images."""
+        return len(self.paths)
+
+    def __getitem__(self, i):
+        """Image i after the transform."""
+        ### BEGIN SOLUTION
+        with Image.open(self.paths[i]) as file:
+            image = file.convert("RGB")  # decodes: from here on the file is not needed
+        return self.transform(image)
+        ### END SOLUTION
+
+    def name(self, i):
+        """The name of the person on image i, that of the folder with spaces for underscores, a str."""
+        return self.paths[i].parent.name.replace("_", " ")
+
+
+# %% test="LFWDataset-visible" points=2
+check.LFWDataset(LFWDataset)
+
+# %% test="LFWDataset-hidden" points=2
+### BEGIN HIDDEN TESTS
+check.LFWDataset(LFWDataset, seed=749)
+### END HIDDEN TESTS
+
+# %% tags=["experiment"]
+LFWDataset_now = course.solved(check.LFWDataset)
+plain = loaders.evenly_spaced(LFWDataset_now(folder), sizes.images)
+unread = usage.open_after(lambda i: Image.open(plain.paths[i]), 20)
+converted = usage.open_after(lambda i: Image.open(plain.paths[i]).convert("RGB"), 20)
+yours = usage.open_after(lambda i: plain[i], 20)
+print(course.score("01/1", "files open for 20 unread images", predicted_open, unread, null=None))
+course.claim("an image that is kept and never read holds its file open", unread == 20, f"{unread} of 20")
+course.claim("an image whose pixels were loaded holds no file open", converted == 0, f"{converted} of 20")
+course.claim("LFWDataset holds no file open", yours == 0, f"{yours} of 20")
+
+# %% [markdown]
+# `Image.open` reads only the header and keeps the file open. `convert` loads the pixels, and that closes it. `with` is
+# still worth its line: it closes the file even if decoding fails.
+#
+# **Takeaway** PIL reads a file when you first need its pixels, not when you open it.
+
+# %% [markdown]
+# ## What does a batch look like?
+#
+# ### Exercise 2 · A loader for training
+#
+# Make the call that every training script has.
+#
+# **Must**
+# - return a `DataLoader` of `dataset` with batches of `batch_size`, built by `num_workers` workers;
+# - take the items in a new random order in every epoch;
+# - leave out a last batch that is not full.
+#
+# **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 3 · **Lines** 1
+#
+# **Source** `torch.utils.data.DataLoader`, PyTorch documentation.
+#
+# <details><summary>Hint 1</summary>
+#
+# Which arguments of `DataLoader` are named in its documentation for these three?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# `shuffle=True` and `drop_last=True`; neither is the default.
+#
+# </details>
+
+
+# %% solution="training_loader"
+def training_loader(dataset, batch_size, num_workers=0):
+    """A DataLoader of shuffled, full batches.
+
+    Args:
+        dataset: map-style dataset.
+        batch_size: items per batch.
+        num_workers: worker processes; 0 loads in the main process.
+
+    Returns: torch.utils.data.DataLoader.
+    """
+    ### BEGIN SOLUTION
+    return DataLoader(dataset, batch_size, shuffle=True, drop_last=True, num_workers=num_workers)
+    ### END SOLUTION
+
+
+# %% test="training_loader-visible" points=1
+check.training_loader(training_loader)
+
+# %% test="training_loader-hidden" points=1
+### BEGIN HIDDEN TESTS
+check.training_loader(training_loader, seed=26)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ### Exercise 3 · A batch as a picture
+#
+# Swapped axes, or a transform that cuts off the faces, show in a picture and nowhere else. Make one of a whole batch.
+#
+# **Must** return a NumPy array (height, width, 3) for matplotlib's `imshow`: the images in rows of `columns`, as
+# `torchvision.utils.make_grid` arranges them.
+#
+# **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 4 · **Lines** 2
+#
+# **Source** torchvision documentation, "Visualization utilities".
+#
+# <details><summary>Hint 1</summary>
+#
+# Which argument of `make_grid` is the number of images in a row? Where does torch keep the channels of an image, and
+# where does matplotlib look for them?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# `make_grid(images, nrow=columns)` is a tensor (3, height, width). `permute(1, 2, 0)` moves the channels to the end.
+# Only a tensor on the CPU has `numpy()`.
+#
+# </details>
+
+
+# %% solution="batch_picture"
+def batch_picture(images, columns):
+    """A picture of a batch.
+
+    Args:
+        images: float tensor (n, 3, H, W) of values from 0 to 1, on any device.
+        columns: images in a row.
+
+    Returns: float32 array (height, width, 3).
+    """
+    ### BEGIN SOLUTION
+    grid = make_grid(images, nrow=columns)
+    return grid.permute(1, 2, 0).cpu().numpy()
+    ### END SOLUTION
+
+
+# %% test="batch_picture-visible" points=1
+check.batch_picture(batch_picture)
+
+# %% test="batch_picture-hidden" points=1
+### BEGIN HIDDEN TESTS
+check.batch_picture(batch_picture, seed=2476)
+### END HIDDEN TESTS
+
+# %% tags=["experiment"]
+training_loader_now = course.solved(check.training_loader)
+batch_picture_now = course.solved(check.batch_picture)
+file_bytes = sum(os.path.getsize(path) for path in plain.paths) / len(plain)
+print(f"{len(plain):,} images, {file_bytes / 1e3:.1f} kB per file, {plain[0].nbytes / 1e3:.0f} kB as floats")
+torch.manual_seed(0)
+batch = next(iter(training_loader_now(plain, 6)))
+plots.picture(batch_picture_now(batch, 6), f"A batch of {len(batch)} faces, {batch.nbytes / 1e6:.1f} MB as floats")
+
+# %% [markdown]
+# **Takeaway** Look at a batch before you train on it.
+
+# %% [markdown]
+# ## Where does the time go?
+#
+# A batch passes through five stages before the step: files are *read* and *decoded*, the pictures are *transformed*,
+# *collated* into a batch, and *transferred* to the device. A stopwatch in the code would have to be put into each.
+#
+# There is a simpler way: keep what a stage gave, and replay it. Everything up to that stage is then free, and the step
+# gets faster by just that much.
+#
+# ### Exercise 4 · Data for free
+#
+# Write the loader that replays batches from memory. Put in place of the real loader, it shows the ceiling: how fast
+# the training would be with the best loader in the world.
+#
+# **Must**
+# - draw exactly `n` batches from `source`, and keep `stage(batch)` of each, or the batch itself if there is no stage;
+# - serve the kept batches one after the other, over and over, until there are as many as `source` has;
+# - start each pass with the first one, independent of other passes.
+#
+# ```python
+# >>> list(Ceiling(range(5), 2))
+# [0, 1, 0, 1, 0]
+# ```
+#
+# **You may assume** that `source` has at least `n` batches, and n ≥ 1.
+#
+# **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 8 · **Lines** 7
+#
+# **Source** Mohan, Phanishayee, Raniwala and Chidambaram 2021, "Analyzing and Mitigating Data Stalls in DNN Training"
+# ([arXiv:2007.06775](https://arxiv.org/abs/2007.06775)), which replays cached data to tell stalls apart.
+#
+# <details><summary>Hint 1</summary>
+#
+# What should happen once, in `__init__`, and what in every pass? When would `stage` run if you called it in
+# `__iter__`?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# `itertools.islice(source, n)` draws n batches and does not ask for another one. A function with `yield` in it starts
+# afresh each time it is called.
+#
+# </details>
+#
+# <details><summary>Hint 3</summary>
+#
+# In `__init__`, keep `len(source)` and a list. In `__iter__`, for each `k` in `range(len(self))`, yield the kept batch
+# number `k % len(the list)`.
+#
+# </details>
+
+
+# %% solution="Ceiling"
+class Ceiling:
+    """A loader that replays the first batches of another one.
+
+    Args:
+        source: iterable of batches with a length, such as a DataLoader.
+        n: batches to keep.
+        stage: function of a batch, called once for each; what it returns is kept. None keeps the batch itself.
+    """
+
+    def __init__(self, source, n, stage=None):
+        ### BEGIN SOLUTION
+        self.length = len(source)
+        self.kept = []
+        for batch in itertools.islice(source, n):
+            self.kept.append(batch if stage is None else stage(batch))
+        ### END SOLUTION
+
+    def __len__(self):
+        """The number of batches of `source`."""
+        ### BEGIN SOLUTION
+        return self.length
+        ### END SOLUTION
+
+    def __iter__(self):
+        """A fresh pass."""
+        ### BEGIN SOLUTION
+        for k in range(self.length):
+            yield self.kept[k % len(self.kept)]
+        ### END SOLUTION
+
+
+# %% test="Ceiling-visible" points=2
+check.Ceiling(Ceiling)
+
+# %% test="Ceiling-hidden" points=2
+### BEGIN HIDDEN TESTS
+check.Ceiling(Ceiling, seed=2007)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# `waterfall.measure` uses your class three times: for items, for batches, and for batches on the device. For the files'
+# bytes and for decoded pictures it puts a replay behind `Image.open`. Then it compares the training with nothing
+# replayed, with `read` replayed, with `read` and `decode` replayed, and so on.
+#
+# **Predict**: which stage costs the starved training most? Decoding, which most people suspect; the transform, which
+# moves, mirrors and recolours each image; or collating, which looks like a mere `stack`?
+
+# %%
+predicted_longest_bar = None  # "read", "decode", "transform", "collate" or "transfer"
+
+# %% tags=["experiment"]
+Ceiling_now = course.solved(check.Ceiling)
+as_found = waterfall.measure(
+    starved, learner.step, Ceiling_now, starved_run.to_device, device=course.device(), steps=sizes.waterfall_steps,
+    rounds=sizes.waterfall_rounds, seconds=sizes.waterfall_seconds,
+)  # fmt: skip
+print(as_found)
+print(course.score("01/1", "the longest bar", predicted_longest_bar, as_found.longest, null=None))
+print(course.score("01/1", "times as fast with free data", predicted_free, as_found.ceiling))
+course.claim("with data for free, the starved training would be at least three times as fast",
+             as_found.ceiling, above=3)  # fmt: skip
+plots.waterfall({"as found": as_found}, f"{as_found.share(waterfall.STEP):.0%} of a step is training; "
+                f"with data for free it is {as_found.ceiling.estimate:.1f} times as fast")  # fmt: skip
+
+# %% [markdown]
+# Read the figure from the top: the right end is the step as it is. The left end of each bar is how long the step would
+# take if its stage and all stages above were free. What is left at the bottom is the step itself, the ceiling of every
+# loader. A negative bar has a black frame: with this stage replayed, the step took longer, by chance or not.
+#
+# **Shown**: a bar is its stage's, because the replay changes nothing else. But it depends on the order. With several
+# workers, a stage that runs while the network computes has no bar, however long it takes: these are *stalls*, not work.
+#
+# **Known**: after the first pass, the system keeps the files in memory (page cache), so *read* is short on any disk.
+# The first epoch, or data larger than memory, would show a longer bar; part 4 waits for a slow disk.
+#
+# **We think** that the ceiling is a little too high, because replayed batches lie in the processor's cache. To test it,
+# keep more batches.
+#
+# | bar | what shortens it | part |
+# |---|---|---|
+# | read, decode, transform, collate | workers, which do it while the network computes | 2, 3, 4 |
+# | decode, transform, collate | fewer pixels, fewer bytes | 7 |
+# | transfer | pinned memory, a copy that runs ahead | 5 |
+# | read | larger files, orders that suit the disk | unit 04 |
+# | step | the network: only now | units 02, 03, 06 |
+#
+# **Takeaway** Replay what a stage gave, and the step tells you what the stage costs. Start with the longest bar.
