@@ -201,10 +201,12 @@ course.claim("the shared memory holds workers x prefetch_factor batches, and the
 # Eight ranks on one host, each with eight workers: are there enough cores? And does a worker use several of them?
 
 # %% tags=["experiment"]
+torch.set_num_threads(2)  # else a forked worker could have its one thread from this process
 in_main = torch.get_num_threads()
 in_workers = {n for batch in DataLoader(worker_costs.Threads(), 2, num_workers=2, **forks) for n in batch.tolist()}
 course.claim("torch computes with one thread in a worker", in_workers == {1},
              f"{in_workers}, in this process {in_main}")  # fmt: skip
+torch.set_num_threads(1)
 print(worker_costs.shared_cores(loaders.cores(), 1, 2, 1))
 
 # %% tags=["experiment", "nbval-check-output"]
