@@ -6,6 +6,17 @@ SEEDS = "any seeds do that differ for each step and rank"
 GPUS = "a check's ranks compute on the CPU; only a machine with GPUs could show it"
 MACOS = "a given line, for systems without O_DIRECT such as macOS; a check's machine may have it"
 EQUIVALENT = {
+    "ResumingLoader: 0 => 1 in def __init__(self, dataset, batch_size, num_workers=0, seed=0):": (
+        "a default in a given line: any number of workers gives the same batches"
+    ),
+    "ResumingLoader: 0 => 1 in def __init__(self, dataset, batch_size, num_workers=0, seed=0): (2)": (
+        "a default in a given line: any seed is as good"
+    ),
+    "ResumingLoader: DataLoader(self.dataset, batch_sampler=indices, num_workers=self.num_workers, **fork"
+    "s) => DataLoader(self.dataset, batch_sampler=indices, num_workers=self.num_workers) in return DataLo"
+    "ader(self.dataset, batch_sampler=indices, num_workers=self.num_workers, **for": (
+        "where fork is the default start method, forks says the same"
+    ),
     "halving_doubling: rank > partner => rank >= partner in if rank > partner:": "no rank is its own partner",
     "halving_doubling: if rank > partner: => if not rank > partner: in if rank > partner:": (
         "the halves change places everywhere; either may go to either rank"

@@ -292,7 +292,7 @@ def test_the_verdict_on_a_trial_is_that_of_the_interval_beside_it_for_the_whole_
 
 
 def test_nothing_is_decided_where_the_same_step_differs_from_itself():
-    found = trials._trial(Interval(2.0, 1.5, 3.0), Interval(1.1, 1.05, 1.2), share=0.5, most=9.0)
+    found = trials._trial(Interval(1.0, 0.8, 1.3), Interval(1.1, 1.05, 1.2), share=0.5, most=9.0)
     assert found.verdict == NOT_DECIDED and "the same step twice differs, 1.10 (1.05 to 1.20)" in found.text
 
 

@@ -80,10 +80,10 @@ def breakable(unit, part):
 
 
 def parts_to_break(unit):
-    """The parts with the most to break, as many as it takes for three."""
+    """The parts with the most to break, as many as it takes for three and some that nobody begins."""
     by_most = sorted(parts(unit), key=lambda part: -len(breakable(unit, part)))
     counts = itertools.accumulate(len(breakable(unit, part)) for part in by_most)
-    return by_most[: 1 + next(i for i, count in enumerate(counts) if count >= 3)]
+    return by_most[: 1 + next(i for i, count in enumerate(counts) if count >= 5)]
 
 
 def begun(unit, chosen):

@@ -30,7 +30,7 @@ SIZES = {
     "held_out": (32, 128, 1024),  # texts of the validation loss
     "training_dim": (16, 32, 256),
     "training_layers": (1, 1, 4),
-    "training_updates": (2, 64, 200),
+    "training_updates": (2, 96, 200),
     "training_seeds": (1, 6, 6),
     # of the batches of texts that are timed, padded or packed
     "packed_batches": (2, 6, 6),

@@ -63,12 +63,12 @@ print("no workers, again: " + ", ".join(f"{first / seconds:.2f}" for seconds in 
 
 # %% [markdown]
 # The last line compares a loader with itself. Such a *control*, or A/A test, shows differences without a cause. And two
-# workers had to be started, which a training pays once.
+# workers had to be started and ended, which a training pays once.
 #
 # **Takeaway** One pass with a stopwatch mixes loading with start-up, order and luck: time the same thing twice first.
 
 # %% [markdown]
-# ## What belongs into the time?
+# ## What should the time include?
 #
 # Three mistakes are easy to make:
 #
@@ -208,7 +208,8 @@ plots.rounds_of_workers(slept, batches, workers=4, ms=20)
 #
 # A machine warms up, and other programs come and go. So `compare_workers` measures in *rounds*: each round times one
 # pass of 40 batches with each number of workers, in random order, and 0 workers twice, as a control. Rounds are added
-# until each ratio's interval of 95 % is as narrow as ±5 %, or the time is over.
+# until each ratio's interval of 95 % is as narrow as ±5 %. On a small machine the time is over before that, so read the
+# width. If the control differs from 1, every interval is widened by as much.
 #
 # **Predict**: how many times as fast as none are two workers with `ToTensor`? Perhaps 2, because they decode different
 # batches at the same time. Perhaps less than 1, because each batch takes new shared memory and a message.
@@ -281,7 +282,6 @@ course.claim("two workers raise the CPU time per image by at least 10 % more if 
 #   batch can reuse the memory of an earlier one.
 # - **We think** that overhead which remains, if any, comes from cores that share caches or a core's hardware threads.
 #   Part 4 tests it with processes that send nothing.
-# - **We think** that workers wait where parallelism is below 2. Load the machine on purpose: which number changes?
 #
 # **Takeaway** Two numbers break down a disappointing speed-up: more cores busy, and more CPU time per image.
 
@@ -313,7 +313,7 @@ plots.speedups({"loads": light, "trains": trained}, workers=1)
 # **Known**: the loop asks for the next batch only after its step, and a worker builds it meanwhile (`prefetch_factor`
 # in the documentation of `DataLoader`).
 #
-# **Takeaway** Time the loader inside your training: a worker may pay there, even if it is slower alone.
+# **Takeaway** Time the loader inside your training: there, loading overlaps with the step and shares the cores with it.
 
 # %% [markdown]
 # ## Does the batch size change the answer? · extra
@@ -330,8 +330,9 @@ for label, case in ((f"batch {sizes.pass_batch}", light), (f"batch {4 * sizes.pa
     print(f"{label:<9}{case.breakdown(2)}")
 
 # %% [markdown]
-# **We think** that a larger batch helps where messages and wake-ups, whose cost does not depend on the batch size, are
-# a large share. To test it, take the 8 × 8 crops, which leave little else.
+# Messages cannot explain a gain: the crops send as many, and pay little for them. **We think** that the base changes:
+# without workers, a batch above 32 MiB is made of new memory each time, because glibc gives blocks of that size back to
+# the system (part 1 of unit 04). To test it, set `MALLOC_MMAP_THRESHOLD_` before you start Jupyter.
 #
 # **Takeaway** Compare workers at the batch size that you train with, and keep the number of batches.
 
@@ -364,7 +365,7 @@ for w, seconds in passes.items():
 #
 # </details>
 #
-# Two error bars that overlap do not decide: they show how much single passes differ, not how well the ratio is known.
-# And each setting was timed at another time.
+# Overlapping error bars settle nothing: they show the spread of single passes, not the uncertainty of the ratio. And
+# each setting was timed at another time. Compare with the ratios of the rounds above.
 #
 # **Takeaway** Show the spread of passes to describe a machine; compare in rounds to decide between settings.

@@ -271,7 +271,7 @@ cells = {
 }
 
 
-# %%
+# %% tags=["experiment"]
 def of_batch(batch):
     """The texts of a batch of numbers."""
     return [texts[i][0].to(device) for i in batch]
@@ -401,7 +401,7 @@ check.segment_max(segment_max)
 check.segment_max(segment_max, seed=1990)
 ### END HIDDEN TESTS
 
-# %%
+# %% tags=["experiment"]
 drawn = sequences.load("lognormal", rows=size.rows_of_groups)
 values, lengths, _ = (part.to(device) for part in sequences.collate([drawn[i] for i in range(len(drawn))]))
 pad_for_maxima, segment_now = course.solved(check.pad_batch), course.solved(check.segment_max)

@@ -49,7 +49,7 @@ data = fashion.load(size.dataset)
 #
 # All contestants train FashionCNN on the same images until the accuracy on the same validation images reaches a target.
 # The *plain* script reads single images from a Dataset, trains with Adam at 1e-3 in batches of 64 in float32, and
-# evaluates after each epoch. *Everything* follows nine pieces of advice, each a field of a `Recipe`:
+# evaluates once per epoch. *Everything* follows nine pieces of advice, each a field of a `Recipe`:
 #
 # | advice | field | what changes |
 # |---|---|---|
@@ -61,14 +61,14 @@ data = fashion.load(size.dataset)
 # | fused Adam | `fused` | one kernel updates all weights |
 # | no useless bias | `useless_bias` | convolutions before BatchNorm have no bias |
 # | label smoothing | `label_smoothing` | the loss asks for a little less than 1 for the right class |
-# | late evaluation | `late_evaluation` | evaluate at the end only, not after each epoch |
+# | late evaluation | `late_evaluation` | no evaluation on the clock, instead of one per epoch |
 #
 # A race needs rules, or it measures the calendar of evaluations:
 #
 # - **Same looks.** The race looks at the accuracy of each contestant after the same numbers of images. The target is
 #   reached between two looks, where a straight line between them crosses it.
-# - **The clock** runs while a contestant converts images, trains, and evaluates by its own schedule. It stands still
-#   during our looks.
+# - **The clock** runs while a contestant converts images and trains. It stands still during our looks. A
+#   recipe that evaluates once per epoch pays for it in proportion to the images of the epoch.
 # - **A control.** Everything runs twice with each seed. Whatever differs between these two is noise.
 # - **Enough seeds.** Ratios are paired by seed, and six seeds are the least that give an interval of 95 %.
 #
@@ -160,6 +160,9 @@ course.claim("the bias before BatchNorm changes the time per image by less than 
              by_name["no useless bias"].cost, within=(0.95, 1.05))  # fmt: skip
 
 # %% [markdown]
+# Look first at the images of the whole, printed with the race: if that interval holds 1, all advice together saved no
+# images, although single pieces do. What one piece saves, another one costs.
+#
 # A grey row is a result, too: with these seeds and rounds nobody can say whether that piece helps. Of nine intervals
 # of 95 %, one or more exclude 1 by chance in a third of such tables. Believe a coloured row that has a reason.
 #
@@ -373,11 +376,12 @@ course.claim("autocast to 16 bits saves less than half of the bytes kept per ima
              otherwise="Your version of torch keeps other tensors under autocast.")  # fmt: skip
 
 # %% [markdown]
-# **Known** Autocast runs convolutions and linear maps in 16 bits; it leaves BatchNorm's and other inputs as they are,
-# and max-pooling keeps 64-bit positions in any case (list of operations in the documentation of `torch.amp`).
+# **Known** Autocast runs convolutions and linear maps in 16 bits, and what they pass on is kept in 16 bits, too. Max
+# pooling keeps the positions of its maxima as 64-bit numbers in any case (documentation of `torch.amp`, and of
+# `max_pool2d`'s `return_indices`). Count them: one position for each pooled value explains what is not halved.
 #
 # **Takeaway** Activations grow with the batch and weights do not. So a memory limit is a limit on the batch, and
-# autocast halves only what it casts.
+# autocast halves the activations, not the positions that pooling keeps.
 
 # %% [markdown]
 # ## What if a block runs twice? · extra
@@ -576,15 +580,17 @@ course.claim(
 course.claim("a checkpointed step takes longer than the 4/3 of the rule", longer[best_k], above=4 / 3)
 
 # %% [markdown]
-# **Shown** The last cell removes dropout alone, and the share of the forward pass changes by the difference. What
-# remains above a third is work in which backward costs less than two forward passes. **We think** that GELU and
-# LayerNorm have such a share here; remove them one by one to test it.
+# **Shown** The last cell removes dropout alone. Compare the two shares with the third of the rule: what is above it
+# with dropout and not without is the price of drawing random numbers, which the backward pass does not pay.
 #
-# **Shown** From one segment to sixteen, only the number of segments differs, so a longer step shows their fixed cost:
-# each saves and sets random states, and makes a node of the graph.
+# From one segment to sixteen, the number of segments grows and the memory in use shrinks, which may slow a step and
+# speed it up. Where the intervals overlap, no fixed cost per segment can be told.
 #
-# **Takeaway** About √n segments keep the fewest bytes. The price is one forward pass: time yours, because the rule of a
-# third more holds for matrix products alone.
+# **Known** With k segments of n blocks, k inputs and the n / k blocks of one segment are kept. That is least at
+# k = √(n · bytes of a block / bytes of its input), and at √n only if the two are equal (Chen et al. 2016).
+#
+# **Takeaway** Choose the segments by the bytes of a block and of its input. The price is one forward pass, which may be
+# more than a third of your step.
 
 # %% [markdown]
 # ## Does accumulation equal the large batch? · extra
