@@ -68,6 +68,10 @@ class Interval:
         """The Interval of `factor` times the quantity; `factor` is positive."""
         return Interval(factor * self.estimate, factor * self.low, factor * self.high)
 
+    def inverted(self) -> "Interval":
+        """The Interval of 1 over the quantity, which is positive."""
+        return Interval(1 / self.estimate, 1 / self.high, 1 / self.low)
+
     def widened(self, factor: float) -> "Interval":
         """The Interval of a positive quantity, both ends moved outwards by `factor`, at least 1."""
         return Interval(self.estimate, self.low / factor, self.high * factor)

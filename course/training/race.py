@@ -249,6 +249,7 @@ def left_out(runs: Iterable[Run], compared: Comparison) -> list[Worth]:
         compared: the `costs` of everything and of everything without each piece.
     """
     runs = list(runs)
+    control = compared.control.inverted()  # how many times as long, as the rows say it
     found = []
     for way in list(compared.seconds)[1:]:
         piece = way.removeprefix("without ")
@@ -257,7 +258,7 @@ def left_out(runs: Iterable[Run], compared: Comparison) -> list[Worth]:
         by_design = piece not in CHANGE_LEARNING
         images = SAME_IMAGES if by_design else times_fewer_images(runs, EVERYTHING, way)
         cost = compared.ratio(EVERYTHING, to=way)
-        found.append(Worth(piece, images, cost, compared.control, by_design))
+        found.append(Worth(piece, images, cost, control, by_design))
     return found
 
 

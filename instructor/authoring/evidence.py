@@ -54,7 +54,7 @@ NOT_REBUILT = {
         "4_fewer_bytes",
         "5_fewer_passes",
     ),
-    "05_batch_grouping": ("4_no_padding_at_all",),  # a cell of 19 lines
+    "05_batch_grouping": (),
     "06_faster_training": (
         "1_find_out_what_is_slow",
         "2_fewer_steps",

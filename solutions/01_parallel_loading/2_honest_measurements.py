@@ -124,7 +124,9 @@ print("no workers, again: " + ", ".join(f"{first / seconds:.2f}" for seconds in 
 
 # %% solution="seconds_per_pass"
 def seconds_per_pass(loader, n_batches, repeats=5, warmup=1, synchronize=None, clock=time.perf_counter):
-    """Seconds of `repeats` fresh passes over the first `n_batches` batches, worker start-up included.
+    """Seconds of `repeats` fresh passes over the first `n_batches` batches.
+
+    Workers that are not persistent start and end in each pass, which counts.
 
     Args:
         loader: iterable of batches, iterated afresh `warmup + repeats` times.

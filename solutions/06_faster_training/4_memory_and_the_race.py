@@ -138,7 +138,7 @@ plots.left_out(pieces)
 print(f"{'without it, times as much':<26}{'images':<24}{'time per image':<24}together")
 for piece in sorted(pieces, key=lambda piece: -piece.total.estimate):
     print(f"{piece.name:<26}{piece}")
-print(f"control of the time per image: {compared.control}; {compared.rounds} rounds, {compared.stopped}")
+print(f"control of the time per image: {pieces[0].control}; {compared.rounds} rounds, {compared.stopped}")
 both = race.product(fewer, compared.ratio("everything", to="plain"))
 print(f"everything over plain: images × time per image {both}; by the clock {faster}")
 alone = math.prod(piece.total.estimate for piece in pieces)

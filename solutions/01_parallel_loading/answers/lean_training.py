@@ -52,11 +52,11 @@ def one_batch(loader, validation, step, accuracy, epochs):
 
 @alternative
 def read_in_the_first_epoch(loader, validation, step, accuracy, epochs):
-    images, reached = None, []
+    held, reached = None, []
     while len(reached) < epochs:
         for batch in loader:
             step(batch)
-        if images is None:
-            images = torch.stack([validation[i] for i in range(len(validation))])
-        reached.append(accuracy(images))
+        if held is None:
+            held = torch.stack([validation[i] for i in range(len(validation))])
+        reached.append(accuracy(held))
     return reached
