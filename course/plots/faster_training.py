@@ -484,14 +484,15 @@ def ladders(
     """
     height = 1.4 + 0.34 * max(map(len, found.values()))
     figure, *panels = axes(9.6, height, columns=len(found), sharex=True)
-    faster = []
+    titles = []
     for ax, (network, of) in zip(panels, found.items(), strict=True):
+        faster = 0
         for y, (rung, comparison) in enumerate(of.items()):
             if isinstance(comparison, str):
                 label_point(ax, NOT_MEASURED, (1, y), color=GREY, fontsize=8)
                 continue
             ratio, verdict = comparison.ratio(rung), comparison.verdict(rung)
-            faster += [f"{rung} ({network})"] if verdict == FASTER else []
+            faster += verdict == FASTER
             _draw_ratio(ax, y, ratio, verdict)
             low, high = comparison.control.low, comparison.control.high
             ax.plot([low, high], [y + 0.25, y + 0.25], color=GREY, lw=0.8)
@@ -499,9 +500,11 @@ def ladders(
             if bound:
                 ax.plot(min(bound, 6), y, marker=9 if bound > 6 else "|", color="black", ms=9)
         rows(ax, of)
+        ax.set_ylim(len(of) - 0.5, -0.5)
         ax.set_xscale("log")
         ax.axvline(1, color=GREY, lw=1, ls=":")
         ax.set_title(network, fontsize=10)
+        titles.append(f"{faster} on the {network}")
         ax.set_xlabel("times as fast as the rung before")
     for ax in panels:
         plain_log(ax.xaxis)
@@ -512,7 +515,7 @@ def ladders(
     handles += ax.plot([], [], color=GREY, lw=0.8, label="control")
     handles += ax.plot([], [], "|", color="black", ms=9, label="bound by the profile")
     figure.legend(handles=handles, ncols=6, frameon=False, loc="outside lower center", fontsize=8)
-    figure.suptitle(f"Faster than the rung before: {', '.join(faster) or 'none'}", fontsize=10)
+    figure.suptitle(f"Rungs that are faster: {', '.join(titles)}", fontsize=11)
     return figure
 
 

@@ -69,24 +69,28 @@ Batch = tuple[tuple[Tensor, ...], Tensor]  # the model's inputs, the targets
 class Network:
     """A network to train: how it is made, its batches, and the changes of its ladder.
 
-    `held` is a batch that it does not train on.
+    `held` is a batch that it does not train on. What `is_slow_to_compile` is compiled at gpu scale
+    only.
     """
 
     make: Callable[[], nn.Module]
     batches: Sequence[Batch]
     held: Batch
     changes: tuple[str, ...]
+    is_slow_to_compile: bool = False
 
 
-def cnn(images: Tensor, labels: Tensor, batch_size: int) -> Network:
+def cnn(images: Tensor, labels: Tensor, batch_size: int, held: tuple[Tensor, Tensor]) -> Network:
     """FashionCNN without dropout, on images as datasets.fashion.floats gives them.
 
-    The last of two or more batches is the one that is held out.
+    Args:
+        held: images and labels that it does not train on.
     """
     batches: list[Batch] = []
     for x, y in zip(images.split(batch_size), labels.split(batch_size), strict=True):
         batches.append(((x,), y))
-    return Network(lambda: FashionCNN(dropout=0.0), batches[:-1], batches[-1], CNN_CHANGES)
+    held_batch = (held[0],), held[1]
+    return Network(lambda: FashionCNN(dropout=0.0), batches, held_batch, CNN_CHANGES, True)
 
 
 def gpt(
@@ -153,7 +157,7 @@ class Rung:
         self.device = device
         self.done = 0
         self.compile_seconds = 0.0
-        self.reason = _reason(changes, device)
+        self.reason = _reason(network, changes, device)
         if self.reason:
             return
         self.model = network.make().to(device)
@@ -242,13 +246,13 @@ class Rung:
         return loss
 
 
-def _reason(changes: Sequence[str], device: torch.device) -> str:
+def _reason(network: Network, changes: Sequence[str], device: torch.device) -> str:
     """Why a rung with `changes` cannot be measured, as far as it is known before; else ""."""
     last = changes[-1] if changes else ""
     if device.type == "cpu" and last in GPU_ONLY:
         return GPU_ONLY[last]
-    if COMPILED in changes and NO_BIAS in changes and scale() == "laptop":
-        return "compiled at gpu scale only, for it takes long"
+    if COMPILED in changes and network.is_slow_to_compile and scale() == "laptop":
+        return "compiled at gpu scale only, because it takes long"
     return ""
 
 

@@ -14,7 +14,7 @@
 # - say what a training step keeps in memory, and what checkpointing and accumulation change about it;
 # - choose the measurement that tells which remedy fits a symptom.
 #
-# **Minutes** 23 core · 117 in all · session 2
+# **Minutes** 23 core · 127 in all · session 2
 #
 # **Needs** nothing from the other parts
 #
