@@ -14,7 +14,7 @@
 #
 # **Minutes** 31 core · 35 in all
 #
-# **Needs** parts 1 and 2: your `LFWDataset` and `seconds_per_pass` are used if you solved them
+# **Needs** `LFWDataset` of part 1 and `seconds_per_pass` of part 2
 
 # %% locked="setup"
 import os

@@ -14,7 +14,7 @@
 #
 # **Minutes** 41 core · 41 in all · session 2
 #
-# **Needs** part 1: your `Ceiling` is used if you solved it
+# **Needs** `Ceiling` of part 1, `seconds_per_pass` of part 2 and `seed_worker` of part 3
 
 # %% locked="setup"
 import functools
