@@ -13,6 +13,7 @@ from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from course.measure.comparison import Comparison, Interval
+from course.parallel.lives import Life
 from course.plots.style import (
     BLUE,
     COLORS,
@@ -40,6 +41,72 @@ def pictures(images: Sequence[Tensor], titles: Sequence[str]) -> Figure:
         ax.imshow(255 - image, cmap="gray")
         ax.set_title(title, fontsize=7)
         ax.axis("off")
+    return figure
+
+
+# ---- trainings that should be equal
+
+
+def against_undisturbed(
+    undisturbed: Sequence[float], curves: Mapping[str, Sequence[float]], title: str
+) -> Figure:
+    """Draw loss curves, and below them how far each is from the undisturbed one.
+
+    Args:
+        undisturbed: loss per step of the training that the others should equal.
+        curves: {name: losses of the same steps}.
+    """
+    figure, upper, lower = axes(8.6, 4.0, lines=2, sharex=True)
+    steps = range(1, len(undisturbed) + 1)
+    upper.plot(steps, undisturbed, color=GREY, lw=4, alpha=0.5, label="undisturbed")
+    lower.axhline(0, color=GREY, lw=4, alpha=0.5)
+    for (name, losses), color in zip(curves.items(), COLORS, strict=False):
+        upper.plot(steps, losses, color=color, lw=1, label=name)
+        gaps = [loss - right for loss, right in zip(losses, undisturbed, strict=True)]
+        lower.plot(steps, gaps, color=color, lw=1)
+    upper.set(ylabel="loss", title=title)
+    lower.set(xlabel="step", ylabel="difference\nfrom undisturbed")
+    legend_beside(upper)
+    return figure
+
+
+def lives_of_ranks(
+    undisturbed: Sequence[float],
+    losses: Sequence[float],
+    lives: Sequence[Life],
+    save_every: int,
+    title: str,
+) -> Figure:
+    """Draw a training that was killed and resumed: its losses above, a row per life below.
+
+    Args:
+        undisturbed: loss per step of one process that nobody kills.
+        losses: of the training that was killed, as its last checkpoint holds them.
+        save_every: steps between two checkpoints, drawn as dotted lines.
+    """
+    figure, upper, lower = axes(8.6, 4.2, lines=2, sharex=True)
+    steps = range(1, len(undisturbed) + 1)
+    upper.plot(steps, undisturbed, color=GREY, lw=5, alpha=0.5, label="one process, undisturbed")
+    upper.plot(range(1, len(losses) + 1), losses, color=RED, lw=1, label="killed and resumed")
+    upper.set(ylabel="loss", title=title)
+    legend_beside(upper)
+    names = []
+    for row, life in enumerate(lives):
+        first, last = life.steps[0] + 1, life.steps[-1] + 1
+        color = BLUE if life.ranks == 2 else GREEN
+        for rank in range(life.ranks):
+            height = 0.8 / life.ranks
+            lower.barh(row - 0.4 + (rank + 0.5) * height, last - first + 1, 0.8 * height,
+                       left=first - 0.5, color=color)  # fmt: skip
+        if life.was_killed:
+            killed = row + 0.4 - 0.4 / life.ranks  # the last rank
+            lower.plot(last + 0.5, killed, "x", color=RED, ms=9, mew=3, clip_on=False)
+        names.append(f"life {row + 1}: {life.ranks} rank{'s' * (life.ranks > 1)}")
+    for step in range(save_every, len(undisturbed) + 1, save_every):
+        lower.axvline(step + 0.5, color=GREY, lw=1, ls=":")
+    rows(lower, names, 8)
+    lower.set_xlabel("step (a bar per rank, x: SIGKILL, dotted: checkpoint)")
+    lower.grid(visible=False)
     return figure
 
 
@@ -135,8 +202,10 @@ def ddp_steps(ranks: int = 3) -> Figure:
     return figure
 
 
-def shards(dealt: Mapping[str, Sequence[Sequence[int]]], classes: Sequence[int]) -> Figure:
-    """Draw which rank uses which sample: a row per epoch, a column per sample, a colour per rank.
+def shards(
+    dealt: Mapping[str, Sequence[Sequence[int]]], classes: Sequence[int], title: str
+) -> Figure:
+    """Draw which rank uses which sample: a row per way, a column per sample, a colour per rank.
 
     Args:
         dealt: {title: [indices of each rank]}.
@@ -153,7 +222,7 @@ def shards(dealt: Mapping[str, Sequence[Sequence[int]]], classes: Sequence[int])
     rows(ax, dealt, 8)
     ax.set(
         xlabel="sample, sorted by class (lines: borders of classes)",
-        title="A block holds few of the classes",
+        title=title,
     )
     legend_beside(ax)
     ax.grid(visible=False)
