@@ -21,7 +21,7 @@ import torch.distributed as dist
 from course.errors import command
 from course.notebook.solutions import load_definitions, load_reference
 from course.training.gpt_on_ranks import train_on_ranks
-from course.training.small_gpt import STEPS
+from course.training.gpt_run import STEPS
 
 UNIT = "02_data_parallel"
 

@@ -30,6 +30,7 @@ class Start(NamedTuple):
     until: int  # the step at which it stops by itself
     kill_at: int | None = None  # in this step the last rank of its first life kills itself
     max_restarts: int = 0
+    save_every: int = 10  # steps between two checkpoints
 
 
 class Life(NamedTuple):
@@ -90,6 +91,7 @@ def command(start: Start, checkpoint: Path, log: Path, functions: Path) -> list[
     """The command line of a start."""
     words = [*_torchrun(start.ranks), "--max-restarts", str(start.max_restarts)]
     words += [str(SCRIPT), "--checkpoint", str(checkpoint), "--until", str(start.until)]
+    words += ["--save-every", str(start.save_every)]
     words += ["--history", str(log), "--functions", str(functions)]
     if start.kill_at is not None:
         words += ["--kill-at", str(start.kill_at)]

@@ -1,6 +1,6 @@
 """Train the small GPT on the ranks of a process group: a Run -> the same losses on every rank.
 
-small_gpt.py is the loop of one process. What differs here: DistributedDataParallel, a loss of this
+gpt_run.py is the loop of one process. What differs here: DistributedDataParallel, a loss of this
 rank's texts, the mean of the logged losses, and a checkpoint from which a later start resumes, on
 as many ranks as there are then.
 """
@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
-from course.training.small_gpt import Run, global_batch, new_run, texts, update
+from course.training.gpt_run import Run, global_batch, new_run, texts, update
 
 RankLoss = Callable[..., Tensor]  # (model, batch, rank, world_size) -> tensor of shape ()
 

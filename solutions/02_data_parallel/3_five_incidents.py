@@ -37,7 +37,7 @@ from course.checks import data_parallel as check
 from course.parallel import lost_peer
 from course.parallel.distributed import run_ranks
 from course.plots import data_parallel as plots
-from course.training import accumulation, small_gpt
+from course.training import accumulation, gpt_run
 from course.training.ragged_transformer import padded_losses
 
 print(course.machine())
@@ -54,11 +54,11 @@ torch.set_num_threads(1)  # these models are small
 # %% tags=["experiment"]
 def mean_of_means(model, batch):
     """What DDP optimises if each of two ranks computes the mean loss over its tokens."""
-    return (small_gpt.token_mean(model, batch[0::2]) + small_gpt.token_mean(model, batch[1::2])) / 2
+    return (gpt_run.token_mean(model, batch[0::2]) + gpt_run.token_mean(model, batch[1::2])) / 2
 
 
-whole = small_gpt.train(small_gpt.new_run()).losses
-two_ranks = small_gpt.train(small_gpt.new_run(), loss_of=mean_of_means).losses
+whole = gpt_run.train(gpt_run.new_run()).losses
+two_ranks = gpt_run.train(gpt_run.new_run(), loss_of=mean_of_means).losses
 print(f"first loss: {whole[0]:.6f} on one rank, {two_ranks[0]:.6f} on two")
 course.claim("with a mean loss per rank, two ranks do not have the loss curve of one process",
              not torch.allclose(torch.tensor(whole), torch.tensor(two_ranks), rtol=0, atol=1e-6))  # fmt: skip
@@ -143,7 +143,7 @@ def scaled_means(model, batch):
     """The mean of two ranks' mean losses, each times its factor."""
     n_tokens = [sum(len(tokens) - 1 for tokens in batch[rank::2]) for rank in range(2)]
     factors = [scale_now(n, sum(n_tokens), 2) for n in n_tokens]
-    return sum(factor * small_gpt.token_mean(model, batch[rank::2]) for rank, factor in enumerate(factors)) / 2
+    return sum(factor * gpt_run.token_mean(model, batch[rank::2]) for rank, factor in enumerate(factors)) / 2
 
 
 # %% tags=["experiment"]
@@ -151,7 +151,7 @@ tokens = torch.ones(10, requires_grad=True)  # their losses
 ((tokens[:2].mean() + tokens[2:].mean()) / 2).backward()
 print(course.score("02/3", "weight of a token of the rank with 2, over one of the rank with 8", predicted_weight,
                    (tokens.grad[0] / tokens.grad[-1]).item(), null=None))  # fmt: skip
-repaired = small_gpt.train(small_gpt.new_run(), loss_of=scaled_means).losses
+repaired = gpt_run.train(gpt_run.new_run(), loss_of=scaled_means).losses
 farthest = max(abs(loss - right) for loss, right in zip(repaired, whole, strict=True))
 print(f"with your factors the curves differ by at most {farthest:.1e}")
 course.claim("with your factors, two ranks have the loss curve of one process to 1e-6",
@@ -662,8 +662,8 @@ print(f"default limits: gloo {constants.default_pg_timeout}, NCCL {constants.def
 
 # %% tags=["experiment"]
 curves = {
-    "optimizer forgotten": small_gpt.losses_without("optimizer", 20),
-    "complete checkpoint": small_gpt.losses_without("", 20),
+    "optimizer forgotten": gpt_run.losses_without("optimizer", 20),
+    "complete checkpoint": gpt_run.losses_without("", 20),
 }
 first = next(step for step, loss in enumerate(curves["optimizer forgotten"], 1) if loss != whole[step - 1])
 print(f"first step whose loss differs: {first}")

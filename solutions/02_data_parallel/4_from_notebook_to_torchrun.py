@@ -40,7 +40,7 @@ from course.datasets import fashion
 from course.parallel import lives
 from course.parallel.distributed import run_ranks
 from course.plots import data_parallel as plots
-from course.training import gpt_on_ranks, small_gpt
+from course.training import gpt_on_ranks, gpt_run
 from course.training.models import FashionCNN
 from course.training.ragged_transformer import padded_losses
 
@@ -178,7 +178,7 @@ print(*sorted(printed.splitlines()), sep="\n")
 # step reads.
 
 # %% locked="given"
-for part in (small_gpt.Run, small_gpt.global_batch, small_gpt.update, small_gpt.token_mean, small_gpt.train):
+for part in (gpt_run.Run, gpt_run.global_batch, gpt_run.update, gpt_run.token_mean, gpt_run.train):
     print(inspect.getsource(part))
 
 # %% [markdown]
@@ -273,10 +273,10 @@ check.rank_loss(rank_loss, seed=3407)
 predicted_pieces = None  # a set of names out of "optimizer", "scheduler", "random", "step"
 
 # %% tags=["experiment"]
-undisturbed = small_gpt.train(small_gpt.new_run()).losses
+undisturbed = gpt_run.train(gpt_run.new_run()).losses
 curves = {}
 for piece in ("optimizer", "scheduler", "random", "step"):
-    curves[f"without {piece}"] = small_gpt.losses_without(piece, 20)
+    curves[f"without {piece}"] = gpt_run.losses_without(piece, 20)
 changed = {name.split()[1] for name, losses in curves.items() if losses[20] != undisturbed[20]}
 print(course.score("02/4", "pieces that change the first loss after the resume", predicted_pieces, changed))
 course.claim("each piece that a checkpoint forgets changes the losses, and none raises an error",
@@ -331,7 +331,7 @@ class Checkpoint:
     """What a training writes down, and how new processes resume from it."""
 
     def state(self, run):
-        """A dict of everything that the next step of `run`, a small_gpt.Run, reads."""
+        """A dict of everything that the next step of `run`, a gpt_run.Run, reads."""
         ### BEGIN SOLUTION
         return {
             "model": run.model.state_dict(),
@@ -387,8 +387,8 @@ predicted_step = None  # steps that are done
 functions = course.solved(check.rank_loss), course.solved(check.Checkpoint)
 starts = [
     lives.Start(ranks=2, until=25, kill_at=13, max_restarts=1),  # 13 steps are done when it is killed
-    lives.Start(ranks=1, until=small_gpt.STEPS, kill_at=37),
-    lives.Start(ranks=2, until=small_gpt.STEPS),
+    lives.Start(ranks=1, until=gpt_run.STEPS, kill_at=37),
+    lives.Start(ranks=2, until=gpt_run.STEPS),
 ]
 with tempfile.TemporaryDirectory() as folder:
     lived = lives.live(starts, functions, Path(folder))

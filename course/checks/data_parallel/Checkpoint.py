@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from course.engine.exercise import Answer, Facts, exercise
-from course.training.small_gpt import Run, update
+from course.training.gpt_run import Run, update
 
 
 @exercise()
