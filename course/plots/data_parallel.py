@@ -48,24 +48,28 @@ def pictures(images: Sequence[Tensor], titles: Sequence[str]) -> Figure:
 
 
 def against_undisturbed(
-    undisturbed: Sequence[float], curves: Mapping[str, Sequence[float]], title: str
+    undisturbed: Sequence[float],
+    curves: Mapping[str, Sequence[float]],
+    title: str,
+    base: str = "undisturbed",
 ) -> Figure:
     """Draw loss curves, and below them how far each is from the undisturbed one.
 
     Args:
         undisturbed: loss per step of the training that the others should equal.
         curves: {name: losses of the same steps}.
+        base: the name of the undisturbed training.
     """
     figure, upper, lower = axes(8.6, 4.0, lines=2, sharex=True)
     steps = range(1, len(undisturbed) + 1)
-    upper.plot(steps, undisturbed, color=GREY, lw=4, alpha=0.5, label="undisturbed")
+    upper.plot(steps, undisturbed, color=GREY, lw=4, alpha=0.5, label=base)
     lower.axhline(0, color=GREY, lw=4, alpha=0.5)
     for (name, losses), color in zip(curves.items(), COLORS, strict=False):
         upper.plot(steps, losses, color=color, lw=1, label=name)
         gaps = [loss - right for loss, right in zip(losses, undisturbed, strict=True)]
         lower.plot(steps, gaps, color=color, lw=1)
     upper.set(ylabel="loss", title=title)
-    lower.set(xlabel="step", ylabel="difference\nfrom undisturbed")
+    lower.set(xlabel="step", ylabel=f"difference\nfrom {base}")
     legend_beside(upper)
     return figure
 

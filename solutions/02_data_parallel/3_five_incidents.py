@@ -13,7 +13,7 @@
 # - recognise equal epochs, replicas that drift, a collective that one rank never calls, a checkpoint that forgets
 # - say what breaks without the wrapper, the sampler, the barrier and each variable of a launcher
 #
-# **Minutes** 35 core · 140 in all
+# **Minutes** 35 core · 130 in all
 #
 # **Needs** part 1 (`run_ranks`); part 2 helps
 
@@ -38,7 +38,6 @@ from course.parallel import lost_peer
 from course.parallel.distributed import run_ranks
 from course.plots import data_parallel as plots
 from course.training import accumulation, gpt_run
-from course.training.ragged_transformer import padded_losses
 
 print(course.machine())
 torch.set_num_threads(1)  # these models are small
@@ -63,7 +62,7 @@ print(f"first loss: {whole[0]:.6f} on one rank, {two_ranks[0]:.6f} on two")
 course.claim("with a mean loss per rank, two ranks do not have the loss curve of one process",
              not torch.allclose(torch.tensor(whole), torch.tensor(two_ranks), rtol=0, atol=1e-6))  # fmt: skip
 plots.against_undisturbed(whole, {"two ranks, mean per rank": two_ranks},
-                          "Two ranks learn, too, but not what one process learns")  # fmt: skip
+                          "Two ranks learn, too, but not what one process learns", "one process")  # fmt: skip
 
 # %% [markdown]
 # **Known** A mean per rank, or per micro-batch, is the best-known bug of its kind. In October 2024, Transformers turned
@@ -170,8 +169,8 @@ course.claim("with your factors, two ranks have the loss curve of one process to
 #
 # The same fault over time: `backward()` adds to `grad`, so the gradients of several *micro-batches* add up to the
 # gradient of one large batch, if each is weighted by its share of the samples. This loop unites what two published ones
-# do. NVIDIA's NCF example (DeepLearningExamples, `ncf.py`) divides by nothing and skips the last micro-batches. Lambda's
-# distributed training guide steps at `i_step % grad_accum == 0`.
+# do. NVIDIA's NCF example (DeepLearningExamples, `ncf.py`) divides by nothing and skips the last micro-batches.
+# Lambda's distributed training guide steps at `i_step % grad_accum == 0`.
 
 
 # %% locked="published_accumulation"
@@ -187,6 +186,7 @@ def published_accumulation(model, batches, loss_fn, optimizer, every):
             optimizer.zero_grad()
             updates += 1
     return updates
+
 
 # %% [markdown]
 # Say what it does with ten micro-batches and `every=4`. How many does its first update use? How many are never used?
@@ -305,9 +305,9 @@ accumulation.show_updates(
 #
 # **Symptom.** Somebody prints the first sample numbers of each epoch, and they never change.
 #
-# Where does the order come from? With `DistributedSampler`, all ranks draw the same permutation from `seed + epoch`, and
-# each takes every `world_size`-th item of it. This needs no message. But a sampler does not know the epoch: the loop has
-# to call `set_epoch`. Below are 24 samples of 4 classes, dealt to two ranks for two epochs.
+# Where does the order come from? With `DistributedSampler`, all ranks draw the same permutation from `seed + epoch`,
+# and each takes every `world_size`-th item of it. This needs no message. But a sampler does not know the epoch: the
+# loop has to call `set_epoch`. Below are 24 samples of 4 classes, dealt to two ranks for two epochs.
 
 # %% tags=["experiment"]
 dealt = {}
@@ -444,8 +444,8 @@ check.ShardSampler(ShardSampler, seed=283)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Lambda's distributed training guide draws the shards as contiguous blocks. Here are both ways on data that is sorted by
-# class, 4 classes of 6 samples.
+# Lambda's distributed training guide draws the shards as contiguous blocks. Here are both ways on data that is sorted
+# by class, 4 classes of 6 samples.
 
 # %% tags=["experiment"]
 sampler_now, class_of = course.solved(check.ShardSampler), torch.arange(24) // 6
@@ -469,8 +469,8 @@ plots.shards(of_ranks, class_of.tolist(), "A block of sorted data holds few of t
 # %% [markdown]
 # ## Why do two replicas have different weights?
 #
-# **Symptom.** Both ranks' losses fall. But a model that is evaluated on rank 1 scores differently from the one that rank
-# 0 has saved.
+# **Symptom.** Both ranks' losses fall. But a model that is evaluated on rank 1 scores differently from the one that
+# rank 0 has saved.
 #
 # This hook is meant to average each gradient over all ranks as soon as it is there. It is rebuilt in our words from
 # `DataParallelNaive` in huggingface/picotron, which the Ultra-Scale Playbook prints as its first version of data
@@ -482,6 +482,7 @@ def published_hook(gradient):
     """A hook that is to average a gradient over all ranks, as found in the wild.  Do not use it."""
     dist.all_reduce(gradient)
     gradient.div_(dist.get_world_size())
+
 
 # %% [markdown]
 # Two ranks each fit one number, 1 on rank 0 and 5 on rank 1. Both start with the weight 0, so the mean gradient leads
@@ -582,8 +583,8 @@ agree = show_weights(course.solved(check.average_hook))
 course.claim("with your hook, two replicas have the same weight after each step", agree)
 
 # %% [markdown]
-# **The test.** All-gather a sum of the weights every thousand steps, and compare: `check = sum(p.double().sum() for p in
-# model.parameters())`. DDP compares the shapes of the parameters when it is built, and no values later.
+# **The test.** All-gather `sum(p.double().sum() for p in model.parameters())` every thousand steps, and compare. DDP
+# compares the shapes of the parameters when it is built, and no values later.
 #
 # **Takeaway** Replicas stay equal only if they start equal and take equal steps. Drift raises no error, so compare the
 # weights of the ranks now and then.
@@ -591,8 +592,8 @@ course.claim("with your hook, two replicas have the same weight after each step"
 # %% [markdown]
 # ## Who waits for whom?
 #
-# **Symptom.** The training stands still after the first epoch. No error, no output, all processes are alive. This is the
-# end of its epoch:
+# **Symptom.** The training stands still after the first epoch. No error, no output, all processes are alive. This is
+# the end of its epoch:
 
 
 # %% locked="end_of_epoch"
@@ -625,8 +626,8 @@ course.claim("the report of the hang names two lines: the ranks wait in differen
 # ([docs/more-machines.md](../../docs/more-machines.md)).
 #
 # How long would it have stood still? Two processes all-reduce once. Then rank 1 returns, is killed, or sleeps, and rank
-# 0 calls `all_reduce` again. The time limit of this group is 5 seconds. Predict: in which cases does rank 0 wait for the
-# time limit? Think of what the kernel does with the connections of a process that has ended.
+# 0 calls `all_reduce` again. The time limit of this group is 5 seconds. Predict: in which cases does rank 0 wait for
+# the time limit? Think of what the kernel does with the connections of a process that has ended.
 
 # %%
 predicted_waiting = None  # a set of names out of "returned", "killed", "hangs"
@@ -641,8 +642,8 @@ course.claim("with gloo, only a rank that lives and does not answer costs the ti
 print(f"default limits: gloo {constants.default_pg_timeout}, NCCL {constants.default_pg_nccl_timeout}")
 
 # %% [markdown]
-# With gloo, the kernel closes the connection of an ended process, and the other rank gets an error. A process that lives
-# and does not answer looks like a slow one, so only the time limit ends the wait.
+# With gloo, the kernel closes the connection of an ended process, and the other rank gets an error. A process that
+# lives and does not answer looks like a slow one, so only the time limit ends the wait.
 #
 # **Known** NCCL differs. Its calls return before they are done, and a *watchdog* thread looks after them. When a
 # collective exceeds the limit, or NCCL reports a lost connection, the watchdog ends the process
@@ -678,8 +679,9 @@ plots.against_undisturbed(whole, curves, "Killed after step 20: without the opti
 # SGD with momentum keeps one. A new optimizer has none. Its first step sees the right weights and batch, so the first
 # loss is right, and the step after it is not.
 #
-# **The test** is the curve "complete checkpoint": stop after k steps, resume, and compare with a training that was never
-# stopped, bit by bit. The eye does not see the fault in the upper panel. Part 4 adds what else a checkpoint must hold.
+# **The test** is the curve "complete checkpoint": stop after k steps, resume, and compare with a training that was
+# never stopped, bit by bit. In the upper panel the fault is easy to overlook. Part 4 adds what else a checkpoint must
+# hold.
 #
 # **Takeaway** A checkpoint is complete if a resumed training cannot be told from an undisturbed one. Test for equality;
 # a curve that looks fine proves nothing.
@@ -687,9 +689,10 @@ plots.against_undisturbed(whole, curves, "Killed after step 20: without the opti
 # %% [markdown]
 # ## Which line can be left out?
 #
-# A published script wraps the model in `DDP`, draws with `DistributedSampler`, calls `dist.barrier()` before each batch,
-# and has a launcher set environment variables (DTU 02476, "Distributed training", whose exercise asks what each is for).
-# Leave them out one by one, and see. Predict: which of the three lines can go, with no other weights at the end?
+# A published script wraps the model in `DDP`, draws with `DistributedSampler`, calls `dist.barrier()` before each
+# batch, and has a launcher set environment variables (DTU 02476, "Distributed training", whose exercise asks what each
+# is for). Leave them out one by one, and see. Predict: which of the three lines can go, with no other weights at the
+# end?
 
 # %%
 predicted_needless = None  # a set of names out of "wrapper", "sampler", "barrier"
@@ -717,7 +720,7 @@ found = {line: run_ranks(train_without, 2, line, backend="gloo") for line in (""
 needless = set()
 for line, ((weights_0, steps), (weights_1, _)) in found.items():
     is_same = weights_0 == found[""][0][0]
-    print(f"without {line or 'nothing':<8} {steps:2} steps, replicas equal: {weights_0 == weights_1}, same end: {is_same}")
+    print(f"without {line or 'nothing':<8} {steps:2} steps; replicas equal: {weights_0 == weights_1}; same: {is_same}")
     if line and is_same:
         needless.add(line)
 print(course.score("02/3", "lines that change nothing", predicted_needless, needless))
@@ -738,10 +741,12 @@ for name in meeting:
 # |---|---|
 # | `DDP(model)` | nothing averages the gradients: each rank trains a model that sees its shard alone |
 # | `DistributedSampler` | all ranks take the same samples: N ranks do the work of one, in as many steps as one |
-# | `dist.barrier()` before a batch | nothing: DDP meets the other ranks in each backward. After a file that rank 0 writes and others read, it is needed |
+# | `dist.barrier()` before a batch | nothing: DDP meets the other ranks in each backward |
 # | `MASTER_ADDR`, `MASTER_PORT` | the ranks do not know where to meet |
 # | `RANK`, `WORLD_SIZE` | a rank does not know who it is, and how many to wait for |
 # | `LOCAL_RANK` | a process takes another one's GPU (part 4) |
+#
+# A barrier has its place where no collective follows: when rank 0 writes a file that the others then read.
 #
 # **Takeaway** The wrapper averages gradients, the sampler divides the data, and the variables let ranks meet. Training
 # needs no barrier before a batch.

@@ -13,17 +13,15 @@
 # - turn a training of one process into one of N with the same loss curve
 # - write a checkpoint that holds all that the next step reads
 #
-# **Minutes** 40 core · 130 in all · session 2
+# **Minutes** 40 core · 115 in all · session 2
 #
 # **Needs** part 1 (what a rank is) and `shard_scale` of part 3
 
 # %% locked="setup"
-import contextlib
 import importlib.util
 import inspect
 import math
 import os
-import sys
 import tempfile
 from pathlib import Path
 
@@ -83,8 +81,8 @@ print("an object of it is a torch.device:", isinstance(torch.cuda.device(0), tor
 # `torch.cuda.device` is a context manager; the author meant `torch.device`. Fix that, and the second bug shows: on the
 # second machine, process 2 asks for `cuda:2`, which does not exist there.
 #
-# **Takeaway** Compute on the GPU with your `LOCAL_RANK`. `RANK` 0 does what is needed once, such as saving; `LOCAL_RANK`
-# 0 what each machine needs, such as a download to its disk.
+# **Takeaway** Compute on the GPU with your `LOCAL_RANK`. `RANK` 0 does what is needed once, such as saving;
+# `LOCAL_RANK` 0 what each machine needs, such as a download to its disk.
 
 # %% [markdown]
 # ### Exercise 1 · The device of this process
@@ -191,10 +189,10 @@ print(inspect.getsource(gpt_on_ranks.train_on_ranks))
 # %% [markdown]
 # ## Which loss must a rank compute?
 #
-# The loss curve must be that of one process to 1e-6, on any number of ranks. Two things could prevent it. The texts have
-# different lengths, so a mean of means is wrong (part 3). And sums in another order are rounded differently: in float32
-# by about 1e-7 of the sum in each step, which training amplifies. The given training is therefore in float64, where
-# rounding errors stay far below 1e-6.
+# The loss curve must be that of one process to 1e-6, on any number of ranks. Two things could prevent it. The texts
+# have different lengths, so a mean of means is wrong (part 3). And sums in another order are rounded differently: in
+# float32 by about 1e-7 of the sum in each step, which training amplifies. The given training is therefore in float64,
+# where rounding errors stay far below 1e-6.
 
 # %% [markdown]
 # ### Exercise 2 · The loss of a rank
@@ -256,8 +254,8 @@ check.rank_loss(rank_loss, seed=3407)
 # %% [markdown]
 # ## What must a checkpoint hold?
 #
-# When a process fails, torchrun ends them all and, with `--max-restarts 1`, starts all of them again from the first line
-# of the script. The new processes know only what is in a file, the *checkpoint*. It must be
+# When a process fails, torchrun ends them all and, with `--max-restarts 1`, starts all of them again from the first
+# line of the script. The new processes know only what is in a file, the *checkpoint*. It must be
 #
 # - *complete*: it holds everything that the next step reads. That is weights, buffers, the optimizer's state, the
 #   scheduler, the scaler of mixed precision, the states of random generators, and the position in the data;
@@ -265,9 +263,9 @@ check.rank_loss(rank_loss, seed=3407)
 #   file, calls `os.fsync`, renames it over the old one, and calls `os.fsync` on the folder, so that the new name
 #   survives a power cut, too.
 #
-# What happens if one piece is missing? The training is killed after 20 steps. The resumed one starts with the piece that
-# a new `Run` has. Predict: which pieces change the *first* loss after the resume? Which of them does the first forward
-# read, and which only the first update?
+# What happens if one piece is missing? The training is killed after 20 steps. The resumed one starts with the piece
+# that a new `Run` has. Predict: which pieces change the *first* loss after the resume? Which of them does the first
+# forward read, and which only the first update?
 
 # %%
 predicted_pieces = None  # a set of names out of "optimizer", "scheduler", "random", "step"
@@ -285,11 +283,11 @@ plots.against_undisturbed(undisturbed, curves, "Whatever the checkpoint forgets:
 
 # %% [markdown]
 # **Shown** Each curve forgets one piece and nothing else. Random state and position decide which tokens the first
-# forward sees. Optimizer and scheduler are read by the first update, so they show one step later. Look at the upper
-# panel: nobody would notice any of them.
+# forward sees. Optimizer and scheduler are read by the first update, so they show one step later. In the upper
+# panel, none of them stands out.
 #
-# The random state here belongs to the *global batch*: every rank draws the same numbers, so they fit any number of ranks.
-# Dropout draws on each rank from that rank's generator. Save these states with `torch.get_rng_state()` and
+# The random state here belongs to the *global batch*: every rank draws the same numbers, so they fit any number of
+# ranks. Dropout draws on each rank from that rank's generator. Save these states with `torch.get_rng_state()` and
 # `torch.cuda.get_rng_state()` of every rank; they fit only the same number of ranks. On another number the training is
 # still valid, but not equal.
 #
@@ -299,8 +297,8 @@ plots.against_undisturbed(undisturbed, curves, "Whatever the checkpoint forgets:
 # %% [markdown]
 # ### Exercise 3 · A complete checkpoint
 #
-# Write the two methods. `state` gives a dict of everything that the next step of a `Run` reads; `restore` puts it into a
-# new `Run`, which other processes have made with another seed.
+# Write the two methods. `state` gives a dict of everything that the next step of a `Run` reads; `restore` puts it into
+# a new `Run`, which other processes have made with another seed.
 #
 # **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 9 · **Lines** 16
 #
@@ -414,10 +412,10 @@ plots.lives_of_ranks(undisturbed, losses, lived, 10, "Four lives on 2, 2, 1 and 
 #
 # What you will meet beyond this file:
 #
-# - A *scheduler* such as Slurm sends SIGTERM some time before SIGKILL. Catch it (`signal.signal`), set a flag, and write
-#   a checkpoint after the step. All ranks must do so in the same step, so reduce the flag with `all_reduce`.
-# - *Large or sharded models* do not fit through rank 0. `torch.distributed.checkpoint` lets each rank write its part, in
-#   one folder, and loads it on another number of ranks.
+# - A *scheduler* such as Slurm sends SIGTERM some time before SIGKILL. Catch it (`signal.signal`), set a flag, and
+#   write a checkpoint after the step. All ranks must do so in the same step, so reduce the flag with `all_reduce`.
+# - *Large or sharded models* do not fit through rank 0. `torch.distributed.checkpoint` lets each rank write its part,
+#   in one folder, and loads it on another number of ranks.
 # - `weights_only=True` (the default since torch 2.6) refuses pickled code. Loaded with `map_location="cuda"`, a
 #   generator's state is on the GPU, and `set_state` refuses it: load to the CPU.
 # - A `DataLoader` with workers prefetches, so count the batches that were trained, not those that were loaded.
@@ -533,7 +531,7 @@ def train_ddp(options):
         if os.path.exists(options.checkpoint):
             # set `step`, and the state of the model and of the optimizer
             ### BEGIN SOLUTION
-            saved = torch.load(options.checkpoint, map_location=device, weights_only=True)
+            saved = torch.load(options.checkpoint, map_location=device)
             bare.load_state_dict(saved["model"])
             optimizer.load_state_dict(saved["optimizer"])
             step = saved["step"]
