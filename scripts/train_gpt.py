@@ -18,7 +18,7 @@ import cloudpickle
 import torch
 import torch.distributed as dist
 
-from course.errors import command
+from course.errors import CourseError, command
 from course.notebook.solutions import load_definitions, load_reference
 from course.training.gpt_on_ranks import train_on_ranks
 from course.training.gpt_run import STEPS
@@ -30,6 +30,8 @@ UNIT = "02_data_parallel"
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line `argv`; what the user can fix is one sentence."""
     args = parse(argv)
+    if "RANK" not in os.environ:
+        raise CourseError("there is no RANK: start this with torchrun --nproc-per-node 1, or more.")
     rank_loss, checkpoint = answers(args)
     torch.set_num_threads(1)
     dist.init_process_group("gloo")  # reads what torchrun wrote into the environment

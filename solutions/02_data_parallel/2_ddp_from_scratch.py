@@ -545,6 +545,118 @@ figures.step_timeline(layers, bucket_mb=LAYERS * layer_bytes / 1e6, gbit=8 * ban
 # these costs stay hidden behind backward.
 
 # %% [markdown]
+# ## How do you notice that replicas drift apart? · extra
+#
+# Replicas that drift apart raise no error. Here is a hook from a public teaching code, rebuilt in our own lines. It is
+# meant to average each gradient over all ranks as soon as it is there.
+
+
+# %% locked="published_hook"
+def published_hook(gradient):
+    """A hook that is to average a gradient over all ranks, as found in the wild.  Do not use it."""
+    dist.all_reduce(gradient)
+    gradient.div_(dist.get_world_size())
+
+
+# %% [markdown]
+# Two ranks each fit one number, 1 on rank 0 and 5 on rank 1. Both start with the weight 0, so the mean gradient leads
+# both to 3. What do you expect in the column "after backward"?
+
+
+# %% tags=["experiment"]
+def weights_of(rank, world_size, hook):
+    """The weight of this rank before backward, after backward and after the step, for each of four SGD steps."""
+    weight = nn.Parameter(torch.zeros(1))
+    weight.register_post_accumulate_grad_hook(hook)
+    optimizer = torch.optim.SGD([weight], lr=0.25)
+    rows = []
+    for _ in range(4):
+        optimizer.zero_grad()
+        row = [weight.item()]
+        (weight - (1 + 4 * rank)).square().sum().backward()
+        row.append(weight.item())
+        optimizer.step()
+        rows.append([*row, weight.item()])
+    return rows
+
+
+def show_weights(hook):
+    """Print what `weights_of` found on two ranks."""
+    print("step  rank  before backward  after backward  after step")
+    for step, ranks in enumerate(zip(*run_ranks(weights_of, 2, hook, backend="gloo"), strict=True)):
+        for rank, (before, after, stepped) in enumerate(ranks):
+            print(f"{step:4}  {rank:4}  {before:15.3f}  {after:14.3f}  {stepped:10.3f}")
+
+
+show_weights(published_hook)
+
+# %% [markdown]
+# Backward must not touch the weights, and here it does. The hook is given the *parameter*, takes it for the gradient
+# and averages the weights. No gradient is ever sent, so after every step the ranks differ.
+
+# %% [markdown]
+# ### Exercise 3 · Fix the hook
+#
+# Write the hook so that it does what it was meant to do. A `grad` of 2 on rank 0 and 4 on rank 1 becomes 3 on both.
+#
+# **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 5 · **Lines** 2
+#
+# **Must**
+#
+# - leave in `parameter.grad` its mean over all ranks, by one `all_reduce`
+# - leave the parameter as it is, and return None
+#
+# **You may assume** that it is registered on every trainable parameter of equal replicas.
+#
+# **Source** github.com/huggingface/picotron, class `DataParallelNaive`, since commit d0efdcc; PyTorch's documentation
+# of `Tensor.register_post_accumulate_grad_hook`.
+#
+# <details><summary>Hint 1</summary>
+#
+# Who may change the parameter, the hook or the optimizer? And where does autograd keep its gradient?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# The gradient is `parameter.grad`, and it is already there: "post accumulate". Sum it over the ranks in place, then
+# divide it in place.
+#
+# </details>
+
+
+# %% solution="average_hook"
+def average_hook(parameter):
+    """None; `parameter.grad` becomes its mean over all ranks.
+
+    Args:
+        parameter: a leaf tensor whose gradient has just been added to `parameter.grad`; it stays as it is.
+    """
+    ### BEGIN SOLUTION
+    dist.all_reduce(parameter.grad)
+    parameter.grad /= dist.get_world_size()
+    ### END SOLUTION
+
+
+# %% test="average_hook-visible" points=1
+check.average_hook(average_hook)
+
+# %% test="average_hook-hidden" points=1
+### BEGIN HIDDEN TESTS
+check.average_hook(average_hook, seed=58)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# The same experiment with your hook:
+
+# %% tags=["experiment"]
+show_weights(course.solved(check.average_hook))
+
+# %% [markdown]
+# **Takeaway** Compare the weights of two ranks now and then: replicas that drift apart raise no error, and you save the
+# model of one of them.
+
+# %% [markdown]
 # ## How fast is each wrapper? · extra
 #
 # We time four ways to average the gradients, interleaved, with the same model and batch on two ranks. *Flat* sends all

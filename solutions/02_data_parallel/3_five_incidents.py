@@ -43,7 +43,7 @@ print(course.machine())
 torch.set_num_threads(1)  # these models are small
 
 # %% [markdown]
-# ## Why do two ranks not have the loss curve of one?
+# ## Incident 1: why do two ranks not have the loss curve of one?
 #
 # **Symptom.** A small GPT learns drawn texts of 2 to 40 tokens, 16 per step. The same 16 on two ranks give a slightly
 # different curve, from the first step on. Nobody reports an error, and the loss falls. Below, the two ranks take turns
@@ -301,7 +301,7 @@ accumulation.show_updates(
 # **Takeaway** Print which samples an update uses, and compare the length of its gradient with that of one large batch.
 
 # %% [markdown]
-# ## Why does every epoch begin with the same samples?
+# ## Incident 2: why does every epoch begin with the same samples?
 #
 # **Symptom.** Somebody prints the first sample numbers of each epoch, and they never change.
 #
@@ -444,8 +444,8 @@ check.ShardSampler(ShardSampler, seed=283)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Lambda's distributed training guide draws the shards as contiguous blocks. Here are both ways on data that is sorted
-# by class, 4 classes of 6 samples.
+# Lambda's distributed training guide describes the shards as contiguous blocks. Here are both ways on data that is
+# sorted by class, 4 classes of 6 samples.
 
 # %% tags=["experiment"]
 sampler_now, class_of = course.solved(check.ShardSampler), torch.arange(24) // 6
@@ -467,7 +467,7 @@ plots.shards(of_ranks, class_of.tolist(), "A block of sorted data holds few of t
 # epoch.
 
 # %% [markdown]
-# ## Why do two replicas have different weights?
+# ## Incident 3: why do two replicas have different weights?
 #
 # **Symptom.** Both ranks' losses fall. But a model that is evaluated on rank 1 scores differently from the one that
 # rank 0 has saved.
@@ -590,7 +590,7 @@ course.claim("with your hook, two replicas have the same weight after each step"
 # weights of the ranks now and then.
 
 # %% [markdown]
-# ## Who waits for whom?
+# ## Incident 4: who waits for whom?
 #
 # **Symptom.** The training stands still after the first epoch. No error, no output, all processes are alive. This is
 # the end of its epoch:
@@ -646,16 +646,19 @@ print(f"default limits: gloo {constants.default_pg_timeout}, NCCL {constants.def
 # lives and does not answer looks like a slow one, so only the time limit ends the wait.
 #
 # **Known** NCCL differs. Its calls return before they are done, and a *watchdog* thread looks after them. When a
-# collective exceeds the limit, or NCCL reports a lost connection, the watchdog ends the process
-# (`TORCH_NCCL_ASYNC_ERROR_HANDLING`, default 3: PyTorch documentation, "ProcessGroupNCCL Environment Variables"). GPUs
-# of one machine share memory and have no connection that could close. So there the limit may be what ends the wait,
-# unless torchrun is faster: its agent sees that a process has died, and ends the others of its machine.
+# collective exceeds the limit, or NCCL reports an error, the watchdog ends the process
+# (`TORCH_NCCL_ASYNC_ERROR_HANDLING`, default 3: PyTorch documentation, "ProcessGroupNCCL Environment Variables"). Under
+# torchrun, the agent of a machine sees that one of its processes has died, and ends the others.
+#
+# **We think** that without torchrun a killed rank can cost the whole limit with NCCL, because GPUs of one machine talk
+# through memory and not through a connection that the kernel closes. To test it, kill one of two ranks with two GPUs
+# and a limit of one minute.
 #
 # **Takeaway** Every rank must reach every collective. Read where each rank waits: the rank at another line took another
 # branch.
 
 # %% [markdown]
-# ## Why is the loss worse after each restart?
+# ## Incident 5: why is the loss worse after a restart?
 #
 # **Symptom.** A training is killed after step 20 and resumes from its checkpoint. The curve continues, somewhat higher
 # than that of a training that was left alone. The checkpoint holds the model, the step and the learning rate, but not

@@ -13,7 +13,7 @@
 # - turn a training of one process into one of N with the same loss curve
 # - write a checkpoint that holds all that the next step reads
 #
-# **Minutes** 40 core · 115 in all · session 2
+# **Minutes** 42 core · 115 in all · session 2
 #
 # **Needs** part 1 (what a rank is) and `shard_scale` of part 3
 
@@ -412,6 +412,8 @@ plots.lives_of_ranks(undisturbed, losses, lived, 10, "Four lives on 2, 2, 1 and 
 #
 # What you will meet beyond this file:
 #
+# - On *GPUs*, three lines change: the backend is `"nccl"`, the model moves to `device_of(...)`, and
+#   `torch.cuda.set_device` gets that device, too. Exercise 4 has them.
 # - A *scheduler* such as Slurm sends SIGTERM some time before SIGKILL. Catch it (`signal.signal`), set a flag, and
 #   write a checkpoint after the step. All ranks must do so in the same step, so reduce the flag with `all_reduce`.
 # - *Large or sharded models* do not fit through rank 0. `torch.distributed.checkpoint` lets each rank write its part,
@@ -435,10 +437,11 @@ plots.lives_of_ranks(undisturbed, losses, lived, 10, "Four lives on 2, 2, 1 and 
 #     --answers notebooks/02_data_parallel/4_from_notebook_to_torchrun.ipynb
 # ```
 #
-# If torchrun prints nothing, your machine's name may have no address: add `--local-addr 127.0.0.1`. Nothing in the
-# script knows how many machines there are. torchrun also sets `GROUP_RANK`, the number of the machine, and
-# `LOCAL_WORLD_SIZE`, how many processes share it. [docs/more-machines.md](../../docs/more-machines.md) has launch
-# scripts for several nodes and for Slurm, and how to find a hang.
+# Without the variable, a restart hangs in torch 2.13. If torchrun prints nothing, your machine's name may have no
+# address: add `--local-addr 127.0.0.1`. Nothing in the script knows how many machines there are. torchrun also sets
+# `GROUP_RANK`, the number of the machine, and `LOCAL_WORLD_SIZE`, how many processes share it.
+# [docs/more-machines.md](../../docs/more-machines.md) has launch scripts for several nodes and for Slurm, and how to
+# find a hang.
 #
 # </details>
 
