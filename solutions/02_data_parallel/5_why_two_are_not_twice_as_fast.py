@@ -173,8 +173,9 @@ for cause in lost[2]:
 plots.scaling(ranks, strong, weak, own, bars)
 
 # %% [markdown]
-# - *A small batch*: half of it takes more than half the time, because some work per step does not shrink, such as the
-#   optimizer. A GPU that half a batch does not fill loses more.
+# - *A small batch*: some work per step does not shrink with the batch, such as the optimizer, and half a batch may not
+#   fill a GPU. Where the number is negative, half a batch took less than half the time: **we think** because it fits
+#   into the caches. A sweep over batch sizes would show where that begins.
 # - *Others compute too*: nothing is sent, and yet the second rank slows the first one down. **We think** that the two
 #   share memory, caches, or the two threads of a core, because these are all that they share here. The test is two
 #   GPUs, where this loss should vanish.
