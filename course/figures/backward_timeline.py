@@ -68,7 +68,7 @@ def layers_of_checkup(report: Mapping[str, Any], layers: int = 10) -> list[Layer
     gradients = report["memory"]["gradients"]
     if not backward or not gradients:
         raise CourseError("the check-up saw no backward with gradients; watch steps that train.")
-    milliseconds = 1e3 * backward["seconds"] / layers
+    milliseconds = 1e3 * backward["share"] * report["seconds"]["median"] / layers
     megabytes = gradients / 1e6 / layers
     return [Layer(f"part {n}", milliseconds, megabytes) for n in range(1, layers + 1)]
 

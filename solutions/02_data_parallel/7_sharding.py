@@ -403,7 +403,7 @@ print(course.score("02/7", "bytes kept by DDP over stage 1", predicted_saving, k
 print(course.score("02/7", "bytes sent by stage 3 over DDP", predicted_sending, sent[2]))
 print(f"stage 1 cuts what a rank keeps from {kept[0] / 1e3:.0f} to {kept[1] / 1e3:.0f} kB")
 course.claim("stages 1 and 2 send as many bytes as DDP, stage 3 sends 1.5 times as many",
-             [round(ratio, 2) for ratio in sent] == [1, 1, 1.5], " ".join(f"{ratio:.3f}" for ratio in sent))  # fmt: skip
+             [round(ratio, 2) for ratio in sent] == [1, 1, 1.5], "{:.3f}, {:.3f}, {:.3f}".format(*sent))  # fmt: skip
 others = [(stage, what) for stage in counted for what in counted[stage] if (stage, what) != (2, "parameters")]
 ratios = {round(counted[stage][what] / predicted[stage][what], 2) for stage, what in others}
 course.claim("kept and sent bytes are those predicted, within 1 %, the gathered weights of stage 2 aside",
