@@ -34,9 +34,6 @@ NOT_REBUILT = {
     "02_data_parallel": (
         "1_what_is_sent",
         "8_more_collectives",
-        "2_ddp_from_scratch",
-        "5_why_two_are_not_twice_as_fast",
-        "7_sharding",
         "6_data_parallel",
     ),
     "03_large_batch": (
