@@ -13,7 +13,7 @@
 # - recognise equal epochs, replicas that drift, a collective that one rank never calls, a checkpoint that forgets
 # - say what breaks without the wrapper, the sampler, the barrier and each variable of a launcher
 #
-# **Minutes** 35 core · 130 in all
+# **Minutes** 29 core · 130 in all
 #
 # **Needs** part 1 (`run_ranks`); part 2 helps
 
@@ -88,7 +88,7 @@ predicted_weight = None  # weight of a token of rank 0 / weight of a token of ra
 # 1.0
 # ```
 #
-# **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 8 · **Lines** 1
+# **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 7 · **Lines** 1
 #
 # **Must** return a Python float.
 #
@@ -617,15 +617,39 @@ course.claim("the report of the hang names two lines: the ranks wait in differen
 
 # %% [markdown]
 # The report says it: rank 0 waits in `all_reduce`, and rank 1 has passed it by. A *collective* must be called by every
-# rank, in the same order. So the `all_reduce` belongs outside the `if`, and only the `print` inside. Saving, evaluating
-# and logging on rank 0 hide the same fault: a forward of the DDP wrapper sends buffers, and `loss.item()` of a reduced
-# loss needs the reduction.
+# rank, in the same order. So the `all_reduce` belongs outside the `if`, and only the `print` inside. Evaluating with
+# the DDP wrapper on rank 0 alone is the same fault, because its forward sends buffers.
+
+
+# %% tags=["experiment"]
+def end_of_epoch_repaired(rank, world_size):
+    loss = torch.tensor(1.0 + rank)
+    dist.all_reduce(loss)
+    if rank == 0:
+        print(f"mean loss {loss.item() / world_size}")
+    return loss.item() / world_size
+
+
+course.claim("with the collective outside the if, both ranks know the mean loss",
+             run_ranks(end_of_epoch_repaired, 2, backend="gloo") == [1.5, 1.5])  # fmt: skip
+
+# %% [markdown]
+# **The test** is this call: run what a rank does on two ranks, with a short time limit, before you rent eight GPUs.
 #
-# Without `run_ranks` you get such a report from `py-spy dump --pid N` for each rank, or, with NCCL, from the *flight
+# Outside a notebook you get such a report from `py-spy dump --pid N` for each rank, or, with NCCL, from the *flight
 # recorder*: `TORCH_FR_BUFFER_SIZE=2000` keeps the last collectives of each rank, and `torchfrtrace` compares the dumps
 # ([docs/more-machines.md](../../docs/more-machines.md)).
 #
-# How long would it have stood still? Two processes all-reduce once. Then rank 1 returns, is killed, or sleeps, and rank
+# The hang ends with the time limit of the process group: 10 minutes with NCCL, 30 with gloo
+# (`torch.distributed.constants`). Set one that you can afford.
+#
+# **Takeaway** Every rank must reach every collective. Read where each rank waits: the rank at another line took another
+# branch.
+
+# %% [markdown]
+# ## How long does a rank wait for one that has ended? · extra
+#
+# Two processes all-reduce once. Then rank 1 returns, is killed, or sleeps, and rank
 # 0 calls `all_reduce` again. The time limit of this group is 5 seconds. Predict: in which cases does rank 0 wait for
 # the time limit? Think of what the kernel does with the connections of a process that has ended.
 
@@ -654,8 +678,8 @@ print(f"default limits: gloo {constants.default_pg_timeout}, NCCL {constants.def
 # through memory and not through a connection that the kernel closes. To test it, kill one of two ranks with two GPUs
 # and a limit of one minute.
 #
-# **Takeaway** Every rank must reach every collective. Read where each rank waits: the rank at another line took another
-# branch.
+# **Takeaway** An ended rank is noticed as soon as its connection closes. A hanging one costs the time limit, so set one
+# that you can afford.
 
 # %% [markdown]
 # ## Incident 5: why is the loss worse after a restart?

@@ -13,7 +13,7 @@
 # - turn a training of one process into one of N with the same loss curve
 # - write a checkpoint that holds all that the next step reads
 #
-# **Minutes** 42 core · 115 in all · session 2
+# **Minutes** 39 core · 115 in all · session 2
 #
 # **Needs** part 1 (what a rank is) and `shard_scale` of part 3
 
