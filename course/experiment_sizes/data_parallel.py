@@ -26,6 +26,7 @@ SIZES = {
     # of the layers whose backward overlaps with a slow wire, on the CPU
     "overlap_width": (256, 512, 512),
     "virtual_ranks": (8, 64, 64),
+    "ranks_per_machine": (4, 8, 8),  # virtual ones that share a network card
     "virtual_bytes": ((2**10, 2**20, 2**30), VIRTUAL_BYTES, VIRTUAL_BYTES),
     "shard_steps": (2, 5, 5),  # of the sharded optimizers and of DDP
 }

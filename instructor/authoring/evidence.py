@@ -32,14 +32,11 @@ NULLS = {"above", "below", "within"}  # the arguments of a claim that name its n
 NOT_REBUILT = {
     "01_parallel_loading": ("4_how_many_workers",),
     "02_data_parallel": (
-        "1_what_is_sent",
-        "8_more_collectives",
         "2_ddp_from_scratch",
         "3_five_incidents",
         "4_from_notebook_to_torchrun",
         "5_why_two_are_not_twice_as_fast",
         "7_sharding",
-        "6_data_parallel",
     ),
     "03_large_batch": (
         "1_from_ratings_to_a_score",
