@@ -48,6 +48,10 @@ def test_a_bucket_is_ready_with_the_last_of_its_gradients():
     assert overlap.buckets_ready([record(), record(), record(reverse=True)], two) == [3, len(sizes)]  # medians
 
 
+def test_the_typical_record_has_the_median_length():
+    assert overlap.typical([{"seconds": 3.0}, {"seconds": 1.0}, {"seconds": 2.0}]) == {"seconds": 2.0}
+
+
 def test_a_wire_is_as_slow_as_asked_and_every_backward_is_recorded():
     ways = {"torch": nn.parallel.DistributedDataParallel}
     [run], again = run_ranks(overlap.over_wires, 2, ways, [0.5], 1, 0.0, backend="gloo")

@@ -140,6 +140,12 @@ def _record(start, hooks, wire):
     }
 
 
+def typical(records: Sequence[Record]) -> Record:
+    """The record of median length."""
+    by_length = sorted(records, key=lambda record: record["seconds"])
+    return by_length[len(by_length) // 2]
+
+
 def buckets_ready(records: Sequence[Record], n_bytes: Sequence[int]) -> list[float]:
     """Seconds of backward after which each bucket is complete: the median of `records`.
 

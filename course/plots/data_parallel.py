@@ -445,8 +445,10 @@ def overlap_lanes(runs: Mapping[str, Mapping[str, Sequence]]) -> Figure:
         places += [top, top + 1, top + 2]
         ends.append(end)
     ax.set_yticks(places, lanes * len(runs), fontsize=8)
-    last = list(runs)[-1].capitalize()
-    ax.set_title(f"{last}: done in {ends[-1] / ends[0]:.2f} of the time", fontsize=10)
+    last = list(runs)[-1]
+    ax.set_title(
+        f"{last[0].upper()}{last[1:]}: done in {ends[-1] / ends[0]:.2f} of the time", fontsize=10
+    )
     ax.set(xlabel="ms from the start of backward", ylim=(4 * len(runs) - 1.4, -1.1))
     ax.grid(axis="y", visible=False)
     return figure
@@ -480,10 +482,10 @@ def overlap_sweep(
     flat: Mapping[str, float],
     needs: Mapping[str, float],
 ) -> Figure:
-    """Draw the time until all gradients are averaged over the layers per bucket, a panel per wire.
+    """Draw the time until all gradients are averaged over the blocks per bucket, a panel per wire.
 
     Args:
-        layers: layers per bucket.
+        layers: blocks of layers per bucket.
         predicted: {name of the wire: list, one value per bucket size}, in multiples of backward.
         measured: {the same: one value per bucket size}.
         flat: {the same: one message after backward}.
@@ -497,15 +499,17 @@ def overlap_sweep(
         highest = max(highest, 1 + needs[wire], flat[wire], float((middle + reach[1]).max()))
     for ax, wire in zip(grid, predicted, strict=True):
         _band(ax, layers, measured[wire], label="measured", color=BLUE)
-        ax.plot(layers, predicted[wire], "x--", color=RED, lw=1, label="predicted")
+        ax.plot(layers, predicted[wire], "x--", color=RED, lw=1, label="computed")
         ax.axhline(flat[wire], color=GREY, lw=1.2, label="one message after backward")
-        ax.axhline(max(1, needs[wire]), color=GREEN, lw=1, ls=":", label="the longer of the two")
+        ax.axhline(
+            max(1, needs[wire]), color=GREEN, lw=1, ls=":", label="the longer of backward and wire"
+        )
         ax.set_xscale("log", base=2)
         ticks_at(ax, layers)
         middle, _ = middle_and_reach(measured[wire])
         saved[wire] = 1 - float(middle.min() / middle[-1])
         ax.set_title(f"{wire} wire ({needs[wire]:.1f} B): saves {saved[wire]:.0%}", fontsize=9)
-        ax.set(xlabel="layers per bucket", ylim=(0, 1.05 * highest))
+        ax.set(xlabel="blocks per bucket", ylim=(0, 1.05 * highest))
     grid[0].set_ylabel("time / backward alone")
     grid[-1].legend(frameon=False, fontsize=7, loc="lower left")
     most = max(saved, key=saved.get)

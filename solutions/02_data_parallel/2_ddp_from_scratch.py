@@ -318,12 +318,12 @@ print(medium.compared)
 print(course.score("02/2", "overlapped over one message after backward", predicted_share, share))
 course.claim("on a wire that needs as long as backward, torch's buckets end at least 10 % sooner than one message",
              share, below=0.9, otherwise="Backward itself takes longer while messages travel.")  # fmt: skip
-plots.overlap_lanes({way: medium.records[way][-1] for way in wraps})
+plots.overlap_lanes({way: overlap.typical(medium.records[way]) for way in wraps})
 
 # %% [markdown]
-# This is one round. A tick is a hook: a gradient is ready. A bar on the wire is a message; the bar below it shows when
-# the wrapper only waits. In the upper half the wire is idle while backward runs. In the lower half both work, and only
-# what is left after backward is waited for.
+# These are rounds of median length. A tick is a hook: a gradient is ready. A bar on the wire is a message; the bar
+# below it shows when the wrapper only waits. In the upper half the wire is idle while backward runs. In the lower half
+# both work, and the wrapper waits only for what is left after backward.
 #
 # At best, overlap hides all but the last message: *B* + *B*/7 here. Where the measured share is larger, look at the
 # ticks: does backward take longer in the lower half? **We think** that it does because our simulated card copies and
@@ -342,6 +342,7 @@ plots.overlap_lanes({way: medium.records[way][-1] for way in wraps})
 
 
 # %% tags=["experiment"]
+torch.set_num_threads(1)  # as in each rank here
 my_model, my_tokens = small_gpt.small_gpt(), small_gpt.random_tokens(sizes.sequences)
 
 

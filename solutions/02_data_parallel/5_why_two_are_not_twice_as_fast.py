@@ -372,6 +372,7 @@ print("sent, in multiples of the tensor:", *("not counted here" if n is None els
 # `course checkup --json report.json train.py`: `layers_of_checkup(json.load(open("report.json")))`.
 
 # %% tags=["experiment"]
+torch.set_num_threads(1)  # as in each rank here
 my_model = small_gpt.small_gpt().to(course.device())
 my_loader = [small_gpt.random_tokens(sizes.sequences, seed=seed).to(course.device()) for seed in range(8)]
 optimizer = torch.optim.SGD(my_model.parameters(), lr=0.01)
