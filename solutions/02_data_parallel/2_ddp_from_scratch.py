@@ -12,7 +12,7 @@
 # - write the wrapper, with a message per parameter, with one message, or with buckets
 # - tell when overlapping messages with backward pays
 #
-# **Minutes** 30 core · 96 in all
+# **Minutes** 29 core · 84 in all
 #
 # **Needs** part 1 (`run_ranks`); exercises of other parts are not used
 
@@ -332,7 +332,7 @@ plots.overlap_lanes({way: overlap.typical(medium.records[way]) for way in wraps}
 # **Takeaway** Overlap can hide the shorter of backward and messages, so it saves at most half, where both are equal.
 
 # %% [markdown]
-# ## Which bucket size hides the messages of your model?
+# ## Which bucket size hides the messages of your model? · extra
 #
 # `backward_layers` measures when the gradients of each layer are ready in a backward. The figure computes the timeline
 # of a step from that: a bucket is sent as soon as it holds so many megabytes and the wire is free.

@@ -12,7 +12,7 @@
 # - split a step of several ranks into computing, waiting and sending
 # - tell what DDP does from what people say about it
 #
-# **Minutes** 41 core · 61 in all · session 2
+# **Minutes** 41 core · 64 in all · session 2
 #
 # **Needs** part 1 (`run_ranks`); part 2 helps (what DDP sends)
 
