@@ -30,10 +30,10 @@ from torch.nn.parallel import DistributedDataParallel
 import course
 from course import figures
 from course.checks import data_parallel as check
-from course.measure.backward_times import backward_layers
-from course.parallel import distributed, overlap, small_gpt
+from course.parallel import distributed
 from course.parallel.distributed import run_ranks
 from course.plots import data_parallel as plots
+from course.training import overlap, small_gpt
 from course.training.models import FashionCNN
 
 print(course.machine())
@@ -334,8 +334,8 @@ plots.overlap_lanes({way: overlap.typical(medium.records[way]) for way in wraps}
 # %% [markdown]
 # ## Which bucket size hides the messages of your model? · extra
 #
-# `backward_layers` measures when the gradients of each layer are ready in a backward. The figure computes the timeline
-# of a step from that: a bucket is sent as soon as it holds so many megabytes and the wire is free.
+# `figures.backward_layers` measures when the gradients of each layer are ready in a backward. The figure computes the
+# timeline of a step from that: a bucket is sent as soon as it holds so many megabytes and the wire is free.
 #
 # **With which bucket size and wire does a second rank cost you nothing?** Move the sliders. Then put your own model
 # and loss into the cell.
@@ -350,7 +350,7 @@ def my_loss():
     return small_gpt.next_token_loss(my_model, my_tokens)
 
 
-layers = backward_layers(my_model, my_loss)
+layers = figures.backward_layers(my_model, my_loss)
 figures.step_timeline(layers, bucket_mb=1.0, gbit=1.0, latency_ms=0.1)
 
 # %% [markdown]

@@ -26,9 +26,10 @@ from course import figures
 from course.checks import data_parallel as check
 from course.figures.backward_timeline import schedule
 from course.measure.comparison import ratio_interval
-from course.parallel import ddp_evidence, distributed, scaling, small_gpt
+from course.parallel import ddp_evidence, distributed
 from course.parallel.distributed import run_ranks
 from course.plots import data_parallel as plots
+from course.training import scaling, small_gpt
 
 print(course.machine())
 sizes = course.sizes("02_data_parallel")
