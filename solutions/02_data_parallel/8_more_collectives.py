@@ -496,15 +496,11 @@ course.claim("with the smallest tensor, four real ranks take at least twice the 
 course.claim(
     "4 ranks on this machine are at least 10 % faster with doubling than with the naive all-reduce for the smallest "
     "tensor, as the formula says",
-    compared[least].ratio("doubling", to="naive"),
-    above=1.1,
-)
+    compared[least].ratio("doubling", to="naive"), above=1.1)  # fmt: skip
 course.claim(
     "4 ranks on this machine are at least 10 % faster with the ring than with the naive all-reduce for the largest "
     "tensor",
-    compared[largest].ratio("ring", to="naive"),
-    above=1.1,
-)
+    compared[largest].ratio("ring", to="naive"), above=1.1)  # fmt: skip
 plots.formula_and_ranks(sizes.bytes, expected, curves)
 
 # %% [markdown]
