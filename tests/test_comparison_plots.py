@@ -156,8 +156,10 @@ def test_ranks_are_drawn_by_their_ratios():
     figure = data_parallel.scaling([1, 2], speedups, speedups, 2, causes)
     assert figure.axes[0].get_title() == "2 ranks: 1.60 times as fast with one batch"
     seconds = [Interval(1e-3, 0.9e-3, 1.1e-3), Interval(2e-3, 1.9e-3, 2.1e-3)]
-    (ax,) = data_parallel.per_image([1, 4], {"alone": seconds}, "title").axes
-    assert ax.lines[0].get_ydata().tolist() == pytest.approx([1000, 500])
+    panels = {"forward": {"DDP": speedups}, "step": {"DDP": speedups, "star": speedups}}
+    forward, step = data_parallel.against_alone([1, 4], panels, speedups, "title").axes
+    labels = [ax.get_legend_handles_labels()[1] for ax in (forward, step)]
+    assert labels == [["the model alone", "DDP"], ["the model alone", "DDP", "star"]]
     slow = [Interval(4e-3, 3e-3, 5e-3)] * 2
     figure = data_parallel.formula_and_ranks([4, 8], [{"ring": 1e-3}, {"ring": 2e-3}], {"gloo": slow, "ring": seconds})
     formula, measured = figure.axes
