@@ -10,12 +10,12 @@ from torch import nn
 from course import figures
 from course.checks import data_parallel as check
 from course.errors import CourseError
-from course.measure.backward_times import backward_layers
 from course.measure.comparison import NARROW, Comparison, Interval
-from course.parallel import ddp_evidence, network, overlap, scaling, sharded_training, small_gpt
+from course.parallel import ddp_evidence, network, sharded_training
 from course.parallel.distributed import run_ranks
 from course.parallel.network import Network
 from course.plots import data_parallel as plots
+from course.training import overlap, scaling, small_gpt
 
 CHECKUP = {"phases": {"backward": {"share": 0.5}}, "memory": {"gradients": 4_000_000}, "seconds": {"median": 0.2}}
 
@@ -48,6 +48,10 @@ def test_a_bucket_is_ready_with_the_last_of_its_gradients():
     assert overlap.buckets_ready([record(), record(), record(reverse=True)], two) == [3, len(sizes)]  # medians
 
 
+def test_the_typical_record_has_the_median_length():
+    assert overlap.typical([{"seconds": 3.0}, {"seconds": 1.0}, {"seconds": 2.0}]) == {"seconds": 2.0}
+
+
 def test_a_wire_is_as_slow_as_asked_and_every_backward_is_recorded():
     ways = {"torch": nn.parallel.DistributedDataParallel}
     [run], again = run_ranks(overlap.over_wires, 2, ways, [0.5], 1, 0.0, backend="gloo")
@@ -61,12 +65,12 @@ def test_a_wire_is_as_slow_as_asked_and_every_backward_is_recorded():
 def test_layers_come_in_the_order_of_backward_with_all_bytes():
     model = nn.Sequential(nn.Linear(4, 4), nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2)))
     model[0].bias.requires_grad_(False)
-    layers = backward_layers(model, lambda: model(torch.ones(3, 4)).sum(), depth=1, rounds=2)
+    layers = figures.backward_layers(model, lambda: model(torch.ones(3, 4)).sum(), depth=1, rounds=2)
     assert [layer.name for layer in layers] == ["1", "0"]
     trained = sum(p.nbytes for p in model.parameters() if p.requires_grad)
     assert math.isclose(1e6 * sum(layer.gradient_mb for layer in layers), trained)
     assert all(layer.backward_ms > 0 for layer in layers)
-    deeper = backward_layers(model, lambda: model(torch.ones(3, 4)).sum(), rounds=1)
+    deeper = figures.backward_layers(model, lambda: model(torch.ones(3, 4)).sum(), rounds=1)
     assert [layer.name for layer in deeper] == ["1.1", "1.0", "0"]
     assert all(p.grad is None for p in model.parameters())
 

@@ -20,12 +20,13 @@ AllReduce = Callable[[torch.Tensor], object]
 def message_seconds(rank: int, n_bytes: int, repeats: int) -> float:
     """Median seconds of a message between ranks 0 and 1, there and back again halved.
 
-    The other ranks wait meanwhile; a collective of all ranks.
+    The first there-and-back does not count. The other ranks wait meanwhile; a collective of all
+    ranks.
     """
     x = torch.ones(n_bytes // 4)
     taken = []
-    for _ in range(repeats):
-        dist.barrier()
+    dist.barrier()
+    for _ in range(repeats + 1):
         start = time.perf_counter()
         if rank == 0:
             dist.send(x, 1)
@@ -34,7 +35,8 @@ def message_seconds(rank: int, n_bytes: int, repeats: int) -> float:
             dist.recv(x, 0)
             dist.send(x, 0)
         taken.append((time.perf_counter() - start) / 2)
-    return statistics.median(taken)
+    dist.barrier()
+    return statistics.median(taken[1:])
 
 
 def all_reduces(

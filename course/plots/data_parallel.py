@@ -161,24 +161,24 @@ def data_parallel_steps() -> Figure:
     An arrow is a message.
     """
     devices = 3
-    figure, ax = canvas(8.6, 1.2 + 0.75 * devices, 12, 2 * devices + 3.4)
+    figure, ax = canvas(8.6, 1.5 + 0.75 * devices, 12, 2 * devices + 3.4)
     out = [(0, device) for device in range(devices)]
     back = [(device, 0) for device in range(devices)]
     forward = (
         Stage("", ["batch, model"], GREY),
         Stage(
-            "scatter: batch / N, replicate: model",
+            "scatter: batch / M, replicate: model",
             _numbered("shard and replica", devices),
             BLUE,
             out,
         ),
         Stage("compute in parallel", _numbered("output", devices), BLUE),
-        Stage("gather: outputs / N", ["all outputs"], GREEN, back),
+        Stage("gather: outputs / M", ["all outputs"], GREEN, back),
     )
     backward = (
         Stage("", ["loss"], GREY),
         Stage("gradient of the outputs", ["all rows"], RED),
-        Stage("scatter: outputs / N", _numbered("rows of", devices), RED, out),
+        Stage("scatter: outputs / M", _numbered("rows of", devices), RED, out),
         Stage("backward", _numbered("gradients", devices), RED),
         Stage("reduce: model", ["sum"], GREEN, back),
     )
@@ -190,6 +190,13 @@ def data_parallel_steps() -> Figure:
         ax.text(0.1, base + devices + 1.25, name, va="center", fontsize=9, weight="bold")
         _lanes(ax, base, devices, stages)
     ax.set_title("Every step sends the whole model out and its gradients back")
+    meanings = {
+        "before": Patch(fc=GREY),
+        "forward": Patch(fc=BLUE),
+        "gradients": Patch(fc=RED),
+        "back on device 0": Patch(fc=GREEN),
+    }
+    _legend_below(ax, meanings)
     return figure
 
 
@@ -367,6 +374,11 @@ def _name_colors(ax: Axes) -> None:
         "sum of all ranks": Patch(fc=GREEN),
         "has just arrived": Patch(fc="white", ec="black", lw=1.2),
     }
+    _legend_below(ax, meanings)
+
+
+def _legend_below(ax: Axes, meanings: Mapping[str, Patch]) -> None:
+    """Draw what each patch means in one line below the axes of a diagram."""
     ax.legend(
         list(meanings.values()),
         list(meanings),
@@ -457,20 +469,34 @@ def _scaled(values: Curve, factors: Sequence[float]) -> Curve:
     return [value.scaled(factor) for value, factor in zip(values, factors, strict=True)]
 
 
-def per_image(batch_sizes: Sequence[int], curves: Mapping[str, Curve], title: str) -> Figure:
-    """Draw microseconds per image over the batch size.
+def against_alone(
+    batch_sizes: Sequence[int],
+    panels: Mapping[str, Mapping[str, Sequence[Interval]]],
+    control: Sequence[Interval],
+    title: str,
+) -> Figure:
+    """Draw how many times as long as the model alone each way takes, over the batch size.
 
     Args:
-        curves: {label: seconds per batch size}.
+        panels: {title of a panel: {way: its ratio per batch size}}; a way has one colour.
+        control: the model alone against itself, drawn as a grey band in each panel.
     """
-    figure, ax = axes(8.6, 3.4)
-    factors = [1e6 / batch for batch in batch_sizes]
-    for (label, seconds), color in zip(curves.items(), COLORS, strict=False):
-        _band(ax, batch_sizes, _scaled(seconds, factors), label=label, color=color)
-    ax.set_xscale("log", base=2)
-    ax.set_yscale("log")
-    ax.set(xlabel="batch size", ylabel="µs per image", title=title)
-    legend_beside(ax)
+    figure, *grid = axes(8.6, 3.2, columns=len(panels), sharex=True, sharey=True)
+    names = list(dict.fromkeys(name for ways in panels.values() for name in ways))
+    low = [interval.low for interval in control]
+    high = [interval.high for interval in control]
+    for ax, (panel, ways) in zip(grid, panels.items(), strict=True):
+        ax.fill_between(batch_sizes, low, high, color=GREY, alpha=0.25, label="the model alone")
+        ax.axhline(1, color=GREY, lw=1, ls=":")
+        for name, ratios in ways.items():
+            _band(ax, batch_sizes, ratios, label=name, color=COLORS[names.index(name)])
+        ax.set_xscale("log", base=2)
+        ax.set_yscale("log", base=2)
+        ax.yaxis.set_major_formatter("{x:g}×")
+        ax.set(title=panel, xlabel="batch size")
+        ax.legend(frameon=False, fontsize=8)
+    grid[0].set_ylabel("time / that of the model alone")
+    figure.suptitle(title, fontsize=10)
     return figure
 
 
@@ -551,8 +577,10 @@ def overlap_lanes(runs: Mapping[str, Mapping[str, Sequence]]) -> Figure:
         places += [top, top + 1, top + 2]
         ends.append(end)
     ax.set_yticks(places, lanes * len(runs), fontsize=8)
-    last = list(runs)[-1].capitalize()
-    ax.set_title(f"{last}: done in {ends[-1] / ends[0]:.2f} of the time", fontsize=10)
+    last = list(runs)[-1]
+    ax.set_title(
+        f"{last[0].upper()}{last[1:]}: done in {ends[-1] / ends[0]:.2f} of the time", fontsize=10
+    )
     ax.set(xlabel="ms from the start of backward", ylim=(4 * len(runs) - 1.4, -1.1))
     ax.grid(axis="y", visible=False)
     return figure
@@ -586,10 +614,10 @@ def overlap_sweep(
     flat: Mapping[str, float],
     needs: Mapping[str, float],
 ) -> Figure:
-    """Draw the time until all gradients are averaged over the layers per bucket, a panel per wire.
+    """Draw the time until all gradients are averaged over the blocks per bucket, a panel per wire.
 
     Args:
-        layers: layers per bucket.
+        layers: blocks of layers per bucket.
         predicted: {name of the wire: list, one value per bucket size}, in multiples of backward.
         measured: {the same: one value per bucket size}.
         flat: {the same: one message after backward}.
@@ -603,15 +631,17 @@ def overlap_sweep(
         highest = max(highest, 1 + needs[wire], flat[wire], float((middle + reach[1]).max()))
     for ax, wire in zip(grid, predicted, strict=True):
         _band(ax, layers, measured[wire], label="measured", color=BLUE)
-        ax.plot(layers, predicted[wire], "x--", color=RED, lw=1, label="predicted")
+        ax.plot(layers, predicted[wire], "x--", color=RED, lw=1, label="computed")
         ax.axhline(flat[wire], color=GREY, lw=1.2, label="one message after backward")
-        ax.axhline(max(1, needs[wire]), color=GREEN, lw=1, ls=":", label="the longer of the two")
+        ax.axhline(
+            max(1, needs[wire]), color=GREEN, lw=1, ls=":", label="the longer of backward and wire"
+        )
         ax.set_xscale("log", base=2)
         ticks_at(ax, layers)
         middle, _ = middle_and_reach(measured[wire])
         saved[wire] = 1 - float(middle.min() / middle[-1])
         ax.set_title(f"{wire} wire ({needs[wire]:.1f} B): saves {saved[wire]:.0%}", fontsize=9)
-        ax.set(xlabel="layers per bucket", ylim=(0, 1.05 * highest))
+        ax.set(xlabel="blocks per bucket", ylim=(0, 1.05 * highest))
     grid[0].set_ylabel("time / backward alone")
     grid[-1].legend(frameon=False, fontsize=7, loc="lower left")
     most = max(saved, key=saved.get)

@@ -12,7 +12,7 @@
 # - write the wrapper, with a message per parameter, with one message, or with buckets
 # - tell when overlapping messages with backward pays
 #
-# **Minutes** 30 core · 96 in all
+# **Minutes** 29 core · 84 in all
 #
 # **Needs** part 1 (`run_ranks`); exercises of other parts are not used
 
@@ -30,10 +30,10 @@ from torch.nn.parallel import DistributedDataParallel
 import course
 from course import figures
 from course.checks import data_parallel as check
-from course.measure.backward_times import backward_layers
-from course.parallel import distributed, overlap, small_gpt
+from course.parallel import distributed
 from course.parallel.distributed import run_ranks
 from course.plots import data_parallel as plots
+from course.training import overlap, small_gpt
 from course.training.models import FashionCNN
 
 print(course.machine())
@@ -318,12 +318,12 @@ print(medium.compared)
 print(course.score("02/2", "overlapped over one message after backward", predicted_share, share))
 course.claim("on a wire that needs as long as backward, torch's buckets end at least 10 % sooner than one message",
              share, below=0.9, otherwise="Backward itself takes longer while messages travel.")  # fmt: skip
-plots.overlap_lanes({way: medium.records[way][-1] for way in wraps})
+plots.overlap_lanes({way: overlap.typical(medium.records[way]) for way in wraps})
 
 # %% [markdown]
-# This is one round. A tick is a hook: a gradient is ready. A bar on the wire is a message; the bar below it shows when
-# the wrapper only waits. In the upper half the wire is idle while backward runs. In the lower half both work, and only
-# what is left after backward is waited for.
+# These are rounds of median length. A tick is a hook: a gradient is ready. A bar on the wire is a message; the bar
+# below it shows when the wrapper only waits. In the upper half the wire is idle while backward runs. In the lower half
+# both work, and the wrapper waits only for what is left after backward.
 #
 # At best, overlap hides all but the last message: *B* + *B*/7 here. Where the measured share is larger, look at the
 # ticks: does backward take longer in the lower half? **We think** that it does because our simulated card copies and
@@ -332,16 +332,17 @@ plots.overlap_lanes({way: medium.records[way][-1] for way in wraps})
 # **Takeaway** Overlap can hide the shorter of backward and messages, so it saves at most half, where both are equal.
 
 # %% [markdown]
-# ## Which bucket size hides the messages of your model?
+# ## Which bucket size hides the messages of your model? · extra
 #
-# `backward_layers` measures when the gradients of each layer are ready in a backward. The figure computes the timeline
-# of a step from that: a bucket is sent as soon as it holds so many megabytes and the wire is free.
+# `figures.backward_layers` measures when the gradients of each layer are ready in a backward. The figure computes the
+# timeline of a step from that: a bucket is sent as soon as it holds so many megabytes and the wire is free.
 #
 # **With which bucket size and wire does a second rank cost you nothing?** Move the sliders. Then put your own model
 # and loss into the cell.
 
 
 # %% tags=["experiment"]
+torch.set_num_threads(1)  # as in each rank here
 my_model, my_tokens = small_gpt.small_gpt(), small_gpt.random_tokens(sizes.sequences)
 
 
@@ -349,7 +350,7 @@ def my_loss():
     return small_gpt.next_token_loss(my_model, my_tokens)
 
 
-layers = backward_layers(my_model, my_loss)
+layers = figures.backward_layers(my_model, my_loss)
 figures.step_timeline(layers, bucket_mb=1.0, gbit=1.0, latency_ms=0.1)
 
 # %% [markdown]

@@ -12,7 +12,7 @@
 # - split a step of several ranks into computing, waiting and sending
 # - tell what DDP does from what people say about it
 #
-# **Minutes** 41 core · 61 in all · session 2
+# **Minutes** 41 core · 64 in all · session 2
 #
 # **Needs** part 1 (`run_ranks`); part 2 helps (what DDP sends)
 
@@ -26,9 +26,10 @@ from course import figures
 from course.checks import data_parallel as check
 from course.figures.backward_timeline import schedule
 from course.measure.comparison import ratio_interval
-from course.parallel import ddp_evidence, distributed, scaling, small_gpt
+from course.parallel import ddp_evidence, distributed
 from course.parallel.distributed import run_ranks
 from course.plots import data_parallel as plots
+from course.training import scaling, small_gpt
 
 print(course.machine())
 sizes = course.sizes("02_data_parallel")
@@ -372,6 +373,7 @@ print("sent, in multiples of the tensor:", *("not counted here" if n is None els
 # `course checkup --json report.json train.py`: `layers_of_checkup(json.load(open("report.json")))`.
 
 # %% tags=["experiment"]
+torch.set_num_threads(1)  # as in each rank here
 my_model = small_gpt.small_gpt().to(course.device())
 my_loader = [small_gpt.random_tokens(sizes.sequences, seed=seed).to(course.device()) for seed in range(8)]
 optimizer = torch.optim.SGD(my_model.parameters(), lr=0.01)

@@ -11,7 +11,7 @@
 # - write an optimizer that keeps 1/N of its state on each rank
 # - say whether a model fits, and use `fully_shard`
 #
-# **Minutes** 0 core · 80 in all
+# **Minutes** 0 core · 70 in all
 #
 # **Needs** part 8 (the ring) and a look at part 2 (what DDP keeps equal)
 

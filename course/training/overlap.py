@@ -1,8 +1,8 @@
 """One backward of the small GPT on a simulated wire: wrappers -> *when gradients and messages are
 ready*.
 
-`over_wires` runs inside a rank. The wire is in slow_wire.py, the model in small_gpt.py, and the
-plots are in course.plots.data_parallel.
+`over_wires` runs inside a rank. The wire is in course.parallel.slow_wire, the model in
+small_gpt.py, the plots are in course.plots.data_parallel.
 """
 
 import statistics
@@ -17,8 +17,8 @@ from torch import nn
 
 from course.measure.comparison import Comparison
 from course.parallel.slow_wire import Wire, slow_wire
-from course.parallel.small_gpt import BLOCKS, next_token_loss, random_tokens, small_gpt
 from course.parallel.timing import compare_measured_on_ranks
+from course.training.small_gpt import BLOCKS, next_token_loss, random_tokens, small_gpt
 
 PLAIN = "no wrapper"
 # torch's DDP cuts its buckets after the first backward
@@ -138,6 +138,12 @@ def _record(start, hooks, wire):
         "sent": sent,
         "bytes": [message.bytes for message in wire.messages],
     }
+
+
+def typical(records: Sequence[Record]) -> Record:
+    """The record of median length."""
+    by_length = sorted(records, key=lambda record: record["seconds"])
+    return by_length[len(by_length) // 2]
 
 
 def buckets_ready(records: Sequence[Record], n_bytes: Sequence[int]) -> list[float]:

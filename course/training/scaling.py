@@ -1,6 +1,6 @@
 """The small GPT on one rank and on several: steps to compare, and where a rank's time goes.
 
-The functions run inside a rank. timing.py compares, small_gpt.py has the model.
+The functions run inside a rank. course.parallel.timing compares, small_gpt.py has the model.
 """
 
 import time
@@ -14,8 +14,8 @@ from torch.nn.parallel import DistributedDataParallel
 from course.device import cores
 from course.device import device as course_device
 from course.measure.comparison import Comparison, Interval, difference_interval
-from course.parallel.small_gpt import gpt_step, random_tokens, small_gpt
 from course.parallel.timing import compare_on_ranks
+from course.training.small_gpt import gpt_step, random_tokens, small_gpt
 
 ONE = "a whole batch on one rank"
 ALONE = "alone"
