@@ -28,9 +28,9 @@ from torch.utils.data import DataLoader, TensorDataset
 import course
 from course.checks import data_parallel as check
 from course.datasets import fashion
-from course.parallel import data_parallel_ways as ways
 from course.parallel import distributed
 from course.plots import data_parallel as plots
+from course.training import data_parallel_ways as ways
 from course.training.models import FashionCNN
 
 print(course.machine())
