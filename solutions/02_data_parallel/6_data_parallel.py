@@ -94,8 +94,8 @@ print(course.score("02/6", "images per call of the model", predicted_images, see
 # not a constant. The extra section on cost tests it with a DataParallel by hand. On two GPUs it is **not measured
 # here**.
 #
-# **Takeaway** DataParallel sends its model in every step, DDP only gradients. Below two GPUs it does nothing: look at
-# `device_ids` before you time it.
+# **Takeaway** DataParallel sends its model in every step. DDP sends gradients, and buffers if the model has any. Below
+# two GPUs DataParallel does nothing: look at `device_ids` before you time it.
 
 # %% [markdown]
 # ## How does one process compute on many devices? · extra
