@@ -211,7 +211,7 @@ def ddp_steps(ranks: int = 3) -> Figure:
         Stage("own optimizer step", ["same weights"] * ranks, GREY),
     )
     _lanes(ax, 0, ranks, stages, row="rank")
-    ax.set_title("Only gradients travel, once per step")
+    ax.set_title("The ranks exchange gradients; nobody sends the model")
     return figure
 
 
@@ -491,6 +491,7 @@ def against_alone(
         for name, ratios in ways.items():
             _band(ax, batch_sizes, ratios, label=name, color=COLORS[names.index(name)])
         ax.set_xscale("log", base=2)
+        ticks_at(ax, batch_sizes)
         ax.set_yscale("log", base=2)
         ax.yaxis.set_major_formatter("{x:g}×")
         ax.set(title=panel, xlabel="batch size")

@@ -13,7 +13,7 @@
 #
 # **Minutes** 0 core · 70 in all
 #
-# **Needs** part 8 (the ring) and a look at part 2 (what DDP keeps equal)
+# **Needs** part 1 (the ring) and a look at part 2 (what DDP keeps equal)
 
 # %% locked="setup"
 import inspect
@@ -114,7 +114,7 @@ def reduce_scatter(flat):
 #
 # **Not allowed** Any collective: use only point-to-point calls.
 #
-# **Source** Patarasuk and Yuan 2009, as the ring of part 8.
+# **Source** Patarasuk and Yuan 2009, as the ring of part 1.
 #
 # <details><summary>Hint 1</summary>
 #
