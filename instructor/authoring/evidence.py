@@ -56,7 +56,6 @@ NOT_REBUILT = {
     ),
     "05_batch_grouping": (),
     "06_faster_training": (
-        "1_find_out_what_is_slow",
         "2_fewer_steps",
         "3_cheaper_steps",
     ),
