@@ -137,7 +137,7 @@ def roofline(roof: Roof, found: Mapping[str, Sequence[Operation]], names: int = 
     """
     figure, *panels = axes(9.4, 3.9, columns=len(found), sharex=True, sharey=True)
     reach = np.geomspace(1e-2, 1e3, 100)
-    for ax, color, (model, operations) in zip(panels, (BLUE, RED), found.items(), strict=True):
+    for ax, color, (model, operations) in zip(panels, COLORS, found.items(), strict=False):
         ax.plot(reach, [roof.at(x) / 1e9 for x in reach], color="black", lw=1.2)
         whole = sum(operation.seconds for operation in operations)
         for place, operation in enumerate(operations):

@@ -562,14 +562,10 @@ course.claim("with cudnn.benchmark, the first step of a batch size takes at most
 # number of workers follows from the time of an image, the time of a step and your cores (unit 01, part 4), and from no
 # count of GPUs. Each worker is a process, so it takes memory, too.
 #
-# - **Known** `zero_grad(set_to_none=True)` has been the default since PyTorch 2.0 (its release notes), so this row is
-#   what going back would cost. With few rows, most of a backward pass writes gradients.
-# - **Known** `torch.tensor` copies an array, `as_tensor` shares its memory (PyTorch documentation). The copy shows
-#   where the model does little with each number.
-# - `no_grad` saves memory first: without it, a batch keeps all activations until its result is dropped.
-# - Anomaly detection is a debugging tool. Its row is the price of forgetting it.
-# - `cudnn.benchmark` tries all algorithms at the first step of each shape, so it needs fixed shapes, and with the
-#   largest batch that fits, these trials are slow. `non_blocking` needs pinned memory.
+# **Known** `zero_grad(set_to_none=True)` has been the default since PyTorch 2.0 (its release notes), so its rows say
+# what going back would cost. `cudnn.benchmark` tries all algorithms at the first step of each shape (PyTorch
+# documentation), so it needs fixed shapes, and with the largest batch that fits these trials are slow. `non_blocking`
+# needs pinned memory. Anomaly detection is a debugging tool: its row is the price of forgetting it.
 #
 # **Takeaway** Cheap advice changes a small share of the step, so it gains little. Take what your profile says is large.
 
