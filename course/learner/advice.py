@@ -285,7 +285,7 @@ ADVICE = (
     ),
     Advice(
         "DistributedDataParallel, not DataParallel",
-        "each GPU gets a core of its own, and no lock",
+        "a process per GPU, so no lock of Python between them",
         "Needs two GPUs: unit 02.",
         part="02",
     ),

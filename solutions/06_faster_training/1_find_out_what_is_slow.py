@@ -263,6 +263,7 @@ for name, dataset in sets.items():
     steps_of[name] = [shares_now(found, PHASES) for found in step_profile.per_step(events, "data")]
 plots.phase_shares(shares)
 
+
 # %% tags=["experiment"]
 def interval_of(name, phase):
     """The Interval of a phase's share, over the steps of a training."""
