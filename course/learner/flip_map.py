@@ -115,7 +115,8 @@ class FlipMap:
             piece = row.advice
             places = [_list(row, verdict) or "–" for verdict in (WINS, LOSES)]
             if piece.unit == COUNT:
-                places[0] = _list(row, EXACT) or "–"
+                texts = [row.cells[machine].text for machine in row.machines(EXACT)]
+                places[0] = f"counted: {texts[0]}" if texts else "–"
             lines.append((piece.name, piece.promise, *places, piece.why, piece.part))
         return Checklist(lines)
 

@@ -137,6 +137,7 @@ def roofline(roof: Roof, found: Mapping[str, Sequence[Operation]], names: int = 
     """
     figure, *panels = axes(9.4, 3.9, columns=len(found), sharex=True, sharey=True)
     reach = np.geomspace(1e-2, 1e3, 100)
+    top = max(operation.rate for operations in found.values() for operation in operations)
     for ax, color, (model, operations) in zip(panels, COLORS, found.items(), strict=False):
         ax.plot(reach, [roof.at(x) / 1e9 for x in reach], color="black", lw=1.2)
         whole = sum(operation.seconds for operation in operations)
@@ -146,16 +147,25 @@ def roofline(roof: Roof, found: Mapping[str, Sequence[Operation]], names: int = 
                 *point, "o", color=color, ms=28 * math.sqrt(operation.seconds / whole), alpha=0.5
             )
             if place < names:
-                label_point(ax, operation.name.strip("_"), point, (7, 0), fontsize=7.5)
+                side = "right" if operation.intensity > roof.ridge else "left"
+                offset = (-9, 4 - 8 * (place % 2)) if side == "right" else (9, 0)
+                label_point(ax, _short_name(operation.name), point, offset, ha=side, fontsize=7.5)
         left = sum(each.seconds for each in operations if each.intensity < roof.ridge)
         ax.axvline(roof.ridge, color=GREY, lw=1, ls=":")
         ax.set_title(f"{model}: {left / whole:.0%} of the time left of the ridge", fontsize=9.5)
         ax.set(xscale="log", yscale="log", xlabel="arithmetic per byte")
-        ax.set_ylim(1e-3 * roof.flops / 1e9, 3 * roof.flops / 1e9)
+        ax.set_ylim(1e-3 * roof.flops / 1e9, 2 * max(top, roof.flops) / 1e9)
         ax.set_xlim(reach[0], reach[-1])
     panels[0].set_ylabel("arithmetic per second, in 10⁹")
     figure.suptitle(f"Here arithmetic is the limit from {roof.ridge:.2g} per byte on")
     return figure
+
+
+def _short_name(operation: str) -> str:
+    """The name of an operation, that of attention without its kernel."""
+    if "attention" in operation:
+        return "attention, backward" if operation.endswith("backward") else "attention"
+    return operation.strip("_")
 
 
 def advice_ratios(compared: Mapping[str, Comparison | str], xlabel: str) -> Figure:
