@@ -6,7 +6,7 @@ from course.checkup.phases import CODE
 from course.checkup.predict import bound
 
 NAME = "skew"
-PART = "02/6"
+PART = "02/5"
 PLANTED = ("late_rank",)
 LATE_MIN = 0.1  # share of a step that one rank may take longer than another without a line
 

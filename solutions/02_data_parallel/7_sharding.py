@@ -13,7 +13,7 @@
 #
 # **Minutes** 0 core · 75 in all
 #
-# **Needs** part 2 (the ring) and a look at part 3 (what DDP keeps equal)
+# **Needs** part 8 (the ring) and a look at part 2 (what DDP keeps equal)
 
 # %% locked="setup"
 from collections import Counter
@@ -85,7 +85,7 @@ def reduce_scatter(flat):
 #
 # **Not allowed** Any collective: use only point-to-point calls.
 #
-# **Source** Patarasuk and Yuan 2009, as the ring of part 2.
+# **Source** Patarasuk and Yuan 2009, as the ring of part 8.
 #
 # <details><summary>Hint 1</summary>
 #

@@ -1,5 +1,5 @@
 # %% [markdown]
-# # Data parallel, part 2: Sum over all ranks
+# # Data parallel, part 8: Sum over all ranks
 #
 # **How do N ranks all get the sum, without one of them doing most of the work?**
 #

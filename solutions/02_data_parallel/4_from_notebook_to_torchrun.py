@@ -1,5 +1,5 @@
 # %% [markdown]
-# # Data parallel, part 5: Train under torchrun
+# # Data parallel, part 4: Train under torchrun
 #
 # **How does a training run outside the notebook, and survive when one of its processes is killed?**
 #
@@ -488,7 +488,7 @@ check.train_ddp(train_ddp, seed=613)
 # ```
 # export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1
 # torchrun --standalone --nproc-per-node 2 --max-restarts 1 scripts/train_ddp.py --epochs 5 --checkpoint run.pt \
-#     --answers notebooks/02_data_parallel/5_from_notebook_to_torchrun.ipynb
+#     --answers notebooks/02_data_parallel/4_from_notebook_to_torchrun.ipynb
 # ```
 #
 # If torchrun prints nothing, your machine's own name may have no address: add `--local-addr 127.0.0.1`.
@@ -593,7 +593,7 @@ check.lightning_fit(lightning_fit, seed=9)
 # %% [markdown]
 # ### One device and two
 #
-# We train on one device and on two, with the same total batch. Here a device is a process with one thread. Part 6 times
+# We train on one device and on two, with the same total batch. Here a device is a process with one thread. Part 5 times
 # such steps; here we count them.
 #
 # Predict: one device takes 8 steps per epoch, with batches of 64. How many does each of two devices take, with

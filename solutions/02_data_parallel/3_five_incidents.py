@@ -1,5 +1,5 @@
 # %% [markdown]
-# # Data parallel, part 4: Keep the mean right
+# # Data parallel, part 3: Keep the mean right
 #
 # **When do N ranks train differently from one process with an N times larger batch?**
 #
@@ -13,7 +13,7 @@
 #
 # **Minutes** 0 core · 100 in all
 #
-# **Needs** part 1 (`run_ranks`); part 3 helps
+# **Needs** part 1 (`run_ranks`); part 2 helps
 
 # %% locked="setup"
 import contextlib

@@ -33,8 +33,8 @@ print(course.machine())
 
 # %% [markdown]
 # **The unit** takes apart how torch trains on many devices, and builds it again. One session covers its core: messages
-# (part 1), the ring (2), DistributedDataParallel by hand (3), killing a process and resuming (5), and DataParallel (8).
-# Sections marked "extra", and parts 4, 6 and 7, are for afterwards.
+# (part 1), the ring (8), DistributedDataParallel by hand (2), killing a process and resuming (4), and DataParallel (6).
+# Sections marked "extra", and parts 3, 5 and 7, are for afterwards.
 #
 # Write your prediction into each cell with `None`. A check names the first thing that is wrong. Later cells use your
 # answer if its check passed. Otherwise they use the reference solution, if your copy of the course includes it. Leave
@@ -120,7 +120,7 @@ plots.ddp_steps()
 # %% [markdown]
 # The third column is one operation, *all-reduce*: every rank gets the sum of all ranks' tensors. Divided by the number
 # of ranks, it is the mean. Functions that all ranks call together are *collectives*. Torch has `dist.all_reduce(x)`;
-# you build it from *point-to-point* messages, in this part and in part 2. First comes *broadcast*, which gives all
+# you build it from *point-to-point* messages, in this part and in part 8. First comes *broadcast*, which gives all
 # ranks the values of one. DDP uses it for the weights, before the first step.
 #
 # <details><summary>Why more than one device, and in which ways</summary>
@@ -128,8 +128,8 @@ plots.ddp_steps()
 # AlphaFold 2 was trained for about eleven days on 128 TPU v3 cores (Jumper et al. 2021, supplementary information). On
 # one core that would be nearly four years, if the model fitted.
 #
-# - **Data parallel** (DP): one process; every step copies the model to all devices and splits the batch (part 8).
-# - **Distributed data parallel** (DDP): one process per device, each with a model; only gradients are shared (part 3).
+# - **Data parallel** (DP): one process; every step copies the model to all devices and splits the batch (part 6).
+# - **Distributed data parallel** (DDP): one process per device, each with a model; only gradients are shared (part 2).
 # - **Sharded** training (ZeRO, FSDP): like DDP, but each rank keeps only a part of parameters, gradients and optimizer
 #   state (Rajbhandari et al. 2020, arXiv:1910.02054; part 7).
 # - **Tensor parallel**: each device keeps a part of every layer. **Pipeline parallel**: each keeps some of the layers.

@@ -1,5 +1,5 @@
 # %% [markdown]
-# # Data parallel, part 3: Build DistributedDataParallel
+# # Data parallel, part 2: Build DistributedDataParallel
 #
 # **What must be sent, and when, so that N models stay equal?**
 #
@@ -91,7 +91,7 @@ print(f"sent by rank 0 in it: {sent / 1e6:.2f} MB, counted by Linux")
 # %% [markdown]
 # At construction DDP sends the weights, once: 5.9 MB. In every step it sends the gradients, once. The first backward
 # sends one message and learns in which order gradients arrive. Then torch cuts *buckets*, here two, and rank 0 tells
-# the others how, in 44 and 8 bytes. `optimizer.step()` sends nothing (part 6 counts it).
+# the others how, in 44 and 8 bytes. `optimizer.step()` sends nothing (part 5 counts it).
 #
 # **Takeaway** DDP sends the weights once and the gradients in every step.
 

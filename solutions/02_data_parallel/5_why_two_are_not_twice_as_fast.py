@@ -1,5 +1,5 @@
 # %% [markdown]
-# # Data parallel, part 6: Explain a speed-up
+# # Data parallel, part 5: Explain a speed-up
 #
 # **Why are two ranks not twice as fast as one?**
 #
@@ -13,7 +13,7 @@
 #
 # **Minutes** 0 core · 75 in all
 #
-# **Needs** part 1 (`run_ranks`); part 3 helps (what DDP sends)
+# **Needs** part 1 (`run_ranks`); part 2 helps (what DDP sends)
 
 # %% locked="setup"
 import copy
@@ -222,7 +222,7 @@ plots.scaling(ranks, speedups("shared"), speedups("each"), own, causes)
 # %% [markdown]
 # A row can be negative: half a batch may take less than half the time. **We think** that a rank that computes costs its
 # neighbour time where both share memory, caches or the two threads of a core. Two GPUs share none of these, so there
-# the first of the two costs should vanish; what is left is communication, which you can change (parts 3 and 8).
+# the first of the two costs should vanish; what is left is communication, which you can change (parts 2 and 6).
 #
 # **Takeaway** Switch off one cause after the other. Then work on the largest that you can change.
 

@@ -1,5 +1,5 @@
 # %% [markdown]
-# # Data parallel, part 8: Compare DataParallel with DDP
+# # Data parallel, part 6: Compare DataParallel with DDP
 #
 # **What does nn.DataParallel send that DistributedDataParallel need not, and from which batch on do two ranks pay?**
 #
@@ -14,7 +14,7 @@
 #
 # **Minutes** 15 core · 58 in all · session 2
 #
-# **Needs** part 2, exercise 1 (the ring)
+# **Needs** part 8, exercise 1 (the ring)
 
 # %% locked="setup"
 import copy
@@ -84,7 +84,7 @@ print(f"calls of the model (images, device): {seen}" + reveal(predicted_images))
 plots.data_parallel_steps()
 
 # %% [markdown]
-# If the first device sends each message itself, this is a *star*. Compare it with DDP on a ring (part 2), where a rank
+# If the first device sends each message itself, this is a *star*. Compare it with DDP on a ring (part 8), where a rank
 # sends 2 (N - 1) / N of the gradients and receives as much. Each device has 64 images.
 #
 # Predict: with 8 devices, how many times as much passes through the centre of the star as through a rank of the ring?
@@ -507,12 +507,12 @@ course.claim("with the largest batch, a step of DDP is at least 10 % faster than
 # | symptom | measurement | fix |
 # |---|---|---|
 # | nothing happens, no error | which rank waits in which line (part 1) | same calls, same order, on all ranks |
-# | a hang costs ten minutes or more | seconds until the error (part 5) | a time limit for the group, checkpoints |
-# | N ranks are not N times as fast | a step at 1/N of the batch (part 6) | a larger batch per rank, overlap |
-# | the step waits for messages | bytes per rank, bandwidth (parts 2, 3) | buckets, overlap |
-# | no error, the model is bad | the weights of two ranks (part 3) | average gradients, broadcast at the start |
-# | each epoch has the same order | the first indices of the sampler (part 5) | `sampler.set_epoch(epoch)` |
-# | the mean is a little wrong | the same batch on one process (part 4) | weight each rank by its samples |
+# | a hang costs ten minutes or more | seconds until the error (part 4) | a time limit for the group, checkpoints |
+# | N ranks are not N times as fast | a step at 1/N of the batch (part 5) | a larger batch per rank, overlap |
+# | the step waits for messages | bytes per rank, bandwidth (parts 8, 2) | buckets, overlap |
+# | no error, the model is bad | the weights of two ranks (part 2) | average gradients, broadcast at the start |
+# | each epoch has the same order | the first indices of the sampler (part 4) | `sampler.set_epoch(epoch)` |
+# | the mean is a little wrong | the same batch on one process (part 3) | weight each rank by its samples |
 # | the model does not fit | bytes per rank (part 7) | `fully_shard` |
 
 # %% [markdown]
@@ -521,7 +521,7 @@ course.claim("with the largest batch, a step of DDP is at least 10 % faster than
 # **How much would more ranks help?**
 #
 # `course.checkup` watches your training. From the bytes of your gradients and your step it predicts how efficient DDP
-# would be on more ranks (if you have solved `all_reduce_seconds` in part 2). Replace `loader` and `step` with your own.
+# would be on more ranks (if you have solved `all_reduce_seconds` in part 8). Replace `loader` and `step` with your own.
 # Where several ranks train already, `torchrun --nproc-per-node 2 -m course.checkup train.py` names the rank that all
 # others wait for.
 
