@@ -294,8 +294,9 @@ print(f"the whole trace: {trace.parent.name}/{trace.name} in the data folder; op
 plots.step_traces(cut, PHASES)
 
 # %% [markdown]
-# **We think** the profile shows more time for data than the check-up because it notes every operation, and an image made
-# alone takes many short ones; the check-up reads the clock between phases. Believe the profile's order, time without it.
+# **We think** the profile shows more time for data than the check-up because it notes every operation, and an image
+# made alone takes many short ones; the check-up reads the clock between phases. Believe the profile's order, time
+# without it.
 #
 # The figure shows the last two steps. A gap below a phase is time in which no operation runs: Python, or PIL, or a
 # worker. On a GPU the same picture has one more row, the kernels, and its gaps are what you pay for.
@@ -440,8 +441,8 @@ course.claim("128 numbers instead of 64 take at most 25 % longer: the call itsel
 # ## How much of your machine does a model use?
 #
 # A *roofline* puts all operations of a step into one picture. To the right: arithmetic per byte. Up: arithmetic per
-# second. The roof is measured: its flat part is a large matrix product, its slope a large addition. A dot above the slope
-# finds its numbers in a cache. The area of a dot is its time. The models are this part's network and a small GPT.
+# second. The roof is measured: its flat part is a large matrix product, its slope a large addition. A dot above the
+# slope finds its numbers in a cache. The area of a dot is its time. The models are this part's network and a small GPT.
 
 # %% tags=["experiment"]
 patient = cheap_advice.Patient(new_model(), images[:batch_size], labels[:batch_size], batch_size)
@@ -470,8 +471,8 @@ course.claim("comparing many numbers reaches at most a tenth of the peak", mfu["
 
 # %% [markdown]
 # **Shown** Comparing numbers loads the processor as the models do, and computes almost nothing: it waits for bytes.
-# **Known** the "GPU-Util" of `nvidia-smi` is the share of the time in which *some* kernel ran (NVML's documentation), so 100 % of it
-# says no more than the load of this row.
+# **Known** the "GPU-Util" of `nvidia-smi` is the share of the time in which *some* kernel ran (NVML's documentation),
+# so 100 % of it says no more than the load of this row.
 #
 # **Takeaway** Busy is not fast. MFU says how much of what you paid for computes your model.
 
