@@ -16,7 +16,7 @@
 # - say how much of your machine's arithmetic a model uses, and what the rest of its time waits for;
 # - judge a piece of advice by its bound, its interval, and the machines on which it flips.
 #
-# **Minutes** 45 core · 90 in all
+# **Minutes** 47 core · 92 in all
 #
 # **Needs** PyTorch: you have written a training loop
 #
