@@ -38,8 +38,15 @@ SIZES = {
     "few_epochs": (2, 3, 4),
     "few_range": (20, 100, 100),  # steps of the range test
     "few_lr": (0.014, 0.014, 0.014),  # of SGD with momentum, where nothing else is said
-    "few_peaks": ((0.035, 0.14), (0.035, 0.14), (0.035, 0.14)),  # of the schedules
-    "few_seeds": (1, 3, 3),
+    "few_rates": (
+        (0.0035, 0.9),
+        (0.0035, 0.014, 0.056, 0.22, 0.9),
+        (0.0035, 0.014, 0.056, 0.22, 0.9),
+    ),
+    "few_peaks": ((0.035, 0.07, 0.14), (0.035, 0.07, 0.14, 0.28), (0.035, 0.07, 0.14, 0.28)),
+    "few_seeds": (3, 12, 12),  # of the contest of schedules
+    "few_extra_seeds": (2, 6, 6),  # of all else; six are the least that give an interval
+    "few_step_seconds": (0, 6, 10),  # of the comparison of steps with three batch sizes
     "few_decay_steps": (10, 60, 1000),
     "few_megabytes": (4, 16, 128),  # budget of a step
     "few_target_epochs": (2, 5, 5),  # at most, until the target is reached
@@ -47,9 +54,18 @@ SIZES = {
     # part 3, cheaper steps
     "step_batch": (16, 128, 1024),  # images per step
     "steps_per_turn": (1, 2, 10),  # of each rung of the ladder, in each round
-    "ladder_seconds": (2, 60, 60),  # that its rounds take at most
+    "ladder_seconds": (0, 30, 40),  # that the rounds of each ladder take at most
+    "gpt_rows": (2, 8, 64),  # sequences per step
+    "gpt_columns": (16, 128, 1024),  # tokens of a sequence
+    "gpt_dim": (16, 128, 768),
+    "gpt_layers": (1, 2, 8),
+    "loss_batch": (8, 32, 256),  # images of a step in the comparison of losses
+    "loss_rows": (1, 2, 16),  # sequences of one
+    "loss_steps": (2, 20, 100),
+    "loss_seeds": (2, 6, 6),  # six are the least that give an interval
+    "cause_seconds": (0, 5, 10),  # of each pair that differs by one cause
+    "long_columns": (32, 512, 4096),  # of attention alone
     "gelu_numbers": (2**12, 2**22, 2**27),
-    "loss_seeds": (2, 4, 5),  # of the baseline that the losses of the ladder are held against
     # part 4, memory for time, and the race
     "blocks": (4, 16, 16),  # of the checkpointed model
     "block_width": (32, 256, 2048),
