@@ -148,13 +148,13 @@ def roofline(roof: Roof, found: Mapping[str, Sequence[Operation]], names: int = 
             )
             if place < names:
                 side = "right" if operation.intensity > roof.ridge else "left"
-                offset = (-9, 4 - 8 * (place % 2)) if side == "right" else (9, 0)
+                offset = (-10, 12 - 8 * place) if side == "right" else (9, 4 - 8 * (place % 2))
                 label_point(ax, _short_name(operation.name), point, offset, ha=side, fontsize=7.5)
         left = sum(each.seconds for each in operations if each.intensity < roof.ridge)
         ax.axvline(roof.ridge, color=GREY, lw=1, ls=":")
         ax.set_title(f"{model}: {left / whole:.0%} of the time left of the ridge", fontsize=9.5)
         ax.set(xscale="log", yscale="log", xlabel="arithmetic per byte")
-        ax.set_ylim(1e-3 * roof.flops / 1e9, 2 * max(top, roof.flops) / 1e9)
+        ax.set_ylim(2e-4 * roof.flops / 1e9, 2 * max(top, roof.flops) / 1e9)
         ax.set_xlim(reach[0], reach[-1])
     panels[0].set_ylabel("arithmetic per second, in 10⁹")
     figure.suptitle(f"Here arithmetic is the limit from {roof.ridge:.2g} per byte on")

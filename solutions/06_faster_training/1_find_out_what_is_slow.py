@@ -441,8 +441,9 @@ course.claim("128 numbers instead of 64 take at most 25 % longer: the call itsel
 # ## How much of your machine does a model use?
 #
 # A *roofline* puts all operations of a step into one picture. To the right: arithmetic per byte. Up: arithmetic per
-# second. The roof is measured: its flat part is a large matrix product, its slope a large addition. A dot above the
-# slope finds its numbers in a cache. The area of a dot is its time. The models are this part's network and a small GPT.
+# second. The roof is measured: its flat part is the best of three matrix products, its slope a large addition. A dot
+# above the slope finds its numbers in a cache. The area of a dot is its time. The models are this part's network and a
+# small GPT.
 
 # %% tags=["experiment"]
 patient = cheap_advice.Patient(new_model(), images[:batch_size], labels[:batch_size], batch_size)
