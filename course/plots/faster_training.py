@@ -379,10 +379,10 @@ def over_length(
         ends: {schedule: {steps: accuracies, one per seed}}.
     """
     figure, ax = axes(7.0, 3.3)
-    colors = {"constant": COLORS[0], "linear": COLORS[3], "one cycle": COLORS[4]}
+    colors = {"constant": COLORS[0], "linear": COLORS[3]}
     for k, (name, by_length) in enumerate(ends.items()):
         color = colors[name]
-        shift = 1 + 0.015 * (k - 1)  # dots of three schedules stand side by side
+        shift = 1 + 0.015 * (k - 1)  # dots of two schedules stand side by side
         means = [sum(by_length[n]) / len(by_length[n]) for n in lengths]
         ax.plot(lengths, means, "-", color=color)
         for n in lengths:
