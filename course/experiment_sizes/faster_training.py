@@ -11,12 +11,25 @@ SIZES = {
     # part 1, find out what is slow
     "cheap_batch": (16, 32, 512),
     "cheap_steps": (2, 6, 40),  # of one timed run
+    "same_pairs": (2, 20, 20),  # comparisons of a step with itself
+    "profile_steps": (3, 10, 40),  # six are the least that give an interval
+    "worker_steps": (4, 40, 80),  # of a pass with workers
+    "worker_seconds": (0, 15, 60),
     "pair_seconds": (1, 8, 20),  # that a pair of ways is compared
+    "advice_seconds": (0, 4, 20),  # the same, for the checklist
+    "linear_rows": (64, 8192, 65_536),
+    "few_rows_width": (16, 1024, 8192),
+    "checkup_steps": (6, 30, 60),
+    "gpt": (
+        dict(vocabulary=32, dim=16, layers=1, heads=2, rows=2, columns=9),
+        dict(vocabulary=256, dim=128, layers=2, heads=4, rows=8, columns=129),
+        dict(vocabulary=4096, dim=1024, layers=8, heads=16, rows=16, columns=1025),
+    ),
     "regime_numbers": (2**12, 2**24, 2**28),  # of one operation that memory bounds
     "regime_width": (16, 1024, 8192),  # of a product that arithmetic bounds
     "eval_images": (100, 300, 10_000),
     "norm_steps": (4, 20, 200),  # with and without normalisation
-    "norm_seeds": (1, 3, 5),
+    "norm_seeds": (1, 6, 6),  # six are the least that give an interval
     # part 2, fewer steps
     # channels of the first convolution; the others have 2 and 4 times as many
     "few_width": (4, 8, 32),

@@ -45,9 +45,11 @@ VERDICT_COLORS = {
 }
 BOARD_ENTRIES_MAX = 12
 
-# a run and a row of training.race, which a figure does not import
+# of training.race and measure.roofline, which a figure does not import
 Run = Any
 Worth = Any
+Roof = Any
+Operation = Any
 REPEATED = "everything again"
 CONTESTANTS = {"plain": ORANGE, "everything": SKY_BLUE, REPEATED: "black"}
 
@@ -76,6 +78,94 @@ def phase_shares(shares: Mapping[str, Mapping[str, float]]) -> Figure:
     ax.set(xlabel="share of the time", title=f"Getting the data takes {data} of the time")
     ax.margins(x=0.12)
     return figure
+
+
+def step_traces(
+    traces: Mapping[str, Sequence[tuple[str, float, float]]], phases: Sequence[str]
+) -> Figure:
+    """Draw when each phase ran, and below it when an operation did: a gap is a wait.
+
+    Args:
+        traces: {training: (name, start, end) in µs of the events of a few steps}.
+        phases: the names of the events that are drawn on top.
+    """
+    figure, *panels = axes(8.6, 1.15 * len(traces) + 1.0, lines=len(traces), sharex=True)
+    colors = dict(zip(phases, (ORANGE, PINK, GREEN, SKY_BLUE, BLUE), strict=False))
+    gaps = []
+    for ax, (name, events) in zip(panels, traces.items(), strict=True):
+        begin = min(start for _, start, _ in events)
+        end = max(end for _, _, end in events)
+        operations = []
+        for what, start, stop in events:
+            bar = [((start - begin) / 1e3, (stop - start) / 1e3)]
+            if what in colors:
+                ax.broken_barh(bar, (0.5, 0.4), color=colors[what], lw=0)
+            elif what.startswith("aten::"):
+                operations.append((start, stop))
+                ax.broken_barh(bar, (0.05, 0.35), color=GREY, lw=0)
+        gaps.append(1 - _covered(operations) / (end - begin))
+        ax.set_yticks([0.7, 0.22], ["phases", "operations"], fontsize=8)
+        ax.set_title(f"{name}: no operation runs in {gaps[-1]:.0%} of the time", fontsize=9.5)
+        ax.grid(visible=False)
+    panels[-1].set_xlabel("ms")
+    for phase, color in colors.items():
+        panels[0].plot([], [], color=color, lw=5, label=phase)
+    handles, labels = panels[0].get_legend_handles_labels()
+    style = dict(ncols=len(colors), frameon=False, fontsize=8)
+    figure.legend(handles, labels, loc="outside lower center", **style)
+    return figure
+
+
+def _covered(intervals: Sequence[tuple[float, float]]) -> float:
+    """The length of the union of intervals."""
+    total = 0.0
+    reached = -math.inf
+    for start, end in sorted(intervals):
+        if end > reached:
+            total += end - max(start, reached)
+            reached = end
+    return total
+
+
+def roofline(roof: Roof, found: Mapping[str, Sequence[Operation]], names: int = 4) -> Figure:
+    """Draw the roof, and each operation of a model's step as a dot whose area is its time.
+
+    Args:
+        roof: of measure.roofline.
+        found: {model: its Operations, slowest first}.
+        names: that are written per model, those of the slowest operations.
+    """
+    figure, *panels = axes(9.4, 3.9, columns=len(found), sharex=True, sharey=True)
+    reach = np.geomspace(1e-2, 1e3, 100)
+    top = max(operation.rate for operations in found.values() for operation in operations)
+    for ax, color, (model, operations) in zip(panels, COLORS, found.items(), strict=False):
+        ax.plot(reach, [roof.at(x) / 1e9 for x in reach], color="black", lw=1.2)
+        whole = sum(operation.seconds for operation in operations)
+        for place, operation in enumerate(operations):
+            point = (operation.intensity, operation.rate / 1e9)
+            ax.plot(
+                *point, "o", color=color, ms=28 * math.sqrt(operation.seconds / whole), alpha=0.5
+            )
+            if place < names:
+                side = "right" if operation.intensity > roof.ridge else "left"
+                offset = (-10, 12 - 8 * place) if side == "right" else (9, 4 - 8 * (place % 2))
+                label_point(ax, _short_name(operation.name), point, offset, ha=side, fontsize=7.5)
+        left = sum(each.seconds for each in operations if each.intensity < roof.ridge)
+        ax.axvline(roof.ridge, color=GREY, lw=1, ls=":")
+        ax.set_title(f"{model}: {left / whole:.0%} of the time left of the ridge", fontsize=9.5)
+        ax.set(xscale="log", yscale="log", xlabel="arithmetic per byte")
+        ax.set_ylim(2e-4 * roof.flops / 1e9, 2 * max(top, roof.flops) / 1e9)
+        ax.set_xlim(reach[0], reach[-1])
+    panels[0].set_ylabel("arithmetic per second, in 10⁹")
+    figure.suptitle(f"Here arithmetic is the limit from {roof.ridge:.2g} per byte on")
+    return figure
+
+
+def _short_name(operation: str) -> str:
+    """The name of an operation, that of attention without its kernel."""
+    if "attention" in operation:
+        return "attention, backward" if operation.endswith("backward") else "attention"
+    return operation.strip("_")
 
 
 def advice_ratios(compared: Mapping[str, Comparison | str], xlabel: str) -> Figure:

@@ -181,7 +181,8 @@ course.claim("the bias before BatchNorm changes the time per image by less than 
 #   memory saves is a larger share once bfloat16 has made the rest cheap.
 #
 # The full-size race, on all images of Fashion-MNIST, takes an hour: `course bench speedrun`. What it found is in
-# [docs/results.md](../../docs/results.md).
+# [docs/results.md](../../docs/results.md). On which machine each piece wins: the flip map, at the end of part 1 and in
+# [docs/flip-map.md](../../docs/flip-map.md).
 #
 # **Takeaway** Seconds are images times seconds per image. Judge each factor with its own instrument, and keep a change
 # whose product excludes 1.
