@@ -211,7 +211,7 @@ def ddp_steps(ranks: int = 3) -> Figure:
         Stage("own optimizer step", ["same weights"] * ranks, GREY),
     )
     _lanes(ax, 0, ranks, stages, row="rank")
-    ax.set_title("Only gradients travel, once per step")
+    ax.set_title("The ranks exchange gradients; nobody sends the model")
     return figure
 
 
@@ -491,6 +491,7 @@ def against_alone(
         for name, ratios in ways.items():
             _band(ax, batch_sizes, ratios, label=name, color=COLORS[names.index(name)])
         ax.set_xscale("log", base=2)
+        ticks_at(ax, batch_sizes)
         ax.set_yscale("log", base=2)
         ax.yaxis.set_major_formatter("{x:g}×")
         ax.set(title=panel, xlabel="batch size")
@@ -693,7 +694,7 @@ def scaling(
     _band(left, ranks, _scaled(weak, ranks), label="a batch per rank", color=GREEN)
     left.plot(ranks, ranks, color=GREY, ls="--", lw=1, label="N times")
     left.axvline(cores, color=GREY, lw=1, ls=":", label=f"as many ranks as cores: {cores}")
-    left.set(xlabel="ranks", ylabel="images per second / those of one rank", xticks=ranks)
+    left.set(xlabel="ranks", ylabel="samples per second / those of one rank", xticks=ranks)
     title = f"{ranks[1]} ranks: {strong[1].estimate:.2f} times as fast with one batch"
     left.set_title(title, fontsize=10)
     left.legend(frameon=False, fontsize=8)

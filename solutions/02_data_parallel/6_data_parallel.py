@@ -28,9 +28,9 @@ from torch.utils.data import DataLoader, TensorDataset
 import course
 from course.checks import data_parallel as check
 from course.datasets import fashion
-from course.parallel import data_parallel_ways as ways
 from course.parallel import distributed
 from course.plots import data_parallel as plots
+from course.training import data_parallel_ways as ways
 from course.training.models import FashionCNN
 
 print(course.machine())
@@ -94,8 +94,8 @@ print(course.score("02/6", "images per call of the model", predicted_images, see
 # not a constant. The extra section on cost tests it with a DataParallel by hand. On two GPUs it is **not measured
 # here**.
 #
-# **Takeaway** DataParallel sends its model in every step, DDP only gradients. Below two GPUs it does nothing: look at
-# `device_ids` before you time it.
+# **Takeaway** DataParallel sends its model in every step. DDP sends gradients, and buffers if the model has any. Below
+# two GPUs DataParallel does nothing: look at `device_ids` before you time it.
 
 # %% [markdown]
 # ## How does one process compute on many devices? · extra

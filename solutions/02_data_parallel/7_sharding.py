@@ -13,7 +13,7 @@
 #
 # **Minutes** 0 core · 70 in all
 #
-# **Needs** part 8 (the ring) and a look at part 2 (what DDP keeps equal)
+# **Needs** part 1 (the ring) and a look at part 2 (what DDP keeps equal)
 
 # %% locked="setup"
 import inspect
@@ -73,7 +73,7 @@ print(course.score("02/7", "the first stage that fits", predicted_stage, first, 
 # ## What is half an all-reduce? · extra
 #
 # A ring's all-reduce is a *reduce-scatter* and then an *all-gather*. `reduce_scatter` is the first phase of a ring as a
-# function. The ring of part 8 left piece r + 1 of the sum on rank r. This one starts one piece earlier and leaves piece
+# function. The ring of part 1 left piece r + 1 of the sum on rank r. This one starts one piece earlier and leaves piece
 # r on rank r, so that the pieces lie in the order of ranks. Such pieces, 1/N of a vector, are called *shards*.
 
 
@@ -114,7 +114,7 @@ def reduce_scatter(flat):
 #
 # **Not allowed** Any collective: use only point-to-point calls.
 #
-# **Source** Patarasuk and Yuan 2009, as the ring of part 8.
+# **Source** Patarasuk and Yuan 2009, as the ring of part 1.
 #
 # <details><summary>Hint 1</summary>
 #

@@ -491,7 +491,7 @@ for n, formula in ((least, expected[0]), (largest, expected[-1])):
 
 # %% tags=["experiment"]
 curves = {name: [compared[n].time(name) for n in sizes.bytes] for name in compared[least].seconds}
-course.claim("with the smallest tensor, four real ranks take at least twice as long with the ring as with the naive way",
+course.claim("with the smallest tensor, four real ranks take at least twice as long with the ring as the naive way",
              compared[least].ratio("naive", to="ring"), above=2.0)  # fmt: skip
 course.claim(
     "4 ranks on this machine are at least 10 % faster with doubling than with the naive all-reduce for the smallest "
