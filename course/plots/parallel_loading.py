@@ -133,7 +133,7 @@ def rounds_of_workers(
         ax,
         "whole rounds of workers",
         (most + workers, expected[-1]),
-        (-4, 12),
+        (-4, -14),
         ha="right",
         color=GREY,
     )
@@ -238,7 +238,7 @@ def cpu(logical: int, physical: int) -> Figure:
     if threads_each > 1:
         threads = f"{threads_each} hardware threads each, which share its caches"
     more = f" ({shown} drawn)" if shown < physical else ""
-    ax.set_title(f"{physical} cores{more}, {threads}", fontsize=10)
+    ax.set_title(f"As the system reports it: {physical} cores{more}, {threads}", fontsize=10)
     return figure
 
 
