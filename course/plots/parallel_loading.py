@@ -188,6 +188,20 @@ def ratios(passes: Comparison, title: str) -> Figure:
     return figure
 
 
+def seconds(passes: Comparison, title: str) -> Figure:
+    """Draw the seconds of each way of a Comparison on a logarithmic axis, a row each."""
+    figure, ax = axes(7.6, 1.2 + 0.36 * len(passes.seconds))
+    for y, way in enumerate(passes.seconds):
+        ms = passes.time(way).scaled(1000)
+        ax.plot([ms.low, ms.high], [y, y], color=BLUE, lw=2)
+        ax.plot(ms.estimate, y, "o", color=BLUE)
+        label_point(ax, f"{ms.estimate:,.3g} ms", (ms.high, y), fontsize=8)
+    rows(ax, passes.seconds)
+    ax.set(xscale="log", xlabel="time, ms, with its interval of 95 %", title=title)
+    ax.margins(x=0.2)
+    return figure
+
+
 def speedups(cases: Mapping[str, WorkerComparison], workers: int = 2) -> Figure:
     """Draw the ratios of some comparisons of numbers of workers, a panel each, on one axis.
 
