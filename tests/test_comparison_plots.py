@@ -139,6 +139,12 @@ def test_the_best_number_of_workers_is_one_that_is_proven_to_be_faster(seconds, 
     assert ax.get_title() == title
 
 
+def test_seconds_that_differ_by_orders_of_magnitude_can_be_read():
+    (ax,) = parallel_loading.seconds(compared(fork=0.1, spawn=2.5, kept=0.004), "title").axes
+    assert [text.get_text() for text in ax.texts] == ["100 ms", "2,500 ms", "4.0 ms"]
+    assert ax.get_xscale() == "log" and ax.get_xlim()[1] > 2500
+
+
 def test_predictions_and_bars_stand_beside_intervals():
     measured = [Interval(4.0, 3.9, 4.1), Interval(1.0, 0.9, 1.1)]  # with 0 and 2 workers
     (ax,) = parallel_loading.predicted_workers({("plain", 8): ([2.0, 1.25], measured)}, [2]).axes[:1]

@@ -195,10 +195,12 @@ def seconds(passes: Comparison, title: str) -> Figure:
         ms = passes.time(way).scaled(1000)
         ax.plot([ms.low, ms.high], [y, y], color=BLUE, lw=2)
         ax.plot(ms.estimate, y, "o", color=BLUE)
-        label_point(ax, f"{ms.estimate:,.3g} ms", (ms.high, y), fontsize=8)
+        words = f"{ms.estimate:,.1f} ms" if ms.estimate < 10 else f"{ms.estimate:,.0f} ms"
+        label_point(ax, words, (ms.high, y), fontsize=8)
     rows(ax, passes.seconds)
-    ax.set(xscale="log", xlabel="time, ms, with its interval of 95 %", title=title)
-    ax.margins(x=0.2)
+    longest = 1000 * max(passes.time(way).estimate for way in passes.seconds)
+    label = "time, ms, with its interval of 95 %"
+    ax.set(xscale="log", xlabel=label, title=title, xlim=(None, 4 * longest))
     return figure
 
 
