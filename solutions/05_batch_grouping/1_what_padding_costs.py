@@ -36,9 +36,9 @@ from course.training import grouping
 from course.training.recommender_loop import keep_freed_memory
 from course.training.token_models import TokenAttention, TokenPool, attention_written_out
 
+keep_freed_memory()  # or the large tensors of the rectangle come from new memory pages in every step
 print(course.machine())
 size, device = course.sizes("05_batch_grouping"), course.device()
-keep_freed_memory()  # or the large tensors of the rectangle come from new memory pages in every step
 
 # %% [markdown]
 # ## How much of your batches is padding?

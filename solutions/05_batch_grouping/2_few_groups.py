@@ -14,7 +14,7 @@
 # - find thresholds for the lengths of a data set;
 # - tell when groups pay, and how many.
 #
-# **Minutes** 62 core · 91 in all
+# **Minutes** 62 core · 89 in all
 #
 # **Needs** `pad_batch` of part 1
 
@@ -33,9 +33,9 @@ from course.training import grouping
 from course.training.recommender_loop import keep_freed_memory
 from course.training.token_models import TokenPool
 
+keep_freed_memory()  # or the large tensors of the rectangle come from new memory pages in every step
 print(course.machine())
 size, device = course.sizes("05_batch_grouping"), course.device()
-keep_freed_memory()  # or the large tensors of the rectangle come from new memory pages in every step
 
 # %% [markdown]
 # ## Can you split a batch without changing its result?
@@ -333,7 +333,7 @@ course.claim("at embedding size 8192, groups are faster than one rectangle", gai
 # - for j from 1 to m, set `least[j]` to the minimum over i < j of `before[i] + group_cost(i, j)`;
 # - set `choice[j]` to an i that reaches it.
 #
-# **Points** 5 · **Core** · **Difficulty** ●●○ · **Minutes** 20 · **Lines** 3
+# **Points** 5 · **Core** · **Difficulty** ●●○ · **Minutes** 18 · **Lines** 3
 #
 # **Convention** `upto[j]` is the number of sequences with one of the first j lengths, so group_cost(i, j) is
 # `(upto[j] - upto[i]) * costs[j - 1]`.
@@ -442,22 +442,20 @@ seconds = {n: taken.time(str(n)) for n in limits}
 
 # %% tags=["experiment"]
 cells = {n: grouping.cost_of_groups(own.cpu(), costs["cells"])(limits[n]) for n in limits}
-most = max(limits)
-one_group, most_groups = seconds[1].estimate, seconds[most].estimate
-b = (most * one_group - most_groups) / (most * cells[1] - cells[most])  # two equations for a and b
-a = one_group - b * cells[1]
+a, b = grouping.cost_of_group_and_cell(seconds, cells)
 model_says = {n: a * n + b * cells[n] for n in limits}
-plots.time_against_groups(seconds, model_says, fixed_by=(1, most))
+plots.time_against_groups(seconds, model_says, fixed_by=(1, max(limits)))
 
 # %% tags=["experiment"]
 fastest, foretold = min(limits, key=lambda n: seconds[n].estimate), min(model_says, key=model_says.get)
 print(f"a = {1e6 * a:.0f} µs per group, b = {1e9 * b:.0f} ns per cell: fastest by the model {foretold} groups")
 print(course.score("05/2", "groups that are fastest", predicted_groups, fastest, null=None, form="{:.0f}"))
-off = {n: seconds[n].scaled(1 / model_says[n]) for n in limits if n not in (1, most)}
+off = {n: seconds[n].scaled(1 / model_says[n]) for n in list(limits)[1:-1]}
 print("measured / model:", ", ".join(f"{n} groups {times.estimate:.2f}" for n, times in off.items()))
 worst = max(off, key=lambda n: abs(off[n].estimate - 1))
 removed = (cells[1] - cells[4]) / (cells[1] - int(own.sum()))
-course.claim("four groups remove most of the padding", removed > 0.75, f"{removed:.0%} of it")
+is_most = removed > 0.75
+course.claim("four groups remove most of the padding", is_most, f"{removed:.0%} of it")
 course.claim("four groups are at least 50 % faster than one", taken.ratio("4"), above=1.5)
 course.claim("a · groups + b · cells misses no time between by more than 20 %", off[worst], within=(0.8, 1.2))
 missed = taken.ratio(str(fastest), to=str(foretold))
@@ -473,11 +471,8 @@ course.claim("the number of groups that the model predicts is at most 30 % slowe
 # %% [markdown]
 # ## What changes in small batches?
 #
-# A larger embedding makes each cell cost more, and each group too, because every group adds a gradient of the weights.
-# A smaller batch has fewer cells, but the same four groups.
-#
-# How much of the time is not computing on cells? A batch of four sequences, one of each length, needs the four groups,
-# too, and has next to no cells.
+# A smaller batch has fewer cells, but the same four groups. What do these cost without cells? A batch of four
+# sequences, one of each length, needs four groups, too, and has next to no cells.
 #
 # **Predict** In batches of 32, how many times as fast as one rectangle are groups with the smallest embedding? As many
 # times as with 256 sequences, because a similar share of the cells is padding? Or fewer?
@@ -515,6 +510,7 @@ course.claim("at the smallest embedding, four groups of one sequence take longer
              nearly_empty[smallest], above=1)  # fmt: skip
 
 # %% [markdown]
+# A larger embedding makes each cell cost more, and each group too, because every group adds a gradient of the weights.
 # Between 256 and 32 the batch size alone changed (**Shown**): the same sequences and model, the same overhead per
 # group, fewer cells in each, and less padding in a batch without a long sequence. Where four nearly empty groups
 # already take longer than the rectangle, no thresholds can win. On a GPU a group's overhead is larger next to its
@@ -629,10 +625,12 @@ missed = {name: 100 * (n / found_cells["exact"] - 1) for name, n in found_cells.
 searched = compare(searches, seconds=size.seconds)
 for name, percent in missed.items():
     print(f"{name}: {1000 * searched.time(name).estimate:.0f} ms, {percent:.2f} % above the least")
+plots.search_results({name: (searched.time(name).estimate, missed[name]) for name in searches})
+
+# %% tags=["experiment"]
 near = missed["random × 1"] < 5
 course.claim("one random trial misses the least number of cells by less than 5 %", near,
              f"{missed['random × 1']:.2f} %")  # fmt: skip
-plots.search_results({name: (searched.time(name).estimate, missed[name]) for name in searches})
 
 # %% [markdown]
 # The exact search tries each pair of different lengths once per group, so its time grows with the square of their
