@@ -5,6 +5,7 @@ UNREAD = "these places are overwritten before they are read, or never read"
 SEEDS = "any seeds do that differ for each step and rank"
 GPUS = "a check's ranks compute on the CPU; only a machine with GPUs could show it"
 MACOS = "a given line, for systems without O_DIRECT such as macOS; a check's machine may have it"
+WITHOUT_GPU = "without a GPU there is no such state; with one, the facts about dropout show it"
 EQUIVALENT = {
     "ResumingLoader: 0 => 1 in def __init__(self, dataset, batch_size, num_workers=0, seed=0):": (
         "a default in a given line: any number of workers gives the same batches"
@@ -21,9 +22,9 @@ EQUIVALENT = {
     "halving_doubling: if rank > partner: => if not rank > partner: in if rank > partner:": (
         "the halves change places everywhere; either may go to either rank"
     ),
-    "checkpoint: torch.cuda.set_rng_state_all(ctx.states[1]) => pass in torch.cuda.set_rng_state_all(ctx.states[1])": (
-        "without a GPU there is no such state; with one, the facts about dropout show it"
-    ),
+    "checkpoint: for gpu, state in zip(gpus, ctx.states[1], strict=True): => pass in for gpu, state in zip(gpus, "
+    "ctx.states[1], strict=True):": WITHOUT_GPU,
+    "checkpoint: torch.cuda.set_rng_state(state, gpu) => pass in torch.cuda.set_rng_state(state, gpu)": WITHOUT_GPU,
     "one_cycle: 3 => 4 in line = sum((step > right for right, *_ in points[1:3]))": (
         "no step lies beyond the last point"
     ),
@@ -41,12 +42,22 @@ EQUIVALENT = {
     "train_ddp: 1000003 * options.seed + world_size * step => 1000003 * options.seed - world_size * step in "
     "torch.manual_seed(1000003 * options.seed + world_size * step + rank)": SEEDS,
     "train_ddp: 1000003 => 1000004 in torch.manual_seed(1000003 * options.seed + world_size * step + rank)": SEEDS,
-    "train_ddp: DataLoader(left, share, num_workers=options.workers, pin_memory=on_gpu) => DataLoader(left, "
-    "share, num_workers=options.workers) in loader = DataLoader(left, share, num_workers=options.workers, "
-    "pin_memory=on_gpu)": GPUS,
-    "train_ddp: DataLoader(left, share, num_workers=options.workers, pin_memory=on_gpu) => DataLoader(left, "
-    "share, pin_memory=on_gpu) in loader = DataLoader(left, share, num_workers=options.workers, "
-    "pin_memory=on_gpu)": "workers change who reads, not what is trained",
+    "train_ddp: 0 => 1 in loader = DataLoader(options.dataset, share, sampler=left, num_workers=options.workers, pin": (
+        "workers may live on: they draw what the sampler gives"
+    ),
+    "train_ddp: DataLoader(options.dataset, share, sampler=left, num_workers=options.workers, pin_memory="
+    "o => DataLoader(options.dataset, share, sampler=left, num_workers=options.workers, persistent_w in l"
+    "oader = DataLoader(options.dataset, share, sampler=left, num_workers=options.workers, pin": (GPUS),
+    "train_ddp: DataLoader(options.dataset, share, sampler=left, num_workers=options.workers, pin_memory="
+    "o => DataLoader(options.dataset, share, sampler=left, num_workers=options.workers, pin_memory=o in l"
+    "oader = DataLoader(options.dataset, share, sampler=left, num_workers=options.workers, pin": (
+        "workers may be started for each epoch"
+    ),
+    "train_ddp: DataLoader(options.dataset, share, sampler=left, num_workers=options.workers, pin_memory="
+    "o => DataLoader(options.dataset, share, sampler=left, pin_memory=on_gpu, persistent_workers=opt in l"
+    "oader = DataLoader(options.dataset, share, sampler=left, num_workers=options.workers, pin": (
+        "workers change who reads, not what is trained"
+    ),
     "train_ddp: True => False in images = images.to(device, non_blocking=True)": GPUS,
     "train_ddp: True => False in labels = labels.to(device, non_blocking=True)": GPUS,
     "train_ddp: file.flush() => pass in file.flush()": "torch.save flushes the file that it is given, at its end",
