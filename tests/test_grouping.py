@@ -8,6 +8,7 @@ import torch
 
 from course.datasets import sequences
 from course.errors import CourseError
+from course.measure.comparison import Interval
 from course.notebook.solutions import load_solutions
 from course.training import grouping, keep_source
 from course.training.token_models import TokenAttention, TokenPool, attention_written_out
@@ -45,6 +46,13 @@ def test_a_group_costs_its_threshold_per_sequence_and_neighbours_are_one_move_aw
     assert cost([1, 5]) == 2 * 1 + 4 * 25
     assert grouping.neighbours([2, 5], [1, 2, 3, 5]) == [[1, 5], [3, 5]]
     assert grouping.neighbours([5], [1, 2, 3, 5]) == []
+
+
+def test_two_times_give_the_cost_of_a_group_and_of_a_cell():
+    cells = {1: 100, 3: 60, 10: 20}
+    seconds = {n: Interval(3 * n + 2 * cells[n], 0.0, 1e9) for n in cells}
+    seconds[3] = Interval(9e9, 0.0, 1e10)  # which is tested, not used
+    assert grouping.cost_of_group_and_cell(seconds, cells) == pytest.approx((3, 2))
 
 
 def test_found_thresholds_are_those_of_the_demonstration(unit):

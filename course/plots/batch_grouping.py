@@ -1,6 +1,7 @@
 """Figures of unit 05.
 
-In a part each colour has one meaning: tokens are dark grey and padding is light grey.
+In the figures of a part each colour has one meaning: tokens are dark grey, padding is light grey.
+Data sets are told apart by their marks, because colours belong to the ways to compute.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +16,6 @@ from torch import Tensor
 from course.measure.comparison import FASTER, Comparison, Interval
 from course.plots.style import (
     BLUE,
-    COLORS,
     GREEN,
     GREY,
     ORANGE,
@@ -47,11 +47,13 @@ WAY_COLORS = METHOD_COLORS | {
     "varlen": "black",
     "FlexAttention": "#b8860b",
 }
-MODEL_COLORS = {
-    "maximum": BLUE,
-    "fused attention": GREEN,
-    "attention written out": ORANGE,
+# colours that no way has, and a mark each, because lines may lie on each other
+MODEL_STYLES = {
+    "maximum": ("#332288", "o"),
+    "fused attention": ("#882255", "s"),
+    "attention written out": ("#999933", "^"),
 }
+SET_MARKS = "osD^v"
 ORDER_COLORS = {
     "random": GREY,
     "windows": PINK,
@@ -118,10 +120,11 @@ def waste_against_batch(
     figure, ax = axes(6.6, 3.4)
     largest = batch_sizes[-1]
     most = max(max(waste) for waste in curves.values())
-    for color, (name, waste) in zip(COLORS, curves.items(), strict=False):
-        ax.plot(batch_sizes, waste, "o-", color=color, ms=4)
-        text = f"{name} {waste[-1]:.1f}"
-        label_point(ax, text, (largest, waste[-1]), color=color, fontsize=9)
+    ends = {}
+    for mark, (name, waste) in zip(SET_MARKS, curves.items(), strict=False):
+        ax.plot(batch_sizes, waste, f"{mark}-", color=TOKEN, mfc="white", ms=5, lw=1.2)
+        ends[f"{name} {waste[-1]:.1f}"] = waste[-1]
+    _label_ends(ax, largest, ends)
     ax.axhline(1, color=GREY, lw=1, ls=":")
     label_point(ax, "no padding", (largest, 1.2), color=GREY, fontsize=9)
     ax.set(
@@ -135,6 +138,19 @@ def waste_against_batch(
     ax.set_yticks([1, 2, 4, 8, 16, 32], ["1", "2", "4", "8", "16", "32"])
     ticks_at(ax, batch_sizes)
     return figure
+
+
+def _label_ends(ax: Axes, x: float, ends: Mapping[str, float]) -> None:
+    """Write {text: y} to the right of the last points of lines; neighbours share one label."""
+    together = []  # of (texts, their y)
+    for text, y in sorted(ends.items(), key=lambda end: end[1]):
+        if together and y < 1.15 * together[-1][1][-1]:
+            together[-1][0].append(text)
+            together[-1][1].append(y)
+        else:
+            together.append(([text], [y]))
+    for texts, heights in together:
+        label_point(ax, "\n".join(reversed(texts)), (x, heights[-1]), (8, 0), fontsize=9)
 
 
 def waste_of_windows(
@@ -187,7 +203,7 @@ def cost_against_length(
         nbytes: {model: bytes kept for backward, one value per length}.
         seconds: {model: Interval of seconds, one per length}.
     """
-    figure, *panels = axes(9.0, 3.6, columns=2, sharey=True)
+    figure, *panels = axes(10.4, 3.6, columns=2, sharey=True)
     x = np.array(lengths) / lengths[0]
     last = lengths[-1]
     exact = {name: [Interval(n, n, n) for n in counted] for name, counted in nbytes.items()}
@@ -195,22 +211,25 @@ def cost_against_length(
         for power, style in ((1, ":"), (2, "--")):
             label = "length" if power == 1 else "length²"
             ax.plot(lengths, x**power, style, color=GREY, lw=1, label=label)
-        growth = []
+        ends = {}
         for name, intervals in found.items():
-            color = MODEL_COLORS[name]
+            color, mark = MODEL_STYLES[name]
             shown = [interval.scaled(1 / intervals[0].estimate) for interval in intervals]
-            ax.plot(lengths, [of.estimate for of in shown], "o-", color=color, ms=4, label=name)
+            middles = [of.estimate for of in shown]
+            style = dict(color=color, ms=5, mfc="none", label=name)
+            ax.plot(lengths, middles, f"{mark}-", **style)
             for length, of in zip(lengths, shown, strict=True):
                 ax.plot([length, length], [of.low, of.high], color=color, lw=2, alpha=0.6)
-            end = shown[-1].estimate
-            label_point(ax, f"{end:.0f}×", (last, end), color=color, fontsize=9)
-            growth.append(f"{end:.0f}")
+            ends[f"{middles[-1]:.0f}× {name}"] = middles[-1]
+        _label_ends(ax, last, ends)
+        growth = sorted({round(end) for end in ends.values()})
+        reach = " to ".join(str(end) for end in (growth[0], growth[-1])[: len(growth)])
         ax.set(
             xscale="log",
             yscale="log",
             xlabel="padded length",
-            xlim=(lengths[0] * 0.9, last * 1.4),
-            title=f"{x[-1]:.0f} times the width: {what} × {', '.join(growth)}",
+            xlim=(lengths[0] * 0.9, last * 1.2),
+            title=f"{x[-1]:.0f} times the width: {what} × {reach}",
         )
         plain_log(ax.yaxis)
         ticks_at(ax, lengths)
@@ -248,8 +267,8 @@ def speedups(timed: Mapping[object, Comparison], xlabel: str) -> Figure:
             gains.append(ratio.estimate)
     ax.axhline(1, color=GREY, lw=1, ls=":")
     settings = list(timed)
-    end = (len(settings) - 0.75, 1)
-    label_point(ax, first.base, end, (0, 6), va="baseline", ha="right", color=GREY, fontsize=9)
+    at_the_edge = dict(xycoords=ax.get_yaxis_transform(), ha="right")
+    label_point(ax, first.base, (1, 1), (0, 6), "baseline", color=GREY, fontsize=9, **at_the_edge)
     small = f"{gains[0]:.1f} times as fast at {xlabel} {settings[0]}"
     large = f"{gains[-1]:.1f} at {settings[-1]}"
     ax.set(
@@ -267,12 +286,13 @@ def speedups(timed: Mapping[object, Comparison], xlabel: str) -> Figure:
 
 
 def time_against_groups(
-    seconds: Mapping[int, float], predicted: Mapping[int, float], fixed_by: Sequence[int]
+    seconds: Mapping[int, Interval], predicted: Mapping[int, float], fixed_by: Sequence[int]
 ) -> Figure:
-    """Draw measured and predicted time against the number of groups.
+    """Draw measured and predicted time against the number of groups; a line is the interval.
 
     Args:
-        seconds, predicted: {number of groups: seconds}.
+        seconds: {number of groups: Interval of seconds}.
+        predicted: {number of groups: seconds}.
         fixed_by: the numbers whose times fixed the model; their points are filled.
     """
     figure, ax = axes(6.6, 3.4)
@@ -283,11 +303,13 @@ def time_against_groups(
     tested = next(n for n in counts if n not in fixed_by)
     labels = {tested: "measured", fixed_by[0]: "measured, gives a and b"}
     for n in counts:
+        ms = seconds[n].scaled(1000)
         face = color if n in fixed_by else "white"
-        ax.plot(n, 1000 * seconds[n], "o", color=color, mfc=face, label=labels.get(n))
+        ax.plot([n, n], [ms.low, ms.high], color=color, lw=2, alpha=0.6)
+        ax.plot(n, ms.estimate, "o", color=color, mfc=face, label=labels.get(n))
     ax.margins(y=0.2)
-    best = min(seconds, key=seconds.get)
-    times = seconds[1] / seconds[best]
+    best = min(counts, key=lambda n: seconds[n].estimate)
+    times = seconds[1].estimate / seconds[best].estimate
     ax.set(
         xscale="log",
         yscale="log",
@@ -305,24 +327,25 @@ def search_results(results: Mapping[str, tuple[float, float]]) -> Figure:
     """Draw how far each search for thresholds misses the least cost, against its time.
 
     Args:
-        results: {search: (seconds, per cent above the least cost)}.
+        results: {search: (seconds, per cent above the least cost)}; the exact one is "exact".
     """
     figure, ax = axes(6.6, 3.0)
     for name, (seconds, miss) in results.items():
-        color = BLUE if name.startswith("exact") else ORANGE
         point = (1000 * seconds, miss)
-        ax.plot(*point, "o", color=color, ms=7)
+        ax.plot(*point, "o", color=TOKEN, mfc=TOKEN if name == "exact" else "white", ms=7)
         label_point(ax, name, point, (0, 7), va="baseline", ha="center", fontsize=8)
-    worst = max(miss for _, miss in results.values())
+    tried = {name: miss for name, (_, miss) in results.items() if name != "exact"}
+    worst = max(tried, key=tried.get)
+    best = min(tried, key=tried.get)
     ax.set(
         xscale="log",
         xlabel="ms per search",
         ylabel="per cent above the least cost",
-        title=f"Random search comes within {worst:.1f} % of the least cost",
+        title=f"{worst} misses by {tried[worst]:.1f} %, {best} by {tried[best]:.1f} %",
     )
     ax.margins(x=0.2, y=0.3)
     plain_log(ax.xaxis)
-    ax.set_ylim(bottom=-0.1 * worst)
+    ax.set_ylim(bottom=-0.1 * max(tried[worst], 0.01))
     ticks = ax.get_yticks()
     ax.set_yticks(ticks[ticks >= 0])
     return figure

@@ -8,7 +8,7 @@ no search. `check_lengths` and `check_thresholds` refuse what the exercises of t
 """
 
 import bisect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 
 import torch
@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from course.errors import CourseError
+from course.measure.comparison import Interval
 
 
 def check_lengths(lengths: Tensor, **at_least_one: int) -> None:
@@ -145,6 +146,24 @@ def cost_of_groups(
         return total
 
     return cost
+
+
+def cost_of_group_and_cell(
+    seconds: Mapping[int, Interval], cells: Mapping[int, int]
+) -> tuple[float, float]:
+    """Seconds per group and per cell that explain the times of the fewest and the most groups.
+
+    They solve two equations: seconds = groups · first + cells · second.
+
+    Args:
+        seconds, cells: {number of groups: what it takes}, of two numbers or more.
+    """
+    few = min(seconds)
+    many = max(seconds)
+    determinant = many * cells[few] - few * cells[many]
+    per_cell = (many * seconds[few].estimate - few * seconds[many].estimate) / determinant
+    per_group = (seconds[few].estimate - cells[few] * per_cell) / few
+    return per_group, per_cell
 
 
 def neighbours(thresholds: Sequence[int], occurring: Sequence[int]) -> list[list[int]]:
