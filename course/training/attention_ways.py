@@ -113,7 +113,7 @@ def fast_kernels(qkv: list[Tensor], offsets: Tensor) -> dict[str, Callable[[], N
 def kernel_of(run: Callable[[], object]) -> str:
     """The implementation of attention that torch chose for `run()`.
 
-    "attention_math" is no kernel: torch writes out the products of attention. The new profiler
+    "attention_math" means that torch writes out the products of attention. The new profiler
     writes messages to stderr, so this is the former one.
     """
     with profiler_legacy.profile() as seen:

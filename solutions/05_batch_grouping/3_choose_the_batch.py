@@ -13,7 +13,7 @@
 # - weight the losses of unequal batches so that every token counts the same;
 # - decide by validation curves whether sorted batches harm your training, and repair it.
 #
-# **Minutes** 46 core · 100 in all · session 2
+# **Minutes** 46 core · 110 in all · session 2
 #
 # **Needs** `padding_waste` and `pad_batch` of part 1
 #
@@ -30,7 +30,7 @@ from course import figures
 from course.checks import batch_grouping as check
 from course.datasets import sequences
 from course.errors import CourseError
-from course.measure.comparison import difference_interval, signed_rank_interval
+from course.measure.comparison import difference_interval, ratio_interval, signed_rank_interval
 from course.plots import batch_grouping as plots
 from course.system.folders import data_folder
 from course.training import grouping, ragged_training, ragged_transformer
@@ -386,6 +386,9 @@ for number in range(epoch, shape["updates"] + 1, epoch):
 
 # %% tags=["experiment"]
 lowest = {"updates": ragged_training.lowest(after_updates), "cells": ragged_training.lowest(after_cells)}
+for name in orders[1:]:
+    taken = [torch.tensor([curve.seconds[-1] for curve in runs[order]]) for order in (name, "random")]
+    print(f"{name} took {ratio_interval(*taken)} times the seconds of random batches for the same cells")
 titles = [f"lowest after the same {what}:\n{' or '.join(names)}" for what, names in lowest.items()]
 plots.curves(runs, epoch, titles)
 
@@ -403,8 +406,8 @@ course.claim("after the same cells, windows lead random batches by less at the l
              difference_interval(leads[-1], leads[0]), below=0)  # fmt: skip
 
 # %% [markdown]
-# On a CPU the time follows the cells. On a GPU whose launches cost more than cells it follows the batches, and
-# accumulating has four times as many.
+# The printed ratios say how far the time follows the cells on your machine. **We think** that on a GPU whose launches
+# cost more than cells it follows the batches, and accumulating has four times as many. The same lines would test it.
 #
 # **Takeaway** Sorted batches make each update worse and cheaper, so which order wins depends on how long you train.
 # Accumulate over several of them, and compare curves at several stops.
@@ -413,8 +416,9 @@ course.claim("after the same cells, windows lead random batches by less at the l
 # ## Why is the update of a sorted batch worse? · extra
 #
 # There are two suspects. Its texts are alike, and its number of *tokens* differs from update to update: an update on
-# few tokens moves the weights as far as one on many. The first control changes the tokens alone: "same tokens" draws
-# texts at random until a batch has as many tokens as a batch of your sampler.
+# few tokens moves the weights as far as one on many. The first control has unequal tokens, but texts of all lengths:
+# "same tokens" draws texts at random until a batch has at least as many tokens as a batch of your sampler.
+
 
 # %% tags=["experiment"]
 def steps_of_control(order, data, seed):
@@ -451,8 +455,9 @@ course.claim("texts that are alike cost less where the kind of a text does not f
              difference_interval(of_both, of_length), above=0)  # fmt: skip
 
 # %% [markdown]
-# **Shown** The first control changes only the texts that meet, and the second only whether the kind follows the length.
-# So part of the loss comes from unequal tokens, whatever the texts are. It is exercise 2's lesson, across updates.
+# **Shown** The first control keeps the tokens of each update, up to its last text, and changes which texts meet. The
+# second changes only whether the kind follows the length. So part of the gap comes from unequal tokens, whatever the
+# texts are. It is exercise 2's lesson, across updates.
 #
 # **Takeaway** Give updates equal numbers of tokens, and mix what your target depends on.
 
@@ -462,6 +467,7 @@ course.claim("texts that are alike cost less where the kind of a text does not f
 # Sort the whole set, and each epoch goes from short to long texts. You look at the end of each epoch, and in the
 # middle.
 
+
 # %% tags=["experiment"]
 def sorted_steps(order, data, seed):
     """The batches of the sorted set."""
@@ -470,9 +476,10 @@ def sorted_steps(order, data, seed):
 
 in_order = ragged_training.train_each(["short to long"], texts, held_out, sorted_steps, size.training_seeds,
                                       **shape | {"updates": 2 * epoch})  # fmt: skip
-first, middle, second = (ragged_training.by_updates(in_order, n)["short to long"] for n in
-                         (epoch, epoch + epoch // 2, 2 * epoch))  # fmt: skip
-plots.curves({"short to long": in_order["short to long"]}, epoch, ["short to long, by epochs", "by cells"])
+first, middle = (ragged_training.by_updates(in_order, n)["short to long"] for n in (epoch, epoch + epoch // 2))
+of_windows = ragged_training.by_updates(runs, epoch)["windows"]
+print("after one epoch, short to long minus windows:", difference_interval(first, of_windows))
+plots.curves({"windows": runs["windows"]} | in_order, epoch, ["where you stop decides", "the same, by cells"])
 course.claim("in the middle of an epoch from short to long the loss is higher than before the epoch",
              difference_interval(middle, first), above=0)  # fmt: skip
 
