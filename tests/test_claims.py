@@ -141,6 +141,7 @@ def test_names_within_the_margin_of_the_best_lead_together():
     seconds = {"a": 1.2, "b": 1.0, "c": 1.05}
     assert leaders(seconds, 0.1) == ["b", "c"] and leaders(seconds, 0) == ["b"]
     assert leaders(seconds, 0.1, most=True) == ["a"]
+    assert leaders(seconds, 0.3) == []  # all of them: nothing is decided
     never = float("inf")
     assert leaders({"a": never, "b": never}, 0.1) == ["a"] and leaders({"a": never, "b": 1.0}, 0.1) == ["b"]
 

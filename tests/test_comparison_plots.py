@@ -142,7 +142,7 @@ def test_the_best_number_of_workers_is_one_that_is_proven_to_be_faster(seconds, 
 def test_predictions_and_bars_stand_beside_intervals():
     measured = [Interval(4.0, 3.9, 4.1), Interval(1.0, 0.9, 1.1)]  # with 0 and 2 workers
     (ax,) = parallel_loading.predicted_workers({("plain", 8): ([2.0, 1.25], measured)}, [2]).axes[:1]
-    assert ax.get_title() == "plain: predicted within 20%"
+    assert ax.get_title() == "plain: 0.72 to 0.88 times the prediction"
     (ax,) = parallel_loading.bars({"a": Interval(2.0, 1.5, 3.0), "b": 1.0}, "ms", "title", "{:.1f}").axes
     assert [text.get_text() for text in ax.texts] == ["2.0", "1.0"] and "interval" in ax.get_xlabel()
 

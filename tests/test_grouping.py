@@ -195,6 +195,19 @@ def test_balanced_batches_are_the_same_batches_in_runs_of_similar_cells():
     assert (cells[:, 0] == cells[:, 1]).all()
 
 
+def test_the_tools_of_unit_01_work_without_the_course(tmp_path):
+    unit = load_solutions("01_parallel_loading")
+    kept = [unit.seconds_per_pass, unit.Ceiling, unit.seed_worker]
+    file = keep_source.save_module(tmp_path / "loading_tools.py", keep_source.LOADING, kept)
+    assert "course" not in file.read_text().replace("of the course", "")
+    names = {}
+    exec(file.read_text(), names)
+    replayed = names["Ceiling"]([torch.ones(1), torch.zeros(1)], 1)
+    assert [batch.item() for batch in replayed] == [1, 1]
+    assert names["seconds_per_pass"](replayed, 2, repeats=3).shape == (3,)
+    assert names["seed_worker"](0) is None
+
+
 def test_the_saved_module_works_without_the_course(unit, tmp_path):
     file = keep_source.save_batches(tmp_path / "ragged_batches.py", [unit.BucketBatchSampler, unit.pad_batch], 4, 2)
     text = file.read_text()

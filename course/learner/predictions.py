@@ -39,7 +39,7 @@ def reveal(prediction: object, form: str = "{}") -> str:
 def leaders(values: Mapping[str, float], margin: float, most: bool = False) -> list[str]:
     """The names whose value is within `margin` of the best one, best first.
 
-    More than one are too close to call.
+    More than one are too close to call. If all of them are, nothing is decided: no names.
 
     Args:
         values: {name: measured value}.
@@ -51,7 +51,7 @@ def leaders(values: Mapping[str, float], margin: float, most: bool = False) -> l
     for name in ranked[1:]:
         if abs(values[name] - values[ranked[0]]) <= margin:
             best.append(name)
-    return best
+    return best if len(best) < len(values) or len(best) == 1 else []
 
 
 def reveal_leader(prediction: object, best: Sequence[str]) -> str:

@@ -6,6 +6,7 @@ comparison is that of comparison.py; CPU time is counted in the same passes.
 """
 
 import math
+import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ from course.measure.comparison import (
 from course.text import counted
 
 SecondsPerPass = Callable[..., torch.Tensor]
+PredictSeconds = Callable[..., torch.Tensor]
 
 
 class Sleeping(Dataset):
@@ -230,9 +232,38 @@ class Forecast:
         """Milliseconds per batch; the interval is that of the ratio to no workers."""
         return self.passes.time(way_of(workers)).scaled(1000 / self.n_batches)
 
+    def predicted_ms(
+        self, workers: Sequence[int], predict_seconds: PredictSeconds, waits: bool = False
+    ) -> torch.Tensor:
+        """float64 (len(workers), rounds): milliseconds per batch, by each round's costs and cores.
+
+        Args:
+            predict_seconds: the answer to the exercise of this name.
+            waits: whether an item is waited for: then its seconds by the clock need no core, its
+                CPU seconds do, and the longer time counts.
+        """
+        of_rounds = []
+        for costs, cores in zip(self.costs, self.cores, strict=True):
+            seconds = predict_seconds(workers, costs.cpu, costs.main, cores)
+            if waits:
+                waited = predict_seconds(workers, costs.wall, costs.main, math.inf)
+                seconds = torch.maximum(seconds, waited)
+            of_rounds.append(1000 * seconds)
+        return torch.stack(of_rounds, dim=1)
+
     def measured_over(self, predicted_ms: torch.Tensor, workers: int) -> Interval:
         """Measured milliseconds per batch, times `predicted_ms`, a tensor (rounds,)."""
         return ratio_interval(self.ms(workers), predicted_ms)
+
+    def costs_shown(self) -> str:
+        """A line: the medians of a and c, the range of n, and how quiet the machine was."""
+        a = 1000 * statistics.median(costs.cpu for costs in self.costs)
+        c = 1000 * statistics.median(costs.main for costs in self.costs)
+        return (
+            f"a = {a:.1f} ms, c = {c:.1f} ms, n = {min(self.cores):.2f} to {max(self.cores):.2f}; "
+            f"other programs used {self.others:.1f} cores; {self.passes.rounds} rounds, "
+            f"{self.passes.stopped}, control {self.passes.control}"
+        )
 
 
 def forecast(

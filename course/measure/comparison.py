@@ -183,6 +183,17 @@ def verdict_on(ratio: Interval) -> str:
     return SAME if ratio.lies_within(*SAME_WITHIN) else NOT_DECIDED
 
 
+def furthest(intervals: Iterable[Interval]) -> Interval:
+    """The Interval of a ratio, positive, one of whose ends is the furthest from 1 of all."""
+
+    def distance(interval: Interval) -> float:
+        if interval.low <= 0:
+            return math.inf
+        return max(abs(math.log(interval.low)), abs(math.log(interval.high)))
+
+    return max(intervals, key=distance)
+
+
 def compare(
     ways: Mapping[str, Callable[[], object]],
     *,

@@ -86,10 +86,14 @@ class Waterfall:
 
     @property
     def longest(self) -> list[str]:
-        """The stages with the longest bar of loading: several if they are too close to call."""
+        """The stages with the longest bar of loading: several if they are too close to call.
+
+        None if all of them are.
+        """
         bars = {stage: bar for stage, bar in self.bars.items() if stage != STEP}
         low = max(bars.values(), key=lambda bar: bar.estimate).low
-        return [stage for stage, bar in bars.items() if bar.high >= low]
+        longest = [stage for stage, bar in bars.items() if bar.high >= low]
+        return longest if len(longest) < len(bars) else []
 
     def _difference(self, before, after):
         """Seconds per step that are gained if `after` is replayed, too."""

@@ -329,7 +329,8 @@ def predicted_workers(
 ) -> Figure:
     """Draw time per batch against workers: predicted from one worker as lines, measured as points.
 
-    Level lines are the times without workers.
+    Level lines are the times without workers. A title says between which ends of intervals the
+    measured times lie, as multiples of the predicted ones.
 
     Args:
         cases: {(label, batch size): (predicted ms for 1 and `workers`, measured ms for 0 and
@@ -343,8 +344,10 @@ def predicted_workers(
         ax.errorbar(workers, middle[1:], reach[:, 1:], **points)
         ax.axhline(middle[0], color=RED, ls=":", lw=1.5, label="measured without workers")
         ax.set(xlabel="number of workers", ylabel=f"time per batch of {size}, ms", ylim=(0, None))
-        worst = (middle[1:] / torch.tensor(predicted[1:]) - 1).abs().max()
-        ax.set_title(f"{label}: predicted within {worst:.0%}", fontsize=10)
+        pairs = list(zip(measured[1:], predicted[1:], strict=True))
+        least = min(interval.low / ms for interval, ms in pairs)
+        most = max(interval.high / ms for interval, ms in pairs)
+        ax.set_title(f"{label}: {least:.2f} to {most:.2f} times the prediction", fontsize=10)
         ax.set_xscale("log", base=2)
         ticks_at(ax, [1, *workers])
     legend_beside(panels[-1])

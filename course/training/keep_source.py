@@ -1,4 +1,4 @@
-"""Write answers into a module that needs only torch and NumPy: answers -> *a file* to keep."""
+"""Write answers into a module that does not need the course: answers -> *a file* to keep."""
 
 import ast
 import inspect
@@ -9,13 +9,13 @@ from types import FunctionType
 from course.errors import CourseError
 from course.system.files import write_text
 
-HEADER = '''"""Batches of ragged sequences, from unit 05 of the course: keep it, change it.
+BATCHES = '''"""Batches of ragged sequences, from unit 05 of the course: keep it, change it.
 
     sampler = BucketBatchSampler(lengths, batch_size={batch_size}, window={window})
     loader = DataLoader(dataset, batch_sampler=sampler, collate_fn=collate)
 
 Call `sampler.set_epoch(epoch)` before each epoch. Under DistributedDataParallel, give each rank its
-share of the sampler's batches (part 3, shard_batches).
+share of the sampler's batches, as many as the others get.
 """
 
 import numpy as np
@@ -27,6 +27,21 @@ def collate(sequences):
     """(x, mask) of a batch: a list of int64 tensors, one per sequence."""
     lengths = torch.tensor([len(sequence) for sequence in sequences])
     return pad_batch(torch.cat(sequences), lengths)
+'''
+
+LOADING = '''"""Measure and seed a loader, from unit 01 of the course: keep it, change it.
+
+    seconds_per_pass(loader, n_batches=40)                 # times a loader
+    seconds_per_pass(Ceiling(loader, 40), n_batches=40)    # ... with data for free
+    DataLoader(dataset, num_workers=2, worker_init_fn=seed_worker)
+"""
+
+import itertools
+import time
+
+import numpy as np
+import torch
+from torch.utils.data import get_worker_info
 '''
 
 
@@ -55,16 +70,18 @@ def _functions(thing: type | FunctionType) -> Iterator[FunctionType]:
 
 
 def save_batches(file: Path, answers: list[type | Callable], batch_size: int, window: int) -> Path:
-    """Write the sampler and the functions for its batches as a module.
+    """Write BucketBatchSampler and pad_batch, the `answers`, as a module; see `save_module`."""
+    return save_module(file, BATCHES.format(batch_size=batch_size, window=window), answers)
+
+
+def save_module(file: Path, header: str, answers: list[type | Callable]) -> Path:
+    """Write `header`, with the imports, and the texts of `answers` as a module; return `file`.
 
     Checks of the course are left out.
 
-    Args:
-        answers: BucketBatchSampler and pad_batch.
-
     Raises: CourseError if a text is not known, or the file cannot be written.
     """
-    parts = [HEADER.format(batch_size=batch_size, window=window)]
+    parts = [header]
     for answer in answers:
         lines = source_of(answer).splitlines()
         kept = [line for line in lines if "grouping.check_" not in line and "###" not in line]

@@ -193,7 +193,7 @@ def due() -> dict[str, float]:
 def faults_gone(before: Mapping[str, float], now: Mapping[str, float]) -> Sequence[bool]:
     """Whether each fault is gone; prints a table of what `counted` found before and finds now."""
     gone = []
-    print(f"{'':<34}{'as found':>10}{'now':>10}{'due':>10}")
+    print(f"{'':<34}{'as found':>10}{'now':>10}{'at most':>10}")
     for what, most in due().items():
         is_gone = now[what] <= most
         if what.startswith("4"):  # fewer would leave cores idle

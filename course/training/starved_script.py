@@ -1,6 +1,6 @@
 """The script of unit 01 as it was found: correct, and slow to feed its network.
 
-Parts 1 and 7 show this file. Part 7 asks for its faults, so nothing here says where they are.
+Part 7 shows this file and asks for its faults, so nothing here says where they are.
 """
 
 import warnings

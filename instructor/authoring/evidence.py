@@ -30,7 +30,6 @@ EXPERIMENT_LINES_MAX = 15  # neither blank nor comments
 NULLS = {"above", "below", "within"}  # the arguments of a claim that name its null
 # only shrinks: a part that obeys every rule here must be taken off
 NOT_REBUILT = {
-    "01_parallel_loading": ("4_how_many_workers",),
     "02_data_parallel": (
         "1_what_is_sent",
         "8_more_collectives",

@@ -14,7 +14,7 @@
 #
 # **Minutes** 31 core · 35 in all
 #
-# **Needs** parts 1 and 2: your `LFWDataset` and `seconds_per_pass` are used if you solved them
+# **Needs** `LFWDataset` of part 1 and `seconds_per_pass` of part 2
 
 # %% locked="setup"
 import os
@@ -46,7 +46,7 @@ forks = dict(multiprocessing_context="fork")  # classes from a notebook cell exi
 # ## Who builds batch 4?
 #
 # With `num_workers=0` your process does everything: it reads the images of a batch, stacks them, trains, and only then
-# reads the next. With `num_workers=3` three *worker processes* start, each with its copy of the dataset.
+# reads the next. With `num_workers=3` three *worker processes* start.
 #
 # **Predict**: 24 items in batches of four, three workers. Batches count from 0. Which workers build batch 4?
 #
@@ -149,7 +149,8 @@ plots.loader_diagram(num_workers=4, batch_size=8)
 # 3. The worker sends back where the batch is, not the pixels.
 #
 # Each worker gets `prefetch_factor` batches ahead, two by default. The loop receives batches in order: one that is
-# ready early waits for those before it.
+# ready early waits for those before it. (With `in_order=False` it does not wait. With an `IterableDataset` there are no
+# indices to deal out: each worker reads its stream.)
 #
 # **Takeaway** One worker builds and collates a whole batch; a batch costs two short messages.
 
@@ -231,11 +232,12 @@ for n_items, num_workers, drop_last in ((24, 3, False), (22, 2, False), (22, 2, 
     for (worker, indices), batch in zip(plan, batches, strict=True):
         agreed += batch[:, :2].tolist() == [[i, worker] for i in indices]
         checked += 1
-course.claim("every batch was built by the one worker that the plan names", agreed == checked,
+course.claim("each batch of four loaders was built by the one worker that the plan names", agreed == checked,
              f"{agreed} of {checked}")  # fmt: skip
 
 # %% [markdown]
-# **Takeaway** Batch $k$ comes from worker $k \bmod w$, and batches arrive in order.
+# **Takeaway** By default batch $k$ of a dataset with indices comes from worker $k \bmod w$, and batches arrive in
+# order.
 
 # %% [markdown]
 # ## Does a second worker make a batch faster? · extra
@@ -255,18 +257,21 @@ one = comparison.compare_measured(
     list(ways), lambda way: one_batch.seconds_to_build(ways[way]), progress=True, **limits
 )
 print(one)
+print("one of two workers against the only worker:", one.ratio("one of two workers", to="the only worker"))
 course.claim("one of two workers builds a batch no more than 10 % faster than the main process alone",
              one.ratio("one of two workers"), below=1.1)  # fmt: skip
+
+# %% tags=["experiment"]
 drawn = one_batch.builds(ways["main process"])[:12] + one_batch.builds(ways["one of two workers"])[:12]
 plots.timeline(drawn, "One batch at a time without workers, two at a time with two", main=one_batch.MAIN)
 
 # %% [markdown]
 # Each row is a process; white lines separate batches. The two workers compute simultaneously, each on every other
-# batch, and none of the batches is built faster.
+# batch. Compare where the last batches end: two at a time end sooner only if each of them does not take twice as long.
 #
-# **Shown** The three lines separate two causes. The main process and the only worker differ in where the batch goes:
-# the worker writes it into fresh shared memory. The only worker and one of two differ in the company: two processes
-# share caches and memory, and cores if there are few.
+# **We think** that the ratios above have two causes. A worker writes its batch into fresh shared memory: that is what
+# the main process and the only worker differ in. Two workers share caches and memory, and cores if there are few: that
+# is what one of two and the only worker differ in. To test the first, return 8 × 8 pixels per image.
 #
 # **Takeaway** Workers do not make a batch faster; they build several batches simultaneously.
 
@@ -408,7 +413,10 @@ course.claim("with seed_worker no worker and no epoch repeats the numbers of ano
              f"{count} different numbers of 24")  # fmt: skip
 
 # %% [markdown]
-# Call `throws(seed_worker)` again: it prints the same 24 numbers. (A few may occur twice by chance.)
+# Call `throws(seed_worker)` again: it prints the same 24 numbers. (A few may occur twice by chance.) With
+# `persistent_workers=True` the function is called once, when the workers start: so the second epoch draws on from the
+# same generators. Ranks need one more step: a `DistributedSampler` repeats its order unless you call `set_epoch` (unit
+# 02).
 #
 # **Takeaway** A generator in the dataset is copied into each worker; seed it there, from `get_worker_info().seed`.
 

@@ -14,12 +14,9 @@
 #
 # **Minutes** 23 core · 40 in all · session 2
 #
-# **Needs** parts 1 and 2: your `LFWDataset` and `seconds_per_pass` are used if you solved them
+# **Needs** `LFWDataset` of part 1 and `seconds_per_pass` of part 2
 
 # %% locked="setup"
-import functools
-import math
-import statistics
 import time
 import warnings
 
@@ -30,48 +27,52 @@ import course
 from course import figures
 from course.checks import parallel_loading as check
 from course.datasets import lfw
-from course.learner.predictions import reveal
 from course.loading import loader_passes, loaders
 from course.measure import comparison
 from course.plots import parallel_loading as plots
 
-warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than cores: we try that on purpose
+# PyTorch warns of more workers than cores; here we try that on purpose
+warnings.filterwarnings("ignore", "This DataLoader will create")
 print(course.machine())
 
 # %% [markdown]
 # ## How long does a pipeline take?
 #
-# Start with a loader in which nothing computes. A worker sleeps 20 ms per batch, the training loop sleeps 10 ms.
+# Start with a loader in which nothing computes. A worker sleeps 24 ms per batch, the training loop sleeps 8 ms. Without
+# workers, one process does both, so a batch takes 32 ms.
 #
-# **Predict**: how many ms does a batch take with one worker, and with two?
+# **Predict**: how many ms does a batch take with four workers?
 
 # %%
-predicted_ms_one, predicted_ms_two = None, None  # your numbers
+predicted_ms_four = None  # your number
 
 
 # %% tags=["experiment"]
-def loop_of_10_ms(batch):
+def loop_of_8_ms(batch):
     """What stands for a training step."""
-    time.sleep(0.01)
+    time.sleep(0.008)
 
 
 sizes = course.sizes("01_parallel_loading")
 seconds_per_pass_now = course.solved(check.seconds_per_pass)
 limits = dict(rounds=sizes.pass_rounds, seconds=sizes.pass_seconds)  # of each comparison
 n_batches = loader_passes.batches_for([1, 2, 4])
-sleeping = loader_passes.Sleeping(n_batches, 0.02)
-slept = loader_passes.compare_workers(sleeping, 1, [0, 1, 2, 4], seconds_per_pass_now, step=loop_of_10_ms, **limits)
-print(slept)
-said = {1: predicted_ms_one, 2: predicted_ms_two}
-for w in (0, 1, 2, 4):
-    ms = 1000 * slept.passes.median(loader_passes.way_of(w)) / n_batches
-    print(f"{loader_passes.way_of(w)}: {ms:.1f} ms per batch" + (reveal(said[w]) if w in said else ""))
-course.claim("one worker takes the longer of the two stages' times, 20 of 30 ms, within 10 %",
-             slept.ratio(1), within=(30 / 22, 30 / 18))  # fmt: skip
+sleeping = loader_passes.Sleeping(n_batches, 0.024)
+slept = loader_passes.compare_workers(sleeping, 1, [0, 1, 2, 4], seconds_per_pass_now, step=loop_of_8_ms, **limits)
+passes = slept.passes
+print(passes)
+ms = {w: passes.time(loader_passes.way_of(w)).scaled(1000 / n_batches) for w in (0, 1, 2, 4)}
+print(course.score("01/4", "ms per batch with four workers that sleep", predicted_ms_four, ms[4], null=32))
+
+# %% tags=["experiment"]
+course.claim("two workers that sleep take half as long as one, within 10 %",
+             passes.ratio("2 workers", to="1 worker"), within=(2 / 1.1, 2 * 1.1))  # fmt: skip
+course.claim("four workers that sleep take as long as the loop sleeps, within 20 %",
+             slept.ratio(4), within=(4 / 1.2, 4 * 1.2))  # fmt: skip
 
 # %% [markdown]
-# The loop sleeps while the worker builds the next batch, so the two overlap. With two workers, a batch is ready every
-# 10 ms, and the loop takes just as long. So four have nothing to gain.
+# Worker and loop sleep at the same time, on different batches, so one worker takes 24 ms and not 32. Two workers share
+# the batches: one is ready every 12 ms. Four have one ready every 6 ms, but the loop takes 8.
 #
 # **Takeaway** A pipeline takes as long as its slowest stage, not as long as the sum.
 
@@ -83,7 +84,8 @@ course.claim("one worker takes the longer of the two stages' times, 20 of 30 ms,
 # - a worker computes for $a$ seconds to build a batch, and the workers share the batches;
 # - the main process needs $c$ seconds per batch: it unpacks the message, maps the shared memory and runs your loop;
 # - a device may train on the batch for *step* seconds, without a core;
-# - workers and main process share $n$ cores, which do at most $n$ seconds of work per second.
+# - workers and main process share $n$ cores, which do at most $n$ seconds of work per second. (With a training on each
+#   of several GPUs of a machine, $n$ is the share of one.)
 #
 # All of them work simultaneously, on different batches. Each gives a time that a batch takes *at least*. What are the
 # four times, and what is $T(w)$?
@@ -155,27 +157,34 @@ check.predict_seconds(predict_seconds)
 check.predict_seconds(predict_seconds, seed=1967)
 ### END HIDDEN TESTS
 
+# %% tags=["experiment"]
+predict_now = course.solved(check.predict_seconds)
+predicted = 1000 * predict_now([1, 2, 4], a=0.024, c=0.0, cores=float("inf"), step=0.008)
+for w, of_w in zip((1, 2, 4), predicted.tolist(), strict=True):
+    print(f"{w} workers that sleep: predicted {of_w:.1f} ms per batch, measured {ms[w]}")
+
+# %% [markdown]
+# **Takeaway** More workers shorten one of the four times. Ask which one is the longest.
+
 # %% [markdown]
 # ## Can one worker predict the others?
 #
-# `loaders.OneWorker` runs a loader with one worker and reads from the system how much CPU time the worker ($a$) and the
-# main process ($c$) used per batch. And $n$? Two cores that compute simultaneously may do less than twice the work of
-# one. `loaders.effective_cores` measures that without a loader: it makes items in one process, then in as many as there
-# are cores. The ratio of the two speeds is $n$.
+# Now the loader computes. `loaders.OneWorker` runs it with one worker and reads from the system how much CPU time the
+# worker ($a$) and the main process ($c$) used per batch. And $n$? Two cores that compute simultaneously may do less
+# than twice the work of one. `loaders.effective_cores` measures that without a loader: it makes items in one process,
+# then in as many as there are cores. The ratio of the two speeds is $n$.
 #
 # Then come whole passes with other numbers of workers. A machine's speed drifts, so each round measures one worker and
 # $n$ first, and compares its passes with what *this* round predicts.
 #
-# **Predict**: how many times as fast as one worker will the formula say that two are, with the heavy transform?
+# **Predict**: with the heavy transform, how many times as fast as one worker will the formula say that two are?
 
 # %%
 predicted_speedup_heavy = None  # your number
 
-
 # %% tags=["experiment"]
 torch.set_num_threads(1)  # as in a worker: one image is too little work for several threads
 LFWDataset_now = course.solved(check.LFWDataset)
-predict_now = course.solved(check.predict_seconds)
 folder = lfw.folder(sizes.dataset)
 plain = loaders.evenly_spaced(LFWDataset_now(folder), sizes.images)
 heavy = LFWDataset_now(folder, lfw.heavy_transform())
@@ -183,58 +192,47 @@ heavy.paths = plain.paths[::2]  # half of them: each takes longer
 held_out = sorted({2, 4, loaders.cores(), 2 * loaders.cores()} - {1})
 
 
-def middle(values):
-    """The median over the rounds, which are the last axis of a tensor."""
-    return values.quantile(0.5, dim=-1)
+def forecast(data, batch_size, workers, computed):
+    """One worker's costs, and passes with 0 and `workers`, in the same rounds."""
+    return loader_passes.forecast(data, batch_size, [0, *workers], seconds_per_pass_now, computed,
+                                  sizes.cores_seconds, **limits)  # fmt: skip
 
 
-def predicted_ms(workers, costs, n_cores):
-    """ms per batch that the pipeline takes, by the costs and the n of each round: tensor (len(workers), rounds)."""
-    rounds = zip(costs, n_cores, strict=True)
-    return 1000 * torch.stack([predict_now(workers, c.cpu, c.main, n) for c, n in rounds], dim=1)
-
-
-def furthest(intervals):
-    """The Interval of a ratio that is furthest from 1."""
-    return max(intervals, key=lambda interval: abs(math.log(interval.estimate)))
-
-
-def drawn(one, line, missed):
-    """(predicted, measured) ms per batch, as the figure takes them: they differ by the ratios that are printed."""
-    measured = [one.interval_ms(w) for w in (0, *missed)]
-    ms = [interval.estimate / missed[w].estimate for w, interval in zip(missed, measured[1:], strict=True)]
-    return [line[0].item(), *ms], measured
-
-
-measure = functools.partial(loader_passes.forecast, seconds_per_pass=seconds_per_pass_now,
-                            cores_seconds=sizes.cores_seconds, **limits)  # fmt: skip
-cases, found, worst, lines = {}, {}, {}, {}
-for label, data in (("ToTensor", plain), ("heavy", heavy)):
-    found[label] = one = measure(data, sizes.pass_batch, [0, *held_out], computed=data)
-    predicted = predicted_ms([1, *held_out], one.costs, one.cores)
-    a, _, c = 1000 * middle(torch.tensor(one.costs).T)
-    print(f"{label}: a = {a:.1f} ms, c = {c:.1f} ms, n = {min(one.cores):.2f} to {max(one.cores):.2f}; "
-          f"other programs used {one.others:.1f} cores; {one.passes.rounds} rounds, {one.passes.stopped}, "
-          f"control {one.passes.control}")  # fmt: skip
-    missed = {w: one.measured_over(ms, w) for w, ms in zip(held_out, predicted[1:], strict=True)}
+# %% tags=["experiment"]
+def check_forecast(one, workers, waits=False):
+    """({workers: Interval of measured over predicted}, what the figure draws), printed."""
+    predicted = one.predicted_ms([1, *workers], predict_now, waits)
+    missed = {w: one.measured_over(ms, w) for w, ms in zip(workers, predicted[1:], strict=True)}
     print("    measured over predicted: " + ", ".join(f"{w} workers {ratio}" for w, ratio in missed.items()))
-    worst[label] = furthest(missed.values())
-    lines[label] = middle(predicted)
-    cases[label, sizes.pass_batch] = drawn(one, lines[label], missed)
+    line = predicted.quantile(0.5, dim=1).tolist()
+    measured = [ratio.scaled(ms) for ratio, ms in zip(missed.values(), line[1:], strict=True)]
+    return missed, (line, [one.interval_ms(0), *measured])
+
+
+# %% tags=["experiment"]
+found, missed, drawn = {}, {}, {}
+for label, data in (("ToTensor", plain), ("heavy", heavy)):
+    found[label] = forecast(data, sizes.pass_batch, held_out, computed=data)
+    print(f"{label}: {found[label].costs_shown()}")
+    missed[label], drawn[label, sizes.pass_batch] = check_forecast(found[label], held_out)
+one, two = found["heavy"].predicted_ms([1, 2], predict_now)
+print(course.score("01/4", "two workers against one by the formula, heavy transform", predicted_speedup_heavy,
+                   comparison.ratio_interval(one, two)))  # fmt: skip
+plots.predicted_workers(drawn, held_out)
+
+# %% tags=["experiment"]
 course.claim("one worker predicts the time with every other number of workers within 15 %, with ToTensor",
-             worst["ToTensor"], within=(1 / 1.15, 1.15))  # fmt: skip
+             comparison.furthest(missed["ToTensor"].values()), within=(1 / 1.15, 1.15))  # fmt: skip
 course.claim("one worker predicts the time with every other number of workers within 15 %, with the heavy transform",
-             worst["heavy"], within=(1 / 1.15, 1.15))  # fmt: skip
-ratio = comparison.ratio_interval(predicted[0], predicted[1 + held_out.index(2)])
-print(f"predicted speed-up of two workers over one, heavy: {ratio}" + reveal(predicted_speedup_heavy))
-plots.predicted_workers(cases, held_out)
+             comparison.furthest(missed["heavy"].values()), within=(1 / 1.15, 1.15))  # fmt: skip
 
 # %% [markdown]
-# Look where each line goes flat: from there on, the formula says, the cores are full. The formula does not know $T(0)$,
-# the dotted line: measure it.
+# Look where each line goes flat: from there on, the formula says, the cores are full. With two cores nearly all of the
+# line is flat, so this checks the term of the cores; the sleeping workers checked the others. The formula does not know
+# $T(0)$, the dotted line: measure it.
 #
-# **We think** that batches take longer than predicted where workers stack them into new shared memory, because $n$ was
-# measured on items that are not stacked. To test it, return 8 × 8 pixels per image, as part 2 does.
+# **We think** that a time above the prediction comes from new memory: workers stack batches into fresh shared memory,
+# and $n$ was measured on items that are not stacked. To test it, return 8 × 8 pixels per image, as part 2 does.
 #
 # **Takeaway** Measure one worker and your cores, predict the rest, and check the prediction at one number of workers.
 
@@ -245,16 +243,16 @@ plots.predicted_workers(cases, held_out)
 # to build batches with the heavy transform. A step of the loop takes a third of their mean time, and each worker
 # computes on a core that it shares with nobody.
 #
-# **With how many workers does the waiting vanish? And with a step of 0 ms, why do 10 batches with 4 workers take nearly
-# as long as 12?**
+# Move the figure's sliders. **With how many workers does the waiting vanish? And with a step of 0 ms, why do 10 batches
+# with 4 workers take nearly as long as 12?**
 
 # %% tags=["experiment"]
 load_ms = []
 for batch in torch.arange(len(heavy)).split(sizes.batch_size):
     begin = time.perf_counter()
-    torch.stack([heavy[i][0] for i in batch.tolist()])
+    torch.stack([heavy[i] for i in batch.tolist()])
     load_ms.append(1000 * (time.perf_counter() - begin))
-step_ms = statistics.mean(load_ms) / 3
+step_ms = sum(load_ms) / len(load_ms) / 3
 figures.pipeline(load_ms, step_ms, workers=1, batches=20)
 
 # %% [markdown]
@@ -330,15 +328,14 @@ check.choose_workers(choose_workers, seed=1984)
 # %% tags=["experiment"]
 choose_now = course.solved(check.choose_workers)
 losses = []
-for label, line in lines.items():
-    known = dict(zip([0, 1, *held_out], [middle(found[label].ms(0)).item(), *line.tolist()], strict=True))
-    chosen = choose_now(known)
-    seen = {w: middle(found[label].ms(w)).item() for w in (0, 1, *held_out)}
-    fastest = min(seen, key=seen.get)
-    losses.append(comparison.ratio_interval(found[label].ms(chosen), found[label].ms(fastest)))
+for label, one in found.items():
+    without, (line, _) = one.interval_ms(0).estimate, drawn[label, sizes.pass_batch]
+    chosen = choose_now(dict(zip([0, 1, *held_out], [without, *line], strict=True)))
+    fastest = min((0, 1, *held_out), key=lambda w: one.interval_ms(w).estimate)
+    losses.append(comparison.ratio_interval(one.ms(chosen), one.ms(fastest)))
     print(f"{label}: take {chosen}; fastest measured {fastest}; the choice takes {losses[-1]} times as long")
 course.claim("the number chosen from the prediction takes at most 15 % longer than the fastest one measured",
-             furthest(losses), below=1.15)  # fmt: skip
+             comparison.furthest(losses), below=1.15)  # fmt: skip
 
 # %% [markdown]
 # **Takeaway** Take the fewest workers that are nearly the best, zero included.
@@ -371,33 +368,33 @@ class SlowDisk(Dataset):
         return self.data[i]
 
 
-slow, small = SlowDisk(plain), max(sizes.pass_batch // 4, 1)
+# %% tags=["experiment"]
+small = max(sizes.pass_batch // 4, 1)
 many = sorted({2, 4, 8, 16, *held_out})
-one = measure(slow, small, [0, *many], computed=plain)
-by_the_clock = [seconds._replace(cpu=seconds.wall) for seconds in one.costs]
-predicted = torch.maximum(predicted_ms([1, *many], by_the_clock, [math.inf] * len(one.costs)),
-                          predicted_ms([1, *many], one.costs, one.cores))  # fmt: skip
+one = forecast(SlowDisk(plain), small, many, computed=plain)
+print(one.costs_shown())
+_, drawn_slow = check_forecast(one, many, waits=True)
 best = min(many, key=lambda w: one.interval_ms(w).estimate)
-print(f"fastest with {best} of {many} workers, on {loaders.cores()} cores" + reveal(predicted_best_workers_io))
+print(course.score("01/4", "workers that are fastest if each image is waited for", predicted_best_workers_io, best,
+                   null=loaders.cores()))  # fmt: skip
 course.claim("for images that are waited for, twice as many workers as cores are at least 10 % faster than as many",
              comparison.ratio_interval(one.ms(loaders.cores()), one.ms(2 * loaders.cores())), above=1.1)  # fmt: skip
-missed = {w: one.measured_over(ms, w) for w, ms in zip(many, predicted[1:], strict=True)}
-for w, ratio in missed.items():
-    print(f"{w} workers: measured over predicted {ratio}")
-plots.predicted_workers({("5 ms of waiting", small): drawn(one, middle(predicted), missed)}, many)
+plots.predicted_workers({("5 ms of waiting", small): drawn_slow}, many)
 
 # %% [markdown]
+# A sleep has no limit that many sleepers share. A real disk or network has one: from some number of requests on, they
+# wait for each other, and the line goes flat there.
+#
 # **Takeaway** A worker that waits needs no core, so waiting pays for more workers than cores.
 
 # %% [markdown]
 # ## From the command line
 #
-# This unit's measurements are also a program. It uses your answers if you name the folder of your notebooks:
+# This unit's measurements are also a program, which uses your answers:
 #
 # ```
-# python -m course.lfw_dataset -visualize_batch
-# python -m course.lfw_dataset -get_timing -num_workers 0 1 2 4 -heavy
-# python -m course.lfw_dataset -get_timing -answers notebooks/01_parallel_loading
+# python -m course.lfw_dataset -answers notebooks/01_parallel_loading -visualize_batch
+# python -m course.lfw_dataset -answers notebooks/01_parallel_loading -get_timing -num_workers 0 1 2 4 -heavy
 # ```
 #
 # ## To read on

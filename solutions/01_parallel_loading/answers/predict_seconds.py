@@ -13,6 +13,17 @@ MISTAKES = {
         "The times are added. Stages work at the same time, on different batches: take the largest of the four times.",
         ("(a / workers).clamp(min=max(c, (a + c) / cores, step))", "a / workers + c"),
     ),
+    "the_sum_with_the_step": (
+        "The times are added. Stages work at the same time, on different batches: take the largest of the four times.",
+        ("(a / workers).clamp(min=max(c, (a + c) / cores, step))", "a / workers + c + step"),
+    ),
+    "the_sum_of_all_four": (
+        "The times are added. Stages work at the same time, on different batches: take the largest of the four times.",
+        (
+            "(a / workers).clamp(min=max(c, (a + c) / cores, step))",
+            "a / workers + c + (a + c) / cores + step",
+        ),
+    ),
     "main_process_forgotten": (
         "The main process is left out: c never sets the pace. However many workers there are, it unpacks each batch.",
         ("max(c, ", "max("),
