@@ -72,7 +72,8 @@ my_guess_of_waste = None  # cells per token
 #
 # **Convention** `len()` is the number of batches.
 #
-# **Source** Sutskever, Vinyals and Le 2014, section 3.4: batches of roughly the same length.
+# **Source** Sutskever, Vinyals and Le 2014, section 3.4: batches of roughly the same length. `LengthGroupedSampler` of
+# Hugging Face transformers sorts in windows of at most 50 batches.
 #
 # <details><summary>Hint 1</summary>
 #

@@ -721,7 +721,7 @@ print(f"packed rows of twice the longest: {cells_in_rows / int(my_lengths.sum())
 # ## Which way to take
 #
 # A leaf that names a claim rests on it: its line shows your number, and those of recorded machines where there are any.
-# A leaf that names none rests on counting.
+# A leaf that names a part alone rests on what you counted and measured there.
 #
 # - **Nearly equal lengths**: pad. Count cells per token first (part 1).
 # - **A transformer, on CUDA with a kernel for variable lengths**: pack, and pass `cu_seqlens`. "in bfloat16 varlen is
