@@ -41,12 +41,22 @@ EQUIVALENT = {
     "train_ddp: 1000003 * options.seed + world_size * step => 1000003 * options.seed - world_size * step in "
     "torch.manual_seed(1000003 * options.seed + world_size * step + rank)": SEEDS,
     "train_ddp: 1000003 => 1000004 in torch.manual_seed(1000003 * options.seed + world_size * step + rank)": SEEDS,
-    "train_ddp: DataLoader(left, share, num_workers=options.workers, pin_memory=on_gpu) => DataLoader(left, "
-    "share, num_workers=options.workers) in loader = DataLoader(left, share, num_workers=options.workers, "
-    "pin_memory=on_gpu)": GPUS,
-    "train_ddp: DataLoader(left, share, num_workers=options.workers, pin_memory=on_gpu) => DataLoader(left, "
-    "share, pin_memory=on_gpu) in loader = DataLoader(left, share, num_workers=options.workers, "
-    "pin_memory=on_gpu)": "workers change who reads, not what is trained",
+    "train_ddp: 0 => 1 in loader = DataLoader(options.dataset, share, sampler=left, num_workers=options.workers, pin": (
+        "workers may live on: they draw what the sampler gives"
+    ),
+    "train_ddp: DataLoader(options.dataset, share, sampler=left, num_workers=options.workers, pin_memory="
+    "o => DataLoader(options.dataset, share, sampler=left, num_workers=options.workers, persistent_w in l"
+    "oader = DataLoader(options.dataset, share, sampler=left, num_workers=options.workers, pin": (GPUS),
+    "train_ddp: DataLoader(options.dataset, share, sampler=left, num_workers=options.workers, pin_memory="
+    "o => DataLoader(options.dataset, share, sampler=left, num_workers=options.workers, pin_memory=o in l"
+    "oader = DataLoader(options.dataset, share, sampler=left, num_workers=options.workers, pin": (
+        "workers may be started for each epoch"
+    ),
+    "train_ddp: DataLoader(options.dataset, share, sampler=left, num_workers=options.workers, pin_memory="
+    "o => DataLoader(options.dataset, share, sampler=left, pin_memory=on_gpu, persistent_workers=opt in l"
+    "oader = DataLoader(options.dataset, share, sampler=left, num_workers=options.workers, pin": (
+        "workers change who reads, not what is trained"
+    ),
     "train_ddp: True => False in images = images.to(device, non_blocking=True)": GPUS,
     "train_ddp: True => False in labels = labels.to(device, non_blocking=True)": GPUS,
     "train_ddp: file.flush() => pass in file.flush()": "torch.save flushes the file that it is given, at its end",

@@ -26,10 +26,12 @@ from walks import wait_until
 from course.engine.exercise import CheckFailed, Exercise
 from course.errors import CourseError
 from course.measure.comparison import TIME_OVER, Interval
-from course.parallel import distributed
+from course.parallel import distributed, message_times
 from course.parallel import timing as parallel_timing
-from course.parallel.distributed import RankError, Transfers, counted, run_ranks, wire_bytes
+from course.parallel.counting import sent_shares
+from course.parallel.distributed import RankError, Transfers, counted, run_ranks
 from course.parallel.slow_wire import slow_wire
+from course.training import data_parallel_ways
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # else every rank would import this module
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks /proc, which Linux has")
@@ -367,15 +369,33 @@ def test_without_ranks_a_block_says_what_to_do(block):
 
 @linux
 def test_the_kernel_counts_the_bytes_of_a_ring():
-    def send(rank, n):
-        x = torch.ones(1_000_000)
-        before = wire_bytes()
-        dist.all_reduce(x)
-        dist.barrier()
-        return (wire_bytes() - before) / x.nbytes
-
-    for share in run_ranks(send, 3, backend="gloo"):
+    for (share,) in run_ranks(sent_shares, 3, [dist.all_reduce], backend="gloo"):
         assert share == pytest.approx(4 / 3, rel=0.01)
+
+
+def test_messages_and_all_reduces_are_timed_on_all_ranks():
+    ways = {"gloo": dist.all_reduce, "twice": lambda x: (dist.all_reduce(x), dist.all_reduce(x))}
+    found = run_ranks(message_times.all_reduces, 3, ways, [4, 400], 1, 0.0, backend="gloo")
+    compared, (short, long) = found[0]
+    assert short > 0 and long > 0
+    assert {n: [*result.seconds] for n, result in compared.items()} == {4: [*ways], 400: [*ways]}
+
+
+def test_data_parallel_is_compared_with_the_model_alone_and_ddp():
+    by_hand = data_parallel_ways.ByHand(
+        scatter=lambda x, transfers: [x],
+        replicate=lambda module, transfers, n: [module] * n,
+        parallel_apply=lambda replicas, parts: [replica(part) for replica, part in zip(replicas, parts, strict=True)],
+        gather=lambda outputs, transfers: outputs[0],
+        data_parallel=lambda module, x, transfers: module(x),
+    )
+    images, labels = torch.zeros(4, 1, 28, 28), torch.zeros(4, dtype=torch.long)
+    found = data_parallel_ways.compared(by_hand, images, labels, [2, 4], 0.0)
+    assert all(result.base == data_parallel_ways.FORWARD for result in found.values())
+    curves, controls, title = data_parallel_ways.panels(found)
+    assert [*curves["forward"]] == ["DataParallel by hand", "replicas kept", "two processes"]
+    assert [*curves["step"]] == ["DataParallel by hand", "DDP"]
+    assert len(controls) == 2 and title.startswith("In steps of the model alone, DDP takes")
 
 
 def test_transfers_copy_count_and_let_gradients_through():

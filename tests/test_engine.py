@@ -115,6 +115,16 @@ def test_in_a_quiz_the_first_wrong_verdict_alone_decides_which_mistake_is_named(
     assert ("Topic 2 holds, too." in message) == is_named
 
 
+def test_a_quiz_gives_the_reason_of_each_statement_in_order_once_it_is_passed(capfd):
+    mistakes = [(said(1), "Topic 2 holds, because."), (said(2, 3), "Topic 1 holds, too."), (said(1, 2), "And 3.")]
+    check = checked(topics, lambda: {1, 2, 3}, [*mistakes, (said(1), "Topic 2, in other words.")])
+    check.quiz = True
+    check.reasons(said(1, 2))
+    assert capfd.readouterr().out == "The reasons appear here as soon as your topics passes its check.\n"
+    check.reasons(said(1, 2, 3))
+    assert capfd.readouterr().out.splitlines() == ["Topic 1 holds, too.", "Topic 2 holds, because.", "And 3."]
+
+
 def test_facts_before_an_exception_count_and_the_line_is_shown():
     def answer(x):
         if calls:

@@ -10,7 +10,7 @@ from torch.distributed import distributed_c10d as c10d
 from course.errors import CourseError
 from course.notebook.solutions import load_solutions
 from course.parallel.distributed import RankError, run_ranks
-from course.parallel.network import Network, advance, now, simulate
+from course.parallel.network import Machines, Network, advance, now, simulate
 from course.parallel.positions import position
 
 FREE = Network(latency=0.0, bandwidth=1000.0)  # 1 ms per byte
@@ -61,6 +61,32 @@ def test_times_are_those_of_the_formulas(world_size):
     for name, all_reduce in variants.items():
         run = simulate(all_reduced, world_size, network, all_reduce, 64 * 3, "meta")  # values take no time
         assert run.seconds == pytest.approx(predicted[name]), name
+
+
+def test_ranks_of_a_machine_share_its_card_and_not_their_wires():
+    def to(distance):
+        """Ranks 0 to `distance` each send to the rank that is so far away."""
+
+        def send(rank, world_size):
+            if rank < distance:
+                dist.send(torch.ones(25), rank + distance)
+            elif rank < 2 * distance:
+                dist.recv(torch.ones(25), rank - distance)
+            return now()
+
+        return send
+
+    machines = Machines(latency=0.0, bandwidth=1e4, ranks_per_machine=2, card=1e3)
+    assert max(run_ranks(to(2), 4, network=machines)) == pytest.approx(0.2)  # one after the other
+    assert max(run_ranks(to(1), 4, network=machines)) == pytest.approx(0.01)
+
+
+def test_a_ring_suits_a_shared_card_better_than_doubling():
+    machines, n_bytes = Machines(latency=0.0, bandwidth=1e9, ranks_per_machine=4, card=1e6), 4 * 16 * 1000
+    ring, doubling = answers().ring_all_reduce, answers().halving_doubling
+    seconds = [simulate(all_reduced, 16, machines, f, n_bytes // 4, "meta").seconds for f in (ring, doubling)]
+    assert seconds[0] == pytest.approx(2 * 15 / 16 * n_bytes / 1e6, rel=0.01)
+    assert seconds[1] == pytest.approx(2 * (4 / 2 + 4 / 4) * n_bytes / 1e6, rel=0.01)
 
 
 def test_a_rank_sends_one_message_at_a_time_and_receives_one():

@@ -143,14 +143,14 @@ def bounds(facts: Facts) -> Prediction:
 
 
 def ranks(facts: Facts) -> Prediction | None:
-    """Efficiency of DDP with more ranks, from the bytes of the gradients and the step (02/8)."""
+    """Efficiency of DDP with more ranks, from the bytes of the gradients and the step (02/1)."""
     n_bytes = facts.memory.gradients
     if not n_bytes:
         return None
     predict = formula("02_data_parallel", "all_reduce_seconds")
     if predict is None:
         return Prediction(
-            {}, "Ranks: solve all_reduce_seconds (02/8), and its prediction appears here."
+            {}, "Ranks: solve all_reduce_seconds (02/1), and its prediction appears here."
         )
     step = facts.seconds.median
     hidden = facts.phases.share(BACKWARD) * step  # seconds that all-reduces can hide behind
@@ -166,7 +166,10 @@ def ranks(facts: Facts) -> Prediction | None:
             percents.append(f"{step / (step + exposed):.0%}")
         if n in RANKS_SHOWN:
             rows.append(f"{n} ranks {', '.join(percents)}")
-    sentence = "DDP, efficiency at 1, 10, 25, 100 GB/s between ranks (02/8): "
+    sentence = (
+        "DDP, efficiency at 1, 10, 25, 100 GB/s between ranks (02/1; a ring, "
+        f"{LATENCY * 1e6:.0f} µs per message, buckets of {BUCKET_BYTES / 1e6:.0f} MB): "
+    )
     return Prediction(efficiency, sentence + "; ".join(rows) + ".")
 
 

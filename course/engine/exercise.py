@@ -6,6 +6,7 @@
 
     linear_warmup(my_function)  # the check: prints and returns None, or raises CheckFailed
     linear_warmup.hint()  # prints how to fix the known mistake that it named
+    ddp_facts.reasons(my_function)  # prints the reason of each verdict of a quiz that is passed
 
 A probe yields (fact, plain data) from "has the right shape" to "is right in the corner case". Right
 answers, however written, give equal facts; where several values are right, the fact is the law they
@@ -150,6 +151,14 @@ class Exercise:
             f"The latest check of {self.name} named no known mistake: open Hint 1 below the task."
         )
         print("\n".join(report.wrapped(self._fix or nothing)))
+
+    def reasons(self, answer: Any) -> None:
+        """Print, for a quiz, why each statement is true or false, once `answer` passes."""
+        if not self.judge(answer, diagnose=False).correct:
+            print(f"The reasons appear here as soon as your {self.name} passes its check.")
+            return
+        for reason in self.at(self._default_device(), 0).reasons():
+            print("\n".join(report.wrapped(reason)))
 
     def judge(
         self,

@@ -187,6 +187,19 @@ class Judge:
             begin = first_wrong(Comparison(known.outcome, expected))
             yield known._replace(outcome=begin)
 
+    def reasons(self) -> list[str]:
+        """What is said of each statement of a quiz, in the order of the statements.
+
+        It is what a known mistake says that judges this statement wrongly and all before it right.
+        """
+        expected = self.expected()
+        by_statement: dict[str, str] = {}
+        for known in self.known_mistakes():
+            first = next(Comparison(known.outcome, expected).wrong_facts(), None)
+            if first and isinstance(expected.facts[first], bool):
+                by_statement.setdefault(first, known.advice)
+        return [by_statement[fact] for fact in expected.facts if fact in by_statement]
+
     def record(self) -> dict[str, Any]:
         """What a RecordedJudge needs, as plain data without the code of a mistake."""
         mistakes = []

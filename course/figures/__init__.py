@@ -9,9 +9,18 @@ What a module computes, the Python module of the same name computes for its pict
 the two.
 """
 
-from course.figures.backward_timeline import Layer, step_timeline
+from course.figures.backward_timeline import Layer, layers_of_checkup, step_timeline
+from course.figures.backward_times import backward_layers
 from course.figures.batch_rate_map import rate_map
 from course.figures.loader_pipeline import pipeline
 from course.figures.padded_batches import padding
 
-__all__ = ["Layer", "padding", "pipeline", "rate_map", "step_timeline"]
+__all__ = [
+    "Layer",
+    "backward_layers",
+    "layers_of_checkup",
+    "padding",
+    "pipeline",
+    "rate_map",
+    "step_timeline",
+]

@@ -1,10 +1,12 @@
 """The backward pass of a data-parallel step: which bucket size hides the messages?"""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from matplotlib.figure import Figure as Picture
 
+from course.errors import CourseError
 from course.figures.figure import Figure
 from course.text import counted
 
@@ -52,6 +54,23 @@ def schedule(
             bucket = 0.0
             names = []
     return messages, max(now, wire)
+
+
+def layers_of_checkup(report: Mapping[str, Any], layers: int = 10) -> list[Layer]:
+    """So many equal layers with the backward and the gradients of a check-up.
+
+    Args:
+        report: `data` of a report of `course.checkup`, or what its `--json` file holds.
+
+    Raises: CourseError if the check-up saw no backward or no gradients.
+    """
+    backward = report["phases"].get("backward")
+    gradients = report["memory"]["gradients"]
+    if not backward or not gradients:
+        raise CourseError("the check-up saw no backward with gradients; watch steps that train.")
+    milliseconds = 1e3 * backward["share"] * report["seconds"]["median"] / layers
+    megabytes = gradients / 1e6 / layers
+    return [Layer(f"part {n}", milliseconds, megabytes) for n in range(1, layers + 1)]
 
 
 def step_timeline(

@@ -57,6 +57,31 @@ class Network:
 
 
 @dataclass(frozen=True)
+class Machines(Network):
+    """A Network of machines whose ranks share one network card for all that leaves the machine.
+
+    A card sends one message while it receives one.
+
+    Args:
+        bandwidth: bytes per second between two ranks of a machine.
+        ranks_per_machine: ranks 0 to this are on the first machine, and so on.
+        card: bytes per second that a network card sends, and receives.
+    """
+
+    ranks_per_machine: int
+    card: float
+
+    def route(self, source: int, target: int, n_bytes: int) -> tuple[tuple[Hashable, ...], float]:
+        links, seconds = super().route(source, target, n_bytes)
+        start = source // self.ranks_per_machine
+        end = target // self.ranks_per_machine
+        if start == end:
+            return links, seconds
+        cards = (("out of machine", start), ("into machine", end))
+        return links + cards, self.latency + n_bytes / self.card
+
+
+@dataclass(frozen=True)
 class Message:
     """A message that went through: ranks, bytes, virtual seconds of its start and end."""
 

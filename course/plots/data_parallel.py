@@ -9,10 +9,11 @@ import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
+from matplotlib.patches import Patch, Rectangle
 from torch import Tensor
 
 from course.measure.comparison import Comparison, Interval
+from course.parallel.lives import Life
 from course.plots.style import (
     BLUE,
     COLORS,
@@ -31,6 +32,8 @@ from course.plots.style import (
     ticks_at,
 )
 
+OF_ONE_RANK = "#999999"  # a piece that nothing has been added to
+
 
 def pictures(images: Sequence[Tensor], titles: Sequence[str]) -> Figure:
     """Draw a row of grey-scale images, uint8 tensors (height, width), each under its title."""
@@ -40,6 +43,76 @@ def pictures(images: Sequence[Tensor], titles: Sequence[str]) -> Figure:
         ax.imshow(255 - image, cmap="gray")
         ax.set_title(title, fontsize=7)
         ax.axis("off")
+    return figure
+
+
+# ---- trainings that should be equal
+
+
+def against_undisturbed(
+    undisturbed: Sequence[float],
+    curves: Mapping[str, Sequence[float]],
+    title: str,
+    base: str = "undisturbed",
+) -> Figure:
+    """Draw loss curves, and below them how far each is from the undisturbed one.
+
+    Args:
+        undisturbed: loss per step of the training that the others should equal.
+        curves: {name: losses of the same steps}.
+        base: the name of the undisturbed training.
+    """
+    figure, upper, lower = axes(8.6, 4.0, lines=2, sharex=True)
+    steps = range(1, len(undisturbed) + 1)
+    upper.plot(steps, undisturbed, color=GREY, lw=4, alpha=0.5, label=base)
+    lower.axhline(0, color=GREY, lw=4, alpha=0.5)
+    for (name, losses), color in zip(curves.items(), COLORS, strict=False):
+        upper.plot(steps, losses, color=color, lw=1, label=name)
+        gaps = [loss - right for loss, right in zip(losses, undisturbed, strict=True)]
+        lower.plot(steps, gaps, color=color, lw=1)
+    upper.set(ylabel="loss", title=title)
+    lower.set(xlabel="step", ylabel=f"difference\nfrom {base}")
+    legend_beside(upper)
+    return figure
+
+
+def lives_of_ranks(
+    undisturbed: Sequence[float],
+    losses: Sequence[float],
+    lives: Sequence[Life],
+    save_every: int,
+    title: str,
+) -> Figure:
+    """Draw a training that was killed and resumed: its losses above, a row per life below.
+
+    Args:
+        undisturbed: loss per step of one process that nobody kills.
+        losses: of the training that was killed, as its last checkpoint holds them.
+        save_every: steps between two checkpoints, drawn as dotted lines.
+    """
+    figure, upper, lower = axes(8.6, 4.2, lines=2, sharex=True)
+    steps = range(1, len(undisturbed) + 1)
+    upper.plot(steps, undisturbed, color=GREY, lw=5, alpha=0.5, label="one process, undisturbed")
+    upper.plot(range(1, len(losses) + 1), losses, color=RED, lw=1, label="killed and resumed")
+    upper.set(ylabel="loss", title=title)
+    legend_beside(upper)
+    names = []
+    for row, life in enumerate(lives):
+        first, last = life.steps[0] + 1, life.steps[-1] + 1
+        color = BLUE if life.ranks == 2 else GREEN
+        for rank in range(life.ranks):
+            height = 0.8 / life.ranks
+            lower.barh(row - 0.4 + (rank + 0.5) * height, last - first + 1, 0.8 * height,
+                       left=first - 0.5, color=color)  # fmt: skip
+        if life.was_killed:
+            killed = row + 0.4 - 0.4 / life.ranks  # the last rank
+            lower.plot(last + 0.5, killed, "x", color=RED, ms=9, mew=3, clip_on=False)
+        names.append(f"life {row + 1}: {life.ranks} rank{'s' * (life.ranks > 1)}")
+    for step in range(save_every, len(undisturbed) + 1, save_every):
+        lower.axvline(step + 0.5, color=GREY, lw=1, ls=":")
+    rows(lower, names, 8)
+    lower.set_xlabel("step (a bar per rank, x: SIGKILL, dotted: checkpoint)")
+    lower.grid(visible=False)
     return figure
 
 
@@ -88,24 +161,24 @@ def data_parallel_steps() -> Figure:
     An arrow is a message.
     """
     devices = 3
-    figure, ax = canvas(8.6, 1.2 + 0.75 * devices, 12, 2 * devices + 3.4)
+    figure, ax = canvas(8.6, 1.5 + 0.75 * devices, 12, 2 * devices + 3.4)
     out = [(0, device) for device in range(devices)]
     back = [(device, 0) for device in range(devices)]
     forward = (
         Stage("", ["batch, model"], GREY),
         Stage(
-            "scatter: batch / N, replicate: model",
+            "scatter: batch / M, replicate: model",
             _numbered("shard and replica", devices),
             BLUE,
             out,
         ),
         Stage("compute in parallel", _numbered("output", devices), BLUE),
-        Stage("gather: outputs / N", ["all outputs"], GREEN, back),
+        Stage("gather: outputs / M", ["all outputs"], GREEN, back),
     )
     backward = (
         Stage("", ["loss"], GREY),
         Stage("gradient of the outputs", ["all rows"], RED),
-        Stage("scatter: outputs / N", _numbered("rows of", devices), RED, out),
+        Stage("scatter: outputs / M", _numbered("rows of", devices), RED, out),
         Stage("backward", _numbered("gradients", devices), RED),
         Stage("reduce: model", ["sum"], GREEN, back),
     )
@@ -117,6 +190,13 @@ def data_parallel_steps() -> Figure:
         ax.text(0.1, base + devices + 1.25, name, va="center", fontsize=9, weight="bold")
         _lanes(ax, base, devices, stages)
     ax.set_title("Every step sends the whole model out and its gradients back")
+    meanings = {
+        "before": Patch(fc=GREY),
+        "forward": Patch(fc=BLUE),
+        "gradients": Patch(fc=RED),
+        "back on device 0": Patch(fc=GREEN),
+    }
+    _legend_below(ax, meanings)
     return figure
 
 
@@ -131,12 +211,14 @@ def ddp_steps(ranks: int = 3) -> Figure:
         Stage("own optimizer step", ["same weights"] * ranks, GREY),
     )
     _lanes(ax, 0, ranks, stages, row="rank")
-    ax.set_title("Only gradients travel, once per step")
+    ax.set_title("The ranks exchange gradients; nobody sends the model")
     return figure
 
 
-def shards(dealt: Mapping[str, Sequence[Sequence[int]]], classes: Sequence[int]) -> Figure:
-    """Draw which rank uses which sample: a row per epoch, a column per sample, a colour per rank.
+def shards(
+    dealt: Mapping[str, Sequence[Sequence[int]]], classes: Sequence[int], title: str
+) -> Figure:
+    """Draw which rank uses which sample: a row per way, a column per sample, a colour per rank.
 
     Args:
         dealt: {title: [indices of each rank]}.
@@ -153,7 +235,7 @@ def shards(dealt: Mapping[str, Sequence[Sequence[int]]], classes: Sequence[int])
     rows(ax, dealt, 8)
     ax.set(
         xlabel="sample, sorted by class (lines: borders of classes)",
-        title="A block holds few of the classes",
+        title=title,
     )
     legend_beside(ax)
     ax.grid(visible=False)
@@ -174,9 +256,11 @@ def broadcast_tree(ranks: int = 8) -> Figure:
         for target in targets:
             source = target - holders
             arrow(ax, (source + 0.5, level + 0.22), (target + 0.5, level - 0.22), RED)
-        when = f"after round {done - 1}" if done else "start"
+        when = f"after round {done - 1}" if done else "before round 0"
         ax.text(-0.1, level + 0.5, when, ha="right", va="center", fontsize=8)
-    ax.set_title(f"After {rounds} rounds, all {ranks} ranks hold the values")
+    ax.set_title(
+        f"After {rounds} rounds, all {ranks} ranks hold the values (blue; grey does not yet)"
+    )
     return figure
 
 
@@ -200,7 +284,10 @@ class Held(NamedTuple):
 
 
 def ring(ranks: int) -> Figure:
-    """Draw what each rank holds before and after each step of a ring all-reduce, piece by piece."""
+    """Draw what each rank holds before and after each step of a ring all-reduce, piece by piece.
+
+    What the colours mean is written below it.
+    """
     rounds = []
     for step in range(2 * (ranks - 1)):
         adds = step < ranks - 1
@@ -251,8 +338,9 @@ def _held_pieces(states: Sequence[Held], finding: str) -> Figure:
     """Draw the pieces of each rank, a column for each of `states`."""
     ranks = len(states[0].sums)
     width = 1 / (ranks + 0.35)
-    figure, ax = canvas(8.6, 1.0 + 0.42 * ranks, len(states) + 0.45, ranks + 1.3)
+    figure, ax = canvas(8.6, 1.3 + 0.42 * ranks, len(states) + 0.45, ranks + 1.3)
     ax.set_title(finding)
+    _name_colors(ax)
     centred = dict(ha="center", va="center", fontsize=8)
     for column, (title, sums, arrived) in enumerate(states):
         ax.text(column + 0.9, ranks + 0.75, title, color=GREY, **centred)
@@ -278,11 +366,35 @@ def _held_pieces(states: Sequence[Held], finding: str) -> Figure:
     return figure
 
 
+def _name_colors(ax: Axes) -> None:
+    """Write below the pieces what their colours and frames mean."""
+    meanings = {
+        "one rank's values": Patch(fc=OF_ONE_RANK),
+        "sum of some ranks": Patch(fc=BLUE),
+        "sum of all ranks": Patch(fc=GREEN),
+        "has just arrived": Patch(fc="white", ec="black", lw=1.2),
+    }
+    _legend_below(ax, meanings)
+
+
+def _legend_below(ax: Axes, meanings: Mapping[str, Patch]) -> None:
+    """Draw what each patch means in one line below the axes of a diagram."""
+    ax.legend(
+        list(meanings.values()),
+        list(meanings),
+        frameon=False,
+        fontsize=8,
+        ncols=len(meanings),
+        loc="upper center",
+        bbox_to_anchor=(0.5, 0.02),
+    )
+
+
 def _color_of_sum(summed: int, ranks: int) -> str:
     """The colour of a piece that sums the values of so many of `ranks`."""
     if summed == ranks:
         return GREEN
-    return BLUE if summed > 1 else "#999999"
+    return BLUE if summed > 1 else OF_ONE_RANK
 
 
 def _text_of_sum(summed: set[int]) -> str:
@@ -299,22 +411,46 @@ def crossover(
     predicted: Mapping[int, Mapping[str, float]],
     title: str,
 ) -> Figure:
-    """Draw seconds of each all-reduce over the bytes: predictions as lines, virtual times as dots.
+    """Draw seconds of each all-reduce over the bytes: formulas as lines, virtual times as dots.
+
+    Each line has its name at both ends; ways with the same time there share one label.
 
     Args:
-        measured, predicted: {bytes: {variant: seconds}}.
+        measured: {bytes: {way: seconds}} of the ways that ran; may lack some.
+        predicted: {bytes: {way: seconds}} of all ways.
     """
-    figure, ax = axes(7.0, 3.6)
-    variants = next(iter(measured.values()))
-    sizes = (9, 7, 5, 3)  # the smaller on top: some coincide
-    for size, name, color in zip(sizes, variants, COLORS, strict=False):
+    figure, ax = axes(7.4, 3.6)
+    ways = next(iter(predicted.values()))
+    for name, color in zip(ways, COLORS, strict=False):
         line = [1e3 * seconds[name] for seconds in predicted.values()]
-        ax.plot(list(predicted), line, color=color, lw=1.3, label=name)
-        dots = [1e3 * seconds[name] for seconds in measured.values()]
-        ax.plot(list(measured), dots, "o", color=color, ms=size)
+        ax.plot(list(predicted), line, color=color, lw=1.3)
+        ran = {n: 1e3 * seconds[name] for n, seconds in measured.items() if name in seconds}
+        ax.plot(list(ran), list(ran.values()), "o", color=color, ms=4)
+    colors = dict(zip(ways, COLORS, strict=False))
+    for n_bytes, offset, align in ((min(predicted), -6, "right"), (max(predicted), 6, "left")):
+        for names in _together(predicted[n_bytes]):
+            point = (n_bytes, 1e3 * predicted[n_bytes][names[0]])
+            style = dict(color=colors[names[0]], fontsize=8, ha=align)
+            label_point(ax, ", ".join(names), point, (offset, 0), **style)
+    ax.margins(x=0.22)
     ax.set(xscale="log", yscale="log", xlabel="bytes of the tensor", ylabel="ms", title=title)
-    ax.legend(frameon=False, title="lines: formulas, dots: clocks", alignment="left")
     return figure
+
+
+SAME_PLACE = 1.25  # times the other; labels of closer points would overlap on the logarithmic axis
+
+
+def _together(seconds: Mapping[str, float]) -> list[list[str]]:
+    """The names in groups whose seconds are too close to label one by one, fastest first."""
+    groups = []
+    last = -math.inf
+    for name in sorted(seconds, key=seconds.get):
+        if seconds[name] <= SAME_PLACE * last:
+            groups[-1].append(name)
+        else:
+            groups.append([name])
+        last = seconds[name]
+    return groups
 
 
 Curve = Sequence[Interval] | Tensor  # a value per point; or a tensor (points, rounds)
@@ -333,76 +469,73 @@ def _scaled(values: Curve, factors: Sequence[float]) -> Curve:
     return [value.scaled(factor) for value, factor in zip(values, factors, strict=True)]
 
 
-def per_image(batch_sizes: Sequence[int], curves: Mapping[str, Curve], title: str) -> Figure:
-    """Draw microseconds per image over the batch size.
-
-    Args:
-        curves: {label: seconds per batch size}.
-    """
-    figure, ax = axes(8.6, 3.4)
-    factors = [1e6 / batch for batch in batch_sizes]
-    for (label, seconds), color in zip(curves.items(), COLORS, strict=False):
-        _band(ax, batch_sizes, _scaled(seconds, factors), label=label, color=color)
-    ax.set_xscale("log", base=2)
-    ax.set_yscale("log")
-    ax.set(xlabel="batch size", ylabel="µs per image", title=title)
-    legend_beside(ax)
-    return figure
-
-
-def busiest_bytes(
-    devices: Sequence[int], data_parallel: Sequence[int], ring: Sequence[int], model_bytes: int
-) -> Figure:
-    """Draw the bytes of a step at the busiest device, for a star and a ring.
-
-    Args:
-        devices: numbers of devices.
-        data_parallel, ring: bytes sent and received at the busiest of so many.
-        model_bytes: bytes of the model, the unit of the axis.
-    """
-    figure, ax = axes(7.0, 3.2)
-    curves = (("a star, its centre", data_parallel, RED), ("a ring, each rank", ring, BLUE))
-    for name, counts, color in curves:
-        ax.plot(devices, np.array(counts) / model_bytes, "o-", color=color, ms=4, label=name)
-    ax.axhline(4, color=GREY, lw=1, ls=":", label="4 times the model")
-    ax.set_xscale("log", base=2)
-    ax.set_yscale("log", base=2)
-    ax.yaxis.set_major_formatter("{x:g}×")
-    ticks_at(ax, devices)
-    ax.set(
-        xlabel="devices",
-        ylabel="bytes per step / model",
-        title="The centre of a star carries more with every device",
-    )
-    ax.legend(frameon=False, fontsize=8)
-    return figure
-
-
-def bandwidth(
-    sizes: Sequence[int],
-    curves: Mapping[str, Curve],
-    predicted: Sequence[Mapping[str, float]],
+def against_alone(
+    batch_sizes: Sequence[int],
+    panels: Mapping[str, Mapping[str, Sequence[Interval]]],
+    control: Sequence[Interval],
     title: str,
 ) -> Figure:
-    """Draw milliseconds of collectives over the bytes of the tensor, a panel each.
-
-    What is predicted is dashed.
+    """Draw how many times as long as the model alone each way takes, over the batch size.
 
     Args:
-        curves: {label: seconds per size}.
-        predicted: {label: seconds} for each size.
+        panels: {title of a panel: {way: its ratio per batch size}}; a way has one colour.
+        control: the model alone against itself, drawn as a grey band in each panel.
     """
-    figure, *grid = axes(8.6, 2.6, columns=len(curves), sharex=True, sharey=True)
-    for ax, (label, seconds) in zip(grid, curves.items(), strict=True):
-        _band(ax, sizes, _scaled(seconds, [1e3] * len(sizes)), label=label, color=BLUE)
-        if label in predicted[0]:
-            ms = [1e3 * of_size[label] for of_size in predicted]
-            ax.plot(sizes, ms, color=RED, ls="--", lw=1)
-        ax.set(xscale="log", yscale="log", title=label)
-    grid[0].set_ylabel("ms")
-    figure.supxlabel("bytes of the tensor", fontsize=9)
+    figure, *grid = axes(8.6, 3.2, columns=len(panels), sharex=True, sharey=True)
+    names = list(dict.fromkeys(name for ways in panels.values() for name in ways))
+    low = [interval.low for interval in control]
+    high = [interval.high for interval in control]
+    for ax, (panel, ways) in zip(grid, panels.items(), strict=True):
+        ax.fill_between(batch_sizes, low, high, color=GREY, alpha=0.25, label="the model alone")
+        ax.axhline(1, color=GREY, lw=1, ls=":")
+        for name, ratios in ways.items():
+            _band(ax, batch_sizes, ratios, label=name, color=COLORS[names.index(name)])
+        ax.set_xscale("log", base=2)
+        ticks_at(ax, batch_sizes)
+        ax.set_yscale("log", base=2)
+        ax.yaxis.set_major_formatter("{x:g}×")
+        ax.set(title=panel, xlabel="batch size")
+        ax.legend(frameon=False, fontsize=8)
+    grid[0].set_ylabel("time / that of the model alone")
     figure.suptitle(title, fontsize=10)
     return figure
+
+
+def formula_and_ranks(
+    sizes: Sequence[int],
+    predicted: Sequence[Mapping[str, float]],
+    curves: Mapping[str, Sequence[Interval]],
+) -> Figure:
+    """Draw milliseconds of all-reduces over the bytes of the tensor: by a formula, and measured.
+
+    The panels share their axes, and a way has one colour. A way that the formula does not know is
+    grey.
+
+    Args:
+        predicted: {way: seconds} for each size.
+        curves: {way: measured seconds per size}.
+    """
+    figure, by_formula, measured = axes(8.6, 3.2, columns=2, sharex=True, sharey=True)
+    colors = dict(zip(predicted[0], COLORS, strict=False))
+    for name, color in colors.items():
+        ms = [1e3 * of_size[name] for of_size in predicted]
+        by_formula.plot(sizes, ms, "o-", color=color, ms=3, lw=1.4)
+    for name, seconds in curves.items():
+        color = colors.get(name, GREY)
+        _band(measured, sizes, _scaled(seconds, [1e3] * len(sizes)), label=name, color=color)
+    for ax, title in ((by_formula, "formula, fitted to one pair"), (measured, "measured")):
+        ax.set(xscale="log", yscale="log", title=title, xlabel="bytes of the tensor")
+    by_formula.set_ylabel("ms")
+    legend_beside(measured)
+    figure.suptitle(_order(curves), fontsize=10)
+    return figure
+
+
+def _order(curves: Mapping[str, Sequence[Interval]]) -> str:
+    """Who was fastest with the smallest and with the largest tensor, as the title of a figure."""
+    small = min(curves, key=lambda name: curves[name][0].estimate)
+    large = min(curves, key=lambda name: curves[name][-1].estimate)
+    return f"Fastest here: {small} with the smallest tensor, {large} with the largest"
 
 
 def step_ratios(compared: Comparison, title: str) -> Figure:
@@ -445,8 +578,10 @@ def overlap_lanes(runs: Mapping[str, Mapping[str, Sequence]]) -> Figure:
         places += [top, top + 1, top + 2]
         ends.append(end)
     ax.set_yticks(places, lanes * len(runs), fontsize=8)
-    last = list(runs)[-1].capitalize()
-    ax.set_title(f"{last}: done in {ends[-1] / ends[0]:.2f} of the time", fontsize=10)
+    last = list(runs)[-1]
+    ax.set_title(
+        f"{last[0].upper()}{last[1:]}: done in {ends[-1] / ends[0]:.2f} of the time", fontsize=10
+    )
     ax.set(xlabel="ms from the start of backward", ylim=(4 * len(runs) - 1.4, -1.1))
     ax.grid(axis="y", visible=False)
     return figure
@@ -480,10 +615,10 @@ def overlap_sweep(
     flat: Mapping[str, float],
     needs: Mapping[str, float],
 ) -> Figure:
-    """Draw the time until all gradients are averaged over the layers per bucket, a panel per wire.
+    """Draw the time until all gradients are averaged over the blocks per bucket, a panel per wire.
 
     Args:
-        layers: layers per bucket.
+        layers: blocks of layers per bucket.
         predicted: {name of the wire: list, one value per bucket size}, in multiples of backward.
         measured: {the same: one value per bucket size}.
         flat: {the same: one message after backward}.
@@ -497,19 +632,44 @@ def overlap_sweep(
         highest = max(highest, 1 + needs[wire], flat[wire], float((middle + reach[1]).max()))
     for ax, wire in zip(grid, predicted, strict=True):
         _band(ax, layers, measured[wire], label="measured", color=BLUE)
-        ax.plot(layers, predicted[wire], "x--", color=RED, lw=1, label="predicted")
+        ax.plot(layers, predicted[wire], "x--", color=RED, lw=1, label="computed")
         ax.axhline(flat[wire], color=GREY, lw=1.2, label="one message after backward")
-        ax.axhline(max(1, needs[wire]), color=GREEN, lw=1, ls=":", label="the longer of the two")
+        ax.axhline(
+            max(1, needs[wire]), color=GREEN, lw=1, ls=":", label="the longer of backward and wire"
+        )
         ax.set_xscale("log", base=2)
         ticks_at(ax, layers)
         middle, _ = middle_and_reach(measured[wire])
         saved[wire] = 1 - float(middle.min() / middle[-1])
         ax.set_title(f"{wire} wire ({needs[wire]:.1f} B): saves {saved[wire]:.0%}", fontsize=9)
-        ax.set(xlabel="layers per bucket", ylim=(0, 1.05 * highest))
+        ax.set(xlabel="blocks per bucket", ylim=(0, 1.05 * highest))
     grid[0].set_ylabel("time / backward alone")
     grid[-1].legend(frameon=False, fontsize=7, loc="lower left")
     most = max(saved, key=saved.get)
     figure.suptitle(f"Overlap saves most on the {most} wire (B: backward)", fontsize=10)
+    return figure
+
+
+def step_shares(shares: Mapping[str, Sequence[Mapping[str, float]]]) -> Figure:
+    """Draw what each rank does in a step: a bar per rank, a group per way.
+
+    Args:
+        shares: {way: of each rank {what it does: share of the step}}.
+    """
+    rows = [(way, rank) for way in shares for rank in range(len(shares[way]))]
+    figure, ax = axes(7.6, 1.0 + 0.36 * len(rows))
+    for place, (way, rank) in enumerate(rows):
+        left = 0.0
+        for color, (name, share) in zip((BLUE, GREY, RED), shares[way][rank].items(), strict=True):
+            label = name if place == 0 else None
+            ax.barh(place, share, 0.7, left=left, color=color, label=label)
+            left += share
+    ax.set_yticks(range(len(rows)), [f"{way}: rank {rank}" for way, rank in rows], fontsize=8)
+    idle = max((part["waiting"], way, rank) for way, rank in rows for part in [shares[way][rank]])
+    ax.set_title(f"{idle[1]}: rank {idle[2]} waits {idle[0]:.0%} of the step", fontsize=10)
+    ax.set(xlabel="share of the step", ylim=(len(rows) - 0.4, -1.3), xlim=(0, 1))
+    ax.legend(frameon=False, fontsize=8, ncols=3, loc="upper left")
+    ax.grid(axis="y", visible=False)
     return figure
 
 

@@ -30,16 +30,7 @@ EXPERIMENT_LINES_MAX = 15  # neither blank nor comments
 NULLS = {"above", "below", "within"}  # the arguments of a claim that name its null
 # only shrinks: a part that obeys every rule here must be taken off
 NOT_REBUILT = {
-    "02_data_parallel": (
-        "1_what_is_sent",
-        "8_more_collectives",
-        "2_ddp_from_scratch",
-        "3_five_incidents",
-        "4_from_notebook_to_torchrun",
-        "5_why_two_are_not_twice_as_fast",
-        "7_sharding",
-        "6_data_parallel",
-    ),
+    "02_data_parallel": (),
     "03_large_batch": (
         "1_from_ratings_to_a_score",
         "2_bigger_batch_bigger_step",

@@ -1,17 +1,18 @@
 # %% [markdown]
-# # Data parallel, part 1: Send from rank to rank
+# # Data parallel, part 1: Count what is sent
 #
-# **How do processes that train together talk to each other?**
+# **How do eight GPUs agree on one gradient, in every step?**
 #
-# They send messages. You start two processes from this notebook that swap their numbers, and see what can go wrong.
+# You start ranks from this notebook, see two of them wait for each other forever, and write the all-reduce that trains
+# large models.
 #
 # **You will be able to**
 #
-# - start N processes that talk through `torch.distributed`, and see where each one is if they hang
-# - write a collective from `send` and `recv` without a deadlock
-# - say how many messages must come one after the other, in a loop and in a tree
+# - send messages between ranks without a deadlock;
+# - write a ring all-reduce, and count what each rank sends;
+# - say when few messages matter, and when few bytes.
 #
-# **Minutes** 18 core · 77 in all
+# **Minutes** 36 core · 58 in all
 #
 # **Needs** nothing
 
@@ -23,35 +24,66 @@ import torch.distributed as dist
 
 import course
 from course.checks import data_parallel as check
-from course.learner.predictions import reveal
-from course.parallel import distributed, network
+from course.parallel import counting, distributed, network
 from course.parallel.distributed import run_ranks
 from course.parallel.network import Network
 from course.plots import data_parallel as plots
 
 print(course.machine())
+sizes = course.sizes("02_data_parallel")
 
 # %% [markdown]
-# **The unit** takes apart how torch trains on many devices, and builds it again. One session covers its core: messages
-# (part 1), the ring (8), DistributedDataParallel by hand (2), killing a process and resuming (4), and DataParallel (6).
-# Sections marked "extra", and parts 3, 5 and 7, are for afterwards.
+# **The unit** builds what trains one model on many devices. Session 1 has parts 1 to 3: what is sent,
+# DistributedDataParallel from scratch, and five incidents. Session 2 has parts 4 and 5: `torchrun`, and why two devices
+# are not twice as fast. DataParallel (6), sharding (7) and more collectives (8) are mostly extra.
 #
 # Write your prediction into each cell with `None`. A check names the first thing that is wrong. Later cells use your
-# answer if its check passed. Otherwise they use the reference solution, if your copy of the course includes it. Leave
-# the empty cell after each check alone: your instructor's tests go there. The numbers in the text are from two CPU
-# cores at the scale `laptop`.
+# answer if its check passed, else the reference solution, if your copy of the course includes it. Leave the empty cell
+# after each check alone: your instructor's tests go there.
+
+# %% [markdown]
+# ## What must eight GPUs tell each other?
+#
+# You train a language model of 7 billion parameters on 8 GPUs. Each computes the gradients of its own batch: 14 GB in
+# bfloat16. All must step with their *mean*, or the eight models drift apart. If one GPU collected the gradients and
+# returned the mean, 7 × 14 GB would come in and 7 × 14 GB go out, in every step.
+#
+# This is *DistributedDataParallel* (DDP): a *rank* is a process with a device, a model and its own batch. All ranks
+# start with equal weights and step with equal gradients, so their weights stay equal.
+
+# %%
+plots.ddp_steps()
+
+# %% [markdown]
+# The third column is one operation, *all-reduce*: every rank gets the sum of all ranks' tensors. Divided by the number
+# of ranks, it is the mean. Functions that all ranks call together are *collectives*. Torch has `dist.all_reduce(x)`.
+# You build it from messages.
+#
+# <details><summary>Ways to train on several devices</summary>
+#
+# - **Data parallel** (DP): one process; every step copies the model to all devices and splits the batch (part 6).
+# - **Distributed data parallel** (DDP): one process per device, each with a model; gradients are shared (part 2).
+# - **Sharded** training (ZeRO, FSDP): like DDP, but each rank keeps only a part of parameters, gradients and optimizer
+#   state (Rajbhandari et al. 2020, arXiv:1910.02054; part 7).
+# - **Tensor parallel**: each device keeps a part of every layer. **Pipeline parallel**: each keeps some of the layers.
+#
+# Large models need many devices for time, too. AlphaFold 2 was trained for about eleven days on 128 TPU v3 cores
+# (Jumper et al. 2021, supplementary information). On one core that would be nearly four years, if the model fitted.
+#
+# </details>
 
 # %% [markdown]
 # ## What happens when two ranks send to each other?
 #
-# A *rank* is one of the processes that train together, and also its number, counted from 0. The *world size* is how
-# many there are. `run_ranks(fn, n)` starts n processes, calls `fn(rank, n)` in each and returns their results as a
-# list. They talk through a *backend*: gloo on CPUs, NCCL on NVIDIA's GPUs.
+# Ranks are numbered from 0, and the *world size* is how many there are. `run_ranks(fn, n)` starts n processes, calls
+# `fn(rank, n)` in each and returns their results as a list. They talk through a *backend*: gloo on CPUs, NCCL on
+# NVIDIA's GPUs.
 #
 # A message has two ends. Rank 0 calls `dist.send(tensor, dst=1)`, and rank 1 calls `dist.recv(tensor, src=0)`, which
-# writes into a tensor of the same shape and dtype. Here each of two ranks sends its number to the other.
+# writes into a tensor of the same shape and dtype. Below, each of two ranks sends its number to the other. In a moment
+# you see how many of the two ranks return.
 #
-# Predict: how many of the two ranks return?
+# **Predict** that number: 2, because both send what the other receives? Or fewer, because of the order?
 
 # %%
 predicted_returned = None  # ranks
@@ -66,14 +98,14 @@ def swap(rank, world_size):
 
 
 try:
-    found = run_ranks(swap, 2, backend="gloo", timeout=2)
-    print(f"{len(found)} ranks returned" + reveal(predicted_returned))
+    returned = len(run_ranks(swap, 2, backend="gloo", timeout=2))
 except distributed.RankError as error:
     print(error)
-    print("0 ranks returned" + reveal(predicted_returned))
+    returned = 0
+print(course.score("02/1", "ranks that return when both send first", predicted_returned, returned, null=None))
 
 # %% [markdown]
-# This is a *deadlock*. `send` *blocks*: with gloo it returns when the other side receives. Both ranks send first, so
+# This is a *deadlock*. With gloo, `send` *blocks*: it returns when the other side receives. Both ranks send first, so
 # neither reaches the line with `recv`. `run_ranks` ended them after its time limit.
 #
 # There are two fixes. In the first function below, one rank sends while the other receives. In the second, `isend` and
@@ -93,6 +125,7 @@ def one_sends_first(rank, world_size):
     return theirs.item()
 
 
+# %% tags=["experiment"]
 def start_both(rank, world_size):
     mine, theirs = torch.tensor([float(rank)]), torch.empty(1)
     requests = dist.isend(mine, 1 - rank), dist.irecv(theirs, 1 - rank)
@@ -105,39 +138,20 @@ for fixed in (one_sends_first, start_both):
     print(f"{fixed.__name__}: {run_ranks(fixed, 2, backend='gloo')}")
 
 # %% [markdown]
-# **Takeaway** With gloo, `send` waits for its `recv`. If every rank sends first, nobody receives. Start both with
-# `isend` and `irecv`, then wait.
+# **Shown**: only the order changed. **Known**: with NCCL the same program hangs elsewhere. `send` only queues the
+# message on the GPU and returns, and the rank hangs where something waits for the GPU ([NCCL, point-to-point
+# communication](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/p2p.html)).
+#
+# **Takeaway** If every rank sends first, nobody receives. Start both directions, then wait.
 
 # %% [markdown]
-# ## What do ranks send each other in a training step?
+# ## How does one rank reach all others?
 #
-# In *DistributedDataParallel* (DDP) every rank keeps a model and takes its own batch. Each computes gradients, and then
-# all ranks agree on the mean. They start with equal weights and step with equal gradients, so their weights stay equal.
-
-# %%
-plots.ddp_steps()
-
-# %% [markdown]
-# The third column is one operation, *all-reduce*: every rank gets the sum of all ranks' tensors. Divided by the number
-# of ranks, it is the mean. Functions that all ranks call together are *collectives*. Torch has `dist.all_reduce(x)`;
-# you build it from *point-to-point* messages, in this part and in part 8. First comes *broadcast*, which gives all
-# ranks the values of one. DDP uses it for the weights, before the first step.
+# A *broadcast* gives all ranks the values of one. DDP uses it for the weights, before the first step.
 #
-# <details><summary>Why more than one device, and in which ways</summary>
-#
-# AlphaFold 2 was trained for about eleven days on 128 TPU v3 cores (Jumper et al. 2021, supplementary information). On
-# one core that would be nearly four years, if the model fitted.
-#
-# - **Data parallel** (DP): one process; every step copies the model to all devices and splits the batch (part 6).
-# - **Distributed data parallel** (DDP): one process per device, each with a model; only gradients are shared (part 2).
-# - **Sharded** training (ZeRO, FSDP): like DDP, but each rank keeps only a part of parameters, gradients and optimizer
-#   state (Rajbhandari et al. 2020, arXiv:1910.02054; part 7).
-# - **Tensor parallel**: each device keeps a part of every layer. **Pipeline parallel**: each keeps some of the layers.
-#
-# </details>
-#
-# All ranks run the same function, and `dist.get_rank()` tells them apart. Collectives write into the tensor that they
-# are given. So must you: `tensor = other` inside a function changes nothing for the caller.
+# All ranks run the same function. `dist.get_rank()` tells a rank its number, and `dist.get_world_size()` how many there
+# are. A collective writes into the tensor that it is given: inside a function, `tensor = other` changes nothing for the
+# caller.
 
 # %% [markdown]
 # ### Exercise 1 · Broadcast, one after the other
@@ -148,7 +162,7 @@ plots.ddp_steps()
 # broadcast_naive(tensor, src=1)      rank 1 sends to 0, then to 2; all hold 1
 # ```
 #
-# **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 10 · **Lines** 7
+# **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 7 · **Lines** 6
 #
 # **Must**
 #
@@ -170,8 +184,8 @@ plots.ddp_steps()
 #
 # <details><summary>Hint 2</summary>
 #
-# `if dist.get_rank() == src:` a loop over all ranks but `src`, with `dist.send(tensor, other)`; `else` one
-# `dist.recv(tensor, src)`, which writes into the tensor of the caller.
+# `if dist.get_rank() == src:` a loop over `range(dist.get_world_size())` without `src`, with `dist.send(tensor,
+# other)`; `else` one `dist.recv(tensor, src)`, which writes into the tensor of the caller.
 #
 # </details>
 #
@@ -222,266 +236,258 @@ check.broadcast_naive(broadcast_naive, seed=161)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## How does one rank get the sum? · extra
+# ## How can every rank carry the same load?
 #
-# A *reduce* is the opposite of a broadcast: messages go to one rank.
+# A *ring* lets nobody collect everything. Cut the tensor into N pieces. Each rank sends only to the next rank and
+# receives only from the one before, one piece per step.
 #
-# ### Exercise 2 · Reduce, one after the other
+# - *Reduce-scatter*, N - 1 steps: each rank adds the piece that arrives to its own, and sends that sum in the next
+#   step. At the end each rank holds one finished piece.
+# - *All-gather*, N - 1 steps: the finished pieces go round once more, and now replace what they meet.
 #
-# Every rank sends its tensor to `dst`, which adds them up. If 3 ranks hold 1, 2 and 4, `dst` ends with 7.
-#
-# **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 8 · **Lines** 8
-#
-# **Must**
-#
-# - leave the sum over all ranks in `tensor` of `dst`; other ranks keep their values
-# - send `world_size - 1` messages, each the whole tensor and straight to `dst`
-#
-# **You may assume** what `broadcast_naive` may; sums may be taken in any order.
-#
-# **Not allowed** Any collective: use only point-to-point calls.
-#
-# **Source** As for the broadcast.
-#
-# <details><summary>Hint 1</summary>
-#
-# `dst` must keep its own values while it receives those of another rank. Where do they go?
-#
-# </details>
-#
-# <details><summary>Hint 2</summary>
-#
-# Receive into a second tensor, `part = torch.empty_like(tensor)`, and add it with `tensor += part`, which writes
-# into the tensor of the caller; `tensor = tensor + part` would make a new one that nobody sees.
-#
-# </details>
-
-
-# %% solution="reduce_naive"
-def reduce_naive(tensor, dst):
-    """None; afterwards `tensor` of rank `dst` holds the sum over all ranks, that of every other rank what it held.
-
-    Args:
-        tensor: contiguous tensor on the CPU, of one shape and dtype in all ranks; changed in place in rank `dst`.
-        dst: rank that gets the sum, an int from 0.
-    """
-    ### BEGIN SOLUTION
-    if dist.get_rank() != dst:
-        dist.send(tensor, dst)
-    else:
-        part = torch.empty_like(tensor)
-        for other in range(dist.get_world_size()):
-            if other != dst:
-                dist.recv(part, other)
-                tensor += part
-    ### END SOLUTION
-
-
-# %% test="reduce_naive-visible" points=1
-check.reduce_naive(reduce_naive)
-
-# %% test="reduce_naive-hidden" points=1
-### BEGIN HIDDEN TESTS
-check.reduce_naive(reduce_naive, seed=272)
-### END HIDDEN TESTS
-
-# %% [markdown]
-# ## How many rounds does a broadcast need? · extra
-#
-# In the loop, `world_size - 1` messages come one after the other, while most ranks have nothing to do. But a rank that
-# has received can send, so the number of ranks that hold the values can double in every *round*:
+# Rank 0 starts with a, rank 1 with b, rank 2 with c:
 
 # %%
-plots.broadcast_tree(6)
+plots.ring(3)
 
 # %% [markdown]
-# This *binomial tree* needs log2(N) rounds, rounded up: 10 for a thousand ranks instead of 999. In round k, rank r
-# sends to `r + 2**k` if it holds the values already and that rank exists. For a source other than 0, count from there:
-# the *place* of a rank is `(rank - src) % world_size`.
+# Every piece is summed once and then copied, so all ranks hold the same bits. Everybody sends first, so blocking calls
+# would deadlock. `exchange` starts both messages, then waits:
+
+
+# %% locked="exchange"
+def exchange(outgoing, to, incoming, source):
+    """Send `outgoing` to rank `to` while receiving into `incoming` from rank `source`; both contiguous."""
+    requests = dist.isend(outgoing, to), dist.irecv(incoming, source)
+    for request in requests:
+        request.wait()
+
 
 # %% [markdown]
-# ### Exercise 3 · Broadcast along a tree
+# ### Exercise 2 · All-reduce on a ring
 #
-# Write the broadcast that doubles. With `src=0` and 6 ranks it sends the messages of the figure.
+# Write the first phase, reduce-scatter; the second is given. In step 0 rank r sends piece r, as in the figure. After
+# the last step it must hold the finished piece r + 1 (modulo N), because the second phase sends that first.
 #
-# **Points** 4 · **Extra** · **Difficulty** ●●○ · **Minutes** 25 · **Lines** 8
+# **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 15 · **Lines** 4
 #
 # **Must**
 #
-# - write the values of `src` into `tensor` of every rank, for any `src`
-# - send `world_size - 1` messages, each the whole tensor
-# - need ceil(log2(world_size)) rounds, in each of which a rank has at most one message
+# - leave the sum over all ranks in `tensor` of every rank
+# - send N - 1 pieces per rank in the first phase, all to rank `following`
 #
-# **You may assume** what `broadcast_naive` may.
+# **You may assume** the same shape and dtype on all ranks, on the CPU. `exchange` sends empty pieces, too: a tensor may
+# have fewer elements than there are ranks.
 #
 # **Not allowed** Any collective: use only point-to-point calls.
 #
-# **Source** Thakur, Rabenseifner and Gropp 2005, "Optimization of collective communication operations in MPICH", on
-# broadcast.
+# **Source** Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms for clusters of workstations".
 #
 # <details><summary>Hint 1</summary>
 #
-# Which places hold the values before round k, and which get them in it?
+# Follow rank 0 in the figure. Which piece does it send in each step, and to which one does it add what arrives?
 #
 # </details>
 #
 # <details><summary>Hint 2</summary>
 #
-# With `distance = 2**k`: places below `distance` send to the place `distance` further on, if there is one; places
-# from `distance` to below `2 * distance` receive. The others do nothing in this round.
+# In step s rank r sends piece `(r - s) % N`, and receives piece `(r - s - 1) % N`: what it receives in one step, it
+# sends in the next.
 #
 # </details>
 #
 # <details><summary>Hint 3</summary>
 #
-# A distance between places is a distance between ranks: the sender's message goes to `(rank + distance) % world_size`,
-# the receiver's comes from `(rank - distance) % world_size`. The place decides *whether*:
-# `place < distance and place + distance < world_size`.
+# What arrives must not overwrite the rank's own piece. Receive into `part[: len(incoming)]`, then
+# `incoming += part[: len(incoming)]`.
 #
 # </details>
 
 
-# %% solution="broadcast_tree"
-def broadcast_tree(tensor, src):
-    """None; afterwards `tensor` of every rank holds the values of rank `src`, after ceil(log2(world_size)) rounds.
+# %% solution="ring_all_reduce"
+def ring_all_reduce(tensor):
+    """None; afterwards `tensor` of every rank holds the sum over all ranks, bit for bit the same.
+
+    Each rank sends 2 (N - 1) pieces of 1/N of the tensor to the next rank, and nothing to any other.
 
     Args:
-        tensor: contiguous tensor on the CPU, of one shape and dtype in all ranks; changed in place.
-        src: rank of the source, an int from 0.
+        tensor: tensor on the CPU, of one shape and dtype in all ranks, contiguous or not; changed in place.
     """
-    ### BEGIN SOLUTION
     rank, world_size = dist.get_rank(), dist.get_world_size()
-    place = (rank - src) % world_size  # counted from the source
-    for k in range(math.ceil(math.log2(world_size))):
-        distance = 2**k
-        if place < distance and place + distance < world_size:
-            dist.send(tensor, (rank + distance) % world_size)
-        elif distance <= place < 2 * distance:
-            dist.recv(tensor, (rank - distance) % world_size)
+    following, previous = (rank + 1) % world_size, (rank - 1) % world_size
+    flat = tensor.contiguous().view(-1)  # the tensor's own memory, if that is contiguous
+    pieces = flat.tensor_split(world_size)  # N views of flat
+    part = torch.empty_like(pieces[0])  # piece 0 is never shorter than another one
+    ### BEGIN SOLUTION
+    for step in range(world_size - 1):  # reduce-scatter
+        outgoing, incoming = pieces[(rank - step) % world_size], pieces[(rank - step - 1) % world_size]
+        exchange(outgoing, following, part[: len(incoming)], previous)
+        incoming += part[: len(incoming)]
     ### END SOLUTION
+    for step in range(world_size - 1):  # all-gather
+        outgoing, incoming = pieces[(rank + 1 - step) % world_size], pieces[(rank - step) % world_size]
+        exchange(outgoing, following, incoming, previous)
+    tensor.copy_(flat.view(tensor.shape))  # for a tensor that is not contiguous: flat is a copy then
 
 
-# %% test="broadcast_tree-visible" points=2
-check.broadcast_tree(broadcast_tree)
+# %% test="ring_all_reduce-visible" points=2
+check.ring_all_reduce(ring_all_reduce)
 
-# %% test="broadcast_tree-hidden" points=2
+# %% test="ring_all_reduce-hidden" points=2
 ### BEGIN HIDDEN TESTS
-check.broadcast_tree(broadcast_tree, seed=383)
+check.ring_all_reduce(ring_all_reduce, seed=505)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ### Exercise 4 · Reduce along a tree
+# ## How much does each rank send?
 #
-# Reverse the tree: sums travel from the leaves to `dst`.
+# Linux counts the bytes of every TCP connection, and gloo sends through TCP. So the system can tell us what your ring
+# sent, and what torch's own all-reduce sent.
 #
-# **Points** 4 · **Extra** · **Difficulty** ●●○ · **Minutes** 15 · **Lines** 11
-#
-# **Must**
-#
-# - leave the sum in `tensor` of `dst`; other ranks keep their values
-# - send as many messages, in as many rounds, as `broadcast_tree`
-#
-# **You may assume** what `reduce_naive` may.
-#
-# **Not allowed** Any collective: use only point-to-point calls.
-#
-# **Source** Thakur, Rabenseifner and Gropp 2005, on reduce.
-#
-# <details><summary>Hint 1</summary>
-#
-# What does a rank in the middle of the tree send: its own tensor, or something else? Where may it keep that?
-#
-# </details>
-#
-# <details><summary>Hint 2</summary>
-#
-# `total = tensor.clone()` is what a rank adds to and sends; `part = torch.empty_like(tensor)` is what it receives
-# into. The rounds are those of `broadcast_tree`, from the last to the first.
-#
-# </details>
-#
-# <details><summary>Hint 3</summary>
-#
-# For k from the largest to 0, with `distance = 2**k`: places from `distance` to below `2 * distance` send `total`
-# to `(rank - distance) % world_size`; places below `distance` receive from `(rank + distance) % world_size`, if
-# that place is there, and add. At the end `if rank == dst: tensor.copy_(total)`.
-#
-# </details>
-
-
-# %% solution="reduce_tree"
-def reduce_tree(tensor, dst):
-    """None; afterwards `tensor` of rank `dst` holds the sum over all ranks, after ceil(log2(world_size)) rounds.
-
-    Args:
-        tensor: contiguous tensor on the CPU, of one shape and dtype in all ranks; changed in place in rank `dst` alone.
-        dst: rank that gets the sum, an int from 0.
-    """
-    ### BEGIN SOLUTION
-    rank, world_size = dist.get_rank(), dist.get_world_size()
-    place = (rank - dst) % world_size  # counted from the root
-    total, part = tensor.clone(), torch.empty_like(tensor)
-    for k in reversed(range(math.ceil(math.log2(world_size)))):
-        distance = 2**k
-        if place < distance and place + distance < world_size:
-            dist.recv(part, (rank + distance) % world_size)
-            total += part
-        elif distance <= place < 2 * distance:
-            dist.send(total, (rank - distance) % world_size)
-    if rank == dst:
-        tensor.copy_(total)
-    ### END SOLUTION
-
-
-# %% test="reduce_tree-visible" points=2
-check.reduce_tree(reduce_tree)
-
-# %% test="reduce_tree-hidden" points=2
-### BEGIN HIDDEN TESTS
-check.reduce_tree(reduce_tree, seed=494)
-### END HIDDEN TESTS
-
-# %% [markdown]
-# ### How long is the longest chain of messages?
-#
-# `network.simulate` runs your code with a logical clock per rank. A message takes one second here and computing takes
-# none, so the seconds count the longest chain of messages, on any machine.
-#
-# Predict: how many seconds do the loop and the tree take for a reduce and a broadcast on 64 ranks?
+# **Predict**: four ranks all-reduce a tensor. How many times its size does each rank send? Perhaps 3, because each of
+# the three others must get what this rank has. Perhaps less, because neighbours add on the way.
 
 # %%
-predicted_naive = None  # seconds
-predicted_tree = None  # seconds
-
+predicted_share = None  # a factor
 
 # %% tags=["experiment"]
-def there_and_back(rank, world_size, reduce, broadcast):
-    tensor = torch.ones(1)
-    reduce(tensor, 0)
-    broadcast(tensor, 0)
-    return tensor.item()
-
-
-pairs = {
-    "naive": (course.solved(check.reduce_naive), course.solved(check.broadcast_naive)),
-    "tree": (course.solved(check.reduce_tree), course.solved(check.broadcast_tree)),
-}
-one_second = Network(latency=1.0, bandwidth=math.inf)
-depths = {}
-for n in (2, 4, 8, 16, 32, 64):
-    runs = {name: network.simulate(there_and_back, n, one_second, *pair) for name, pair in pairs.items()}
-    assert all(run.results == [n] * n for run in runs.values())
-    depths[n] = {name: run.seconds for name, run in runs.items()}
-    print(f"{n:>2} ranks, {len(runs['tree'].messages):>3} messages: "
-          + ", ".join(f"{name} {s:.0f} s" for name, s in depths[n].items()))  # fmt: skip
-print(f"64 ranks: naive {depths[64]['naive']:.0f}{reveal(predicted_naive)}, "
-      f"tree {depths[64]['tree']:.0f}{reveal(predicted_tree)}")  # fmt: skip
+ways = [dist.all_reduce, course.solved(check.ring_all_reduce)]
+for n in (2, 4):
+    shares = run_ranks(counting.sent_shares, n, ways, backend="gloo")
+    theirs, ours = map(max, zip(*shares, strict=True))
+    print(f"{n} ranks: gloo sends {theirs:.3f}, your ring {ours:.3f}, 2(N-1)/N = {2 * (n - 1) / n:.3f}")
+print(course.score("02/1", "what each of 4 ranks sends, in tensors", predicted_share, ours, null=3))
+is_as_derived = abs(ours / 1.5 - 1) < 0.05  # a header per message counts, too
 course.claim(
-    "on 64 ranks a tree's longest chain of messages is at most a tenth of the naive one",
-    depths[64]["naive"] > 10 * depths[64]["tree"],
-    f"{depths[64]['naive']:.0f} and {depths[64]['tree']:.0f}",
+    "a rank of the ring sends 2(N-1)/N of its tensor, counted by Linux",
+    is_as_derived,
+    f"{ours:.3f} times with 4 ranks",
+    otherwise="Only Linux counts the bytes of a connection; elsewhere the value is nan.",
 )
 
 # %% [markdown]
-# **Takeaway** A tree sends as many messages as the loop, but many of them at the same time. On 64 ranks its longest
-# chain is 12 messages instead of 126.
+# **Shown** by arithmetic and by the count: each step sends 1/N of the tensor, and there are 2 (N - 1) steps. So a rank
+# sends 2 (N - 1) / N of the tensor: once for two ranks, never more than twice. Each of your 8 GPUs sends 24.5 GB per
+# step and receives as much, instead of 98 GB through one of them.
+#
+# **Takeaway** On a ring each rank sends less than twice its tensor, however many ranks there are. What grows with them
+# is the number of steps.
+
+# %% [markdown]
+# ## Few messages or few bytes? · extra
+#
+# A message of b bytes takes about `latency + b / bandwidth` seconds (the alpha-beta model). So it matters how many
+# messages come one after the other, and how long they are. Four ways to all-reduce on N ranks, a power of two:
+#
+# - *Naive*: all send their tensor to rank 0, one after the other, and it sends the sum to all, one after the other.
+# - *Tree*: pairs of ranks add, then pairs of pairs, until one rank has the sum. It returns the same way. Messages of
+#   one round travel at the same time, and each is the whole tensor.
+# - *Ring*: as you wrote it, with N - 1 steps per phase.
+# - *Halving and doubling*: each rank exchanges *half* of its tensor with the rank N/2 away, and adds. Then both
+#   exchange half of the half that they kept, with the rank N/4 away, and so on. The same exchanges in reverse order put
+#   the finished pieces together.
+#
+# **Predict** for 64 ranks, 20 µs of latency and 10 GB/s: which of "naive", "tree", "ring" and "doubling" are the
+# fastest at some size, from 1 kB to 1 GB? Perhaps the tree and then the ring, because one has few messages, the other
+# few bytes.
+
+# %%
+predicted_fastest = None  # a set of names, such as {"tree", "ring"}
+
+# %% [markdown]
+# ### Exercise 3 · Which is fastest when?
+#
+# Predict the seconds of an all-reduce in the four ways. With a latency of 1 second, no bytes and 4 ranks, "naive" takes
+# 6, "tree" 4, "ring" 6 and "doubling" 4 seconds.
+#
+# **Points** 3 · **Extra** · **Difficulty** ●●○ · **Minutes** 12 · **Lines** 7
+#
+# **Must** return a dict with the seconds of "naive", "tree", "ring" and "doubling".
+#
+# **You may assume** that a rank can send and receive at the same time, one message each. Adding takes no time, and a
+# piece of the ring has exactly `n_bytes / world_size` bytes.
+#
+# **Source** Thakur, Rabenseifner and Gropp 2005, section 3 (they call latency alpha, seconds per byte beta).
+#
+# <details><summary>Hint 1</summary>
+#
+# How many messages come one after the other in each way, and how long is each of them? Their total number does not
+# matter.
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# One after the other: `2 * (N - 1)` whole tensors; `2 * log2(N)` whole tensors; `2 * (N - 1)` pieces; twice 1/2, 1/4,
+# ..., 1/N of the tensor, which together are `2 * (N - 1) / N` of it, in `2 * log2(N)` messages.
+#
+# </details>
+
+
+# %% solution="all_reduce_seconds"
+def all_reduce_seconds(n_bytes, world_size, latency, bandwidth):
+    """Predicted seconds of one all-reduce, a dict of floats with the keys "naive", "tree", "ring" and "doubling".
+
+    Args:
+        n_bytes: bytes of the tensor, 0 or more.
+        world_size: number of ranks, a power of two.
+        latency: seconds that a message takes, however short.
+        bandwidth: bytes per second.
+    """
+    ### BEGIN SOLUTION
+    rounds, whole = math.log2(world_size), n_bytes / bandwidth
+    shares = 2 * (world_size - 1) / world_size * whole  # what a rank sends of a tensor that is cut into pieces
+    return {
+        "naive": 2 * (world_size - 1) * (latency + whole),
+        "tree": 2 * rounds * (latency + whole),
+        "ring": 2 * (world_size - 1) * latency + shares,
+        "doubling": 2 * rounds * latency + shares,
+    }
+    ### END SOLUTION
+
+
+# %% test="all_reduce_seconds-visible" points=1
+check.all_reduce_seconds(all_reduce_seconds)
+
+# %% test="all_reduce_seconds-hidden" points=2
+### BEGIN HIDDEN TESTS
+check.all_reduce_seconds(all_reduce_seconds, seed=727)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# The next cell draws your formulas, and lets your ring run on 64 virtual ranks. Their tensors are on the device "meta":
+# they have a size and no values, so a gigabyte takes no memory.
+
+
+# %% tags=["experiment"]
+def all_reduced(rank, world_size, all_reduce, n_bytes):
+    all_reduce(torch.empty(n_bytes // 4, device="meta"))
+
+
+predict_seconds, ring_now = course.solved(check.all_reduce_seconds), course.solved(check.ring_all_reduce)
+wires, n = Network(latency=20e-6, bandwidth=10e9), sizes.virtual_ranks
+predicted = {b: predict_seconds(b, n, wires.latency, wires.bandwidth) for b in sizes.virtual_bytes}
+virtual = {b: {"ring": network.simulate(all_reduced, n, wires, ring_now, b).seconds} for b in predicted}
+fastest = {b: min(seconds, key=seconds.get) for b, seconds in predicted.items()}
+for b, name in fastest.items():
+    print(f"{b:>13,} bytes: {name} is the fastest, {1e3 * predicted[b][name]:.3f} ms")
+print(course.score("02/1", "the ways that are the fastest at some size", predicted_fastest, {*fastest.values()}))
+plots.crossover(virtual, predicted, f"{n} virtual ranks: doubling is never slower; dots: your ring, by its clock")
+
+# %% [markdown]
+# **Shown** by your formulas: the naive way and the ring wait for equally many messages, the naive way and the tree send
+# whole tensors. Doubling has few messages *and* few bytes, so it is the fastest at every size of this model.
+#
+# Why does NCCL use rings and trees instead? **Known**: it models both for each size and takes the faster one: "a flat
+# ring (high latency, best bandwidth) and a tree (low latency, ok bandwidth)" (NVIDIA's answers in
+# [nccl#471](https://github.com/NVIDIA/nccl/issues/471) and [#457](https://github.com/NVIDIA/nccl/issues/457)). The
+# model above leaves out three things:
+#
+# - *Shared links.* It gives each pair of ranks a wire. In a cluster distant pairs share links, and doubling starts with
+#   half of the tensor between the most distant ones. A ring talks to its neighbours only. Part 8 shows this.
+# - *Any number of ranks.* Doubling needs a power of two, or extra steps (Thakur et al. 2005, section 4.5). You may rent
+#   6 GPUs, or lose one of 8 machines.
+# - *Pipelines.* NCCL's trees cut the tensor into chunks, so that one goes up while the next follows. Then a rank sends
+#   about twice its tensor (nccl#457), not a whole tensor in each round.
+#
+# **Takeaway** Few messages decide for small tensors, few bytes for large ones, and shared links where they are shared.

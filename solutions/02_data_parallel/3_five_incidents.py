@@ -1,17 +1,19 @@
 # %% [markdown]
-# # Data parallel, part 3: Keep the mean right
+# # Data parallel, part 3: Find five faults by their symptoms
 #
-# **When do N ranks train differently from one process with an N times larger batch?**
+# **A training on two ranks runs without an error, or hangs without a message. What is wrong with it?**
 #
-# Here are four ways to get the mean wrong without an error.
+# Here are five incidents. Each starts with what somebody saw: a loss curve, a list of samples, a report of a hang. Each
+# ends with a fix and with a test that would have found it. **We think** that this is also the order of how often they
+# happen. Nobody has counted; the bug trackers of training libraries would be the place to start.
 #
 # **You will be able to**
 #
-# - deal out a data set to ranks as `DistributedSampler` does
-# - accumulate gradients over micro-batches, and send once per update
-# - give each rank's loss and moments their weight
+# - give each rank's loss the weight that it needs
+# - recognise equal epochs, replicas that drift, a collective that one rank never calls, a checkpoint that forgets
+# - say what breaks without the wrapper, the sampler, the barrier and each variable of a launcher
 #
-# **Minutes** 0 core · 100 in all
+# **Minutes** 29 core · 130 in all
 #
 # **Needs** part 1 (`run_ranks`); part 2 helps
 
@@ -19,30 +21,325 @@
 import contextlib
 import itertools
 import math
+import os
+from unittest import mock
 
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed import constants
 from torch.nn import functional as F
-from torch.utils.data import Sampler
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DistributedSampler, Sampler
 
 import course
 from course.checks import data_parallel as check
-from course.learner.predictions import reveal
+from course.parallel import lost_peer
 from course.parallel.distributed import run_ranks
 from course.plots import data_parallel as plots
+from course.training import accumulation, gpt_run
 
 print(course.machine())
+torch.set_num_threads(1)  # these models are small
 
 # %% [markdown]
-# ## Who gets which sample? · extra
+# ## Incident 1: why do two ranks not have the loss curve of one?
 #
-# All ranks draw the same permutation from `seed + epoch`, and each takes every `world_size`-th item of it. This needs
-# no communication. All ranks must get equally many samples, because every step waits for all of them. So some samples
-# are used twice (padding, the default) or some are left out (`drop_last`).
+# **Symptom.** A small GPT learns drawn texts of 2 to 40 tokens, 16 per step. The same 16 on two ranks give a slightly
+# different curve, from the first step on. Nobody reports an error, and the loss falls. Below, the two ranks take turns
+# in one process.
+
+
+# %% tags=["experiment"]
+def mean_of_means(model, batch):
+    """What DDP optimises if each of two ranks computes the mean loss over its tokens."""
+    return (gpt_run.token_mean(model, batch[0::2]) + gpt_run.token_mean(model, batch[1::2])) / 2
+
+
+whole = gpt_run.train(gpt_run.new_run()).losses
+two_ranks = gpt_run.train(gpt_run.new_run(), loss_of=mean_of_means).losses
+print(f"first loss: {whole[0]:.6f} on one rank, {two_ranks[0]:.6f} on two")
+course.claim("with a mean loss per rank, two ranks do not have the loss curve of one process",
+             not torch.allclose(torch.tensor(whole), torch.tensor(two_ranks), rtol=0, atol=1e-6))  # fmt: skip
+plots.against_undisturbed(whole, {"two ranks, mean per rank": two_ranks},
+                          "Two ranks learn, too, but not what one process learns", "one process")  # fmt: skip
 
 # %% [markdown]
-# ### Exercise 1 · The shard of a rank
+# **Known** A mean per rank, or per micro-batch, is the best-known bug of its kind. In October 2024, Transformers turned
+# out to average the means of micro-batches when it accumulates gradients, although they have different numbers of
+# tokens (Hugging Face, "Fixing Gradient Accumulation", 16 October 2024; fixed by pull request 34191 in
+# huggingface/transformers). Ranks are micro-batches that run at the same time, so they have the same bug.
+#
+# DDP adds up the gradients of all ranks and divides by their number. So every rank has the same weight, however many
+# tokens it holds. Predict: rank 0 holds 2 tokens and rank 1 holds 8. How many times as much does one token of rank 0
+# count as one of rank 1?
+
+# %%
+predicted_weight = None  # weight of a token of rank 0 / weight of a token of rank 1
+
+# %% [markdown]
+# ### Exercise 1 · The weight of a shard
+#
+# Return the factor by which a rank multiplies its local mean loss, so that DDP's mean of gradients is the gradient of
+# the mean over all samples (or tokens). With equal shards the factor is 1.
+#
+# ```python
+# >>> shard_scale(5, n_total=10, world_size=2)
+# 1.0
+# ```
+#
+# **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 7 · **Lines** 1
+#
+# **Must** return a Python float.
+#
+# **You may assume** that `n_total` is the sum of `n_local` over the ranks, and above 0; `n_local` may be 0.
+#
+# **Convention** DDP adds up the gradients of all ranks and divides by `world_size`.
+#
+# **Source** Goyal et al. 2017, arXiv:1706.02677, section 3, "Distributed SGD".
+#
+# <details><summary>Hint 1</summary>
+#
+# What must the factor be if all ranks have equally many samples? What is the sum of the factors of all ranks?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# The mean over all samples is the sum over ranks of n_local / n_total times the local mean. DDP forms the sum over
+# ranks of 1 / world_size times what a rank hands in.
+#
+# </details>
+
+
+# %% solution="shard_scale"
+def shard_scale(n_local, n_total, world_size):
+    """The factor on a rank's local mean loss that makes DDP's gradient that of the mean over all samples, a float.
+
+    Args:
+        n_local: number of samples (or tokens) of this rank, an int from 0.
+        n_total: number of samples of all ranks, an int above 0.
+        world_size: number of ranks.
+    """
+    ### BEGIN SOLUTION
+    return n_local * world_size / n_total
+    ### END SOLUTION
+
+
+# %% test="shard_scale-visible" points=1
+check.shard_scale(shard_scale)
+
+# %% test="shard_scale-hidden" points=1
+### BEGIN HIDDEN TESTS
+check.shard_scale(shard_scale, seed=58)
+### END HIDDEN TESTS
+
+# %% tags=["experiment"]
+scale_now = course.solved(check.shard_scale)
+
+
+def scaled_means(model, batch):
+    """The mean of two ranks' mean losses, each times its factor."""
+    n_tokens = [sum(len(tokens) - 1 for tokens in batch[rank::2]) for rank in range(2)]
+    factors = [scale_now(n, sum(n_tokens), 2) for n in n_tokens]
+    return sum(factor * gpt_run.token_mean(model, batch[rank::2]) for rank, factor in enumerate(factors)) / 2
+
+
+# %% tags=["experiment"]
+tokens = torch.ones(10, requires_grad=True)  # their losses
+((tokens[:2].mean() + tokens[2:].mean()) / 2).backward()
+print(course.score("02/3", "weight of a token of the rank with 2, over one of the rank with 8", predicted_weight,
+                   (tokens.grad[0] / tokens.grad[-1]).item(), null=None))  # fmt: skip
+repaired = gpt_run.train(gpt_run.new_run(), loss_of=scaled_means).losses
+farthest = max(abs(loss - right) for loss, right in zip(repaired, whole, strict=True))
+print(f"with your factors the curves differ by at most {farthest:.1e}")
+course.claim("with your factors, two ranks have the loss curve of one process to 1e-6",
+             torch.allclose(torch.tensor(whole), torch.tensor(repaired), rtol=0, atol=1e-6))  # fmt: skip
+
+# %% [markdown]
+# **Shown** Only the factors have changed, and the difference is gone. The test is the cell above: one process and N
+# ranks on the same batches must agree to rounding. To know `n_total`, ranks add up their counts, with one `all_reduce`
+# of one number.
+#
+# **Takeaway** Divide a sum of losses by the number of all tokens of the step. A mean of means is right only if all
+# shards are equally large.
+
+# %% [markdown]
+# ## How long are the gradients of this loop? · extra
+#
+# The same fault over time: `backward()` adds to `grad`, so the gradients of several *micro-batches* add up to the
+# gradient of one large batch, if each is weighted by its share of the samples. This loop unites what two published ones
+# do. NVIDIA's NCF example (DeepLearningExamples, `ncf.py`) divides by nothing and skips the last micro-batches.
+# Lambda's distributed training guide steps at `i_step % grad_accum == 0`.
+
+
+# %% locked="published_accumulation"
+def published_accumulation(model, batches, loss_fn, optimizer, every):
+    """The number of updates of one epoch that is said to accumulate the gradients of `every` micro-batches."""
+    updates = 0
+    optimizer.zero_grad()
+    for i, (inputs, targets) in enumerate(batches):
+        loss = loss_fn(model(inputs), targets)
+        loss.backward()
+        if i % every == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+            updates += 1
+    return updates
+
+
+# %% [markdown]
+# Say what it does with ten micro-batches and `every=4`. How many does its first update use? How many are never used?
+# How many times too long is the gradient of its second update?
+
+# %% tags=["experiment"]
+every, generator = 4, torch.Generator().manual_seed(0)
+micro_batches = [(torch.randn(8, 20, generator=generator), torch.arange(8) % 3) for _ in range(10)]
+print("published_accumulation")
+accumulation.show_updates(
+    lambda model, optimizer: published_accumulation(model, micro_batches, F.cross_entropy, optimizer, every),
+    micro_batches,
+)
+
+# %% [markdown]
+# The loop has three faults. `i % every == 0` is true for the first micro-batch. Nothing divides by the number of
+# micro-batches, which for plain SGD is a learning rate four times as large. And the last micro-batch is thrown away.
+#
+# On many ranks, accumulation can also save messages. DDP averages in every backward, unless forward and backward are
+# both inside `no_sync()`. There it only adds up, and the first backward outside sends the sum.
+
+# %% [markdown]
+# ### Exercise 2 · Accumulate
+#
+# Fix the loop, and let it send once per update. A group is `every` micro-batches in a row; the last may be short. Ten
+# micro-batches with `every=4` are groups of 4, 4 and 2, so 3 updates.
+#
+# **Points** 5 · **Extra** · **Difficulty** ●●● · **Minutes** 25 · **Lines** 11
+#
+# **Must**
+#
+# - update once per group, and return the number of updates
+# - use the gradient of the mean loss over all *samples* of the group, one backward per micro-batch
+# - run forward and backward inside `no_sync()`, except for each group's last micro-batch
+#
+# **You may assume** that `loss_fn` is the mean over `len(targets)` samples.
+#
+# **Source** PyTorch documentation of `no_sync`; Goyal et al. 2017, arXiv:1706.02677, section 3.
+#
+# <details><summary>Hint 1</summary>
+#
+# Micro-batches of 8, 8 and 4 samples: by what must each mean loss be multiplied, so that the sum is the mean of the
+# twenty? Can you know that before the third one has come?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# Take the group out of the list first: `group = batches[start : start + every]` for `start` in steps of `every`.
+# The last slice is short by itself. `samples = sum(len(targets) for _, targets in group)`.
+#
+# </details>
+#
+# <details><summary>Hint 3</summary>
+#
+# Per group: `zero_grad`, the loop over its micro-batches, `step`. In that loop
+# `with contextlib.nullcontext() if last else no_sync():`, and in it the forward pass, the loss times
+# `len(targets) / samples`, its `backward()`.
+#
+# </details>
+
+
+# %% solution="accumulate"
+def accumulate(model, batches, loss_fn, optimizer, every, no_sync):
+    """The number of updates of one epoch in which each update uses the gradients of `every` micro-batches.
+
+    Args:
+        model: module, or DDP around one; called with inputs.
+        batches: list of micro-batches (inputs, targets), tensors (n, ...) of which n may differ; it may be empty.
+        loss_fn: (outputs, targets) -> tensor of shape (), the mean over the micro-batch.
+        optimizer: holds the parameters of `model`; steps once a group.
+        every: micro-batches of one update, 1 or more.
+        no_sync: function without arguments -> context manager inside of which gradients stay on their rank:
+            `model.no_sync` of DDP, `contextlib.nullcontext` on one process.
+    """
+    ### BEGIN SOLUTION
+    groups = [batches[start : start + every] for start in range(0, len(batches), every)]
+    for group in groups:
+        samples = sum(len(targets) for _, targets in group)
+        optimizer.zero_grad()
+        for through, (inputs, targets) in enumerate(group, start=1):
+            with contextlib.nullcontext() if through == len(group) else no_sync():
+                loss = loss_fn(model(inputs), targets) * len(targets) / samples
+                loss.backward()
+        optimizer.step()
+    return len(groups)
+    ### END SOLUTION
+
+
+# %% test="accumulate-visible" points=2
+check.accumulate(accumulate)
+
+# %% test="accumulate-hidden" points=3
+### BEGIN HIDDEN TESTS
+check.accumulate(accumulate, seed=27)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# The same numbers for your loop:
+
+# %% tags=["experiment"]
+accumulate_now = course.solved(check.accumulate)
+print("accumulate")
+accumulation.show_updates(
+    lambda model, optimizer: accumulate_now(
+        model, micro_batches, F.cross_entropy, optimizer, every, contextlib.nullcontext
+    ),
+    micro_batches,
+)
+
+# %% [markdown]
+# **Takeaway** Print which samples an update uses, and compare the length of its gradient with that of one large batch.
+
+# %% [markdown]
+# ## Incident 2: why does every epoch begin with the same samples?
+#
+# **Symptom.** Somebody prints the first sample numbers of each epoch, and they never change.
+#
+# Where does the order come from? With `DistributedSampler`, all ranks draw the same permutation from `seed + epoch`,
+# and each takes every `world_size`-th item of it. This needs no message. But a sampler does not know the epoch: the
+# loop has to call `set_epoch`. Below are 24 samples of 4 classes, dealt to two ranks for two epochs.
+
+# %% tags=["experiment"]
+dealt = {}
+for called in (False, True):
+    for epoch in range(2):
+        samplers = [DistributedSampler(range(24), num_replicas=2, rank=rank, seed=0) for rank in range(2)]
+        for sampler in samplers:
+            if called:
+                sampler.set_epoch(epoch)
+        dealt[f"{'with' if called else 'without'} set_epoch, epoch {epoch}"] = [list(sampler) for sampler in samplers]
+for name, ranks in dealt.items():
+    print(f"{name:<26} rank 0 begins with {ranks[0][:4]}")
+course.claim("without set_epoch, every rank gets the same samples in the same order in each epoch",
+             dealt["without set_epoch, epoch 0"] == dealt["without set_epoch, epoch 1"])  # fmt: skip
+course.claim("with set_epoch, a rank gets other samples in the next epoch",
+             set(dealt["with set_epoch, epoch 0"][0]) != set(dealt["with set_epoch, epoch 1"][0]))  # fmt: skip
+plots.shards(dealt, [i // 6 for i in range(24)], "Without set_epoch, both epochs deal out alike")
+
+# %% [markdown]
+# Without `set_epoch`, batches hold the same samples forever, and shuffling is off from the second epoch on.
+# **The test** is one line: `assert list(sampler) != order_of_the_last_epoch`.
+#
+# **Takeaway** All ranks need the same seed, and each epoch needs a new one: call `set_epoch` before each epoch.
+
+# %% [markdown]
+# ## Which rank gets which sample? · extra
+#
+# All ranks must get equally many samples, because every step waits for all of them. So some samples are used twice
+# (padding, the default) or some are left out (`drop_last`).
+
+# %% [markdown]
+# ### Exercise 3 · The shard of a rank
 #
 # Write what `torch.utils.data.DistributedSampler` does. Rank r takes the items at places r, r + `world_size`, ... of
 # the common order:
@@ -147,225 +444,378 @@ check.ShardSampler(ShardSampler, seed=283)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Some guides cut the data set into one block per rank instead. Here are both on data that is sorted by class, 4 classes
-# of 6 samples, two ranks, two epochs.
+# Lambda's distributed training guide describes the shards as contiguous blocks. Here are both ways on data that is
+# sorted by class, 4 classes of 6 samples.
 
 # %% tags=["experiment"]
-sampler_now = course.solved(check.ShardSampler)
-class_of = torch.arange(24) // 6
-dealt, drawn = {}, torch.Generator().manual_seed(0)
-for epoch in range(2):
-    mine = []
-    for rank in range(2):
-        sampler = sampler_now(24, 2, rank)
-        sampler.set_epoch(epoch)
-        mine.append(list(sampler))
-    dealt[f"permutation, epoch {epoch}"] = mine
-for epoch in range(2):
-    dealt[f"blocks, epoch {epoch}"] = [(12 * rank + torch.randperm(12, generator=drawn)).tolist() for rank in range(2)]
-classes = {name: [len(set(class_of[mine].tolist())) for mine in ranks] for name, ranks in dealt.items()}
-for name, numbers in classes.items():
-    print(f"{name:<21} classes that rank 0 and rank 1 see: {numbers[0]} and {numbers[1]}")
-course.claim("with blocks a rank of sorted data sees half of the classes only, in every epoch",
-             all(numbers == [2, 2] for name, numbers in classes.items() if "blocks" in name))  # fmt: skip
-course.claim("with a permutation and strides a rank gets other samples in the next epoch",
-             set(dealt["permutation, epoch 0"][0]) != set(dealt["permutation, epoch 1"][0]))  # fmt: skip
-plots.shards(dealt, class_of.tolist())
+sampler_now, class_of = course.solved(check.ShardSampler), torch.arange(24) // 6
+of_ranks = {"yours": [], "blocks": [list(range(12)), list(range(12, 24))]}
+for rank in range(2):
+    sampler = sampler_now(24, 2, rank)
+    sampler.set_epoch(1)
+    of_ranks["yours"].append(list(sampler))
+for name, ranks in of_ranks.items():
+    numbers = [len(set(class_of[mine].tolist())) for mine in ranks]
+    print(f"{name:<6} classes that rank 0 and rank 1 see: {numbers[0]} and {numbers[1]}")
+    if name == "blocks":
+        course.claim("with blocks a rank of sorted data sees half of the classes only, in every epoch",
+                     numbers == [2, 2])  # fmt: skip
+plots.shards(of_ranks, class_of.tolist(), "A block of sorted data holds few of the classes")
 
 # %% [markdown]
-# **Takeaway** With a permutation and strides, each rank saw all four classes. With blocks of sorted data, each saw two
-# of them in every epoch.
+# **Takeaway** Deal out a shuffled order like cards. A block of sorted data shows each rank few of the classes, in every
+# epoch.
 
 # %% [markdown]
-# ## How long are the gradients of this loop? · extra
+# ## Incident 3: why do two replicas have different weights?
 #
-# `backward()` adds to `grad`. So the gradients of several *micro-batches* add up to the gradient of one large batch, if
-# each is weighted by its share of the samples. Here is a loop that is meant to accumulate, as in published guides.
+# **Symptom.** Both ranks' losses fall. But a model that is evaluated on rank 1 scores differently from the one that
+# rank 0 has saved.
+#
+# This hook is meant to average each gradient over all ranks as soon as it is there. It is rebuilt in our words from
+# `DataParallelNaive` in huggingface/picotron, which the Ultra-Scale Playbook prints as its first version of data
+# parallelism.
 
 
-# %% locked="published_accumulation"
-def published_accumulation(model, batches, loss_fn, optimizer, every):
-    """The number of updates of one epoch that is said to accumulate the gradients of `every` micro-batches."""
-    updates = 0
-    optimizer.zero_grad()
-    for i, (inputs, targets) in enumerate(batches):
-        loss = loss_fn(model(inputs), targets)
-        loss.backward()
-        if i % every == 0:
-            optimizer.step()
-            optimizer.zero_grad()
-            updates += 1
-    return updates
+# %% locked="published_hook"
+def published_hook(gradient):
+    """A hook that is to average a gradient over all ranks, as found in the wild.  Do not use it."""
+    dist.all_reduce(gradient)
+    gradient.div_(dist.get_world_size())
 
 
 # %% [markdown]
-# Predict, for ten micro-batches and `every=4`: how many micro-batches does its first update use? How many are in no
-# update? How many times too long is the gradient of its second update?
+# Two ranks each fit one number, 1 on rank 0 and 5 on rank 1. Both start with the weight 0, so the mean gradient leads
+# both to 3. Compare the columns. Which of them shows the fault?
 
-# %%
-predicted_first_update = None  # your number: micro-batches in the gradient of its first update
-predicted_unused = None  # your number: micro-batches whose gradient is never used
-predicted_ratio = None  # your number: length of the gradient of its second update / length of the mean over its samples
 
 # %% tags=["experiment"]
-every, generator = 4, torch.Generator().manual_seed(0)
-micro_batches = [(torch.randn(8, 20, generator=generator), torch.arange(8) % 3) for _ in range(10)]
+def weights_of(rank, world_size, hook):
+    """The weight of this rank before backward, after backward and after the step, for each of four SGD steps."""
+    weight = nn.Parameter(torch.zeros(1))
+    weight.register_post_accumulate_grad_hook(hook)
+    optimizer = torch.optim.SGD([weight], lr=0.25)
+    rows = []
+    for _ in range(4):
+        optimizer.zero_grad()
+        row = [weight.item()]
+        (weight - (1 + 4 * rank)).square().sum().backward()
+        row.append(weight.item())
+        optimizer.step()
+        rows.append([*row, weight.item()])
+    return rows
 
 
-def show_updates(loop):
-    """Print which micro-batches each update of `loop(model, optimizer)` uses, and the ratio of lengths."""
-    torch.manual_seed(0)
-    model, seen, used = nn.Linear(20, 3), [], set()
-    model.register_forward_hook(lambda module, inputs, output: seen.append(inputs[0]))
-    number = {id(inputs): i for i, (inputs, _) in enumerate(micro_batches)}
-
-    def look(optimizer, *_):
-        places = [number[id(inputs)] for inputs in seen]
-        inputs, targets = (torch.cat(part) for part in zip(*(micro_batches[i] for i in places), strict=True))
-        outputs = F.linear(inputs, model.weight, model.bias)
-        right = torch.autograd.grad(F.cross_entropy(outputs, targets), model.weight)[0]
-        print(f"   micro-batches {places}, gradient {model.weight.grad.norm() / right.norm():.2f} times as long")
-        used.update(places)
-        seen.clear()
-
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
-    optimizer.register_step_pre_hook(look)
-    print(f"   {loop(model, optimizer)} updates, unused: {sorted(set(range(10)) - used)}")
+# %% tags=["experiment"]
+def show_weights(hook):
+    """Print what `weights_of` found on two ranks; True if both end with the same weight."""
+    print("step  rank  before backward  after backward  after step")
+    for step, ranks in enumerate(zip(*run_ranks(weights_of, 2, hook, backend="gloo"), strict=True)):
+        for rank, (before, after, stepped) in enumerate(ranks):
+            print(f"{step:4}  {rank:4}  {before:15.3f}  {after:14.3f}  {stepped:10.3f}")
+    return ranks[0][2] == ranks[1][2]
 
 
-print("published_accumulation")
-show_updates(lambda model, optimizer: published_accumulation(model, micro_batches, F.cross_entropy, optimizer, every))
-said = predicted_first_update, predicted_unused, predicted_ratio
-if any(number is not None for number in said):
-    print("you said of published_accumulation: micro-batches in the first update {}, unused {}, ratio {}".format(*said))
+agree = show_weights(published_hook)
+course.claim("with the published hook, two replicas do not have the same weight after a step", not agree)
 
 # %% [markdown]
-# The loop has three faults. `i % every == 0` is true for the first micro-batch. Nothing divides by the number of
-# micro-batches, which for plain SGD is a learning rate four times as large. And the last micro-batch is thrown away.
+# Backward must not touch the weights, and here it does. The hook is given the *parameter*, takes it for the gradient
+# and averages the weights. No gradient is ever sent, so after every step the ranks differ.
 #
-# On many ranks, accumulation can also save messages. DDP averages in every backward, unless forward and backward are
-# both inside `no_sync()`. There it only adds up, and the first backward outside sends the sum.
+# **Known** `git show d0efdcc` in huggingface/picotron put the fault in: it replaced `register_hook`, which passes the
+# gradient, by `register_post_accumulate_grad_hook`, which passes the parameter.
 
 # %% [markdown]
-# ### Exercise 2 · Accumulate
+# ### Exercise 4 · Fix the hook
 #
-# Fix the loop, and let it send once per update. A group is `every` micro-batches in a row; the last may be short. Ten
-# micro-batches with `every=4` are groups of 4, 4 and 2, so 3 updates.
+# Write the hook so that it does what it was meant to do. A `grad` of 2 on rank 0 and 4 on rank 1 becomes 3 on both.
 #
-# **Points** 5 · **Extra** · **Difficulty** ●●● · **Minutes** 25 · **Lines** 11
+# **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 5 · **Lines** 2
 #
 # **Must**
 #
-# - update once per group, and return the number of updates
-# - use the gradient of the mean loss over all *samples* of the group, one backward per micro-batch
-# - run forward and backward inside `no_sync()`, except for each group's last micro-batch
+# - leave in `parameter.grad` its mean over all ranks, by one `all_reduce`
+# - leave the parameter as it is, and return None
 #
-# **You may assume** that `loss_fn` is the mean over `len(targets)` samples.
+# **You may assume** that it is registered on every trainable parameter of equal replicas.
 #
-# **Source** PyTorch documentation of `no_sync`; Goyal et al. 2017, arXiv:1706.02677, section 3.
+# **Source** github.com/huggingface/picotron, class `DataParallelNaive`, since commit d0efdcc; PyTorch's documentation
+# of `Tensor.register_post_accumulate_grad_hook`.
 #
 # <details><summary>Hint 1</summary>
 #
-# Micro-batches of 8, 8 and 4 samples: by what must each mean loss be multiplied, so that the sum is the mean of the
-# twenty? Can you know that before the third one has come?
+# Who may change the parameter, the hook or the optimizer? And where does autograd keep its gradient?
 #
 # </details>
 #
 # <details><summary>Hint 2</summary>
 #
-# Take the group out of the list first: `group = batches[start : start + every]` for `start` in steps of `every`.
-# The last slice is short by itself. `samples = sum(len(targets) for _, targets in group)`.
-#
-# </details>
-#
-# <details><summary>Hint 3</summary>
-#
-# Per group: `zero_grad`, the loop over its micro-batches, `step`. In that loop
-# `with contextlib.nullcontext() if last else no_sync():`, and in it the forward pass, the loss times
-# `len(targets) / samples`, its `backward()`.
+# The gradient is `parameter.grad`, and it is already there: "post accumulate". Sum it over the ranks in place, then
+# divide it in place.
 #
 # </details>
 
 
-# %% solution="accumulate"
-def accumulate(model, batches, loss_fn, optimizer, every, no_sync):
-    """The number of updates of one epoch in which each update uses the gradients of `every` micro-batches.
+# %% solution="average_hook"
+def average_hook(parameter):
+    """None; `parameter.grad` becomes its mean over all ranks.
 
     Args:
-        model: module, or DDP around one; called with inputs.
-        batches: list of micro-batches (inputs, targets), tensors (n, ...) of which n may differ; it may be empty.
-        loss_fn: (outputs, targets) -> tensor of shape (), the mean over the micro-batch.
-        optimizer: holds the parameters of `model`; steps once a group.
-        every: micro-batches of one update, 1 or more.
-        no_sync: function without arguments -> context manager inside of which gradients stay on their rank:
-            `model.no_sync` of DDP, `contextlib.nullcontext` on one process.
+        parameter: a leaf tensor whose gradient has just been added to `parameter.grad`; it stays as it is.
     """
     ### BEGIN SOLUTION
-    groups = [batches[start : start + every] for start in range(0, len(batches), every)]
-    for group in groups:
-        samples = sum(len(targets) for _, targets in group)
-        optimizer.zero_grad()
-        for through, (inputs, targets) in enumerate(group, start=1):
-            with contextlib.nullcontext() if through == len(group) else no_sync():
-                loss = loss_fn(model(inputs), targets) * len(targets) / samples
-                loss.backward()
-        optimizer.step()
-    return len(groups)
+    dist.all_reduce(parameter.grad)
+    parameter.grad /= dist.get_world_size()
     ### END SOLUTION
 
 
-# %% test="accumulate-visible" points=2
-check.accumulate(accumulate)
+# %% test="average_hook-visible" points=1
+check.average_hook(average_hook)
 
-# %% test="accumulate-hidden" points=3
+# %% test="average_hook-hidden" points=1
 ### BEGIN HIDDEN TESTS
-check.accumulate(accumulate, seed=27)
+check.average_hook(average_hook, seed=58)
 ### END HIDDEN TESTS
 
+# %% tags=["experiment"]
+agree = show_weights(course.solved(check.average_hook))
+course.claim("with your hook, two replicas have the same weight after each step", agree)
+
 # %% [markdown]
-# The same numbers for your loop:
+# **The test.** All-gather `sum(p.double().sum() for p in model.parameters())` every thousand steps, and compare. DDP
+# compares the shapes of the parameters when it is built, and no values later.
+#
+# **Takeaway** Replicas stay equal only if they start equal and take equal steps. Drift raises no error, so compare the
+# weights of the ranks now and then.
+
+# %% [markdown]
+# ## Incident 4: who waits for whom?
+#
+# **Symptom.** The training stands still after the first epoch. No error, no output, all processes are alive. This is
+# the end of its epoch:
+
+
+# %% locked="end_of_epoch"
+def end_of_epoch(rank, world_size):
+    """Report the mean loss of all ranks, then start the next epoch together.  It hangs."""
+    loss = torch.tensor(1.0 + rank)
+    if rank == 0:
+        dist.all_reduce(loss)
+        print(f"mean loss {loss.item() / world_size}")
+    dist.barrier()
+
 
 # %% tags=["experiment"]
-accumulate_now = course.solved(check.accumulate)
-print("accumulate")
-show_updates(
-    lambda model, optimizer: accumulate_now(
-        model, micro_batches, F.cross_entropy, optimizer, every, contextlib.nullcontext
-    )
-)
+try:
+    run_ranks(end_of_epoch, 2, backend="gloo", timeout=4)
+except course.errors.RankError as error:
+    report = str(error)
+    print(report)
+course.claim("the report of the hang names two lines: the ranks wait in different collectives",
+             "rank 0 waits in all_reduce" in report and "rank 1 waits in barrier" in report)  # fmt: skip
 
 # %% [markdown]
-# **Takeaway** Print which samples an update uses and how long its gradient is. The published loop used 1, 4 and 4
-# micro-batches, with gradients 1, 4 and 4 times as long.
+# The report says it: rank 0 waits in `all_reduce`, and rank 1 has passed it by. A *collective* must be called by every
+# rank, in the same order. So the `all_reduce` belongs outside the `if`, and only the `print` inside. Evaluating with
+# the DDP wrapper on rank 0 alone is the same fault, because its forward sends buffers.
+
+
+# %% tags=["experiment"]
+def end_of_epoch_repaired(rank, world_size):
+    loss = torch.tensor(1.0 + rank)
+    dist.all_reduce(loss)
+    if rank == 0:
+        print(f"mean loss {loss.item() / world_size}")
+    return loss.item() / world_size
+
+
+course.claim("with the collective outside the if, both ranks know the mean loss",
+             run_ranks(end_of_epoch_repaired, 2, backend="gloo") == [1.5, 1.5])  # fmt: skip
+
+# %% [markdown]
+# **The test** is this call: run what a rank does on two ranks, with a short time limit, before you rent eight GPUs.
+#
+# Outside a notebook you get such a report from `py-spy dump --pid N` for each rank, or, with NCCL, from the *flight
+# recorder*: `TORCH_FR_BUFFER_SIZE=2000` keeps the last collectives of each rank, and `torchfrtrace` compares the dumps
+# ([docs/more-machines.md](../../docs/more-machines.md)).
+#
+# The hang ends with the time limit of the process group: 10 minutes with NCCL, 30 with gloo
+# (`torch.distributed.constants`). Set one that you can afford.
+#
+# **Takeaway** Every rank must reach every collective. Read where each rank waits: the rank at another line took another
+# branch.
+
+# %% [markdown]
+# ## How long does a rank wait for one that has ended? · extra
+#
+# Two processes all-reduce once. Then rank 1 returns, is killed, or sleeps, and rank
+# 0 calls `all_reduce` again. The time limit of this group is 5 seconds. Predict: in which cases does rank 0 wait for
+# the time limit? Think of what the kernel does with the connections of a process that has ended.
+
+# %%
+predicted_waiting = None  # a set of names out of "returned", "killed", "hangs"
+
+# %% tags=["experiment"]
+waits = lost_peer.waits()
+for how, wait in waits.items():
+    print(f"rank 1 {how:>8}: rank 0 waits {wait.seconds} s, then: {wait.said}")
+to_the_limit = {how for how, wait in waits.items() if wait.timed_out}
+print(course.score("02/3", "cases in which rank 0 waits for the time limit", predicted_waiting, to_the_limit))
+course.claim("with gloo, only a rank that lives and does not answer costs the time limit", to_the_limit == {"hangs"})
+print(f"default limits: gloo {constants.default_pg_timeout}, NCCL {constants.default_pg_nccl_timeout}")
+
+# %% [markdown]
+# With gloo, the kernel closes the connection of an ended process, and the other rank gets an error. A process that
+# lives and does not answer looks like a slow one, so only the time limit ends the wait.
+#
+# **Known** NCCL differs. Its calls return before they are done, and a *watchdog* thread looks after them. When a
+# collective exceeds the limit, or NCCL reports an error, the watchdog ends the process
+# (`TORCH_NCCL_ASYNC_ERROR_HANDLING`, default 3: PyTorch documentation, "ProcessGroupNCCL Environment Variables"). Under
+# torchrun, the agent of a machine sees that one of its processes has died, and ends the others.
+#
+# **We think** that without torchrun a killed rank can cost the whole limit with NCCL, because GPUs of one machine talk
+# through memory and not through a connection that the kernel closes. To test it, kill one of two ranks with two GPUs
+# and a limit of one minute.
+#
+# **Takeaway** An ended rank is noticed as soon as its connection closes. A hanging one costs the time limit, so set one
+# that you can afford.
+
+# %% [markdown]
+# ## Incident 5: why is the loss worse after a restart?
+#
+# **Symptom.** A training is killed after step 20 and resumes from its checkpoint. The curve continues, somewhat higher
+# than that of a training that was left alone. The checkpoint holds the model, the step and the learning rate, but not
+# the optimizer.
+
+# %% tags=["experiment"]
+curves = {
+    "optimizer forgotten": gpt_run.losses_without("optimizer", 20),
+    "complete checkpoint": gpt_run.losses_without("", 20),
+}
+first = next(step for step, loss in enumerate(curves["optimizer forgotten"], 1) if loss != whole[step - 1])
+print(f"first step whose loss differs: {first}")
+course.claim("a checkpoint without the optimizer changes the losses from the second step after the resume on",
+             first == 22)  # fmt: skip
+course.claim("with the optimizer, the killed training has the losses of the undisturbed one, bit by bit",
+             curves["complete checkpoint"] == whole)  # fmt: skip
+plots.against_undisturbed(whole, curves, "Killed after step 20: without the optimizer's state, the loss is higher")
+
+# %% [markdown]
+# **Shown** The two trainings differ in the optimizer's state alone. AdamW keeps two running means for each weight, and
+# SGD with momentum keeps one. A new optimizer has none. Its first step sees the right weights and batch, so the first
+# loss is right, and the step after it is not.
+#
+# **The test** is the curve "complete checkpoint": stop after k steps, resume, and compare with a training that was
+# never stopped, bit by bit. In the upper panel the fault is easy to overlook. Part 4 adds what else a checkpoint must
+# hold.
+#
+# **Takeaway** A checkpoint is complete if a resumed training cannot be told from an undisturbed one. Test for equality;
+# a curve that looks fine proves nothing.
+
+# %% [markdown]
+# ## Which line can be left out?
+#
+# A published script wraps the model in `DDP`, draws with `DistributedSampler`, calls `dist.barrier()` before each
+# batch, and has a launcher set environment variables (DTU 02476, "Distributed training", whose exercise asks what each
+# is for). Leave them out one by one, and see. Predict: which of the three lines can go, with no other weights at the
+# end?
+
+# %%
+predicted_needless = None  # a set of names out of "wrapper", "sampler", "barrier"
+
+
+# %% tags=["experiment"]
+def train_without(rank, world_size, line):
+    """(weights, steps) of this rank after an epoch of the script without one `line`."""
+    torch.manual_seed(0)
+    samples, model = torch.randn(16, 3), nn.Linear(3, 1)
+    mine = range(16) if line == "sampler" else list(DistributedSampler(samples, seed=0))
+    wrapped = model if line == "wrapper" else DistributedDataParallel(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for i in mine:
+        if line != "barrier":
+            dist.barrier()
+        optimizer.zero_grad()
+        wrapped(samples[i]).square().sum().backward()
+        optimizer.step()
+    return model.weight.flatten().tolist(), len(mine)
+
+
+# %% tags=["experiment"]
+found = {line: run_ranks(train_without, 2, line, backend="gloo") for line in ("", "wrapper", "sampler", "barrier")}
+needless = set()
+for line, ((weights_0, steps), (weights_1, _)) in found.items():
+    is_same = weights_0 == found[""][0][0]
+    print(f"without {line or 'nothing':<8} {steps:2} steps; replicas equal: {weights_0 == weights_1}; same: {is_same}")
+    if line and is_same:
+        needless.add(line)
+print(course.score("02/3", "lines that change nothing", predicted_needless, needless))
+course.claim("a barrier before each batch changes no bit of the weights", needless == {"barrier"})
+
+# %% tags=["experiment"]
+meeting = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+for name in meeting:
+    others = {other: value for other, value in meeting.items() if other != name}
+    with mock.patch.dict(os.environ, others, clear=True):
+        try:
+            next(dist.rendezvous("env://"))  # what init_process_group calls first
+        except ValueError as error:
+            print(f"without {name:<12}", str(error).rpartition(": ")[2])
+
+# %% [markdown]
+# | line | what breaks without it |
+# |---|---|
+# | `DDP(model)` | nothing averages the gradients: each rank trains a model that sees its shard alone |
+# | `DistributedSampler` | all ranks take the same samples: N ranks do the work of one, in as many steps as one |
+# | `dist.barrier()` before a batch | nothing: DDP meets the other ranks in each backward |
+# | `MASTER_ADDR`, `MASTER_PORT` | the ranks do not know where to meet |
+# | `RANK`, `WORLD_SIZE` | a rank does not know who it is, and how many to wait for |
+# | `LOCAL_RANK` | a process takes another one's GPU (part 4) |
+#
+# A barrier has its place where no collective follows: when rank 0 writes a file that the others then read.
+#
+# **Takeaway** The wrapper averages gradients, the sampler divides the data, and the variables let ranks meet. Training
+# needs no barrier before a batch.
 
 # %% [markdown]
 # ## What does a rank's BatchNorm see? · extra
 #
-# With DDP, BatchNorm takes mean and variance of the rank's own samples. Say that rank 0 holds 90 samples and rank 1
-# holds 10, shifted by 10. What does each rank find, and what is the average of the two?
+# DDP does not average the statistics of BatchNorm. Each rank normalises with the mean and variance of its batch. Before
+# each forward, rank 0's buffers, the running statistics, overwrite those of the other ranks (`forward_sync_buffers`;
+# `broadcast_buffers` before torch 2.13). So the model that you save has seen the running statistics of rank 0's samples
+# alone. Rank 0 holds 90 samples here, and rank 1 holds 10, shifted by 10.
+
+
+# %% tags=["experiment"]
+def running_means(rank, world_size, samples, cut):
+    """The running mean on this rank after each of three forwards of DDP, and without DDP."""
+    mine = samples[:cut] if rank == 0 else samples[cut:]
+    bare, alone = nn.BatchNorm1d(1), nn.BatchNorm1d(1)
+    wrapped, found = DistributedDataParallel(bare), []
+    for _ in range(3):
+        wrapped(mine)
+        alone(mine)
+        found.append((bare.running_mean.item(), alone.running_mean.item()))
+    return found
+
 
 # %% tags=["experiment"]
 drawn = torch.randn(100, 1, generator=torch.Generator().manual_seed(1))
 drawn[90:] += 10
-own = [(part.mean().item(), part.var(correction=0).item()) for part in (drawn[:90], drawn[90:])]
-right = drawn.mean().item(), drawn.var(correction=0).item()
-for rank, (mean, variance) in enumerate(own):
-    print(f"rank {rank}: own mean {mean:6.3f}, own variance {variance:6.3f}")
-mean_of_means, mean_of_variances = (sum(values) / 2 for values in zip(*own, strict=True))
-print(f"averaged: mean {mean_of_means:.3f}, variance {mean_of_variances:.3f}; "
-      f"all samples: mean {right[0]:.3f}, variance {right[1]:.3f}")  # fmt: skip
-course.claim("the mean of the means is off by more than the deviation inside a rank",
-             abs(mean_of_means - right[0]) > own[0][1] ** 0.5, f"{abs(mean_of_means - right[0]):.2f}")  # fmt: skip
+of_ranks = run_ranks(running_means, 2, drawn, 90, backend="gloo")
+for rank, found in enumerate(of_ranks):
+    print(f"rank {rank}:", ", ".join(f"{with_ddp:.3f} (alone {without:.3f})" for with_ddp, without in found))
+course.claim("with DDP, rank 0's running statistics are those of its samples alone",
+             all(with_ddp == without for with_ddp, without in of_ranks[0]))  # fmt: skip
 
 # %% [markdown]
-# The mean of means is right only if all shards have the same size. The mean of variances is wrong even then: it leaves
-# out how far apart the means are. `nn.SyncBatchNorm` uses the moments of all ranks, at the cost of communication in
-# every such layer.
-#
-# One trap: the formula "mean of squares minus squared mean" subtracts two nearly equal numbers.
+# Small shards then have noisy statistics. `nn.SyncBatchNorm` uses the moments of all ranks, and sends messages in every
+# such layer. It cannot average the ranks' variances, because the mean of variances leaves out how far apart the means
+# are. And the formula "mean of squares minus squared mean" subtracts two nearly equal numbers.
 
 # %% [markdown]
-# ### Exercise 3 · Moments of all ranks
+# ### Exercise 5 · Moments of all ranks
 #
 # Compute mean and (biased) variance of each channel over the samples of all ranks. If rank 0 holds `[[1.], [3.]]` and
 # rank 1 `[[8.]]`, both return mean 4 and variance 26/3.
@@ -441,108 +891,11 @@ def moments_of_rank(rank, world_size, moments, samples, cut):
 
 
 moments = run_ranks(moments_of_rank, 2, course.solved(check.global_moments), drawn, 90, backend="gloo")
+right = [drawn.mean().item(), drawn.var(correction=0).item()]
 print(f"global_moments on rank 0: mean {moments[0][0]:.3f}, variance {moments[0][1]:.3f}")
 course.claim("your moments are those of all samples, on both ranks",
              torch.allclose(torch.tensor(moments), torch.tensor([right, right]), atol=1e-3))  # fmt: skip
 
 # %% [markdown]
-# **Takeaway** Averaged, the two ranks report variance 0.94. All samples together have 8.6.
-
-# %% [markdown]
-# ## How wrong is the mean of means for gradients? · extra
-#
-# A loss is the mean over a rank's samples, and DDP gives every rank the same weight. If one rank has 2 samples and
-# another 8, each of the 2 counts four times as much. Uneven shards are common: the last batch of an epoch, graphs
-# batched by size, or language models, whose loss is a mean over tokens.
-#
-# Predict: two ranks with 2 and 8 samples. By how many percent of its length is the averaged gradient off?
-
-# %%
-predicted_off = None  # percent
-
-# %% [markdown]
-# ### Exercise 4 · The weight of a shard
-#
-# Return the factor by which a rank multiplies its local mean loss, so that DDP's mean of gradients is the gradient of
-# the mean over all samples. Equal shards have the factor 1.
-#
-# **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 8 · **Lines** 1
-#
-# **Must** return a Python float.
-#
-# **You may assume** that `n_total` is the sum of `n_local` over the ranks, and above 0; `n_local` may be 0.
-#
-# **Convention** DDP adds up the gradients of all ranks and divides by `world_size`.
-#
-# **Source** Goyal et al. 2017, arXiv:1706.02677, section 3, on distributed SGD.
-#
-# <details><summary>Hint 1</summary>
-#
-# What must the factor be if all ranks have equally many samples? What is the sum of the factors of all ranks?
-#
-# </details>
-#
-# <details><summary>Hint 2</summary>
-#
-# The mean over all samples is the sum over ranks of n_local / n_total times the local mean. DDP forms the sum over
-# ranks of 1 / world_size times what a rank hands in.
-#
-# </details>
-
-
-# %% solution="shard_scale"
-def shard_scale(n_local, n_total, world_size):
-    """The factor on a rank's local mean loss that makes DDP's gradient that of the mean over all samples, a float.
-
-    Args:
-        n_local: number of samples (or tokens) of this rank, an int from 0.
-        n_total: number of samples of all ranks, an int above 0.
-        world_size: number of ranks.
-    """
-    ### BEGIN SOLUTION
-    return n_local * world_size / n_total
-    ### END SOLUTION
-
-
-# %% test="shard_scale-visible" points=1
-check.shard_scale(shard_scale)
-
-# %% test="shard_scale-hidden" points=1
-### BEGIN HIDDEN TESTS
-check.shard_scale(shard_scale, seed=58)
-### END HIDDEN TESTS
-
-# %% [markdown]
-# The next cell compares the gradient of all ten samples in one process with what DDP would give: first with plain mean
-# losses, then with your factors.
-
-# %% tags=["experiment"]
-scale_now = course.solved(check.shard_scale)
-inputs, targets = torch.randn(10, 20, generator=torch.Generator().manual_seed(0)), torch.arange(10) % 3
-torch.manual_seed(0)
-model, sizes_of_ranks = nn.Linear(20, 3), [2, 8]
-
-
-def gradient(loss):
-    return torch.autograd.grad(loss, model.weight)[0]
-
-
-whole = gradient(F.cross_entropy(model(inputs), targets))
-shards = zip(inputs.split(sizes_of_ranks), targets.split(sizes_of_ranks), strict=True)
-of_ranks = [gradient(F.cross_entropy(model(x), y)) for x, y in shards]
-factors = [scale_now(n, 10, 2) for n in sizes_of_ranks]
-plain = torch.stack(of_ranks).mean(0)  # what DDP's all-reduce and division give
-scaled = torch.stack([factor * g for factor, g in zip(factors, of_ranks, strict=True)]).mean(0)
-print(f"factors: {factors}")
-for name, found in (("plain means", plain), ("with your factors", scaled)):
-    print(f"{name:<18} off by {100 * ((found - whole).norm() / whole.norm()).item():.4f} % of the gradient's length")
-print(f"plain means: off by {100 * ((plain - whole).norm() / whole.norm()).item():.0f} %{reveal(predicted_off)}")
-course.claim("without factors the average of the ranks' gradients is off by more than a tenth of its norm",
-             (plain - whole).norm() > 0.1 * whole.norm(), ((plain - whole).norm() / whole.norm()).item())  # fmt: skip
-course.claim("with your factors the average is the gradient of all samples", torch.allclose(scaled, whole, atol=1e-6))
-
-# %% [markdown]
-# For the factor, the ranks need the number of all samples: one `all_reduce` of one number.
-#
-# **Takeaway** With 2 and 8 samples, the average of the ranks' gradients was off by 72 % of its length. One factor per
-# rank fixes it.
+# **Takeaway** Under DDP, BatchNorm sees the rank's batch, and rank 0's running statistics are saved. Use
+# `SyncBatchNorm` if a rank's batch is small.

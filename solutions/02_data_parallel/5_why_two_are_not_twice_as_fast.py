@@ -3,48 +3,39 @@
 #
 # **Why are two ranks not twice as fast as one?**
 #
-# You switch off one cause after the other. Then you judge fourteen common statements about DDP.
+# You take a step apart into computing, waiting and sending. Then you judge fourteen common statements about DDP, and
+# ask what a second GPU would do for your own training.
 #
 # **You will be able to**
 #
 # - say what a speed-up held fixed, and how far it is from the ideal
-# - split the loss into small batches, other ranks that compute, and communication
+# - split a step of several ranks into computing, waiting and sending
 # - tell what DDP does from what people say about it
 #
-# **Minutes** 0 core · 75 in all
+# **Minutes** 41 core · 64 in all · session 2
 #
 # **Needs** part 1 (`run_ranks`); part 2 helps (what DDP sends)
 
 # %% locked="setup"
-import copy
-import os
-import time
-
 import torch
-import torch.distributed as dist
-from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DistributedSampler
 
 import course
+from course import figures
 from course.checks import data_parallel as check
-from course.datasets import fashion
-from course.device import cores
-from course.learner.predictions import reveal
-from course.measure.comparison import difference_interval, ratio_interval
-from course.parallel import distributed
+from course.figures.backward_timeline import schedule
+from course.measure.comparison import ratio_interval
+from course.parallel import ddp_evidence, distributed
 from course.parallel.distributed import run_ranks
 from course.plots import data_parallel as plots
-from course.training.models import FashionCNN
+from course.training import scaling, small_gpt
 
 print(course.machine())
 sizes = course.sizes("02_data_parallel")
 
-data = fashion.load(sizes.dataset)
-images, labels = fashion.floats(data.train_images), data.train_labels
-
 # %% [markdown]
-# ## How many times as fast are two ranks? · extra
+# ## How many times as fast are two ranks?
 #
 # *Strong scaling* shares one batch among N ranks: ideally a step takes $t_1 / N$. *Weak scaling* gives every rank the
 # same batch: ideally a step takes $t_1$. The *parallel efficiency* is the share of the ideal that was reached.
@@ -59,7 +50,7 @@ images, labels = fashion.floats(data.train_images), data.train_labels
 # Say what share of the ideal was reached. If 1 rank takes 60 s and 4 ranks 30 s, that is 0.5 in strong scaling and 2.0
 # in weak scaling.
 #
-# **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 8 · **Lines** 4
+# **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 8 · **Lines** 4
 #
 # **Must**
 #
@@ -115,121 +106,129 @@ check.efficiency(efficiency, seed=1988)
 # %% [markdown]
 # ### Measure
 #
-# We measure four variants of a step on N ranks and a step with the whole batch on one rank, interleaved:
+# The small GPT trains with one rank and with two. `compared_steps` compares these steps:
 #
-# | variant | rank 0 | other ranks | gradients sent | what it adds to the step |
-# |---|---|---|---|---|
-# | alone | 1/N of a batch | nothing | no | a small batch: is half of it half the time? |
-# | silent | 1/N of a batch | 1/N of a batch | no | the others compute too, under the DDP wrapper |
-# | shared (strong scaling) | 1/N of a batch | 1/N of a batch | yes | communication |
-# | each (weak scaling) | a whole batch | a whole batch | yes | |
+# | step | rank 0 | other ranks | gradients sent |
+# |---|---|---|---|
+# | one rank | a whole batch | nothing | no |
+# | alone | 1/N of a batch | nothing | no |
+# | silent | 1/N of a batch | 1/N of a batch | no (under `no_sync`) |
+# | shared (strong scaling) | 1/N of a batch | 1/N of a batch | yes |
+# | each (weak scaling) | a whole batch | a whole batch | yes |
 #
-# Predict: the same batch on 2 ranks instead of 1, each on its own core (or GPU). How many times as fast?
+# Predict: the same batch on two ranks instead of one, each on its own core (or GPU). How many times as fast?
 
 # %%
-predicted_speedup = None
-
+predicted_speedup = None  # your number
 
 # %% tags=["experiment"]
-ONE, VARIANTS = "a whole batch on one rank", ("alone", "silent", "shared", "each")
-
-
-def scaling_steps(rank, world_size, batch, ranks, seconds):
-    """The Comparison of a step on ONE rank with those of (n, variant), n the other numbers of `ranks`."""
-    device = torch.device("cuda", rank) if dist.get_backend() == "nccl" else torch.device("cpu")
-    torch.set_num_threads(1)
-    batch = [t.to(device) for t in batch]
-    steps = {}
-    for n in ranks:
-        group = dist.new_group(list(range(n)))
-        for variant in VARIANTS if n > 1 else [ONE]:
-            wrapped, whole = variant in ("silent", "shared", "each"), variant in ("each", ONE)
-            steps[n, variant] = lambda: None  # this rank looks on
-            if rank < (n if wrapped else 1):
-                model = FashionCNN(dropout=0.0, norm=None).to(device)
-                model = DistributedDataParallel(model, process_group=group) if wrapped else model
-                step = distributed.sgd_step(model, batch if whole else [t[: len(t) // n] for t in batch])
-                steps[n, variant] = without_sync(model, step) if variant == "silent" else step
-    return distributed.compare_on_ranks(steps, seconds=seconds)
-
-
-def without_sync(model, step):
-    """`step` under the no_sync of DistributedDataParallel."""
-
-    def quiet_step():
-        with model.no_sync():
-            step()
-
-    return quiet_step
-
-
-gpus = torch.cuda.device_count() if course.device().type == "cuda" else 0
-ranks = [n for n in (1, 2, 4) if not gpus > 1 or n <= gpus]
-own = gpus if gpus > 1 else max(2, cores())  # so many ranks have a device, or a core, of their own
-big = [t[: 2 * sizes.batch_size] for t in (images, labels)]
-compared = run_ranks(scaling_steps, ranks[-1], big, ranks, sizes.seconds, timeout=300)[0]
-
-
-def speedups(variant):
-    """How many times as fast as the whole batch on one rank a step of `variant` is, an Interval for each of `ranks`."""
-    return [compared.ratio((n, variant if n > 1 else ONE)) for n in ranks]
-
-
-strong, weak = (torch.tensor([1 / s.estimate for s in speedups(name)]) for name in ("shared", "each"))  # in steps
-efficiency_now = course.solved(check.efficiency)
-strong_efficiency, weak_efficiency = efficiency_now(ranks, strong), efficiency_now(ranks, weak, weak=True)
-for i, n in enumerate(ranks):
-    print(f"ranks: {n}, {speedups('shared')[i]} times as fast, efficiency strong {strong_efficiency[i]:.2f}, "
-          f"weak {weak_efficiency[i]:.2f}" + reveal(predicted_speedup) * (n == 2))  # fmt: skip
+own = scaling.ranks_with_own_device()
+ranks = [n for n in (1, 2, 4) if n <= max(2, own)]
+rows = 2 * sizes.sequences  # sequences of a whole batch
+compared = run_ranks(scaling.compared_steps, ranks[-1], rows, ranks, 2 * sizes.seconds, timeout=300)[0]
+strong = [compared.ratio((n, scaling.SHARED) if n > 1 else compared.base) for n in ranks]
+weak = [compared.ratio((n, scaling.EACH) if n > 1 else compared.base) for n in ranks]
+print(course.score("02/5", "one batch on two ranks, times as fast as on one", predicted_speedup, strong[1]))
 print(f"{compared.rounds} rounds, {compared.stopped}; one rank against itself: {compared.control}")
-two = compared.ratio((2, "shared"))
-course.claim("two ranks finish a batch at least 10 % sooner than one rank does", two, above=1.1,
+course.claim("two ranks finish a batch at least 10 % sooner than one rank does", strong[1], above=1.1,
              otherwise="Which row of the table below is largest?")  # fmt: skip
-course.claim("two ranks are less than 1.9 times as fast as one", two, below=1.9,
+course.claim("two ranks are less than 1.9 times as fast as one", strong[1], below=1.9,
              otherwise="Look at the row of the small batch in the table below.")  # fmt: skip
 
 # %% [markdown]
-# The same times taken apart: each line adds up to the step on N ranks, in steps of one rank.
-
+# Your `efficiency` turns the times into shares of the ideal. *Tokens per second* (or images per second) is what you
+# compare between machines. *MFU*, model FLOPs utilization, is the share of the device's fastest arithmetic that the
+# model's arithmetic gets: 6 operations per parameter and token, divided by the peak (Chowdhery et al. 2022, "PaLM",
+# arXiv:2204.02311, appendix B). Unlike GPU-Util, it falls when a rank waits. Here the peak is that of a large matrix
+# product, measured in one thread (or on one GPU).
 
 # %% tags=["experiment"]
-def shares_lost(n):
-    """{cause: Interval} of what a step shared by n ranks takes, in steps of one rank."""
-    alone, silent, shared = (compared.seconds[n, name] for name in VARIANTS[:3])
-    one = compared.seconds[compared.base]
-    return {
-        "a small batch": difference_interval((alone / one).tolist(), [1 / n] * len(one)),
-        "others compute too": difference_interval((silent / one).tolist(), (alone / one).tolist()),
-        "communication": difference_interval((shared / one).tolist(), (silent / one).tolist()),
-    }
+efficiency_now = course.solved(check.efficiency)
+in_steps = [torch.tensor([1 / speedup.estimate for speedup in speedups]) for speedups in (strong, weak)]
+strong_efficiency = efficiency_now(ranks, in_steps[0])
+weak_efficiency = efficiency_now(ranks, in_steps[1], weak=True)
+peak = scaling.peak_flops()
+per_token = scaling.flops_per_token(small_gpt.small_gpt())
+tokens = rows * small_gpt.COLUMNS
+for i, n in enumerate(ranks):
+    per_second = tokens * strong[i].estimate / compared.median(compared.base)
+    print(f"{n} rank(s): efficiency strong {strong_efficiency[i]:.2f}, weak {weak_efficiency[i]:.2f}; one batch: "
+          f"{per_second:,.0f} tokens/s, MFU {per_token * per_second / (n * peak):.0%}")  # fmt: skip
 
+# %% [markdown]
+# The ideal is 1/N. Everything else in the step on N ranks was lost. In steps of one rank:
 
-several = ranks[1:]
-lost = {n: shares_lost(n) for n in several}
-causes = {"1/N": torch.tensor([1 / n for n in several], dtype=torch.float64)}
-causes |= {name: torch.tensor([lost[n][name].estimate for n in several], dtype=torch.float64) for name in lost[2]}
-for n in several:
-    print(f"{n} ranks: 1/N {1 / n:.2f}; " + "; ".join(f"{name} {share}" for name, share in lost[n].items()))
-silent, alone, shared = (compared.seconds[2, name] for name in ("silent", "alone", "shared"))
+# %% tags=["experiment"]
+lost = {n: scaling.lost_shares(compared, n) for n in ranks[1:]}
+for n, causes in lost.items():
+    print(f"{n} ranks: 1/N {1 / n:.2f}; " + "; ".join(f"{cause} {share}" for cause, share in causes.items()))
 course.claim("on two ranks, sending the gradients takes at least 2 % of a step on one rank that backward does not hide",
-             lost[2]["communication"], above=0.02)  # fmt: skip
+             lost[2]["sending"], above=0.02)  # fmt: skip
+alone, silent, shared = (compared.seconds[2, name] for name in (scaling.ALONE, scaling.SILENT, scaling.SHARED))
 course.claim("on two ranks, the other rank's computing costs more than sending the gradients",
              ratio_interval(silent / alone, shared / silent), above=1,
              otherwise="With a device and a memory per rank, others that compute cost nothing.")  # fmt: skip
-print(course.machine())
-plots.scaling(ranks, speedups("shared"), speedups("each"), own, causes)
+bars = {"1/N": torch.tensor([1 / n for n in lost], dtype=torch.float64)}
+for cause in lost[2]:
+    bars[cause] = torch.tensor([of_n[cause].estimate for of_n in lost.values()], dtype=torch.float64)
+plots.scaling(ranks, strong, weak, own, bars)
 
 # %% [markdown]
-# A row can be negative: half a batch may take less than half the time. **We think** that a rank that computes costs its
-# neighbour time where both share memory, caches or the two threads of a core. Two GPUs share none of these, so there
-# the first of the two costs should vanish; what is left is communication, which you can change (parts 2 and 6).
+# - *A small batch*: some work per step does not shrink with the batch, such as the optimizer, and half a batch may not
+#   fill a GPU. Where the number is negative, half a batch took less than half the time: **we think** because it fits
+#   into the caches. A sweep over batch sizes would show where that begins.
+# - *Others compute too*: nothing is sent, and yet the second rank slows the first one down. **We think** that the two
+#   share memory, caches, or the two threads of a core, because these are all that they share here. The test is two
+#   GPUs, where this loss should vanish.
+# - *Sending*: what backward does not hide (part 2). It is what you can change: fewer bytes, a larger batch per rank, a
+#   faster wire.
 #
 # **Takeaway** Switch off one cause after the other. Then work on the largest that you can change.
 
 # %% [markdown]
-# ## What is true of DDP? · extra
+# ## What does a late rank cost?
 #
-# Judge the statements before you run the experiments below. A statement is true only if all of it is.
+# So far both ranks computed equally long. Often one is late: its batch is longer, its loader stalls, its GPU is
+# throttled. It is called a *straggler*. A step of DDP has three parts on each rank: *computing* (its batch is late,
+# forward, backward without sending), *waiting* for the slowest rank, and *sending*.
+#
+# Here batches come late. *Shared*: each of two ranks gets its batch late by one step. *One rank*: rank 1 alone gets it
+# late by two steps. The mean delay is the same. Predict for the second: how many times as long as without delay does a
+# step take?
+
+# %%
+predicted_straggler = None  # your number
+
+# %% tags=["experiment"]
+delays = {"on time": [0.0, 0.0], "shared": [1.0, 1.0], "one rank": [0.0, 2.0]}
+found = run_ranks(scaling.compared_delays, 2, sizes.sequences, delays, sizes.seconds, timeout=300)
+late = found[0][0]
+longer = {way: late.ratio("on time", to=way) for way in delays}
+print(f"both late by one step: {longer['shared']} times as long; one late by two steps: {longer['one rank']}")
+print(course.score("02/5", "step with one late rank over a step on time", predicted_straggler, longer["one rank"]))
+course.claim("a step takes at least 20 % longer if one of two ranks is late than if both are late by half as much",
+             late.ratio("shared", to="one rank"), above=1.2)  # fmt: skip
+shares = {}
+for way in delays:
+    shares[way] = scaling.step_shares(late.median(way), [own_seconds[way] for _, own_seconds in found])
+plots.step_shares(shares)
+
+# %% [markdown]
+# **Shown**: the ways differ in who is late, and a step lasts as long as the slowest rank needs. A profiler of rank 0
+# shows its waiting as a long all-reduce, so waiting is often taken for a slow network. Compare the ranks before you buy
+# a faster one.
+#
+# `torchrun --nproc-per-node 2 -m course.checkup train.py` does that for your script: it names the rank that all others
+# wait for, and the line. Where a time differs in every step, as for sentences of all lengths, deal out equal work
+# (unit 05), not equally many samples.
+#
+# **Takeaway** A step is as slow as its slowest rank, and the others show the loss as communication.
+
+# %% [markdown]
+# ## What is true of DDP?
+#
+# Judge fourteen statements that one hears and reads. A statement is true only if all of it is. Write down what you
+# expect before you run the experiments below.
 #
 # - **A** Wrapping a model in DDP sends the parameters and buffers of rank 0 to all ranks.
 # - **B** DDP cuts the batch that a rank passes to the model into `world_size` shards and sends every rank its shard.
@@ -257,7 +256,7 @@ plots.scaling(ranks, speedups("shared"), speedups("each"), own, causes)
 #
 # Judge each statement. If only A were true, the answer would be `{"A": True, "B": False, ...}`.
 #
-# **Points** 4 · **Extra** · **Difficulty** ●●○ · **Minutes** 25 · **Lines** 1
+# **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 12 · **Lines** 1
 #
 # **Must** return a dictionary from the letters `"A"` to `"N"` to `True` or `False`.
 #
@@ -265,8 +264,8 @@ plots.scaling(ranks, speedups("shared"), speedups("each"), own, causes)
 #
 # <details><summary>Hint 1</summary>
 #
-# Which statements can you settle with `run_ranks` and a model of one layer? The experiments below do so for most of
-# them: run them before you answer, if you like, but write down first what you expect.
+# Each statement has an experiment in the next two sections. You may run these first, and look at what differs between
+# the ranks.
 #
 # </details>
 #
@@ -296,95 +295,117 @@ check.ddp_facts(ddp_facts, seed=14)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## A to F and H: what do two ranks see in one step? · extra
-#
-# One step, no barrier; rank 1 comes half a second late. Every rank notes what it sees.
+# As soon as your answers pass, the next cell says why.
 
-
-# %% tags=["experiment"]
-def one_step(rank, world_size):
-    """What a rank sees in one step of a model with two weights: a dictionary from a text to numbers."""
-    torch.manual_seed(rank)
-    model, x = nn.Linear(2, 1, bias=False), torch.randn(4, 2)
-    seen = {"A weights, as drawn by the rank": model.weight.flatten().tolist()}
-    with distributed.counted() as traffic:
-        ddp = DistributedDataParallel(model)
-        seen["A weights, once wrapped"] = model.weight.flatten().tolist()
-        alone, optimizer = copy.deepcopy(model), torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-        time.sleep(0.5 * rank)
-        traffic.clear()
-        output = ddp(x)
-        seen["B samples in, results out"] = [len(x), len(output)]
-        loss = output.square().mean()
-        calls = [traffic.calls()]
-        loss.backward()
-        calls.append(traffic.calls() - sum(calls))
-        seen["D own gradient, without DDP"] = torch.autograd.grad(alone(x).square().mean(), alone.weight)[0][0].tolist()
-        seen["D gradient after DDP's backward"] = model.weight.grad[0].tolist()
-        optimizer.step()
-        seen["C operations in forward, backward, step"] = [*calls, traffic.calls() - sum(calls)]
-        seen["E momentum"] = optimizer.state[model.weight]["momentum_buffer"][0].tolist()
-        seen["F loss"] = [loss.item()]
-    return seen
-
-
-steps = run_ranks(one_step, 2, backend="gloo")
-for label in sorted(steps[0]):
-    print(f"{label:<40}", *(f"rank {r}:" + "".join(f"{v:8.3g}" for v in step[label]) for r, step in enumerate(steps)))
+# %%
+check.ddp_facts.reasons(ddp_facts)
 
 # %% [markdown]
-# Compare the two ranks in each line: what is equal, and from when on? Rank 1 was late, and the gradient is the mean
-# anyway, so H is false. The losses of line F stay different.
+# ## A to I: what do two ranks see in one step?
+#
+# For A to F and H: one step, no barrier, and rank 1 comes half a second late. Compare the two ranks in each line. What
+# is equal, and from when on?
+
+# %% tags=["experiment"]
+steps = run_ranks(ddp_evidence.one_step, 2, backend="gloo")
+for what in sorted(steps[0]):
+    numbers = ["".join(f"{number:8.3g}" for number in step[what]) for step in steps]
+    print(f"{what:<40} rank 0:{numbers[0]} rank 1:{numbers[1]}")
+
+# %% [markdown]
+# For G: a layer of batch normalization, whose running mean moves a tenth of the way to the batch's mean. The batches of
+# rank 0 have mean 0, those of rank 1 mean 10. For I: rank 0 takes half a second to make a file. Who finds it?
+
+# %% tags=["experiment"]
+for rank, seen in enumerate(run_ranks(ddp_evidence.running_means, 2, backend="gloo")):
+    print(f"running mean on rank {rank} after each of two steps:", *(f"{mean:.2f}" for mean in seen))
+for how, found in ddp_evidence.found_with_and_without_barrier().items():
+    print(f"{how}: rank 0 finds the file: {found[0]}, rank 1: {found[1]}")
+
+# %% [markdown]
+# With its own batches alone, rank 1's mean would move twice, and an average over the ranks would lie between the two.
 #
 # **Takeaway** Print what each rank sees in one step: most statements about DDP can be tried in twenty lines.
 
 # %% [markdown]
-# ## J to N: who gets which samples, and who waits? · extra
+# ## J to N: who gets which samples, who waits, and who is the master?
 #
-# Ten samples on four ranks, as DistributedSampler deals them out (J, K).
-
-# %% tags=["experiment"]
-for rank in range(4):
-    print(f"rank {rank}: in order", *DistributedSampler(range(10), 4, rank, shuffle=False), end="")
-    print(", shuffled", *DistributedSampler(range(10), 4, rank))
-
-# %% [markdown]
-# For L, rank 1 has two batches and rank 0 has three. `run_ranks` keeps rank 1's process alive, so the cell runs until
-# its time limit.
+# Ten samples on four ranks, as DistributedSampler deals them out (J, K). For L, rank 1 has two batches and rank 0 has
+# three. The cell runs until its time limit.
 
 
 # %% tags=["experiment"]
 def uneven_batches(rank, world_size):
-    ddp = DistributedDataParallel(nn.Linear(2, 1))
+    ddp = DistributedDataParallel(torch.nn.Linear(2, 1))
     for _ in range(3 - rank):
         ddp(torch.ones(4, 2)).sum().backward()
 
 
+for rank in range(4):
+    print(f"rank {rank}: in order", *DistributedSampler(range(10), 4, rank, shuffle=False), end="")
+    print(", shuffled", *DistributedSampler(range(10), 4, rank))
 try:
     run_ranks(uneven_batches, 2, backend="gloo", timeout=5)
 except distributed.RankError as error:
     print(error)
 
 # %% [markdown]
-# Rank 0 waits in its third backward. That is why samplers make all shards equally long. If they cannot be, `ddp.join()`
-# lets a rank that is done take part with zeros.
-#
-# For M and N, the variables that a launcher sets. `run_ranks` starts these ranks without one, on one machine:
-
+# For M: what torchrun sets, with four processes on each of two machines. Here both launchers run on this machine, each
+# with the number of its machine (`--node-rank`). For N: how many bytes each of four ranks sends in an all-reduce, in
+# multiples of the tensor. What would it be if rank 0 added up for all?
 
 # %% tags=["experiment"]
-def variables(rank, world_size):
-    return {name: os.environ.get(name) for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR")}
-
-
-for found in run_ranks(variables, 2, backend="gloo"):
-    print(", ".join(f"{name} {value}" for name, value in found.items()))
+print(*ddp_evidence.VARIABLES)
+for values in ddp_evidence.launched_variables():
+    print(*values, sep="  ")
+sent = run_ranks(ddp_evidence.sent_in_all_reduce, 4, backend="gloo")
+print("sent, in multiples of the tensor:", *("not counted here" if n is None else f"{n:.2f}" for n in sent))
 
 # %% [markdown]
-# The ranks of this notebook meet in a file, so `MASTER_ADDR` is not set. Those of torchrun meet there. After that they
-# are connected to each other, and the gradients travel by all-reduce.
-#
 # **Takeaway** All ranks must make equally many calls: one missing call makes the others wait.
+
+# %% [markdown]
+# ## Would a second GPU help your training?
+#
+# `course.checkup` watches a training, here the small GPT on one rank. From the bytes of the gradients and the time of a
+# step it predicts how efficient DDP would be (line "DDP", if you have solved `all_reduce_seconds` in part 8). The
+# figure draws the same step with ten equal layers. Put your own `loader` and `step` here, or read the file of
+# `course checkup --json report.json train.py`: `layers_of_checkup(json.load(open("report.json")))`.
+
+# %% tags=["experiment"]
+torch.set_num_threads(1)  # as in each rank here
+my_model = small_gpt.small_gpt().to(course.device())
+my_loader = [small_gpt.random_tokens(sizes.sequences, seed=seed).to(course.device()) for seed in range(8)]
+optimizer = torch.optim.SGD(my_model.parameters(), lr=0.01)
+
+
+def my_step(batch):
+    """Train on one batch."""
+    optimizer.zero_grad()
+    small_gpt.next_token_loss(my_model, batch).backward()
+    optimizer.step()
+
+
+report = course.checkup(my_loader, my_step, steps=20, minutes=0.5, only_watch=True)
+print(report)
+
+# %% tags=["experiment"]
+layers = figures.layers_of_checkup(report.data)
+step_ms = 1000 * report.data["seconds"]["median"]
+backward_ms = sum(layer.backward_ms for layer in layers)
+for name, gbit in {"1 Gbit Ethernet": 1, "25 Gbit Ethernet": 25, "PCIe 4.0 x16": 256}.items():
+    _, until = schedule(layers, bucket_mb=25, gbit=gbit, latency_ms=0.02)
+    waits = until - backward_ms
+    print(f"two ranks over {name}: {2 * step_ms / (step_ms + waits):.2f} times the samples per second")
+figures.step_timeline(layers, bucket_mb=25, gbit=25, latency_ms=0.02)
+
+# %% [markdown]
+# The prediction holds two things fixed: each rank computes as long as before (weak scaling, so the global batch grows
+# to twice its size, unit 03), and no rank waits for another. It leaves out what two ranks share, such as memory,
+# loaders and power. So it is an upper bound.
+#
+# **Takeaway** Ask what the messages would cost *before* you rent a second GPU: bytes of gradients over bandwidth,
+# against the time of backward.
 
 # %% [markdown]
 # ## Can you explain one? · extra

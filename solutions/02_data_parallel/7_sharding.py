@@ -1,5 +1,5 @@
 # %% [markdown]
-# # Data parallel, part 7: Shard the training in forty lines
+# # Data parallel, part 7: Shard the training
 #
 # **If every rank ends a step with the same weights, why does each of them keep all of the optimizer?**
 #
@@ -9,43 +9,72 @@
 #
 # - say what a rank keeps and sends under DDP and under each stage of ZeRO, in bytes
 # - write an optimizer that keeps 1/N of its state on each rank
-# - use `fully_shard`, and say what it costs in messages
+# - say whether a model fits, and use `fully_shard`
 #
-# **Minutes** 0 core · 75 in all
+# **Minutes** 0 core · 70 in all
 #
-# **Needs** part 8 (the ring) and a look at part 2 (what DDP keeps equal)
+# **Needs** part 1 (the ring) and a look at part 2 (what DDP keeps equal)
 
 # %% locked="setup"
-from collections import Counter
-from functools import partial
+import inspect
 
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
-from torch.func import functional_call
-from torch.multiprocessing.reductions import StorageWeakRef
-from torch.nn import functional as F
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.checkpoint import checkpoint
 
 import course
 from course.checks import data_parallel as check
-from course.learner.predictions import reveal
-from course.parallel import network
+from course.parallel import sharded_training
 from course.parallel.distributed import run_ranks
-from course.parallel.network import Network
 from course.plots import data_parallel as plots
 
 print(course.machine())
 sizes = course.sizes("02_data_parallel")
 
 # %% [markdown]
+# ## Does it fit? · extra
+#
+# **How many bytes does one parameter need?**
+#
+# A model of 7 billion parameters is trained with Adam in mixed precision: forward and backward in bfloat16, the update
+# in float32. Rajbhandari et al. (2020, arXiv:1910.02054, section 3.1) count the bytes per parameter:
+#
+# | what | bytes | why |
+# |---|---|---|
+# | weights | 2 | bfloat16, for forward and backward |
+# | gradients | 2 | bfloat16 |
+# | optimizer | 12 | float32: a copy of the weights, Adam's mean and its mean of squares, 4 each |
+#
+# *ZeRO* ("zero redundancy optimizer") gives each of N ranks 1/N of the optimizer in stage 1, also of the gradients in
+# stage 2, also of the weights in stage 3. Stage 0 is DDP.
+#
+# Predict: in which stage does it fit for the first time on 8 GPUs with 80 GB each? Leave 25 GB for activations.
+
+# %%
+predicted_stage = None  # 0, 1, 2 or 3
+
+# %% tags=["experiment"]
+ranks, parameters, room = 8, 7e9, (80 - 25) * 1e9
+of_parameter = {0: 2 + 2 + 12, 1: 2 + 2 + 12 / ranks, 2: 2 + (2 + 12) / ranks, 3: (2 + 2 + 12) / ranks}
+for stage, n_bytes in of_parameter.items():
+    needed = parameters * n_bytes
+    print(f"stage {stage}: {n_bytes:5.2f} bytes per parameter, {needed / 1e9:5.1f} GB per GPU: "
+          f"{'fits' if needed < room else 'too large'}")  # fmt: skip
+first = min(stage for stage, n_bytes in of_parameter.items() if parameters * n_bytes < room)
+print(course.score("02/7", "the first stage that fits", predicted_stage, first, null=None))
+
+# %% [markdown]
+# **Known**: activations come on top. They grow with the batch and the layers, and sharding leaves them as they are;
+# activation checkpointing makes them smaller (unit 06).
+#
+# **Takeaway** Of 16 bytes per parameter 12 belong to the optimizer. Shard that first.
+
+# %% [markdown]
 # ## What is half an all-reduce? · extra
 #
-# A ring's all-reduce is a *reduce-scatter* and then an *all-gather*. `reduce_scatter` is the first phase of your ring
-# as a function: it returns piece r of the sum on rank r. Such pieces, 1/N of a vector, are called *shards*.
+# A ring's all-reduce is a *reduce-scatter* and then an *all-gather*. `reduce_scatter` is the first phase of a ring as a
+# function. The ring of part 8 left piece r + 1 of the sum on rank r. This one starts one piece earlier and leaves piece
+# r on rank r, so that the pieces lie in the order of ranks. Such pieces, 1/N of a vector, are called *shards*.
 
 
 # %% locked="reduce_scatter"
@@ -85,7 +114,7 @@ def reduce_scatter(flat):
 #
 # **Not allowed** Any collective: use only point-to-point calls.
 #
-# **Source** Patarasuk and Yuan 2009, as the ring of part 8.
+# **Source** Patarasuk and Yuan 2009, as the ring of part 1.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -124,27 +153,12 @@ check.all_gather(all_gather, seed=252)
 # %% [markdown]
 # ## Why does every rank update all weights? · extra
 #
-# Under DDP every rank holds the mean gradient, so N ranks compute the same update. In stage 1 of ZeRO ("zero redundancy
-# optimizer", Rajbhandari et al. 2020), rank r gets shard r of the mean gradient, updates shard r of the weights, and
-# the weights are gathered. `Flat` puts all parameters of a module into one vector and their gradients into another,
-# both padded to a length that N divides.
+# Under DDP every rank holds the mean gradient, so N ranks compute the same update. In stage 1 of ZeRO, rank r gets
+# shard r of the mean gradient, updates shard r of the weights, and the weights are gathered. `Flat` puts all parameters
+# of a module into one vector and their gradients into another, both padded to a length that N divides:
 
-
-# %% locked="flat"
-class Flat:
-    """Parameters of a module as views of one vector `weights`, gradients as views of `grads`; padded with zeros."""
-
-    def __init__(self, module, world_size):
-        length = sum(p.numel() for p in module.parameters())
-        self.weights = torch.zeros(-(-length // world_size) * world_size)
-        self.grads = torch.zeros_like(self.weights)
-        start = 0
-        for p in module.parameters():
-            part = slice(start, start + p.numel())
-            self.weights[part] = p.detach().flatten()
-            p.data, p.grad = self.weights[part].view_as(p), self.grads[part].view_as(p)
-            start = part.stop
-
+# %%
+print(inspect.getsource(sharded_training.Flat))
 
 # %% [markdown]
 # ### Exercise 2 · A sharded optimizer
@@ -160,8 +174,8 @@ class Flat:
 # - write the new weights of all ranks into `self.weights`
 # - call `self.reduce_scatter` and `self.all_gather` once each
 #
-# **You may assume** `self.grads` holds this rank's gradients when `step` is called. `self.shard` shares its memory with
-# its part of `self.weights`.
+# **You may assume** `self.grads` holds this rank's gradients when `step` is called, at least one number per rank
+# (`Flat` pads). `self.shard` shares its memory with its part of `self.weights`.
 #
 # **Source** Rajbhandari et al. 2020, arXiv:1910.02054, section 5.1.
 #
@@ -280,34 +294,16 @@ check.gathered(gathered, seed=474)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# The rest is given. In stage 3, `checkpoint` throws away what the layer saved and runs its forward again before its
-# backward, so the weights are gathered twice.
+# The rest is given:
 
+# %%
+print(inspect.getsource(sharded_training.ShardedUnit))
 
-# %% locked="sharded_unit"
-class ShardedUnit(nn.Module):
-    """A layer of which this rank keeps one shard; `keep` leaves the gathered weights there until backward (stage 2)."""
-
-    def __init__(self, module, keep, gather, halves):
-        super().__init__()
-        world_size, rank = dist.get_world_size(), dist.get_rank()
-        self.shapes = {name: p.shape for name, p in module.named_parameters()}
-        self.shard = nn.Parameter(Flat(module, world_size).weights.chunk(world_size)[rank].clone())
-        self.keep, self.gather = keep, lambda: gather(self.shard, *halves)
-        self.layer = [module.to("meta")]  # in a list: its parameters are not those of this module
-
-    def compute(self, x):
-        flat, start, parameters = self.gather(), 0, {}
-        for name, shape in self.shapes.items():
-            parameters[name] = flat[start : start + shape.numel()].view(shape)
-            start += shape.numel()
-        return functional_call(self.layer[0], parameters, (x,))
-
-    def forward(self, x):
-        if self.keep:
-            return self.compute(x)
-        return checkpoint(self.compute, x, use_reentrant=False, preserve_rng_state=False)
-
+# %% [markdown]
+# `checkpoint` is *our* trick for stage 3. It throws away all that the layer saved, the gathered weights too, and runs
+# the layer's forward again before its backward. So the weights are gathered twice, and the layer is computed twice.
+# FSDP gathers twice as well, but it does **not** compute twice: it keeps the activations, frees the gathered weights
+# after a layer's forward, and gathers them again just before its backward.
 
 # %% [markdown]
 # ## What does a rank keep, and what does it send? · extra
@@ -386,174 +382,67 @@ check.sharded_bytes(sharded_bytes, seed=585)
 # from the tensors.
 
 # %% tags=["experiment"]
-gather_now, sharded_now = course.solved(check.all_gather), course.solved(check.ShardedOptimizer)
-gathered_now, predict_bytes = course.solved(check.gathered), course.solved(check.sharded_bytes)
-adam = partial(torch.optim.Adam, lr=1e-3)
-
-
-def layers():
-    """A small model as a list of layers, the same on every rank."""
-    torch.manual_seed(0)
-    wide = [nn.Sequential(nn.Linear(128, 128), nn.Tanh()) for _ in range(3)]
-    return [*wide, nn.Linear(128, 16)]
-
-
-def batch(rank, step):
-    """Inputs and labels of one rank."""
-    rng = torch.Generator().manual_seed(1000 * step + rank)
-    return torch.randn(32, 128, generator=rng), torch.randint(16, (32,), generator=rng)
-
-
-def state_bytes(optimizer):
-    """Bytes of the vectors that an optimizer keeps."""
-    return sum(v.nbytes for state in optimizer.state.values() for v in state.values() if v.dim())
-
-
-def prepared(stage, alive):
-    """(model, optimizer, what to call after backward, function of bytes of weights, of gradients) of this rank."""
-
-    def watched(shard):
-        whole = gather_now(shard)
-        alive.append(StorageWeakRef(whole.untyped_storage()))
-        return whole
-
-    world_size = dist.get_world_size()
-    if stage < 2:
-        model = nn.Sequential(*layers())
-        flat = Flat(model, world_size)
-        if stage == 1:
-            optimizer = sharded_now(flat.weights, flat.grads, adam, reduce_scatter, gather_now)
-            return model, optimizer, lambda: None, lambda: flat.weights.nbytes, lambda: flat.grads.nbytes
-
-        def all_reduce():
-            flat.grads.copy_(gather_now(reduce_scatter(flat.grads)) / world_size)
-
-        return model, adam(model.parameters()), all_reduce, lambda: flat.weights.nbytes, lambda: flat.grads.nbytes
-    units = [ShardedUnit(layer, stage == 2, gathered_now, (reduce_scatter, watched)) for layer in layers()]
-    model = nn.Sequential(*units)
-
-    def weight_bytes():
-        kept = zip(units, alive, strict=False) if alive else ((unit, None) for unit in units)
-        # while a layer is gathered, its shard is a part of it
-        return sum(u.shard.nbytes * (world_size if ref and not ref.expired() else 1) for u, ref in kept)
-
-    return model, adam(model.parameters()), lambda: None, weight_bytes, lambda: sum(u.shard.grad.nbytes for u in units)
-
-
-def train(rank, world_size, stage, steps):
-    """(all weights after some steps, bytes that are kept) of one rank."""
-    alive, kept = [], {}
-    model, optimizer, after_backward, weight_bytes, grad_bytes = prepared(stage, alive)
-    for step in range(steps):
-        inputs, labels = batch(rank, step)
-        model.zero_grad(set_to_none=stage > 1)  # before stage 2 gradients are views of one vector
-        alive.clear()
-        loss = F.cross_entropy(model(inputs), labels)
-        kept["parameters"] = weight_bytes()
-        loss.backward()
-        kept["gradients"] = grad_bytes()
-        after_backward()
-        optimizer.step()
-    kept["optimizer"] = state_bytes(getattr(optimizer, "optimizer", optimizer))
-    if stage < 2:
-        return torch.cat([p.detach().flatten() for p in model.parameters()]), kept
-    return torch.cat([gather_now(u.shard.detach()) for u in model]), kept
-
-
-n_ranks, steps = 4, sizes.shard_steps
-n_parameters = sum(p.numel() for layer in layers() for p in layer.parameters())
+answers = sharded_training.Answers(
+    reduce_scatter,
+    course.solved(check.all_gather),
+    course.solved(check.ShardedOptimizer),
+    course.solved(check.gathered),
+)
+predict_bytes, n_ranks = course.solved(check.sharded_bytes), 4
 counted, predicted = {}, {}
-for stage in range(4):
-    once, more = (
-        network.simulate(train, n_ranks, Network(0.0, 1e9), stage, n) for n in (1, 2)
-    )  # the difference is one step: the last gathering of the weights does not count
-    sent = Counter()
-    for run, sign in ((once, -1), (more, 1)):
-        for message in run.messages:
-            sent[message.source] += sign * message.n_bytes
-    counted[stage] = more.results[0][1] | {"sent": max(sent.values())}
-    predicted[stage] = predict_bytes(n_parameters, n_ranks, stage)
-    print(f"stage {stage}: " + ", ".join(f"{k} {v:,} (predicted {predicted[stage][k]:,.0f})"
-                                        for k, v in counted[stage].items()))  # fmt: skip
-kept = {stage: sum(v for k, v in of.items() if k != "sent") for stage, of in counted.items()}
-saving, sending = kept[0] / kept[1], counted[3]["sent"] / counted[0]["sent"]
-print(f"stage 1 keeps {saving:.2f} times fewer bytes than DDP{reveal(predicted_saving)}, "
-      f"stage 3 sends {sending:.2f} times as many{reveal(predicted_sending)}")  # fmt: skip
-course.claim(
-    "stages 1 and 2 send as many bytes as DDP, stage 3 sends 1.5 times as many",
-    all(abs(counted[s]["sent"] / counted[0]["sent"] - r) < 0.01 for s, r in ((1, 1), (2, 1), (3, 1.5))),
-    ", ".join(f"{counted[s]['sent'] / counted[0]['sent']:.3f}" for s in (1, 2, 3)),
-)
-others = [(stage, k) for stage in counted for k in counted[stage] if (stage, k) != (2, "parameters")]
-course.claim(
-    "kept and sent bytes are those predicted, within 1 %, the gathered weights of stage 2 aside",
-    all(abs(counted[stage][k] / predicted[stage][k] - 1) < 0.01 for stage, k in others),
-    f"{n_parameters:,} parameters",
-)
+for stage in sharded_training.STAGES:
+    counted[stage] = sharded_training.counted_stage(n_ranks, stage, answers)
+    predicted[stage] = predict_bytes(sharded_training.n_parameters(), n_ranks, stage)
+    print(f"stage {stage}:", *(f"{what} {n:,} ({predicted[stage][what]:,.0f})" for what, n in counted[stage].items()))
+print("bytes of a rank, in brackets those predicted")
+
+# %% tags=["experiment"]
+kept = {stage: sum(n for what, n in of.items() if what != "sent") for stage, of in counted.items()}
+sent = [counted[stage]["sent"] / counted[0]["sent"] for stage in (1, 2, 3)]
+print(course.score("02/7", "bytes kept by DDP over stage 1", predicted_saving, kept[0] / kept[1]))
+print(course.score("02/7", "bytes sent by stage 3 over DDP", predicted_sending, sent[2]))
+print(f"stage 1 cuts what a rank keeps from {kept[0] / 1e3:.0f} to {kept[1] / 1e3:.0f} kB")
+course.claim("stages 1 and 2 send as many bytes as DDP, stage 3 sends 1.5 times as many",
+             [round(ratio, 2) for ratio in sent] == [1, 1, 1.5], "{:.3f}, {:.3f}, {:.3f}".format(*sent))  # fmt: skip
+others = [(stage, what) for stage in counted for what in counted[stage] if (stage, what) != (2, "parameters")]
+ratios = {round(counted[stage][what] / predicted[stage][what], 2) for stage, what in others}
+course.claim("kept and sent bytes are those predicted, within 1 %, the gathered weights of stage 2 aside",
+             ratios == {1}, f"{sharded_training.n_parameters():,} parameters")  # fmt: skip
 plots.sharded_memory(counted, predicted)
 
 # %% [markdown]
-# Stage 1 sends as much as DDP: both run a reduce-scatter and an all-gather. Stage 2 keeps less than predicted: backward
-# does not need the first layer's weights.
+# Stage 1 sends as much as DDP: both run a reduce-scatter and an all-gather. Stage 2 keeps less than predicted, because
+# backward does not need the first layer's weights, so they are freed early.
 #
-# **Takeaway** A sharded optimizer kept 1.6 times fewer bytes and sent nothing more. Sharded weights kept a quarter of
-# everything and sent 1.5 times as much.
+# **Takeaway** A sharded optimizer is free: fewer bytes kept, none sent in addition. Sharded weights cost one more
+# all-gather per step.
 
 # %% [markdown]
 # ## Does torch's `fully_shard` do the same? · extra
 #
 # Two real ranks train with torch's DDP, in all four stages by hand, and with `fully_shard` (FSDP2), which replaces each
-# parameter of a layer by a shard and gathers it around the layer's forward and backward.
-
+# parameter of a layer by a shard and gathers it around the layer's forward and backward. The code is short: call
+# `fully_shard(layer)` for each layer, then for the model.
 
 # %% tags=["experiment"]
-def trained(model, rank, steps):
-    """`model`, which averages its gradients in backward, after some steps."""
-    optimizer = adam(model.parameters())
-    for step in range(steps):
-        inputs, labels = batch(rank, step)
-        optimizer.zero_grad()
-        F.cross_entropy(model(inputs), labels).backward()
-        optimizer.step()
-    return model
-
-
-def with_fully_shard(world_size, rank, steps):
-    """(all weights, bytes of them that this rank keeps) after some steps with torch's own sharding."""
-    model, mesh = nn.Sequential(*layers()), init_device_mesh("cpu", (world_size,))
-    for layer in model:
-        fully_shard(layer, mesh=mesh)
-    trained(fully_shard(model, mesh=mesh), rank, steps)
-    weights = torch.cat([p.full_tensor().detach().flatten() for p in model.parameters()])
-    return weights, sum(p.to_local().nbytes for p in model.parameters())
-
-
-def compared(rank, world_size, steps):
-    """({way: largest difference of any weight to torch's DDP}, bytes of weights that fully_shard keeps)."""
-    model = trained(DistributedDataParallel(nn.Sequential(*layers())), rank, steps)
-    theirs = torch.cat([p.detach().flatten() for p in model.parameters()])
-    started = torch.cat([p.detach().flatten() for layer in layers() for p in layer.parameters()])
-    ours = {f"stage {stage}": train(rank, world_size, stage, steps)[0] for stage in range(4)}
-    sharded, kept = with_fully_shard(world_size, rank, steps)
-    ways = {"start": started, **ours, "fully_shard": sharded}
-    return {way: (theirs - weights).abs().max().item() for way, weights in ways.items()}, kept
-
-
-differences, kept = run_ranks(compared, 2, steps, backend="gloo")[0]
+steps = sizes.shard_steps
+differences, kept_bytes = run_ranks(sharded_training.differences_to_ddp, 2, steps, answers, backend="gloo")[0]
 moved = differences.pop("start")
 print(f"after {steps} steps weights have moved by up to {moved:.1e}; the largest difference to DDP: "
-      + ", ".join(f"{way} {d:.1e}" for way, d in differences.items()))  # fmt: skip
-print(f"bytes of weights on a rank: DDP {4 * n_parameters:,}, fully_shard {kept:,}")
-course.claim(
-    "all stages and fully_shard reach the weights of DistributedDataParallel to 1e-5",
-    max(differences.values()) < 1e-5,
-    f"{max(differences.values()):.1e}",
-    otherwise="Compare the difference with how far the weights have moved.",
-)
+      + ", ".join(f"{way} {difference:.1e}" for way, difference in differences.items()))  # fmt: skip
+print(f"bytes of weights on a rank: DDP {4 * sharded_training.n_parameters():,}, fully_shard {kept_bytes:,}")
+largest = max(differences.values())
+course.claim("all stages and fully_shard reach the weights of DistributedDataParallel to 1e-5", round(largest, 5) == 0,
+             f"{largest:.1e}", otherwise="Compare the difference with how far the weights have moved.")  # fmt: skip
 
 # %% [markdown]
-# After 5 steps all differences to DDP were 0. `reshard_after_forward=False` keeps gathered weights until backward
-# (stage 2).
+# | of `fully_shard` | what it does |
+# |---|---|
+# | `reshard_after_forward=False` | keeps gathered weights until backward: stage 2 |
+# | `mp_policy=MixedPrecisionPolicy(...)` | gathers and computes in bfloat16, for example, and keeps float32 shards |
+# | `offload_policy=CPUOffloadPolicy()` | keeps the shards in the memory of the CPU |
+# | `layer.set_modules_to_forward_prefetch([...])` | gathers the next layer while this one computes |
+# | `torch.distributed.checkpoint` | saves each rank's shards, and loads them on another number of ranks |
 #
-# **Takeaway** `fully_shard(layer)` for each layer and then for the model replaces DDP. On two ranks it gave the same
-# weights, half of them per rank.
+# **Takeaway** `fully_shard(layer)` for each layer, then for the model, replaces DDP: the same weights, a shard of them
+# per rank.

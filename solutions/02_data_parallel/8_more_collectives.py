@@ -1,63 +1,318 @@
 # %% [markdown]
-# # Data parallel, part 8: Sum over all ranks
+# # Data parallel, part 8: Write more collectives
 #
-# **How do N ranks all get the sum, without one of them doing most of the work?**
+# **Which messages suit which network, and how good is yours?**
 #
-# After each step, data parallel training sums the gradients of all ranks. You write this sum as a ring and count what
-# each rank sends. As an extra, you find out when a ring is fast and when it is slow.
+# You write trees and the all-reduce with the fewest messages, and find out where it loses. Then you compare the formula
+# with real ranks. All sections are extra.
 #
 # **You will be able to**
 #
-# - write an all-reduce in which all ranks send the same amount
-# - derive what each rank sends, and let the operating system count it
-# - predict from latency and bandwidth which all-reduce is fastest
+# - write a broadcast, a reduce and an all-reduce in log2(N) rounds;
+# - say which all-reduce suits shared links;
+# - read what nccl-tests reports, and choose NCCL's algorithm for a test.
 #
-# **Minutes** 27 core · 87 in all
+# **Minutes** 0 core · 120 in all
 #
-# **Needs** part 1 (`send`, `recv`, `isend`)
+# **Needs** part 1 (`send`, `recv`, `exchange`); your ring and your formulas are used if you solved them
 
 # %% locked="setup"
 import math
-import statistics
-import time
 
 import torch
 import torch.distributed as dist
 
 import course
 from course.checks import data_parallel as check
-from course.device import cores
-from course.learner.predictions import reveal
-from course.parallel import distributed, network
+from course.parallel import message_times, network
 from course.parallel.distributed import run_ranks
-from course.parallel.network import Network
+from course.parallel.network import Machines, Network
 from course.plots import data_parallel as plots
 
 print(course.machine())
 sizes = course.sizes("02_data_parallel")
 
 # %% [markdown]
-# ## How can every rank carry the same load?
+# ## How does one rank get the sum? · extra
 #
-# An *all-reduce* leaves the sum of all ranks' tensors on every rank. You could reduce to rank 0 and broadcast from
-# there, but then every whole tensor passes through rank 0's connection while the others wait.
+# A *reduce* is the opposite of a broadcast (part 1): messages go to one rank.
 #
-# A *ring* shares the load. Cut the tensor into N pieces. Each rank sends only to the next rank and receives only from
-# the one before, one piece per step.
+# ### Exercise 1 · Reduce, one after the other
 #
-# - *Reduce-scatter*, N - 1 steps: each rank adds the piece that arrives to its own and sends that sum in the next step.
-#   At the end each rank holds one finished piece.
-# - *All-gather*, N - 1 steps: the finished pieces go round once more, and now replace what they meet.
+# Every rank sends its tensor to `dst`, which adds them up. If 3 ranks hold 1, 2 and 4, `dst` ends with 7.
 #
-# Rank 0 starts with a, rank 1 with b, rank 2 with c. A frame marks the piece that has just arrived.
+# **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 8 · **Lines** 8
+#
+# **Must**
+#
+# - leave the sum over all ranks in `tensor` of `dst`; other ranks keep their values
+# - send `world_size - 1` messages, each the whole tensor and straight to `dst`
+#
+# **You may assume** what `broadcast_naive` may; sums may be taken in any order.
+#
+# **Not allowed** Any collective: use only point-to-point calls.
+#
+# **Source** PyTorch documentation of `torch.distributed`, "Point-to-point communication".
+#
+# <details><summary>Hint 1</summary>
+#
+# `dst` must keep its own values while it receives those of another rank. Where do they go?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# Receive into a second tensor, `part = torch.empty_like(tensor)`, and add it with `tensor += part`, which writes
+# into the tensor of the caller; `tensor = tensor + part` would make a new one that nobody sees.
+#
+# </details>
 
-# %%
-plots.ring(3)
+
+# %% solution="reduce_naive"
+def reduce_naive(tensor, dst):
+    """None; afterwards `tensor` of rank `dst` holds the sum over all ranks, that of every other rank what it held.
+
+    Args:
+        tensor: contiguous tensor on the CPU, of one shape and dtype in all ranks; changed in place in rank `dst`.
+        dst: rank that gets the sum, an int from 0.
+    """
+    ### BEGIN SOLUTION
+    if dist.get_rank() != dst:
+        dist.send(tensor, dst)
+    else:
+        part = torch.empty_like(tensor)
+        for other in range(dist.get_world_size()):
+            if other != dst:
+                dist.recv(part, other)
+                tensor += part
+    ### END SOLUTION
+
+
+# %% test="reduce_naive-visible" points=1
+check.reduce_naive(reduce_naive)
+
+# %% test="reduce_naive-hidden" points=1
+### BEGIN HIDDEN TESTS
+check.reduce_naive(reduce_naive, seed=272)
+### END HIDDEN TESTS
 
 # %% [markdown]
-# Every piece is summed once and then copied, so all ranks hold the same bits.
+# ## How many rounds does a broadcast need? · extra
 #
-# On a ring everybody sends first, so blocking calls would deadlock. `exchange` starts both messages, then waits.
+# In the loop, `world_size - 1` messages come one after the other, while most ranks have nothing to do. But a rank that
+# has received can send, so the number of ranks that hold the values can double in every *round*:
+
+# %%
+plots.broadcast_tree(6)
+
+# %% [markdown]
+# This *binomial tree* needs log2(N) rounds, rounded up: 10 for a thousand ranks instead of 999. In round k, rank r
+# sends to `r + 2**k` if it holds the values already and that rank exists. For a source other than 0, count from there:
+# the *place* of a rank is `(rank - src) % world_size`.
+
+# %% [markdown]
+# ### Exercise 2 · Broadcast along a tree
+#
+# Write the broadcast that doubles. With `src=0` and 6 ranks it sends the messages of the figure.
+#
+# **Points** 4 · **Extra** · **Difficulty** ●●○ · **Minutes** 25 · **Lines** 8
+#
+# **Must**
+#
+# - write the values of `src` into `tensor` of every rank, for any `src`
+# - send `world_size - 1` messages, each the whole tensor
+# - need ceil(log2(world_size)) rounds, in each of which a rank has at most one message
+#
+# **You may assume** what `broadcast_naive` may.
+#
+# **Not allowed** Any collective: use only point-to-point calls.
+#
+# **Source** Thakur, Rabenseifner and Gropp 2005, "Optimization of collective communication operations in MPICH", on
+# broadcast.
+#
+# <details><summary>Hint 1</summary>
+#
+# Which places hold the values before round k, and which get them in it?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# With `distance = 2**k`: places below `distance` send to the place `distance` further on, if there is one; places
+# from `distance` to below `2 * distance` receive. The others do nothing in this round.
+#
+# </details>
+#
+# <details><summary>Hint 3</summary>
+#
+# A distance between places is a distance between ranks: the sender's message goes to `(rank + distance) % world_size`,
+# the receiver's comes from `(rank - distance) % world_size`. The place decides *whether*:
+# `place < distance and place + distance < world_size`.
+#
+# </details>
+
+
+# %% solution="broadcast_tree"
+def broadcast_tree(tensor, src):
+    """None; afterwards `tensor` of every rank holds the values of rank `src`, after ceil(log2(world_size)) rounds.
+
+    Args:
+        tensor: contiguous tensor on the CPU, of one shape and dtype in all ranks; changed in place.
+        src: rank of the source, an int from 0.
+    """
+    ### BEGIN SOLUTION
+    rank, world_size = dist.get_rank(), dist.get_world_size()
+    place = (rank - src) % world_size  # counted from the source
+    for k in range(math.ceil(math.log2(world_size))):
+        distance = 2**k
+        if place < distance and place + distance < world_size:
+            dist.send(tensor, (rank + distance) % world_size)
+        elif distance <= place < 2 * distance:
+            dist.recv(tensor, (rank - distance) % world_size)
+    ### END SOLUTION
+
+
+# %% test="broadcast_tree-visible" points=2
+check.broadcast_tree(broadcast_tree)
+
+# %% test="broadcast_tree-hidden" points=2
+### BEGIN HIDDEN TESTS
+check.broadcast_tree(broadcast_tree, seed=383)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ### Exercise 3 · Reduce along a tree
+#
+# Reverse the tree: sums travel from the leaves to `dst`.
+#
+# **Points** 4 · **Extra** · **Difficulty** ●●○ · **Minutes** 15 · **Lines** 11
+#
+# **Must**
+#
+# - leave the sum in `tensor` of `dst`; other ranks keep their values
+# - send as many messages, in as many rounds, as `broadcast_tree`
+#
+# **You may assume** what `reduce_naive` may.
+#
+# **Not allowed** Any collective: use only point-to-point calls.
+#
+# **Source** Thakur, Rabenseifner and Gropp 2005, on reduce.
+#
+# <details><summary>Hint 1</summary>
+#
+# What does a rank in the middle of the tree send: its own tensor, or something else? Where may it keep that?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# `total = tensor.clone()` is what a rank adds to and sends; `part = torch.empty_like(tensor)` is what it receives
+# into. The rounds are those of `broadcast_tree`, from the last to the first.
+#
+# </details>
+#
+# <details><summary>Hint 3</summary>
+#
+# For k from the largest to 0, with `distance = 2**k`: places from `distance` to below `2 * distance` send `total`
+# to `(rank - distance) % world_size`; places below `distance` receive from `(rank + distance) % world_size`, if
+# that place is there, and add. At the end `if rank == dst: tensor.copy_(total)`.
+#
+# </details>
+
+
+# %% solution="reduce_tree"
+def reduce_tree(tensor, dst):
+    """None; afterwards `tensor` of rank `dst` holds the sum over all ranks, after ceil(log2(world_size)) rounds.
+
+    Args:
+        tensor: contiguous tensor on the CPU, of one shape and dtype in all ranks; changed in place in rank `dst` alone.
+        dst: rank that gets the sum, an int from 0.
+    """
+    ### BEGIN SOLUTION
+    rank, world_size = dist.get_rank(), dist.get_world_size()
+    place = (rank - dst) % world_size  # counted from the root
+    total, part = tensor.clone(), torch.empty_like(tensor)
+    for k in reversed(range(math.ceil(math.log2(world_size)))):
+        distance = 2**k
+        if place < distance and place + distance < world_size:
+            dist.recv(part, (rank + distance) % world_size)
+            total += part
+        elif distance <= place < 2 * distance:
+            dist.send(total, (rank - distance) % world_size)
+    if rank == dst:
+        tensor.copy_(total)
+    ### END SOLUTION
+
+
+# %% test="reduce_tree-visible" points=2
+check.reduce_tree(reduce_tree)
+
+# %% test="reduce_tree-hidden" points=2
+### BEGIN HIDDEN TESTS
+check.reduce_tree(reduce_tree, seed=494)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ### How long is the longest chain of messages?
+#
+# `network.simulate` runs your code with a logical clock per rank (Lamport 1978). A message takes one second here and
+# computing takes none, so the seconds count the longest chain of messages, on any machine.
+#
+# **Predict**: how many seconds do the loop and the tree take for a reduce and a broadcast on 64 ranks?
+
+# %%
+predicted_naive = None  # seconds
+predicted_tree = None  # seconds
+
+
+# %% tags=["experiment"]
+def there_and_back(rank, world_size, reduce, broadcast):
+    tensor = torch.ones(1)
+    reduce(tensor, 0)
+    broadcast(tensor, 0)
+    return tensor.item()
+
+
+pairs = {
+    "naive": (course.solved(check.reduce_naive), course.solved(check.broadcast_naive)),
+    "tree": (course.solved(check.reduce_tree), course.solved(check.broadcast_tree)),
+}
+
+# %% tags=["experiment"]
+one_second, depths = Network(latency=1.0, bandwidth=math.inf), {}
+for n in (2, 4, 8, 16, 32, 64):
+    runs = {name: network.simulate(there_and_back, n, one_second, *pair) for name, pair in pairs.items()}
+    depths = {name: run.seconds for name, run in runs.items()}
+    words = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in depths.items())
+    print(f"{n:>2} ranks, {len(runs['tree'].messages):>3} messages: {words}")
+print(course.score("02/8", "the loop on 64 ranks, seconds", predicted_naive, depths["naive"], null=None))
+print(course.score("02/8", "the tree on 64 ranks, seconds", predicted_tree, depths["tree"], null=None))
+is_a_tenth = 10 * depths["tree"] <= depths["naive"]
+course.claim("on 64 ranks a tree's longest chain of messages is at most a tenth of the naive one",
+             is_a_tenth, f"{depths['naive']:.0f} and {depths['tree']:.0f}")  # fmt: skip
+
+# %% [markdown]
+# **Shown** by the count: a tree sends as many messages as the loop. On 64 ranks its longest chain is 12 messages
+# instead of 126.
+#
+# **Takeaway** A tree sends as many messages as a loop, but many of them at the same time.
+
+# %% [markdown]
+# ## Few steps and few bytes: can we have both? · extra
+#
+# A tree has few steps and long messages; a ring has short messages and many steps. *Recursive halving and doubling*
+# combines few steps with few bytes.
+#
+# In the first step each rank exchanges *half* of its tensor with its *partner*, the rank N/2 away. The lower rank of
+# the two keeps the lower half and gives the upper one away; the higher rank does the opposite. Each adds what arrives
+# to the half that it keeps. Then both split that half, each with the rank N/4 away. After log2(N) steps each rank holds
+# 1/N of the sum. The same exchanges in reverse order put the pieces together.
+
+# %%
+plots.halving(4)
+
+# %% [markdown]
+# `exchange` is that of part 1:
 
 
 # %% locked="exchange"
@@ -69,138 +324,7 @@ def exchange(outgoing, to, incoming, source):
 
 
 # %% [markdown]
-# ### Exercise 1 · All-reduce on a ring
-#
-# Complete the ring. The first phase is given; write the second. After the first phase, rank r holds the finished piece
-# r + 1 (modulo N): in the figure, rank 0 holds piece 1.
-#
-# **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 20 · **Lines** 3
-#
-# **Must**
-#
-# - leave the sum over all ranks in `flat` of every rank
-# - send N - 1 more pieces per rank, all to rank `following`
-#
-# **You may assume** the same shape and dtype on all ranks, on the CPU. `exchange` sends empty pieces, too.
-#
-# **Not allowed** Any collective: use only point-to-point calls.
-#
-# **Source** Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms for clusters of workstations".
-#
-# <details><summary>Hint 1</summary>
-#
-# Which piece is finished on rank r? It is the first that r sends in the second phase. Which one does it send next?
-#
-# </details>
-#
-# <details><summary>Hint 2</summary>
-#
-# In step s rank r sends piece `(r + 1 - s) % N` and receives piece `(r - s) % N`: what it receives in one step, it
-# sends in the next.
-#
-# </details>
-#
-# <details><summary>Hint 3</summary>
-#
-# A finished piece replaces what is there, so it can be received straight into `pieces[(rank - step) % world_size]`.
-#
-# </details>
-
-
-# %% solution="ring_all_reduce"
-def ring_all_reduce(tensor):
-    """None; afterwards `tensor` of every rank holds the sum over all ranks, bit for bit the same.
-
-    Each rank sends 2 (N - 1) pieces of 1/N of the tensor to the next rank, and nothing to any other.
-
-    Args:
-        tensor: tensor on the CPU, of one shape and dtype in all ranks, contiguous or not; changed in place.
-    """
-    rank, world_size = dist.get_rank(), dist.get_world_size()
-    following, previous = (rank + 1) % world_size, (rank - 1) % world_size
-    flat = tensor.contiguous().view(-1)  # the tensor's own memory, if that is contiguous
-    pieces = flat.tensor_split(world_size)  # N views of flat
-    part = torch.empty_like(pieces[0])  # piece 0 is never shorter than another one
-    for step in range(world_size - 1):  # reduce-scatter
-        outgoing, incoming = pieces[(rank - step) % world_size], pieces[(rank - step - 1) % world_size]
-        exchange(outgoing, following, part[: len(incoming)], previous)
-        incoming += part[: len(incoming)]
-    ### BEGIN SOLUTION
-    for step in range(world_size - 1):  # all-gather
-        outgoing, incoming = pieces[(rank + 1 - step) % world_size], pieces[(rank - step) % world_size]
-        exchange(outgoing, following, incoming, previous)
-    ### END SOLUTION
-    tensor.copy_(flat.view(tensor.shape))  # for a tensor that is not contiguous: flat is a copy then
-
-
-# %% test="ring_all_reduce-visible" points=2
-check.ring_all_reduce(ring_all_reduce)
-
-# %% test="ring_all_reduce-hidden" points=2
-### BEGIN HIDDEN TESTS
-check.ring_all_reduce(ring_all_reduce, seed=505)
-### END HIDDEN TESTS
-
-# %% [markdown]
-# ## How much does each rank send?
-#
-# Linux counts the bytes of every TCP connection, and gloo sends through TCP. So we can ask the system what your ring
-# sent, and what torch's own all-reduce sent.
-#
-# Predict: four ranks all-reduce a tensor of 4 MB. How many times its size does each rank send?
-
-# %%
-predicted_share = None  # a factor
-
-
-# %% tags=["experiment"]
-def sent_shares(rank, world_size, functions):
-    """Bytes sent through this rank's connections over bytes of the tensor, for each function: asked of Linux."""
-    x, shares = torch.ones(1_000_000), []
-    for all_reduce in functions:
-        dist.barrier()
-        before = distributed.wire_bytes()
-        all_reduce(x)
-        after = distributed.wire_bytes()
-        dist.barrier()
-        shares.append((after - before) / x.nbytes if before is not None else float("nan"))
-    return shares
-
-
-ring_all_reduce_now = course.solved(check.ring_all_reduce)
-for n in (2, 4):
-    shares = run_ranks(sent_shares, n, [dist.all_reduce, ring_all_reduce_now], backend="gloo")
-    theirs, ours = map(max, zip(*shares, strict=True))
-    print(f"{n} ranks: gloo sends {theirs:.3f}, your ring {ours:.3f}, 2(N-1)/N = {2 * (n - 1) / n:.3f}"
-          + reveal(predicted_share) * (n == 4))  # fmt: skip
-course.claim(
-    "a rank of the ring sends 2(N-1)/N of its tensor, counted by Linux",
-    abs(ours / 1.5 - 1) < 0.05,
-    f"{ours:.3f} times with 4 ranks",
-    otherwise="Only Linux counts the bytes of a connection; elsewhere the value is nan.",
-)
-
-# %% [markdown]
-# Each step sends 1/N of the tensor, and there are 2 (N - 1) steps. So a rank sends 2 (N - 1) / N of the tensor: once
-# for two ranks, 1.5 times for four, never more than twice.
-#
-# **Takeaway** On a ring each rank sends less than twice its tensor, however many ranks there are. What grows with them
-# is the number of steps.
-
-# %% [markdown]
-# ## Few steps and few bytes: can we have both? · extra
-#
-# A tree has few steps and long messages; a ring has short messages and many steps. *Recursive halving and doubling*
-# combines few steps with few bytes. In the first step each rank exchanges *half* of its tensor with the rank N/2 away:
-# one keeps the lower half and adds what arrives, the other keeps the upper half. Then both split the half that they
-# kept, each with the rank N/4 away. After log2(N) steps each rank holds 1/N of the sum. The same exchanges in reverse
-# order put the pieces together.
-
-# %%
-plots.halving(4)
-
-# %% [markdown]
-# ### Exercise 2 · Halve, then double
+# ### Exercise 4 · Halve, then double
 #
 # Write the all-reduce of the figure.
 #
@@ -210,9 +334,10 @@ plots.halving(4)
 #
 # - leave the sum over all ranks in `tensor` of every rank
 # - exchange with the rank N/2 away first, then N/4, down to 1; then 1, 2, up to N/2
-# - let every rank send 2 log2(N) messages, which together are `2 (N - 1) / N` of the tensor
+# - let every rank send 2 log2(N) messages, together `2 (N - 1) / N` of the tensor if N divides its length
 #
-# **You may assume** N is a power of two that divides the length of the 1-D `tensor`. You can use `exchange`.
+# **You may assume** N is a power of two. The 1-D `tensor` may have any length, also fewer elements than ranks: halves
+# then differ by one element, or are empty, which `exchange` sends, too.
 #
 # **Not allowed** Any collective: use only point-to-point calls.
 #
@@ -220,8 +345,7 @@ plots.halving(4)
 #
 # <details><summary>Hint 1</summary>
 #
-# The partner at `distance` is `rank ^ distance`. Which of the two keeps the lower half, and what must you remember of
-# a step to undo it?
+# The partner at `distance` is `rank ^ distance`. What must you remember of a step to undo it?
 #
 # </details>
 #
@@ -245,7 +369,7 @@ def halving_doubling(tensor):
     """None; afterwards `tensor` of every rank holds the sum over all ranks, after 2 log2(N) exchanges.
 
     Args:
-        tensor: contiguous 1-D tensor on the CPU, of one length and dtype in all ranks; changed in place.
+        tensor: contiguous 1-D tensor on the CPU, of one length (0 or more) and dtype in all ranks; changed in place.
     """
     ### BEGIN SOLUTION
     rank, distance = dist.get_rank(), dist.get_world_size() // 2
@@ -275,92 +399,20 @@ check.halving_doubling(halving_doubling, seed=141)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## Above which size is a ring faster than a tree? · extra
+# ## Is doubling always the fastest? · extra
 #
-# With `network=Network(latency, bandwidth)`, ranks are threads with logical clocks, so a laptop can run your functions
-# on 64 ranks. A message starts when both ends have reached it, and sets both clocks to
-# `start + latency + bytes / bandwidth` (the alpha-beta model; Lamport 1978 for the clocks). Computing takes no time.
-#
-# Predict: 64 ranks, 20 µs of latency, 10 GB/s. Above how many bytes is the ring faster than the tree?
-
-# %%
-predicted_overtakes = None  # bytes of the tensor
-
-# %% [markdown]
-# ### Exercise 3 · Which is fastest when?
-#
-# Predict the seconds of an all-reduce in four ways: "naive" (`reduce_naive`, then `broadcast_naive`), "tree"
-# (`reduce_tree`, then `broadcast_tree`), "ring" (with pieces of exactly `n_bytes / world_size` bytes) and "doubling".
-# With a latency of 1 second, no bytes and 4 ranks they take 6, 4, 6 and 4 seconds.
-#
-# **Points** 3 · **Extra** · **Difficulty** ●●○ · **Minutes** 12 · **Lines** 7
-#
-# **Must** return a dict with the seconds of "naive", "tree", "ring" and "doubling".
-#
-# **You may assume** a message of b bytes takes `latency + b / bandwidth` seconds. A rank can send and receive at the
-# same time, one message each, and adding takes no time.
-#
-# **Source** Thakur, Rabenseifner and Gropp 2005, section 3 (they call latency alpha, seconds per byte beta).
-#
-# <details><summary>Hint 1</summary>
-#
-# How many messages come one after the other in each way, and how long is each of them? Their total number does not
-# matter.
-#
-# </details>
-#
-# <details><summary>Hint 2</summary>
-#
-# One after the other: `2 * (N - 1)` whole tensors; `2 * log2(N)` whole tensors; `2 * (N - 1)` pieces; twice 1/2, 1/4,
-# ..., 1/N of the tensor, which together are `2 * (N - 1) / N` of it, in `2 * log2(N)` messages.
-#
-# </details>
-
-
-# %% solution="all_reduce_seconds"
-def all_reduce_seconds(n_bytes, world_size, latency, bandwidth):
-    """Predicted seconds of one all-reduce, a dict of floats with the keys "naive", "tree", "ring" and "doubling".
-
-    Args:
-        n_bytes: bytes of the tensor, 0 or more.
-        world_size: number of ranks, a power of two.
-        latency: seconds that a message takes, however short.
-        bandwidth: bytes per second.
-    """
-    ### BEGIN SOLUTION
-    rounds, whole = math.log2(world_size), n_bytes / bandwidth
-    shares = 2 * (world_size - 1) / world_size * whole  # what a rank sends of a tensor that is cut into pieces
-    return {
-        "naive": 2 * (world_size - 1) * (latency + whole),
-        "tree": 2 * rounds * (latency + whole),
-        "ring": 2 * (world_size - 1) * latency + shares,
-        "doubling": 2 * rounds * latency + shares,
-    }
-    ### END SOLUTION
-
-
-# %% test="all_reduce_seconds-visible" points=1
-check.all_reduce_seconds(all_reduce_seconds)
-
-# %% test="all_reduce_seconds-hidden" points=2
-### BEGIN HIDDEN TESTS
-check.all_reduce_seconds(all_reduce_seconds, seed=727)
-### END HIDDEN TESTS
-
-# %% [markdown]
-# Now your functions run on 64 virtual ranks. Their tensors are on the device "meta": they have a size and no values, so
-# a gigabyte takes no memory.
-
+# Now the functions of parts 1 and 8 run on virtual ranks. A message starts when both ends have reached it, and sets
+# both clocks to `start + latency + bytes / bandwidth`.
 
 # %% tags=["experiment"]
 by_hand = [
     course.solved(e) for e in (check.reduce_naive, check.broadcast_naive, check.reduce_tree, check.broadcast_tree)
 ]
 reduce_naive_now, broadcast_naive_now, reduce_tree_now, broadcast_tree_now = by_hand
-variants = {
+ways = {
     "naive": lambda x: (reduce_naive_now(x, 0), broadcast_naive_now(x, 0)),
     "tree": lambda x: (reduce_tree_now(x, 0), broadcast_tree_now(x, 0)),
-    "ring": ring_all_reduce_now,
+    "ring": course.solved(check.ring_all_reduce),
     "doubling": course.solved(check.halving_doubling),
 }
 predict_seconds = course.solved(check.all_reduce_seconds)
@@ -370,118 +422,164 @@ def all_reduced(rank, world_size, all_reduce, n_bytes):
     all_reduce(torch.empty(n_bytes // 4, device="meta"))
 
 
-def virtual_seconds(wires, world_size, n_bytes):
-    """Virtual seconds of each variant on a network."""
-    return {name: network.simulate(all_reduced, world_size, wires, f, n_bytes).seconds for name, f in variants.items()}
+# %% tags=["experiment"]
+def virtual_seconds(wires, n_bytes):
+    runs = {name: network.simulate(all_reduced, n_ranks, wires, f, n_bytes) for name, f in ways.items()}
+    return {name: run.seconds for name, run in runs.items()}
 
 
 wires, n_ranks = Network(latency=20e-6, bandwidth=10e9), sizes.virtual_ranks
-found = {n: virtual_seconds(wires, n_ranks, n) for n in sizes.virtual_bytes}
+found = {n: virtual_seconds(wires, n) for n in sizes.virtual_bytes}
 predicted = {n: predict_seconds(n, n_ranks, wires.latency, wires.bandwidth) for n in found}
-for n, seconds in found.items():
-    print(f"{n:>13,} bytes: " + ", ".join(f"{name} {1e3 * s:.3f} ms" for name, s in seconds.items())
-          + f"; fastest: {min(seconds, key=seconds.get)}")  # fmt: skip
-least, most = min(found), max(found)
-slower = max(n for n in found if found[n]["ring"] >= found[n]["tree"])
-faster = min(n for n in found if n > slower)
-print(f"the ring overtakes the tree between {slower:,} and {faster:,} bytes" + reveal(predicted_overtakes, "{:,}"))
-worst = max(abs(found[n][k] / predicted[n][k] - 1) for n in found for k in variants)
-course.claim("the virtual clocks agree with the formulas within 1 %", worst < 0.01, f"at most {worst:.1e} apart")
-course.claim(
-    "the ring is slower than the tree for the smallest tensor and faster for the largest",
-    found[least]["ring"] > found[least]["tree"] and found[most]["ring"] < found[most]["tree"],
-    f"{found[least]['ring'] / found[least]['tree']:.1f} and {found[most]['ring'] / found[most]['tree']:.2f} times",
-)
-course.claim(
-    "on virtual wires, doubling is the fastest of the four at every size",
-    all(min(found[n], key=found[n].get) == "doubling" for n in found),
-    f"{len(found)} sizes",
-)
-between = f"between {slower / 1e6:.0f} and {faster / 1e6:.0f} MB"
-title = f"{n_ranks} virtual ranks: the ring overtakes the tree {between}"
-plots.crossover(found, predicted, title)
+worst = max(abs(found[n][k] / predicted[n][k] - 1) for n in found for k in ways)
+is_as_predicted = worst < 0.01
+course.claim("the virtual clocks agree with the formulas within 1 %", is_as_predicted, f"at most {worst:.1e} apart")
+is_always_first = all(min(seconds, key=seconds.get) == "doubling" for seconds in found.values())
+course.claim("on virtual wires, doubling is the fastest of the four at every size",
+             is_always_first, f"{len(found)} sizes")  # fmt: skip
+plots.crossover(found, predicted, f"A wire per pair: doubling is the fastest of {n_ranks} ranks at every size")
 
 # %% [markdown]
-# For a small tensor the ring is as slow as the naive way: both send 126 messages one after the other. For a large one
-# the bytes decide: the tree sends the whole tensor 12 times in a row, a rank of the ring less than twice.
+# These ranks have a wire for each pair. Now 8 ranks share a machine, and all that leaves a machine passes through its
+# one network card. Inside, a pair exchanges 200 GB/s. The card sends 25 GB/s and receives as much.
 #
-# Doubling has few messages *and* few bytes, so it wins at every size of this model. Why does anybody use a ring? The
-# model gives each pair of ranks a wire. In a real cluster distant pairs share links, and a ring talks to its
-# neighbours only. **Known**: NCCL uses rings and pipelined trees (its documentation, `NCCL_ALGO`).
+# **Predict**: which way is the fastest for the largest tensor now? Count how often the whole tensor passes through a
+# card.
+
+# %%
+predicted_shared = None  # a name
+
+# %% tags=["experiment"]
+cluster = Machines(latency=20e-6, bandwidth=200e9, ranks_per_machine=sizes.ranks_per_machine, card=25e9)
+shared = {n: virtual_seconds(cluster, n) for n in sizes.virtual_bytes}
+for n, seconds in shared.items():
+    print(f"{n:>13,} bytes: " + ", ".join(f"{name} {1e3 * s:.3f} ms" for name, s in seconds.items()))
+most = shared[max(shared)]
+print(course.score("02/8", "the fastest way where a card is shared", predicted_shared, min(most, key=most.get)))
+is_ring_faster = most["ring"] < most["doubling"]
+course.claim("where the ranks of a machine share its card, the ring is faster than doubling for the largest tensor",
+             is_ring_faster, f"{most['doubling'] / most['ring']:.1f} times as fast")  # fmt: skip
+plots.crossover(shared, shared, f"{sizes.ranks_per_machine} ranks share a card: the ring passes doubling")
+
+# %% [markdown]
+# **Shown**: only the links changed. A ring crosses each card with one piece per step, about twice the tensor in all.
+# Doubling begins with the most distant partner: all 8 ranks of a machine send half of their tensors through its card,
+# then a quarter. That is 14 times the tensor on 8 machines. It would send less through the cards if it began with the
+# nearest rank, or summed inside each machine first. So the order of the partners must fit the cables.
 #
-# **Takeaway** Small tensors need few messages, large ones need few bytes.
+# **Takeaway** The best all-reduce depends on who shares a link. A ring is good nearly everywhere, because it only talks
+# to neighbours.
 
 # %% [markdown]
 # ## Do real ranks keep to the formula? · extra
 #
-# We measure two numbers between two ranks and put them into the formula: the time of a four-byte message, and the
-# bandwidth of a large one.
-
+# `message_times.all_reduces` measures two numbers between two ranks: the time of a four-byte message, and the bandwidth
+# of a large one. The formula gets these two. Then four ranks of this machine all-reduce in each way, and in gloo's.
 
 # %% tags=["experiment"]
-def message_seconds(rank, n_bytes, repeats):
-    """Median seconds of a message between ranks 0 and 1, there and back again halved."""
-    x, taken = torch.ones(n_bytes // 4), []
-    for _ in range(repeats):
-        dist.barrier()
-        start = time.perf_counter()
-        if rank == 0:
-            dist.send(x, 1)
-            dist.recv(x, 1)
-        elif rank == 1:
-            dist.recv(x, 0)
-            dist.send(x, 0)
-        taken.append((time.perf_counter() - start) / 2)
-    return statistics.median(taken)
-
-
-def collectives(rank, world_size, functions, sizes, rounds, seconds):
-    """({bytes: Comparison of all-reduces}, seconds of a short and a long message)."""
-    torch.set_num_threads(1)
-    messages = [message_seconds(rank, n, 5 * rounds) for n in (4, sizes[-1])]
-    compared = {}
-    for n in sizes:
-        tensors = {name: torch.ones(n // 4) for name in functions}
-        ways = {name: lambda f=f, x=tensors[name]: f(x) for name, f in functions.items()}
-        compared[n] = distributed.compare_on_ranks(ways, seconds=seconds / len(sizes))
-    return compared, messages
-
-
-real = {"gloo": dist.all_reduce, **variants}
-arguments = real, sizes.bytes, sizes.rounds, sizes.seconds
-compared, (short, long) = run_ranks(collectives, 4, *arguments, backend="gloo", timeout=300)[0]
+arguments = {"gloo": dist.all_reduce, **ways}, sizes.bytes, sizes.rounds, sizes.seconds
+compared, (short, long) = run_ranks(message_times.all_reduces, 4, *arguments, backend="gloo", timeout=300)[0]
 least, largest = sizes.bytes[0], sizes.bytes[-1]
-expected = [predict_seconds(n, 4, short, largest / long) for n in sizes.bytes]
-print(f"a message: {1e6 * short:.0f} µs, {largest / long / 1e6:.0f} MB/s")
+bandwidth = largest / long
+expected = [predict_seconds(n, 4, short, bandwidth) for n in sizes.bytes]
+print(f"a message: {1e6 * short:.0f} µs, {bandwidth / 1e6:.0f} MB/s")
 for n, formula in ((least, expected[0]), (largest, expected[-1])):
-    took = {name: compared[n].time(name).estimate for name in variants}
+    took = {name: compared[n].time(name).estimate for name in ways}
     for source, seconds in (("formula", formula), ("measured", took)):
-        ranked = ", ".join(f"{name} {1e3 * seconds[name]:.2f} ms" for name in sorted(variants, key=seconds.get))
+        ranked = ", ".join(f"{name} {1e3 * seconds[name]:.2f} ms" for name in sorted(ways, key=seconds.get))
         print(f"{n:>10,} bytes, {source:<9} {ranked}")
-print(compared[largest])
-course.claim(
-    "4 ranks on this machine are at least 10 % faster with the ring than with the naive all-reduce for the largest "
-    "tensor",
-    compared[largest].ratio("ring", to="naive"),
-    above=1.1,
-)
+
+# %% tags=["experiment"]
+curves = {name: [compared[n].time(name) for n in sizes.bytes] for name in compared[least].seconds}
+course.claim("with the smallest tensor, four real ranks take at least twice as long with the ring as the naive way",
+             compared[least].ratio("naive", to="ring"), above=2.0)  # fmt: skip
 course.claim(
     "4 ranks on this machine are at least 10 % faster with doubling than with the naive all-reduce for the smallest "
     "tensor, as the formula says",
-    compared[least].ratio("doubling", to="naive"),
-    otherwise="The formula lets all pairs send at the same time; here they share the cores.",
-    above=1.1,
-)
-late = compared[largest].time("ring").estimate / expected[-1]["ring"]
-title = f"4 ranks on {cores()} cores: a ring with the largest tensor takes {late:.1f} times its formula (dashed)"
-curves = {name: [compared[n].time(name) for n in sizes.bytes] for name in real}
-plots.bandwidth(sizes.bytes, curves, expected, title)
+    compared[least].ratio("doubling", to="naive"), above=1.1)  # fmt: skip
+course.claim(
+    "4 ranks on this machine are at least 10 % faster with the ring than with the naive all-reduce for the largest "
+    "tensor",
+    compared[largest].ratio("ring", to="naive"), above=1.1)  # fmt: skip
+plots.formula_and_ranks(sizes.bytes, expected, curves)
 
 # %% [markdown]
-# Compare the two orders: does the formula rank the variants as your machine does? The formula comes from one pair of
-# ranks and assumes that pairs do not disturb each other. In the naive way only one pair sends at a time, so nothing
-# contradicts that. **We think** that four ranks on fewer cores wait for each other in the other three; with a core per
-# rank their order should be that of the formula.
+# Compare the two panels line by line. With 4 ranks, the naive way and the ring both wait for 6 messages, so the formula
+# draws them together for small tensors, below them the tree and doubling with 4 messages each. If your panels have
+# another *order*, the formula misses more than one number.
 #
-# **Takeaway** A formula of messages and bytes ranks all-reduces only where messages do not compete. Measure with as
-# many ranks at work as you will have.
+# **We think** that ranks which send at the same time wait for a core. The formula was fitted to one pair. In the naive
+# way only one pair sends at a time, in the ring all ranks do. To test it, compare the panels on a machine with a core
+# per rank, or give all ranks of this one the same core (`taskset -c 0 jupyter lab`).
+#
+# **Takeaway** A formula fitted to one pair of ranks ranks algorithms only where pairs do not disturb each other.
+# Measure with all ranks at work.
+
+# %% [markdown]
+# ## How good is a network? · extra
+#
+# Bytes per second of an all-reduce, size / seconds, is its *algorithm bandwidth*. It falls with the number of ranks,
+# because each must send more. NVIDIA's benchmark *nccl-tests* multiplies it by what a rank sends per byte of the
+# tensor, 2 (N - 1) / N for an all-reduce, and calls this *bus bandwidth*. You can compare it with the speed of a link,
+# for any N.
+
+# %% tags=["experiment"]
+factor = 2 * (4 - 1) / 4
+for n in sizes.bytes:
+    rates = {name: n / compared[n].time(name).estimate for name in ("gloo", "ring")}
+    words = ", ".join(f"{name} {r / 1e6:7.1f} and {factor * r / 1e6:7.1f} MB/s" for name, r in rates.items())
+    print(f"{n:>10,} bytes, algorithm and bus bandwidth: {words}")
+print(f"a message between two ranks that nobody disturbs: {bandwidth / 1e6:.1f} MB/s")
+
+# %% [markdown]
+# **Known**: the factors are 2 (N - 1) / N for all-reduce, (N - 1) / N for all-gather and reduce-scatter, and 1 for
+# broadcast and reduce
+# ([nccl-tests, PERFORMANCE.md](https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md)). With
+# small tensors latency decides, so the bus bandwidth says nothing about the link.
+#
+# On GPUs, run `all_reduce_perf -b 8 -e 1G -f 2 -g 8` before the first training. What NCCL does:
+#
+# - Its *algorithm* (`NCCL_ALGO`) is `Ring`, `Tree`, or one inside the switch, such as `NVLS`. The ring has the best
+#   bandwidth, the tree less latency.
+# - Its *protocol* (`NCCL_PROTO`) is `Simple`, `LL` or `LL128`. `Simple` has the full bandwidth. The other two send a
+#   flag with the data, so the receiver need not wait for a separate signal, and small tensors arrive sooner (Hu et al.
+#   2025, "Demystifying NCCL", arXiv:2507.04786).
+#
+# NCCL estimates the time of each combination for each size, and takes the lowest
+# ([nccl#457](https://github.com/NVIDIA/nccl/issues/457)). Set the two variables to compare, not to train; with
+# `NCCL_DEBUG=INFO` it prints the links that it found. Inside a machine the links are NVLink or PCIe, between machines
+# InfiniBand or Ethernet, often ten times slower. **Not measured here**: this course has not run on two GPUs yet.
+#
+# **Takeaway** Compare bus bandwidth with the slowest link on the way. If it is far below, look for the link before you
+# look at your training.
+
+# %% [markdown]
+# ## How do you start several messages together, and compute meanwhile? · extra
+#
+# Two calls complete the set. `dist.batch_isend_irecv` starts a list of messages together. With NCCL this is the safe
+# way to send and receive at the same time. And each collective takes `async_op=True`: it starts, returns a *work*, and
+# you compute until `work.wait()`. Before that, the tensor holds neither the old values nor the sum for sure.
+
+
+# %% tags=["experiment"]
+def together(rank, world_size):
+    mine, theirs, total = torch.tensor([float(rank)]), torch.empty(1), torch.tensor([float(rank)])
+    both = [dist.P2POp(dist.isend, mine, 1 - rank), dist.P2POp(dist.irecv, theirs, 1 - rank)]
+    for request in dist.batch_isend_irecv(both):
+        request.wait()
+    work = dist.all_reduce(total, async_op=True)
+    meanwhile = mine + theirs  # computes while the all-reduce is on its way
+    work.wait()
+    return theirs.item(), total.item(), meanwhile.item()
+
+
+for rank, (theirs, total, meanwhile) in enumerate(run_ranks(together, 2, backend="gloo")):
+    print(f"rank {rank} received {theirs:.0f}; the all-reduce gave {total:.0f}, the computation {meanwhile:.0f}")
+
+# %% [markdown]
+# **Known**: NCCL runs the point-to-point messages of a group together; without one, two ranks that both send first wait
+# for each other on the GPU
+# ([NCCL, point-to-point communication](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/p2p.html)). With
+# NCCL, `work.wait()` makes the GPU wait, not the process. Part 2 uses `async_op` to send gradients during backward.
+#
+# **Takeaway** Start all messages, compute, then wait, as late as you can.

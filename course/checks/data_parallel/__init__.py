@@ -8,6 +8,7 @@ from course.checks.data_parallel.all_reduce_seconds import all_reduce_seconds
 from course.checks.data_parallel.average_hook import average_hook
 from course.checks.data_parallel.broadcast_naive import broadcast_naive
 from course.checks.data_parallel.broadcast_tree import broadcast_tree
+from course.checks.data_parallel.Checkpoint import Checkpoint
 from course.checks.data_parallel.data_parallel import data_parallel
 from course.checks.data_parallel.ddp_facts import ddp_facts
 from course.checks.data_parallel.device_of import device_of
@@ -19,6 +20,7 @@ from course.checks.data_parallel.halving_doubling import halving_doubling
 from course.checks.data_parallel.lightning_fit import lightning_fit
 from course.checks.data_parallel.NaiveDDP import NaiveDDP
 from course.checks.data_parallel.OverlappedDDP import OverlappedDDP
+from course.checks.data_parallel.rank_loss import rank_loss
 from course.checks.data_parallel.reduce_naive import reduce_naive
 from course.checks.data_parallel.reduce_tree import reduce_tree
 from course.checks.data_parallel.ring_all_reduce import ring_all_reduce
@@ -30,6 +32,7 @@ from course.checks.data_parallel.ShardSampler import ShardSampler
 from course.checks.data_parallel.train_ddp import train_ddp
 
 __all__ = [
+    "Checkpoint",
     "NaiveDDP",
     "OverlappedDDP",
     "ShardSampler",
@@ -49,6 +52,7 @@ __all__ = [
     "global_moments",
     "halving_doubling",
     "lightning_fit",
+    "rank_loss",
     "reduce_naive",
     "reduce_tree",
     "ring_all_reduce",

@@ -31,6 +31,10 @@ def _of_ranks(answer: Answer, n: int, length: int, rng: torch.Generator) -> Fact
     whole_numbers = torch.randint(1000, (n, 2 * length), generator=rng)
     first = f"length {length}"
     cases = {first: (values, whole, ()), "int64": (whole_numbers, whole, ())}
+    others = {}
+    for other in (length + 1, length - 1, n - 1, 1):  # the last two: fewer elements than ranks
+        others[f"length {other}"] = (torch.randn(n, other, generator=rng), whole, ())
+    cases |= others
     did = calls_in_ranks(answer, n, cases)
     calls = did[first]
     yield f"{n} ranks: every rank holds the sum", tensors_held(calls)
@@ -43,3 +47,5 @@ def _of_ranks(answer: Answer, n: int, length: int, rng: torch.Generator) -> Fact
     yield f"{n} ranks: sums of whole numbers", tensors_held(did["int64"])
     same = all(torch.equal(call.tensor, calls[0].tensor) for call in calls)
     yield f"{n} ranks: all hold the same bits", same
+    sums = {name: tensors_held(did[name]) for name in others}
+    yield f"{n} ranks: lengths that {n} does not divide, also fewer elements than ranks", sums

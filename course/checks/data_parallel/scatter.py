@@ -1,5 +1,6 @@
 """Probe of exercise scatter."""
 
+from collections import namedtuple
 from collections.abc import Callable, Sequence, Sized
 from typing import Any
 
@@ -14,6 +15,7 @@ from course.checks.data_parallel.devices import (
 from course.engine.exercise import Answer, Facts, exercise
 from course.parallel.distributed import Transfers
 
+Pair = namedtuple("Pair", "image label")  # default_collate keeps such a type
 Rows = Callable[..., torch.Tensor]
 
 
@@ -80,6 +82,9 @@ def _collections(
     yield "a tuple of tensors: bytes of each message", sorted(message_sizes(transfers.log))
     parts, _ = _cut(answer, [images, labels], devices)
     yield "a list of tensors gives lists", parts
+    parts, transfers = _cut(answer, Pair(images, [labels]), devices)
+    yield "a namedtuple gives namedtuples", parts
+    yield "a namedtuple: still one message a part", sorted(routes(transfers.log))
     parts, _ = _cut(answer, {"labels": labels, "images": images}, devices)
     yield "a dict of tensors gives dicts", parts
     nested = {"pair": (labels, [images, "name"]), "rate": 0.5, "mask": None}

@@ -15,6 +15,14 @@ MISTAKES = {
         "The second phase is missing: each rank holds 1/N of the sum. Exchange in reverse order.",
         ("reversed(steps)", "[]"),
     ),
+    "halves_of_one_length": (
+        "Both halves get the same length, so the last of an odd number of elements is never summed. The upper half "
+        "takes the rest: (middle, high).",
+        (
+            "kept, given = (low, middle), (middle, high)",
+            "kept, given = (low, middle), (middle, middle + (high - low) // 2)",
+        ),
+    ),
     "everybody_keeps_the_lower_half": (
         "Both partners keep the lower half, so the upper one is never summed. One keeps each.",
         ("rank > partner", "False"),
@@ -99,16 +107,18 @@ def blocking_calls_in_turn(tensor):
         for call in calls if rank < other else reversed(calls):
             call()
 
-    low, size = 0, len(tensor)
+    ends = [0, len(tensor)]
     distances = [2**k for k in range(n.bit_length() - 1)]
+    undo = []
     for distance in reversed(distances):
-        size //= 2
-        mine, theirs = (low, low + size) if rank < rank ^ distance else (low + size, low)
-        arrived = tensor.new_empty(size)
-        talk(tensor[theirs : theirs + size], arrived, rank ^ distance)
-        tensor[mine : mine + size] += arrived
-        low = mine
-    for distance in distances:
-        theirs = low + size if rank < rank ^ distance else low - size
-        talk(tensor[low : low + size], tensor[theirs : theirs + size], rank ^ distance)
-        low, size = min(low, theirs), 2 * size
+        low, high = ends
+        middle = low + (high - low) // 2
+        is_upper = bool(rank & distance)
+        ends = [middle, high] if is_upper else [low, middle]
+        given = tensor[low:middle] if is_upper else tensor[middle:high]
+        arrived = tensor.new_empty(ends[1] - ends[0])
+        talk(given, arrived, rank ^ distance)
+        tensor[ends[0] : ends[1]] += arrived
+        undo.append((rank ^ distance, tensor[ends[0] : ends[1]], given))
+    for other, mine, theirs in reversed(undo):
+        talk(mine, theirs, other)

@@ -8,37 +8,37 @@ import torch.distributed as dist
 from course.engine.known_answers import alternative, mistake
 
 MISTAKES = {
-    "no_all_gather": (
-        "The second phase is missing: each rank holds one finished piece. Send the finished pieces round once more.",
-        ("range(world_size - 1):  # all-gather", "range(0):"),
+    "no_reduce_scatter": (
+        "The first phase is missing: nothing is summed before the second one copies. Send each piece round once, and "
+        "let every rank add its own.",
+        ("range(world_size - 1):  # reduce-scatter", "range(0):"),
     ),
-    "second_phase_adds": (
-        "What arrives in the second phase is added. It is finished already, and replaces what is there.",
-        ("following, incoming, previous)", "following, part := incoming.clone(), previous)\n        incoming += part"),
+    "arrived_piece_replaces": (
+        "What arrives in the first phase replaces the rank's own piece. Add it to that piece.",
+        ("incoming += part", "incoming[:] = part"),
     ),
     "always_its_own_piece": (
-        "In every step of the second phase rank r sends its own finished piece, r + 1. Send on "
-        "what the last step brought.",
+        "In every step of the first phase rank r sends its own piece r. Send on the sum that the last step made.",
         (
-            "pieces[(rank + 1 - step) % world_size], pieces[(rank - step) % world_size]",
-            "pieces[(rank + 1) % world_size], pieces[rank]",
+            "pieces[(rank - step) % world_size], pieces[(rank - step - 1) % world_size]",
+            "pieces[rank], pieces[(rank - 1) % world_size]",
         ),
     ),
     "as_many_steps_as_ranks": (
-        "The second phase has one step too many. N - 1 are enough, since one piece is there from the start.",
-        ("range(world_size - 1):  # all-gather", "range(world_size):"),
+        "The first phase has one step too many. After N - 1 steps each rank holds one finished piece.",
+        ("range(world_size - 1):  # reduce-scatter", "range(world_size):"),
+    ),
+    "begins_one_piece_too_late": (
+        "The first phase begins with piece r + 1, so it finishes piece r + 2 in rank r. Begin with piece r: the second "
+        "phase needs piece r + 1.",
+        (
+            "pieces[(rank - step) % world_size], pieces[(rank - step - 1) % world_size]",
+            "pieces[(rank + 1 - step) % world_size], pieces[(rank - step) % world_size]",
+        ),
     ),
     "ring_of_means": (
         "That is the mean. Give the sum; DDP divides by the world size afterwards.",
         ("flat.view(tensor.shape)", "flat.view(tensor.shape) / world_size"),
-    ),
-    "begins_with_its_own_again": (
-        "The second phase begins with piece r, which is not finished in rank r. It begins with "
-        "the finished one, r + 1.",
-        (
-            "(rank + 1 - step) % world_size], pieces[(rank - step)",
-            "(rank - step) % world_size], pieces[(rank - 1 - step)",
-        ),
     ),
     "added_to_the_piece_just_sent": (
         "What arrives is added to the piece that has just been sent. It belongs to the one before: r - step - 1.",

@@ -35,12 +35,19 @@ MISTAKES = {
     ),
     "tuples_become_lists": (
         "A tuple comes back as a list. Make each container of the batch's own type: type(value)(items).",
-        ("type(value)(", "("),
+        ("type(value)([", "(["),
+    ),
+    "namedtuple_like_a_tuple": (
+        "A namedtuple is a tuple too, but its constructor takes one argument per field. Write type(value)(*items).",
+        ("type(value)(*[walk(item, use) for item in value])", "type(value)([walk(item, use) for item in value])"),
     ),
     "only_tensors": (
         "The parts leave out everything that is not a tensor. Put it into every part unchanged.",
         ("in value.items()}", "in value.items() if isinstance(item, (torch.Tensor, dict, list, tuple))}"),
-        ("in value]", "in value if isinstance(item, (torch.Tensor, dict, list, tuple))]"),
+        (
+            "([walk(item, use) for item in value])",
+            "([walk(item, use) for item in value if isinstance(item, (torch.Tensor, dict, list, tuple))])",
+        ),
     ),
     "detached_parts": (
         "The parts are cut off from autograd. Send the pieces themselves, not what detach makes of them.",
@@ -72,9 +79,10 @@ def _rows(value, start, stop, found):
     if isinstance(value, dict):
         makers = {key: _rows(item, start, stop, found) for key, item in value.items()}
         return lambda arrived: {key: make(arrived) for key, make in makers.items()}
-    if type(value) in (tuple, list):
+    if isinstance(value, (tuple, list)):
         makers = [_rows(item, start, stop, found) for item in value]
-        return lambda arrived: type(value)(make(arrived) for make in makers)
+        make_all = getattr(value, "_make", type(value))  # of a namedtuple
+        return lambda arrived: make_all([make(arrived) for make in makers])
     return lambda arrived: value
 
 

@@ -1,0 +1,200 @@
+"""The small GPT on one rank and on several: steps to compare, and where a rank's time goes.
+
+The functions run inside a rank. course.parallel.timing compares, small_gpt.py has the model.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from course.device import cores
+from course.device import device as course_device
+from course.measure.comparison import Comparison, Interval, difference_interval
+from course.parallel.timing import compare_on_ranks
+from course.training.small_gpt import gpt_step, random_tokens, small_gpt
+
+ONE = "a whole batch on one rank"
+ALONE = "alone"
+SILENT = "silent"
+SHARED = "shared"
+EACH = "each"
+
+Step = Callable[[], None]
+
+
+def own_device() -> torch.device:
+    """The device of this rank."""
+    return (
+        torch.device("cuda", dist.get_rank())
+        if dist.get_backend() == "nccl"
+        else torch.device("cpu")
+    )
+
+
+def ranks_with_own_device() -> int:
+    """How many ranks have their own GPU, or their own core where there is one GPU at most."""
+    gpus = torch.cuda.device_count() if course_device().type == "cuda" else 0
+    return gpus if gpus > 1 else max(2, cores())
+
+
+def compared_steps(
+    rank: int, world_size: int, rows: int, ranks: Sequence[int], seconds: float
+) -> Comparison:
+    """The Comparison of a step on ONE rank with those of (n, variant), for the other n of `ranks`.
+
+    Args:
+        rows: sequences of a whole batch.
+        ranks: numbers of ranks, 1 first.
+    """
+    torch.set_num_threads(1)
+    steps = {}
+    for n in ranks:
+        group = dist.new_group(list(range(n)))
+        if n == 1:
+            steps[n, ONE] = _step_with(rows) if rank == 0 else _look_on
+            continue
+        steps[n, ALONE] = _step_with(rows // n) if rank == 0 else _look_on
+        for variant in (SILENT, SHARED, EACH):
+            steps[n, variant] = _look_on
+            if rank < n:
+                steps[n, variant] = _shared_step(
+                    variant, rows if variant == EACH else rows // n, group
+                )
+    return compare_on_ranks(steps, seconds=seconds)
+
+
+def _look_on() -> None:
+    """The step of a rank that takes no part."""
+
+
+def _step_with(rows: int) -> Step:
+    return gpt_step(small_gpt().to(own_device()), random_tokens(rows).to(own_device()))
+
+
+def _shared_step(variant: str, rows: int, group: dist.ProcessGroup) -> Step:
+    model = DistributedDataParallel(small_gpt().to(own_device()), process_group=group)
+    tokens = random_tokens(rows, seed=dist.get_rank()).to(own_device())
+    step = gpt_step(model, tokens)
+    return without_sync(model, step) if variant == SILENT else step
+
+
+def without_sync(model: DistributedDataParallel, step: Step) -> Step:
+    """`step` under the no_sync of `model`: all is computed, nothing is sent."""
+
+    def quiet_step() -> None:
+        with model.no_sync():
+            step()
+
+    return quiet_step
+
+
+def lost_shares(compared: Comparison, n: int) -> dict[str, Interval]:
+    """{cause: what it adds to a step shared by `n` ranks}, in steps of one rank.
+
+    With 1 / n, the ideal, they add up to the step.
+    """
+    one = compared.seconds[compared.base]
+    alone, silent, shared = (
+        (compared.seconds[n, variant] / one).tolist() for variant in (ALONE, SILENT, SHARED)
+    )
+    ideal = [1 / n] * len(alone)
+    return {
+        "a small batch": difference_interval(alone, ideal),
+        "others compute too": difference_interval(silent, alone),
+        "sending": difference_interval(shared, silent),
+    }
+
+
+def compared_delays(
+    rank: int, world_size: int, rows: int, delays: Mapping[str, Sequence[float]], seconds: float
+) -> tuple[Comparison, dict[str, float]]:
+    """(Comparison of DDP's step where batches are late, {way: own seconds of this rank}).
+
+    Own seconds are what a rank takes in a step without any other: its batch is late, it computes,
+    and it sends nothing.
+
+    Args:
+        rows: sequences per rank.
+        delays: {way: how late the batch of each rank is, in steps without delay}.
+    """
+    torch.set_num_threads(1)
+    model = DistributedDataParallel(small_gpt().to(own_device()))
+    step = gpt_step(model, random_tokens(rows, seed=rank).to(own_device()))
+    on_time = torch.tensor(_median_seconds(step), device=own_device())
+    dist.all_reduce(on_time, dist.ReduceOp.MAX)
+    steps = {}
+    own = {}
+    for way, of_ranks in delays.items():
+        late = of_ranks[rank] * on_time.item()
+        steps[way] = _late_step(late, step)
+        own[way] = _median_seconds(_late_step(late, without_sync(model, step)))
+    return compare_on_ranks(steps, seconds=seconds), own
+
+
+def _late_step(late: float, step: Step) -> Step:
+    """`step`, after a batch has come so many seconds late."""
+
+    def late_step() -> None:
+        time.sleep(late)
+        step()
+
+    return late_step
+
+
+def step_shares(step_seconds: float, own_seconds: Sequence[float]) -> list[dict[str, float]]:
+    """{"computing", "waiting", "sending": share of a step} of each rank.
+
+    Args:
+        step_seconds: of a step of all ranks.
+        own_seconds: what each rank takes alone in it.
+    """
+    slowest = max(own_seconds)
+    whole = max(step_seconds, slowest)
+    shares = []
+    for own in own_seconds:
+        parts = {"computing": own, "waiting": slowest - own, "sending": whole - slowest}
+        shares.append({name: part / whole for name, part in parts.items()})
+    return shares
+
+
+def _median_seconds(step: Step, rounds: int = 5) -> float:
+    """The median of some runs of `step` on this rank, while the other ranks compute too."""
+    seconds = []
+    for _ in range(rounds + 1):
+        dist.barrier()
+        started = time.perf_counter()
+        step()
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        seconds.append(time.perf_counter() - started)
+    return torch.tensor(seconds[1:]).median().item()
+
+
+def flops_per_token(model: nn.Module) -> int:
+    """Floating-point operations per token of a training step: 6 per parameter.
+
+    Source: Kaplan et al. 2020, "Scaling laws for neural language models", arXiv:2001.08361, section
+    2.1. It leaves out attention's products of queries and keys.
+    """
+    return 6 * sum(p.numel() for p in model.parameters())
+
+
+def peak_flops(size: int = 1024, rounds: int = 7) -> float:
+    """FLOP per second of the fastest of some large matrix products, on the course's device.
+
+    On a CPU, of one thread.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    a = torch.randn(size, size, device=course_device())
+    fastest = float("inf")
+    for _ in range(rounds):
+        started = time.perf_counter()
+        (a @ a)[0, 0].item()
+        fastest = min(fastest, time.perf_counter() - started)
+    torch.set_num_threads(threads)
+    return 2 * size**3 / fastest
