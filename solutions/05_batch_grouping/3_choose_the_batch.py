@@ -485,7 +485,8 @@ course.claim("in the middle of an epoch from short to long the loss is higher th
              difference_interval(middle, first), above=0)  # fmt: skip
 
 # %% [markdown]
-# The first half of an epoch holds short texts alone, and the model forgets the long ones.
+# **We think** that the model forgets the long texts while it sees short ones alone. A validation loss for each half of
+# the lengths would test it.
 #
 # **Takeaway** Compare orders after whole epochs, or their stop decides the result.
 
