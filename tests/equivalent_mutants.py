@@ -5,6 +5,7 @@ UNREAD = "these places are overwritten before they are read, or never read"
 SEEDS = "any seeds do that differ for each step and rank"
 GPUS = "a check's ranks compute on the CPU; only a machine with GPUs could show it"
 MACOS = "a given line, for systems without O_DIRECT such as macOS; a check's machine may have it"
+WITHOUT_GPU = "without a GPU there is no such state; with one, the facts about dropout show it"
 EQUIVALENT = {
     "ResumingLoader: 0 => 1 in def __init__(self, dataset, batch_size, num_workers=0, seed=0):": (
         "a default in a given line: any number of workers gives the same batches"
@@ -21,9 +22,9 @@ EQUIVALENT = {
     "halving_doubling: if rank > partner: => if not rank > partner: in if rank > partner:": (
         "the halves change places everywhere; either may go to either rank"
     ),
-    "checkpoint: torch.cuda.set_rng_state_all(ctx.states[1]) => pass in torch.cuda.set_rng_state_all(ctx.states[1])": (
-        "without a GPU there is no such state; with one, the facts about dropout show it"
-    ),
+    "checkpoint: for gpu, state in zip(gpus, ctx.states[1], strict=True): => pass in for gpu, state in zip(gpus, "
+    "ctx.states[1], strict=True):": WITHOUT_GPU,
+    "checkpoint: torch.cuda.set_rng_state(state, gpu) => pass in torch.cuda.set_rng_state(state, gpu)": WITHOUT_GPU,
     "one_cycle: 3 => 4 in line = sum((step > right for right, *_ in points[1:3]))": (
         "no step lies beyond the last point"
     ),

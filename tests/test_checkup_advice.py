@@ -43,6 +43,7 @@ from course.checkup.facts import (
     Trials,
 )
 from course.checkup.padding import Padding
+from course.checkup.phases import Piece, Step
 from course.checkup.schedule import Enough
 from course.checkup.watch import Watch
 from course.measure.comparison import FASTER, NARROW, NOT_DECIDED, SAME, SLOWER, Comparison, Interval
@@ -459,6 +460,14 @@ def advice_on(script, arguments, monkeypatch, tries=True, helps=True):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of pinned memory without a GPU, and of many workers: these are the faults
         return bench.watched(bench.PLANTED / f"{script}.py", arguments, 4, compile=True)
+
+
+def test_the_timeline_has_an_axis_up_to_its_longest_step():
+    steps = [Step("train", seconds, [Piece("data", 1.0, 1.0 + seconds)]) for seconds in (0.02, 0.04)]
+    drawn = html._timeline(steps)
+    assert re.findall(r"<text[^>]*>([^<]*)<", drawn) == ["0 ms", "10 ms", "20 ms", "30 ms", "40 ms"]
+    assert re.findall(r'width="([\d.]+)"', drawn) == ["900", "450.0", "900.0"]  # the picture, and a bar per step
+    assert "<text" not in html._timeline([])
 
 
 @pytest.mark.parametrize(("rule", "script"), ONE_PROCESS, ids=lambda value: getattr(value, "NAME", value))

@@ -4,6 +4,7 @@ It shows the screen, a bar of the phases of a step, and a timeline of ten steps.
 """
 
 import html
+from collections.abc import Iterator
 
 from course.checkup.facts import Phases
 from course.checkup.phases import (
@@ -33,6 +34,8 @@ COLOURS = {
 WIDTH = 900  # pixels of a bar
 HEIGHT = 22
 SPACE = 6  # pixels between bars
+AXIS_HEIGHT = 22
+TICKS = 4  # of the axis of time, besides 0
 STYLE = "body{font-family:sans-serif;margin:2em;max-width:62em}pre{white-space:pre-wrap}"
 
 
@@ -85,4 +88,17 @@ def _timeline(steps: list[Step]) -> str:
             text = f"{phase} {1000 * (end - start):.3g} ms"
             x = scale * (start - begin)
             shapes.append(_rectangle(x, y, scale * (end - start), phase, text))
-    return _picture(len(steps) * (HEIGHT + SPACE), shapes)
+    height = len(steps) * (HEIGHT + SPACE)
+    if steps:
+        shapes += _axis(WIDTH / scale, height)
+        height += AXIS_HEIGHT
+    return _picture(height, shapes)
+
+
+def _axis(seconds: float, y: int) -> Iterator[str]:
+    """Times from 0 to `seconds`, the width of the picture, in ms."""
+    for tick in range(TICKS + 1):
+        share = tick / TICKS
+        anchor = {0: "start", TICKS: "end"}.get(tick, "middle")
+        place = f'x="{WIDTH * share:.0f}" y="{y + AXIS_HEIGHT - 6}" text-anchor="{anchor}"'
+        yield f'<text {place} font-size="12" fill="#666">{1000 * seconds * share:.3g} ms</text>'

@@ -11,12 +11,25 @@ SIZES = {
     # part 1, find out what is slow
     "cheap_batch": (16, 32, 512),
     "cheap_steps": (2, 6, 40),  # of one timed run
+    "same_pairs": (2, 20, 20),  # comparisons of a step with itself
+    "profile_steps": (3, 10, 40),  # six are the least that give an interval
+    "worker_steps": (4, 40, 80),  # of a pass with workers
+    "worker_seconds": (0, 15, 60),
     "pair_seconds": (1, 8, 20),  # that a pair of ways is compared
+    "advice_seconds": (0, 4, 20),  # the same, for the checklist
+    "linear_rows": (64, 8192, 65_536),
+    "few_rows_width": (16, 1024, 8192),
+    "checkup_steps": (6, 30, 60),
+    "gpt": (
+        dict(vocabulary=32, dim=16, layers=1, heads=2, rows=2, columns=9),
+        dict(vocabulary=256, dim=128, layers=2, heads=4, rows=8, columns=129),
+        dict(vocabulary=4096, dim=1024, layers=8, heads=16, rows=16, columns=1025),
+    ),
     "regime_numbers": (2**12, 2**24, 2**28),  # of one operation that memory bounds
     "regime_width": (16, 1024, 8192),  # of a product that arithmetic bounds
     "eval_images": (100, 300, 10_000),
     "norm_steps": (4, 20, 200),  # with and without normalisation
-    "norm_seeds": (1, 3, 5),
+    "norm_seeds": (1, 6, 6),  # six are the least that give an interval
     # part 2, fewer steps
     # channels of the first convolution; the others have 2 and 4 times as many
     "few_width": (4, 8, 32),
@@ -25,8 +38,15 @@ SIZES = {
     "few_epochs": (2, 3, 4),
     "few_range": (20, 100, 100),  # steps of the range test
     "few_lr": (0.014, 0.014, 0.014),  # of SGD with momentum, where nothing else is said
-    "few_peaks": ((0.035, 0.14), (0.035, 0.14), (0.035, 0.14)),  # of the schedules
-    "few_seeds": (1, 3, 3),
+    "few_rates": (
+        (0.0035, 0.9),
+        (0.0035, 0.014, 0.056, 0.22, 0.9),
+        (0.0035, 0.014, 0.056, 0.22, 0.9),
+    ),
+    "few_peaks": ((0.035, 0.07, 0.14), (0.035, 0.07, 0.14, 0.28), (0.035, 0.07, 0.14, 0.28)),
+    "few_seeds": (3, 12, 12),  # of the contest of schedules
+    "few_extra_seeds": (2, 6, 6),  # of all else; six are the least that give an interval
+    "few_step_seconds": (0, 6, 10),  # of the comparison of steps with three batch sizes
     "few_decay_steps": (10, 60, 1000),
     "few_megabytes": (4, 16, 128),  # budget of a step
     "few_target_epochs": (2, 5, 5),  # at most, until the target is reached
@@ -34,9 +54,18 @@ SIZES = {
     # part 3, cheaper steps
     "step_batch": (16, 128, 1024),  # images per step
     "steps_per_turn": (1, 2, 10),  # of each rung of the ladder, in each round
-    "ladder_seconds": (2, 60, 60),  # that its rounds take at most
+    "ladder_seconds": (0, 30, 40),  # that the rounds of each ladder take at most
+    "gpt_rows": (2, 8, 64),  # sequences per step
+    "gpt_columns": (16, 128, 1024),  # tokens of a sequence
+    "gpt_dim": (16, 128, 768),
+    "gpt_layers": (1, 2, 8),
+    "loss_batch": (8, 32, 256),  # images of a step in the comparison of losses
+    "loss_rows": (1, 2, 16),  # sequences of one
+    "loss_steps": (2, 20, 100),
+    "loss_seeds": (2, 6, 6),  # six are the least that give an interval
+    "cause_seconds": (0, 5, 10),  # of each pair that differs by one cause
+    "long_columns": (32, 512, 4096),  # of attention alone
     "gelu_numbers": (2**12, 2**22, 2**27),
-    "loss_seeds": (2, 4, 5),  # of the baseline that the losses of the ladder are held against
     # part 4, memory for time, and the race
     "blocks": (4, 16, 16),  # of the checkpointed model
     "block_width": (32, 256, 2048),

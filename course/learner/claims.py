@@ -28,6 +28,7 @@ MARK = "course_claim"  # the key of a claim in the metadata of an output
 TEXT_CHARACTERS_MAX = 300  # of a sentence, a value or an explanation
 NOT_MEASURED = "not measured here"  # the value of a claim about what another scale measures
 WORDS = {True: "Holds here", False: "Does not hold here", None: "Not decided here"}
+_MADE: dict[str, "Claim"] = {}  # by sentence: what this kernel has claimed
 # green, amber, grey: readable on white and on black
 COLOURS = {True: "#2e7d32", False: "#c77700", None: "#757575"}
 
@@ -111,7 +112,14 @@ def claim(
             made = Claim(held=None, value=_text(value) or NOT_MEASURED, **facts)
         else:
             made = Claim(**facts, **_against_null(measured, above, below, within))
+        if made.value != NOT_MEASURED:
+            _MADE[made.sentence] = made
         _show(made, recorded.elsewhere(made.sentence, machine_name()))
+
+
+def claimed() -> dict[str, dict[str, object]]:
+    """{sentence: the facts of a claim}: what this kernel has measured, the latest of each."""
+    return {sentence: asdict(claim) for sentence, claim in _MADE.items()}
 
 
 def _against_null(measured: "Interval", above, below, within):

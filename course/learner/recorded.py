@@ -2,7 +2,7 @@
 
 Each file holds a machine's short name and, per part, the claims that its run of the part made.
 `course build --execute` and `course bench gpu` write these files (instructor/authoring/records.py);
-a class's folder has a copy of them, and a notebook elsewhere has none.
+a class's folder has a copy of them, and a notebook elsewhere has none. flip_map.py reads them, too.
 """
 
 import functools

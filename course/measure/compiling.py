@@ -8,10 +8,14 @@ import logging
 import math
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from course.device import scale
+
+if TYPE_CHECKING:  # importing torch takes a second
+    import torch
 
 REASON_CHARACTERS_MAX = 100
 _cache = []  # the folder of this process; removed when Python ends
@@ -26,12 +30,22 @@ class Compiled:
     reason: str = ""  # "" if `call` can be called
 
 
-def compiled(function: Callable, *example: object) -> Compiled:
+def compiled(
+    function: Callable,
+    *example: object,
+    mode: str | None = None,
+    parts: "Sequence[torch.nn.Module]" = (),
+) -> Compiled:
     """The Compiled of `function`, which is called once with `example`.
 
     Without a compiler, or at smoke scale, it holds the reason. What torch compiled in an earlier
     process is not used: `seconds` are those of a first run. Within a process torch keeps what it
     compiled, in memory and on disk.
+
+    Args:
+        mode: of torch.compile, such as "reduce-overhead".
+        parts: modules of `function` to compile in its place, such as the equal blocks of a
+            transformer: what is compiled for one of them serves all.
     """
     import torch
 
@@ -47,7 +61,9 @@ def compiled(function: Callable, *example: object) -> Compiled:
     disabled = logging.root.manager.disable
     logging.disable(logging.WARNING)  # what torch looked for and did not find, and what it ignores
     try:
-        call = torch.compile(function)
+        for part in parts:
+            part.compile(mode=mode)
+        call = function if parts else torch.compile(function, mode=mode)
         call(*example)
     # of many kinds: no compiler, no Triton, a Python or a system without support
     except Exception as error:

@@ -694,7 +694,7 @@ def scaling(
     _band(left, ranks, _scaled(weak, ranks), label="a batch per rank", color=GREEN)
     left.plot(ranks, ranks, color=GREY, ls="--", lw=1, label="N times")
     left.axvline(cores, color=GREY, lw=1, ls=":", label=f"as many ranks as cores: {cores}")
-    left.set(xlabel="ranks", ylabel="images per second / those of one rank", xticks=ranks)
+    left.set(xlabel="ranks", ylabel="samples per second / those of one rank", xticks=ranks)
     title = f"{ranks[1]} ranks: {strong[1].estimate:.2f} times as fast with one batch"
     left.set_title(title, fontsize=10)
     left.legend(frameon=False, fontsize=8)

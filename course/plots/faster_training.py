@@ -45,9 +45,11 @@ VERDICT_COLORS = {
 }
 BOARD_ENTRIES_MAX = 12
 
-# a run and a row of training.race, which a figure does not import
+# of training.race and measure.roofline, which a figure does not import
 Run = Any
 Worth = Any
+Roof = Any
+Operation = Any
 REPEATED = "everything again"
 CONTESTANTS = {"plain": ORANGE, "everything": SKY_BLUE, REPEATED: "black"}
 
@@ -76,6 +78,94 @@ def phase_shares(shares: Mapping[str, Mapping[str, float]]) -> Figure:
     ax.set(xlabel="share of the time", title=f"Getting the data takes {data} of the time")
     ax.margins(x=0.12)
     return figure
+
+
+def step_traces(
+    traces: Mapping[str, Sequence[tuple[str, float, float]]], phases: Sequence[str]
+) -> Figure:
+    """Draw when each phase ran, and below it when an operation did: a gap is a wait.
+
+    Args:
+        traces: {training: (name, start, end) in µs of the events of a few steps}.
+        phases: the names of the events that are drawn on top.
+    """
+    figure, *panels = axes(8.6, 1.15 * len(traces) + 1.0, lines=len(traces), sharex=True)
+    colors = dict(zip(phases, (ORANGE, PINK, GREEN, SKY_BLUE, BLUE), strict=False))
+    gaps = []
+    for ax, (name, events) in zip(panels, traces.items(), strict=True):
+        begin = min(start for _, start, _ in events)
+        end = max(end for _, _, end in events)
+        operations = []
+        for what, start, stop in events:
+            bar = [((start - begin) / 1e3, (stop - start) / 1e3)]
+            if what in colors:
+                ax.broken_barh(bar, (0.5, 0.4), color=colors[what], lw=0)
+            elif what.startswith("aten::"):
+                operations.append((start, stop))
+                ax.broken_barh(bar, (0.05, 0.35), color=GREY, lw=0)
+        gaps.append(1 - _covered(operations) / (end - begin))
+        ax.set_yticks([0.7, 0.22], ["phases", "operations"], fontsize=8)
+        ax.set_title(f"{name}: no operation runs in {gaps[-1]:.0%} of the time", fontsize=9.5)
+        ax.grid(visible=False)
+    panels[-1].set_xlabel("ms")
+    for phase, color in colors.items():
+        panels[0].plot([], [], color=color, lw=5, label=phase)
+    handles, labels = panels[0].get_legend_handles_labels()
+    style = dict(ncols=len(colors), frameon=False, fontsize=8)
+    figure.legend(handles, labels, loc="outside lower center", **style)
+    return figure
+
+
+def _covered(intervals: Sequence[tuple[float, float]]) -> float:
+    """The length of the union of intervals."""
+    total = 0.0
+    reached = -math.inf
+    for start, end in sorted(intervals):
+        if end > reached:
+            total += end - max(start, reached)
+            reached = end
+    return total
+
+
+def roofline(roof: Roof, found: Mapping[str, Sequence[Operation]], names: int = 4) -> Figure:
+    """Draw the roof, and each operation of a model's step as a dot whose area is its time.
+
+    Args:
+        roof: of measure.roofline.
+        found: {model: its Operations, slowest first}.
+        names: that are written per model, those of the slowest operations.
+    """
+    figure, *panels = axes(9.4, 3.9, columns=len(found), sharex=True, sharey=True)
+    reach = np.geomspace(1e-2, 1e3, 100)
+    top = max(operation.rate for operations in found.values() for operation in operations)
+    for ax, color, (model, operations) in zip(panels, COLORS, found.items(), strict=False):
+        ax.plot(reach, [roof.at(x) / 1e9 for x in reach], color="black", lw=1.2)
+        whole = sum(operation.seconds for operation in operations)
+        for place, operation in enumerate(operations):
+            point = (operation.intensity, operation.rate / 1e9)
+            ax.plot(
+                *point, "o", color=color, ms=28 * math.sqrt(operation.seconds / whole), alpha=0.5
+            )
+            if place < names:
+                side = "right" if operation.intensity > roof.ridge else "left"
+                offset = (-10, 12 - 8 * place) if side == "right" else (9, 4 - 8 * (place % 2))
+                label_point(ax, _short_name(operation.name), point, offset, ha=side, fontsize=7.5)
+        left = sum(each.seconds for each in operations if each.intensity < roof.ridge)
+        ax.axvline(roof.ridge, color=GREY, lw=1, ls=":")
+        ax.set_title(f"{model}: {left / whole:.0%} of the time left of the ridge", fontsize=9.5)
+        ax.set(xscale="log", yscale="log", xlabel="arithmetic per byte")
+        ax.set_ylim(2e-4 * roof.flops / 1e9, 2 * max(top, roof.flops) / 1e9)
+        ax.set_xlim(reach[0], reach[-1])
+    panels[0].set_ylabel("arithmetic per second, in 10⁹")
+    figure.suptitle(f"Here arithmetic is the limit from {roof.ridge:.2g} per byte on")
+    return figure
+
+
+def _short_name(operation: str) -> str:
+    """The name of an operation, that of attention without its kernel."""
+    if "attention" in operation:
+        return "attention, backward" if operation.endswith("backward") else "attention"
+    return operation.strip("_")
 
 
 def advice_ratios(compared: Mapping[str, Comparison | str], xlabel: str) -> Figure:
@@ -157,30 +247,38 @@ def loss_curves(curves: Mapping[str, Tensor], ylabel: str, top: float = 3.5) -> 
 
 
 def loss_against_lr(
-    lrs: Sequence[float], losses: Sequence[float], choice: float, grid: Mapping[float, float]
+    lrs: Sequence[float],
+    losses: Sequence[float],
+    choice: float,
+    tried: Mapping[float, Sequence[float]],
 ) -> Figure:
     """Draw the losses of a range test with the choice marked, and trainings.
 
     Args:
         lrs, losses: of the range test, smoothed.
-        choice: the learning rate that was read from it.
-        grid: {learning rate: validation accuracy of a training}.
+        choice: the learning rate that was read from it, one of `tried`.
+        tried: {learning rate: validation accuracies, one per seed}.
     """
     figure, left, right = axes(8.4, 3.4, columns=2, sharex=True)
     left.plot(lrs, losses, color=BLUE)
     left.set(xscale="log", xlabel="learning rate", ylabel="smoothed loss", title="Range test")
-    right.plot(list(grid), list(grid.values()), "o-", color=BLUE, ms=4)
+    means = {lr: sum(found) / len(found) for lr, found in sorted(tried.items())}
+    right.plot(list(means), list(means.values()), "-", color=BLUE, lw=1)
+    for lr, found in tried.items():
+        right.plot([lr] * len(found), found, "o", color=RED if lr == choice else BLUE, ms=4)
     right.set(
-        xlabel="learning rate, constant", ylabel="validation accuracy", title="Whole trainings"
+        xlabel="learning rate, falling to zero",
+        ylabel="validation accuracy",
+        title="Whole trainings",
     )
     for ax in (left, right):
         ax.axvline(choice, color=RED, ls="--")
     point = (choice, max(losses))
     label_point(left, "choice", point, (-4, 0), va="baseline", ha="right", color=RED)
-    best = max(grid, key=grid.get)
+    best = max(means, key=means.get)
     lowest = lrs[losses.index(min(losses))]
     figure.suptitle(
-        f"The loss is lowest at {lowest:.2g}, the best of five learning rates is {best:.2g}"
+        f"The loss is lowest at {lowest:.2g}, the choice is {choice:.2g}, the best tried {best:.2g}"
     )
     return figure
 
@@ -203,7 +301,7 @@ def schedules(shapes: Mapping[str, Sequence[float]]) -> Figure:
     ax.set(
         xlabel="step",
         ylabel="learning rate",
-        title="One cycle and cosine end near zero, the others do not",
+        title="Two schedules do not end near zero: constant and cyclic",
     )
     inset.set_yscale("log")
     inset.set_title("last tenth, logarithmic", fontsize=8)
@@ -212,48 +310,127 @@ def schedules(shapes: Mapping[str, Sequence[float]]) -> Figure:
     return figure
 
 
-def accuracies(results: Mapping[str, Sequence[float]]) -> Figure:
-    """Draw validation accuracies per contestant: a point per seed and a bar at their mean."""
-    figure, ax = axes(7.6, 0.36 * len(results) + 1.2)
-    means = {}
-    for place, (name, values) in enumerate(results.items()):
-        mean = sum(values) / len(values)
-        means[name] = mean
-        ax.plot(values, [place] * len(values), "o", color=BLUE, ms=5, alpha=0.7)
-        ax.plot([mean, mean], [place - 0.3, place + 0.3], color=BLUE, lw=2)
-    rows(ax, results)
+def contest(
+    peaks: Sequence[float], found: Mapping[str, Tensor], ahead: Mapping[str, Interval]
+) -> Figure:
+    """Draw mean accuracies against the peak, and by how much each schedule is ahead of another.
+
+    Args:
+        peaks: tried by all schedules.
+        found: {schedule: accuracies (seeds, peaks)}.
+        ahead: {schedule: points by which it is ahead of the one that is missing here}.
+    """
+    figure, left, right = axes(8.8, 3.4, columns=2)
+    colors = dict(zip(found, COLORS, strict=False))
+    for name, table in found.items():
+        left.plot(peaks, table.mean(0), "o-", color=colors[name], ms=4, lw=1.4, label=name)
+    left.set(xscale="log", xlabel="peak", ylabel="validation accuracy, mean of the seeds")
+    left.set_title("Each schedule has another best peak", fontsize=10)
+    ticks_at(left, peaks, "{:g}")
+    left.legend(frameon=False, fontsize=8, loc="lower left")
+    for y, (name, interval) in enumerate(ahead.items()):
+        _draw_points(right, y, interval, colors[name])
+    rows(right, ahead)
+    right.axvline(0, color=GREY, lw=1, ls=":")
+    right.set_ylim(len(ahead) - 0.5, -0.5)
+    (other,) = set(found) - set(ahead)
+    right.set_xlabel(f"points ahead of {other}, paired by seed")
+    decided = [name for name, interval in ahead.items() if interval.excludes(0)]
+    right.set_title(f"decided: {', '.join(decided) or 'none'}", fontsize=10)
+    return figure
+
+
+def _draw_points(ax: Axes, y: float, interval: Interval, color: str) -> None:
+    """Draw a difference as a dot and, if it is known, its interval as a line."""
+    if math.isfinite(interval.low) and math.isfinite(interval.high):
+        ax.plot([interval.low, interval.high], [y, y], color=color, lw=2)
+    ax.plot(interval.estimate, y, "o", color=color, ms=5)
+
+
+def small_studies(gains: Sequence[float], whole: Interval, published: float) -> Figure:
+    """Draw what all small studies found, with the interval of all seeds and one that was published.
+
+    Args:
+        gains: points by which one schedule is ahead, one per study.
+        whole: the same from all seeds and peaks.
+    """
+    figure, ax = axes(7.4, 3.2)
+    ax.hist(gains, bins=40, color=SKY_BLUE)
+    if math.isfinite(whole.low) and math.isfinite(whole.high):
+        ax.axvspan(whole.low, whole.high, color=GREY, alpha=0.25, lw=0, label="all: interval")
+    ax.axvline(whole.estimate, color=GREY, label="all seeds and peaks")
+    ax.axvline(published, color=RED, ls="--", label="published")
+    ax.legend(frameon=False, fontsize=8)
+    beyond = sum(gain >= published for gain in gains) / len(gains)
     ax.set(
-        xlabel="validation accuracy (a dot per seed, a bar at the mean)",
-        title=f"Ends highest: {max(means, key=means.get)}",
+        xlabel="points by which one cycle is ahead of cosine, in a study of three seeds",
+        ylabel="studies",
+        title=f"{beyond:.0%} of the small studies find what was published, or more",
     )
     return figure
 
 
-def over_decay(decays: Sequence[float], results: Mapping[str, Sequence[Sequence[float]]]) -> Figure:
-    """Draw validation accuracy against decay, a line through the means and a point per seed.
+def over_length(
+    lengths: Sequence[int], ends: Mapping[str, Mapping[int, Sequence[float]]]
+) -> Figure:
+    """Draw accuracy against the length of a training, a line through the means of the seeds.
 
     Args:
-        results: {name: accuracies of the seeds at each decay}.
+        ends: {schedule: {steps: accuracies, one per seed}}.
     """
-    figure, ax = axes(6.6, 3.4)
-    places = range(len(decays))
-    best = []
-    for k, (color, (name, table)) in enumerate(zip(COLORS, results.items(), strict=False)):
-        means = [sum(row) / len(row) for row in table]
-        ax.plot(places, means, "-", color=color)
-        for place, row in zip(places, table, strict=True):
-            ax.plot([place] * len(row), row, "o", color=color, ms=4, alpha=0.6)
-        end = (places[-1], means[-1])
-        style = dict(va="baseline", color=color, annotation_clip=False)
-        label_point(ax, name, end, (6, 4 - 8 * k), **style)
-        sums = [sum(row) for row in table]
-        best.append(f"{name} at {decays[sums.index(max(sums))]:g}")
-    ax.set_xticks(places, [f"{decay:g}" for decay in decays])
-    ax.set(
-        xlabel="weight decay",
-        ylabel="validation accuracy",
-        title=f"Highest mean: {', '.join(best)}",
+    figure, ax = axes(7.0, 3.3)
+    colors = {"constant": COLORS[0], "linear": COLORS[3]}
+    for k, (name, by_length) in enumerate(ends.items()):
+        color = colors[name]
+        shift = 1 + 0.015 * (k - 1)  # dots of two schedules stand side by side
+        means = [sum(by_length[n]) / len(by_length[n]) for n in lengths]
+        ax.plot(lengths, means, "-", color=color)
+        for n in lengths:
+            ax.plot(
+                [n * shift] * len(by_length[n]), by_length[n], "o", color=color, ms=3, alpha=0.5
+            )
+        ax.plot([], [], "o-", color=color, ms=3, label=name)
+    ax.legend(frameon=False, fontsize=9, loc="lower right")
+    last = ends["constant"][lengths[-1]]
+    level = sum(last) / len(last)
+    ax.axhline(level, color=colors["constant"], lw=1, ls=":")
+    short = sum(ends["linear"][lengths[1]]) / len(last)
+    ax.set(xscale="log", xlabel="steps of the training", ylabel="validation accuracy")
+    ax.set_title(
+        f"Linear with {lengths[1]} steps: {short:.3f}; constant with {lengths[-1]}: {level:.3f}"
     )
+    ticks_at(ax, lengths)
+    return figure
+
+
+def over_decay(grid: Mapping[tuple[str, float, float], Sequence[float]]) -> Figure:
+    """Draw accuracies against decay, a panel per optimizer: a dot per seed, a dash at the mean.
+
+    Args:
+        grid: {(optimizer, peak, decay): accuracies, one per seed}.
+    """
+    names = list(dict.fromkeys(name for name, _, _ in grid))
+    peaks = list(dict.fromkeys(peak for _, peak, _ in grid))
+    decays = list(dict.fromkeys(decay for _, _, decay in grid))
+    figure, *panels = axes(8.4, 3.3, columns=len(names), sharey=True)
+    best = {}
+    for (name, peak, decay), found in grid.items():
+        ax = panels[names.index(name)]
+        color = COLORS[peaks.index(peak)]
+        place = decays.index(decay) + 0.24 * (peaks.index(peak) - 0.5)
+        mean = sum(found) / len(found)
+        ax.plot([place] * len(found), found, "o", color=color, ms=4, alpha=0.6)
+        ax.plot([place - 0.1, place + 0.1], [mean, mean], color=color, lw=2)
+        best[name] = max(best.get(name, (0, "")), (mean, f"decay {decay:g}, peak {peak:g}"))
+    for ax, name in zip(panels, names, strict=True):
+        ax.set_xticks(range(len(decays)), [f"{decay:g}" for decay in decays])
+        ax.set_xlabel("weight decay, one group each")
+        mean, where = best[name]
+        ax.set_title(f"{name}: best {mean:.3f} at {where}", fontsize=10)
+    panels[0].set_ylabel("validation accuracy")
+    for color, peak in zip(COLORS, peaks, strict=False):
+        panels[-1].plot([], [], "o", color=color, ms=4, label=f"peak {peak:g}")
+    panels[-1].legend(frameon=False, fontsize=8)
     return figure
 
 
@@ -322,7 +499,9 @@ def _draw_until_target(
     ax.plot(list(shown), list(shown.values()), "-", color=color)
     for batch, runs in by_batch.items():
         finite = [run[column] for run in runs if run[column] < math.inf]
-        ax.plot([batch] * len(finite), finite, "o", color=color, ms=4)
+        # both lines meet at the base batch, so the dots of the first are rings around the others'
+        hollow = dict(mfc="none", ms=8) if name == "scaled" else dict(ms=4)
+        ax.plot([batch] * len(finite), finite, "o", color=color, **hollow)
     if shown:
         last = max(shown)
         late = "" if last == max(medians) else f"\nnever above {last}"
@@ -345,6 +524,89 @@ def _least(medians: Mapping[int, float]) -> str:
     """The batch sizes whose median is within 10 % of the least, joined by "and"."""
     least = min(medians.values())
     return " and ".join(str(batch) for batch, value in medians.items() if value <= 1.1 * least)
+
+
+# ---- part 3, cheaper steps
+
+
+def step_shares(shares: Mapping[str, Mapping[str, float]]) -> Figure:
+    """Draw what a step spends its time on: a bar per network, cut into kinds of operations.
+
+    Args:
+        shares: {network: {kind: share}}.
+    """
+    figure, ax = axes(8.4, 1.3 + 0.5 * len(shares))
+    kinds = list(dict.fromkeys(kind for of in shares.values() for kind in of))
+    colors = dict(zip(kinds, (*COLORS, GREY, "black"), strict=False))
+    for y, of in enumerate(shares.values()):
+        left = 0.0
+        for kind in kinds:
+            share = of.get(kind, 0.0)
+            ax.barh(y, share, left=left, height=0.6, color=colors[kind])
+            if share > 0.04:
+                middle = left + share / 2
+                ax.text(middle, y, f"{share:.0%}", ha="center", va="center", color="white")
+            left += share
+    rows(ax, shares)
+    for kind in kinds:
+        ax.barh(0, 0, color=colors[kind], label=kind)
+    ax.legend(
+        frameon=False, fontsize=8, ncols=len(kinds), loc="lower center", bbox_to_anchor=(0.4, 1)
+    )
+    ax.set(xlabel="share of a step of the baseline", xlim=(0, 1))
+    largest = [f"{name}: {max(of, key=of.get)}" for name, of in shares.items()]
+    figure.suptitle(f"The largest share: {'; '.join(largest)}", fontsize=11)
+    return figure
+
+
+def ladders(
+    found: Mapping[str, Mapping[str, Comparison | str]],
+    bounds: Mapping[str, Mapping[str, float | None]],
+) -> Figure:
+    """Draw the ladder of each network: how many times as fast each rung is as the one before.
+
+    A dot is a ratio, a line its interval, a colour the verdict, a grey bracket the bound by the
+    profile, the thin grey line the control.
+
+    Args:
+        found: {network: {rung: its Comparison with the rung before, or why there is none}}.
+        bounds: {network: {rung: bound, None if there is none}}.
+    """
+    height = 1.4 + 0.34 * max(map(len, found.values()))
+    figure, *panels = axes(9.6, height, columns=len(found), sharex=True)
+    titles = []
+    for ax, (network, of) in zip(panels, found.items(), strict=True):
+        faster = 0
+        for y, (rung, comparison) in enumerate(of.items()):
+            if isinstance(comparison, str):
+                label_point(ax, NOT_MEASURED, (1, y), color=GREY, fontsize=8)
+                continue
+            ratio, verdict = comparison.ratio(rung), comparison.verdict(rung)
+            faster += verdict == FASTER
+            _draw_ratio(ax, y, ratio, verdict)
+            low, high = comparison.control.low, comparison.control.high
+            ax.plot([low, high], [y + 0.25, y + 0.25], color=GREY, lw=0.8)
+            bound = bounds[network].get(rung)
+            if bound:
+                ax.plot(min(bound, 6), y, marker=9 if bound > 6 else "|", color="black", ms=9)
+        rows(ax, of)
+        ax.set_ylim(len(of) - 0.5, -0.5)
+        ax.set_xscale("log")
+        ax.axvline(1, color=GREY, lw=1, ls=":")
+        ax.set_title(network, fontsize=10)
+        titles.append(f"{faster} on the {network}")
+        ax.set_xlabel("times as fast as the rung before")
+    for ax in panels:
+        plain_log(ax.xaxis)
+    ax = panels[0]
+    handles = []
+    for verdict in (FASTER, SLOWER, SAME, NOT_DECIDED):
+        handles += ax.plot([], [], "o-", color=VERDICT_COLORS[verdict], label=verdict)
+    handles += ax.plot([], [], color=GREY, lw=0.8, label="control")
+    handles += ax.plot([], [], "|", color="black", ms=9, label="bound by the profile")
+    figure.legend(handles=handles, ncols=6, frameon=False, loc="outside lower center", fontsize=8)
+    figure.suptitle(f"Rungs that are faster: {', '.join(titles)}", fontsize=11)
+    return figure
 
 
 # ---- part 4, memory for time, and the race

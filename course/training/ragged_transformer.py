@@ -50,6 +50,7 @@ class Block(nn.Module):
     def __init__(self, dim: int, heads: int):
         super().__init__()
         self.heads = heads
+        self.attend = F.scaled_dot_product_attention  # or another function that is called like it
         self.norm_1 = nn.LayerNorm(dim)
         self.qkv = nn.Linear(dim, 3 * dim)
         self.out = nn.Linear(dim, dim)
@@ -62,9 +63,9 @@ class Block(nn.Module):
         split = self.qkv(self.norm_1(x)).unflatten(-1, (3, self.heads, -1)).movedim(-3, 0)
         q, k, v = split.transpose(-3, -2)
         if mask is None:
-            attended = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            attended = self.attend(q, k, v, is_causal=True)
         else:
-            attended = F.scaled_dot_product_attention(q, k, v, attn_mask=mask[:, None])
+            attended = self.attend(q, k, v, attn_mask=mask[:, None])
         x = x + self.out(attended.transpose(-3, -2).flatten(-2))
         return x + self.mlp(self.norm_2(x))
 
@@ -178,7 +179,7 @@ def loss_on(model: nn.Module, sequences: Sequence[Tensor], at_once: int = 16) ->
 
 
 def graphs_compiled(
-    model: Callable[..., object], inputs: Iterable[tuple], dynamic: bool | None = None
+    model: Callable[..., object], inputs: Iterable[tuple], dynamic: bool | None = False
 ) -> int:
     """How many graphs `torch.compile` makes for `model`.
 

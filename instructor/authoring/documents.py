@@ -1,4 +1,4 @@
-"""Make docs/claims.md, results.md and results-gpu.md of the records: *recorded/ -> docs/*.
+"""Make claims.md, flip-map.md, results.md and results-gpu.md of the records: *recorded/ -> docs/*.
 
 Nobody copies a number into these pages. `course build` writes them again after each change of the
 records (records.py), `course bench gpu` and `course bench ... --record` do too.
@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from course.learner.advice import SEED, TODAY
+from course.learner.flip_map import FlipMap, flip_map
 from course.learner.recorded import FOLDER
 from course.notebook.registry import all_parts
 from course.system.files import write_text
@@ -39,6 +41,19 @@ with those. A claim may fail on your machine, too: its cell then names the likel
 
 Do not edit this page: `course build` makes it from the files in `recorded/`, one per machine, which
 `course build --execute` and `course bench gpu` write.
+"""
+MAP_HEAD = """\
+# The flip map
+
+What each piece of advice for faster training gained on each recorded machine: times as fast, points
+of accuracy, or less loss, with the interval of 95 %. A gain *wins* or *loses* if its whole interval
+does, and is *not decided* else. Numbers without an interval were recorded before the course kept
+intervals; they win or lose from a tenth, or a point, on. A name in **bold** wins on one machine and
+loses on another.
+
+A new machine gets its column by one command. Without a GPU it is `course build --execute 06`, with
+one it is `course bench gpu --only 06`. Both write `recorded/<machine>.json`, and this page and the
+figure in part 1 of unit 06 are made from these files. The rows are in `course/learner/advice.py`.
 """
 RESULTS_HEAD = """\
 # Measured results
@@ -116,7 +131,7 @@ class Row:
 
 
 def write_documents(folder: Path = FOLDER, docs: Path = DOCS) -> str:
-    """Write the three pages; return a line on what is in them."""
+    """Write the four pages; return a line on what is in them."""
     texts = document_texts(folder)
     for name, text in texts.items():
         path = docs / name
@@ -132,6 +147,7 @@ def document_texts(folder: Path = FOLDER) -> dict[str, str]:
     records = read_records(folder)
     return {
         "claims.md": claims_text(records),
+        "flip-map.md": map_text(flip_map(folder=folder)),
         "results.md": results_text(records),
         "results-gpu.md": gpu_text(records, step_names()),
     }
@@ -177,6 +193,26 @@ def claims_text(records: list[Record]) -> str:
 def _result(facts):
     """Whether a claim held and its value, empty where nobody tried."""
     return f"{HELD[facts['held']]} {facts['value']}".strip() if facts else ""
+
+
+# ---- the flip map
+
+
+def map_text(found: FlipMap) -> str:
+    """docs/flip-map.md: a table of the seed's checklist, and one of today's list."""
+    lines = [MAP_HEAD]
+    for source in (SEED, TODAY):
+        lines.append(f"## {source.capitalize()}\n")
+        lines += _head(["advice", "promises", *found.machines, "why", "part", "from the claim"])
+        for row in found.rows:
+            piece = row.advice
+            if piece.source != source:
+                continue
+            name = f"**{piece.name}**" if row.flips else piece.name
+            cells = [cell.words for cell in row.cells.values()]
+            lines.append(_line(name, piece.promise, *cells, piece.why, piece.part, piece.claim))
+        lines.append("")
+    return "\n".join(lines).rstrip() + "\n"
 
 
 # ---- results

@@ -41,6 +41,7 @@ GIVEN = (  # patterns of what is copied
     "course/**/*.js",
     "data_scripts/*.py",
     "docs/claims.md",
+    "docs/flip-map.md",
     "docs/more-machines.md",
     "docs/results-gpu.md",
     "docs/results.md",

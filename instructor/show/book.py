@@ -32,6 +32,7 @@ DOCS = (
     "grading-cluster",
     "more-machines",
     "results",
+    "flip-map",
     "claims",
 )
 TEACHERS = ("workshop", "hub", "grading", "grading-cluster", "claims")  # not for learners

@@ -192,22 +192,22 @@ plots.scaling(ranks, strong, weak, own, bars)
 # throttled. It is called a *straggler*. A step of DDP has three parts on each rank: *computing* (its batch is late,
 # forward, backward without sending), *waiting* for the slowest rank, and *sending*.
 #
-# Here batches come late. *Shared*: each of two ranks gets its batch late by one step. *One rank*: rank 1 alone gets it
-# late by two steps. The mean delay is the same. Predict for the second: how many times as long as without delay does a
-# step take?
+# Here batches come late. *Both late*: each of two ranks gets its batch late by one step. *One late*: rank 1 alone gets
+# it late by two steps. The mean delay is the same. Predict for the second: how many times as long as without delay does
+# a step take?
 
 # %%
 predicted_straggler = None  # your number
 
 # %% tags=["experiment"]
-delays = {"on time": [0.0, 0.0], "shared": [1.0, 1.0], "one rank": [0.0, 2.0]}
+delays = {"on time": [0.0, 0.0], "both late": [1.0, 1.0], "one late": [0.0, 2.0]}
 found = run_ranks(scaling.compared_delays, 2, sizes.sequences, delays, sizes.seconds, timeout=300)
 late = found[0][0]
 longer = {way: late.ratio("on time", to=way) for way in delays}
-print(f"both late by one step: {longer['shared']} times as long; one late by two steps: {longer['one rank']}")
-print(course.score("02/5", "step with one late rank over a step on time", predicted_straggler, longer["one rank"]))
+print(f"both late by one step: {longer['both late']} times as long; one late by two steps: {longer['one late']}")
+print(course.score("02/5", "step with one late rank over a step on time", predicted_straggler, longer["one late"]))
 course.claim("a step takes at least 20 % longer if one of two ranks is late than if both are late by half as much",
-             late.ratio("shared", to="one rank"), above=1.2)  # fmt: skip
+             late.ratio("both late", to="one late"), above=1.2)  # fmt: skip
 shares = {}
 for way in delays:
     shares[way] = scaling.step_shares(late.median(way), [own_seconds[way] for _, own_seconds in found])
@@ -368,7 +368,7 @@ print("sent, in multiples of the tensor:", *("not counted here" if n is None els
 # ## Would a second GPU help your training?
 #
 # `course.checkup` watches a training, here the small GPT on one rank. From the bytes of the gradients and the time of a
-# step it predicts how efficient DDP would be (line "DDP", if you have solved `all_reduce_seconds` in part 8). The
+# step it predicts how efficient DDP would be (line "DDP", if you have solved `all_reduce_seconds` in part 1). The
 # figure draws the same step with ten equal layers. Put your own `loader` and `step` here, or read the file of
 # `course checkup --json report.json train.py`: `layers_of_checkup(json.load(open("report.json")))`.
 

@@ -73,7 +73,7 @@ print(course.score("02/7", "the first stage that fits", predicted_stage, first, 
 # ## What is half an all-reduce? · extra
 #
 # A ring's all-reduce is a *reduce-scatter* and then an *all-gather*. `reduce_scatter` is the first phase of a ring as a
-# function. The ring of part 8 left piece r + 1 of the sum on rank r. This one starts one piece earlier and leaves piece
+# function. The ring of part 1 left piece r + 1 of the sum on rank r. This one starts one piece earlier and leaves piece
 # r on rank r, so that the pieces lie in the order of ranks. Such pieces, 1/N of a vector, are called *shards*.
 
 

@@ -14,7 +14,7 @@
 # - say what a training step keeps in memory, and what checkpointing and accumulation change about it;
 # - choose the measurement that tells which remedy fits a symptom.
 #
-# **Minutes** 23 core · 117 in all · session 2
+# **Minutes** 23 core · 127 in all · session 2
 #
 # **Needs** nothing from the other parts
 #
@@ -95,6 +95,7 @@ once, twice = race.images_of(runs, "everything"), race.images_of(runs, race.AGAI
 print(f"control, everything over itself, by the clock: {noise}")
 print(f"everything over plain, times as few images: {fewer}")
 course.claim("all advice together reaches the target at least 1.5 times as fast as the plain script", faster, above=1.5)
+course.claim("all advice together needs as many images as the plain script, within 20 %", fewer, within=(0.8, 1.2))
 course.claim("by the clock, everything is as fast as itself, within 10 %", noise, within=(0.9, 1.1),
              otherwise="The interval of this control is what your machine adds to every time.")  # fmt: skip
 course.claim("with equal seeds, everything needs the same number of images twice", once == twice,
@@ -160,8 +161,8 @@ course.claim("the bias before BatchNorm changes the time per image by less than 
              by_name["no useless bias"].cost, within=(0.95, 1.05))  # fmt: skip
 
 # %% [markdown]
-# Look first at the images of the whole, printed with the race: if that interval holds 1, all advice together saved no
-# images, although single pieces do. What one piece saves, another one costs.
+# Where the claim about images holds, all advice together saves no images: the whole gain is time per image. Single
+# pieces do save images. What they save, the larger batch costs again.
 #
 # A grey row is a result, too: with these seeds and rounds nobody can say whether that piece helps. Of nine intervals
 # of 95 %, one or more exclude 1 by chance in a third of such tables. Believe a coloured row that has a reason.
@@ -180,7 +181,8 @@ course.claim("the bias before BatchNorm changes the time per image by less than 
 #   memory saves is a larger share once bfloat16 has made the rest cheap.
 #
 # The full-size race, on all images of Fashion-MNIST, takes an hour: `course bench speedrun`. What it found is in
-# [docs/results.md](../../docs/results.md).
+# [docs/results.md](../../docs/results.md). On which machine each piece wins: the flip map, at the end of part 1 and in
+# [docs/flip-map.md](../../docs/flip-map.md).
 #
 # **Takeaway** Seconds are images times seconds per image. Judge each factor with its own instrument, and keep a change
 # whose product excludes 1.
@@ -406,7 +408,7 @@ course.claim("autocast to 16 bits saves less than half of the bytes kept per ima
 # **You may assume** that inputs (at least one) and the one output are tensors on one device, and that `block` is an
 # nn.Module.
 #
-# **Points** 5 · **Extra** · **Difficulty** ●●● · **Minutes** 35 · **Lines** 22
+# **Points** 5 · **Extra** · **Difficulty** ●●● · **Minutes** 45 · **Lines** 22
 #
 # **Not allowed** `torch.utils.checkpoint`
 #
@@ -421,8 +423,8 @@ course.claim("autocast to 16 bits saves less than half of the bytes kept per ima
 #
 # <details><summary>Hint 2</summary>
 #
-# The state of the random numbers: `torch.get_rng_state()`, and `torch.cuda.get_rng_state_all()` for all GPUs. Inside
-# `with torch.random.fork_rng(devices):` you may set it, and the old one is back afterwards.
+# The state of the random numbers: `torch.get_rng_state()`, and `torch.cuda.get_rng_state(device)` if the inputs are on
+# a GPU. Inside `with torch.random.fork_rng([device]):` you may set both, and the old ones are back afterwards.
 #
 # </details>
 #
@@ -453,14 +455,14 @@ def checkpoint(block, *inputs):
     Returns: the output tensor, part of the graph of the inputs and the parameters.
     """
     ### BEGIN SOLUTION
-    parameters, gpus = tuple(block.parameters()), range(torch.cuda.device_count())
-    kind = inputs[0].device.type
+    parameters, device = tuple(block.parameters()), inputs[0].device
+    kind, gpus = device.type, [device] if device.type == "cuda" else []
 
     class Recompute(torch.autograd.Function):
         @staticmethod
         def forward(ctx, *tensors):
             ctx.save_for_backward(*inputs)
-            ctx.states = torch.get_rng_state(), torch.cuda.get_rng_state_all()
+            ctx.states = torch.get_rng_state(), [torch.cuda.get_rng_state(gpu) for gpu in gpus]
             ctx.cast = kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind)
             return block(*inputs)
 
@@ -470,7 +472,8 @@ def checkpoint(block, *inputs):
             fresh = [x.detach().requires_grad_(need) for x, need in zip(ctx.saved_tensors, needs, strict=True)]
             with torch.random.fork_rng(gpus), torch.enable_grad(), torch.autocast(*ctx.cast):
                 torch.set_rng_state(ctx.states[0])
-                torch.cuda.set_rng_state_all(ctx.states[1])
+                for gpu, state in zip(gpus, ctx.states[1], strict=True):
+                    torch.cuda.set_rng_state(state, gpu)
                 out = block(*fresh)
             tensors = *fresh, *parameters
             grads = iter(torch.autograd.grad(out, [t for t in tensors if t.requires_grad], grad, allow_unused=True))

@@ -6,7 +6,7 @@ from course.checkup.phases import COMMUNICATION
 from course.checkup.predict import bound
 
 NAME = "barrier"
-PART = "02/2"
+PART = "02/5"
 PLANTED = ("barrier",)
 PER_STEP_MIN = 0.9  # one in each step; the counted steps may begin or end between two
 

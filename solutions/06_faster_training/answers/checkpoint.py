@@ -14,7 +14,7 @@ MISTAKES = {
         "The second run of the block draws another dropout mask, so the gradient is not that of the forward pass. Save "
         "the state of the random numbers in forward and set it before the block runs again.",
         ("torch.set_rng_state(ctx.states[0])", ""),
-        ("torch.cuda.set_rng_state_all(ctx.states[1])", ""),
+        ("torch.cuda.set_rng_state(state, gpu)", "pass"),
     ),
     "repeated_numbers": (
         "The mask is right, but after backward the program continues from the old random numbers, so later draws "

@@ -1,0 +1,242 @@
+"""The flip map: advice x machine, what each piece gained where -> *cells with a verdict*.
+
+A cell is the number that a machine recorded for the claim of a row (advice.py): a gain with its
+interval. It wins or loses if the whole interval does. Records of before the course kept intervals
+have a number alone: such a cell says so, and has a sign only if it is FAR from no effect.
+
+A machine gets its column by one command: `course build --execute 06` on a CPU, `course bench gpu
+--only 06` on a GPU. Both write recorded/<machine>.json, which is all that is read here, and the
+claims that this kernel has made.
+"""
+
+import html
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from course.learner.advice import ADVICE, COUNT, LOSS, POINTS, TIMES, Advice
+from course.learner.recorded import FOLDER
+
+WINS, LOSES = "wins", "loses"
+SAME = "no difference"
+NOT_DECIDED = "not decided"
+EXACT = "exact count"
+NOT_MEASURED = "not measured"
+HEADS = ("advice", "promises", "wins on", "loses on", "why", "part")
+HERE = "here"  # the column of this kernel
+FAR = 1.1  # a ratio without an interval has a sign beyond this, and below its inverse
+FAR_POINTS = 1.0
+NO_EFFECT = {TIMES: (1.0, 0.05), POINTS: (0.0, 0.5), LOSS: (0.0, 0.05)}  # and what is called none
+_RATIO = re.compile(r"(\d+(?:\.\d+)?) times")
+_POINTS = re.compile(r"([+-]?\d+(?:\.\d+)?) points")
+_AGAINST = re.compile(r"(\d+(?:\.\d+)?)(?: s)? against (\d+(?:\.\d+)?)(?: s)?\b")
+
+Facts = Mapping[str, Any]  # of a claim, as recorded
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What one machine found about one piece of advice."""
+
+    verdict: str = NOT_MEASURED
+    text: str = NOT_MEASURED  # the gain with its interval
+    has_interval: bool = True
+
+    @property
+    def words(self) -> str:
+        """The verdict and the gain, as a table says them."""
+        if self.verdict in (NOT_MEASURED, EXACT):
+            return self.text
+        alone = "" if self.has_interval else ", no interval"
+        return f"{self.verdict} {self.text}{alone}"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A piece of advice, and the Cell of each machine."""
+
+    advice: Advice
+    cells: dict[str, Cell]
+
+    @property
+    def flips(self) -> bool:
+        """Whether it wins on one machine and loses on another."""
+        return {WINS, LOSES} <= {cell.verdict for cell in self.cells.values()}
+
+    @property
+    def n_measured(self) -> int:
+        """The number of machines that measured it."""
+        return len(self.cells) - len(self.machines(NOT_MEASURED))
+
+    def machines(self, verdict: str) -> list[str]:
+        """The machines on which it has this verdict."""
+        return [machine for machine, cell in self.cells.items() if cell.verdict == verdict]
+
+
+@dataclass(frozen=True, repr=False)
+class Checklist:
+    """A table with the columns HEADS; its text, and in a notebook HTML."""
+
+    lines: list[tuple[str, ...]]
+
+    def __repr__(self) -> str:
+        return "\n".join(" | ".join(line) for line in [HEADS, *self.lines])
+
+    def _repr_html_(self) -> str:
+        rows = [_html_row(HEADS, "th")]
+        rows += [_html_row(line, "td") for line in self.lines]
+        return f"<table>{''.join(rows)}</table>"
+
+
+@dataclass(frozen=True)
+class FlipMap:
+    """All rows, and the machines that have a column."""
+
+    machines: list[str]
+    rows: list[Row]
+
+    @property
+    def flipping(self) -> list[str]:
+        """The names of the advice that flips."""
+        return [row.advice.name for row in self.rows if row.flips]
+
+    def row(self, name: str) -> Row:
+        """The Row of the advice called `name`."""
+        return next(row for row in self.rows if row.advice.name == name)
+
+    def checklist(self) -> "Checklist":
+        """What each piece of advice promises, where it wins and loses, and why, as a table."""
+        lines = []
+        for row in self.rows:
+            piece = row.advice
+            places = [_list(row, verdict) or "–" for verdict in (WINS, LOSES)]
+            if piece.unit == COUNT:
+                texts = [row.cells[machine].text for machine in row.machines(EXACT)]
+                places[0] = f"counted: {texts[0]}" if texts else "–"
+            lines.append((piece.name, piece.promise, *places, piece.why, piece.part))
+        return Checklist(lines)
+
+    def sentences(self) -> str:
+        """A line per piece of advice that flips: where it wins, where it loses, and why."""
+        lines = []
+        for row in self.rows:
+            if row.flips:
+                places = f"wins on {_list(row, WINS)}, loses on {_list(row, LOSES)}"
+                lines.append(f"{row.advice.name}: {places}. {row.advice.why}")
+        return "\n".join(lines)
+
+
+def flip_map(
+    made: Mapping[str, Facts] | None = None,
+    here: str = "",
+    folder: Path = FOLDER,
+    advice: Iterable[Advice] = ADVICE,
+) -> FlipMap:
+    """The FlipMap of all recorded machines, CPUs before GPUs, this kernel first.
+
+    Args:
+        made: {sentence: facts of a claim that this kernel made}; see claims.claimed.
+        here: the short name of this machine: its record fills what `made` lacks.
+    """
+    found = recorded_claims(folder)
+    if made:
+        found = {HERE: {**found.pop(here, {}), **made}} | found
+    machines = [machine for machine, claims in found.items() if _has_any(claims, advice)]
+    rows = []
+    for piece in advice:
+        cells = {machine: cell_of(piece, found[machine].get(piece.claim)) for machine in machines}
+        rows.append(Row(piece, cells))
+    return FlipMap(machines, rows)
+
+
+def recorded_claims(folder: Path = FOLDER) -> dict[str, dict[str, Facts]]:
+    """{machine: {sentence: recorded facts}}, CPUs before GPUs."""
+    records = [json.loads(path.read_text(encoding="utf-8")) for path in folder.glob("*.json")]
+    records.sort(key=lambda record: (record["is_gpu"], record["machine"]))
+    found = {}
+    for record in records:
+        claims = found.setdefault(record["machine"], {})
+        for part in record["parts"].values():
+            claims.update({facts["sentence"]: facts for facts in part["claims"]})
+    return found
+
+
+def _html_row(texts, tag):
+    style = ' style="text-align: left; vertical-align: top"'
+    return f"<tr>{''.join(f'<{tag}{style}>{html.escape(text)}</{tag}>' for text in texts)}</tr>"
+
+
+def _has_any(claims, advice):
+    return any(piece.claim in claims for piece in advice)
+
+
+def cell_of(advice: Advice, facts: Facts | None) -> Cell:
+    """The Cell of what a machine found, which is None if it measured nothing."""
+    if facts is None:
+        return Cell()
+    if advice.unit == COUNT:
+        return Cell(EXACT, facts["value"] or ("yes" if facts["held"] else "no"))
+    if facts.get("estimate") is not None:
+        return _with_interval(advice, facts)
+    number = _number(facts["value"])
+    return Cell(EXACT, facts["value"]) if number is None else _alone(advice, number)
+
+
+def _with_interval(advice, facts):
+    ends = [facts["estimate"], facts.get("low"), facts.get("high")]
+    estimate, low, high = (math.nan if end is None else _turned(advice, end) for end in ends)
+    low, high = sorted((low, high)) if low == low and high == high else (-math.inf, math.inf)
+    text = _shown(advice, estimate)
+    if math.isfinite(high - low):
+        text += f" ({_shown(advice, low)} to {_shown(advice, high)})"
+    return Cell(_verdict(advice, low, high), text)
+
+
+def _verdict(advice, low, high):
+    null, reach = NO_EFFECT[advice.unit]
+    if low > null:
+        return WINS
+    if high < null:
+        return LOSES
+    return SAME if null - reach <= low and high <= null + reach else NOT_DECIDED
+
+
+def _alone(advice, number):
+    """The Cell of a number without an interval."""
+    gain = _turned(advice, number)
+    high, low = (FAR, 1 / FAR) if advice.unit == TIMES else (FAR_POINTS, -FAR_POINTS)
+    verdict = WINS if gain > high else LOSES if gain < low else NOT_DECIDED
+    return Cell(verdict, _shown(advice, gain), has_interval=False)
+
+
+def _turned(advice, number):
+    """The gain of the advice, if `number` may be that of leaving it out."""
+    if not advice.is_opposite:
+        return number
+    return 1 / number if advice.unit == TIMES else -number
+
+
+def _shown(advice, number):
+    if advice.unit == POINTS:
+        return f"{number:+.1f}"
+    if advice.unit == LOSS:
+        return f"{number:+.2f}"
+    return f"{number:.2f}" if number < 9.95 else f"{number:.0f}"
+
+
+def _number(value):
+    """The number in an old record's text; None if there is none."""
+    against = _AGAINST.search(value)
+    if against:
+        return float(against[1]) / float(against[2])
+    match = _RATIO.search(value) or _POINTS.search(value)
+    return float(match[1]) if match else None
+
+
+def _list(row, verdict):
+    names = [f"{name} ({row.cells[name].text})" for name in row.machines(verdict)]
+    return " and ".join(names)
