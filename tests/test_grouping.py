@@ -165,12 +165,34 @@ def test_split_batches_hold_the_same_sequences_in_fewer_cells():
 
 def test_packed_rows_hold_each_sequence_once_and_at_most_a_row():
     lengths = sequences.draw("lognormal", rows=300).lengths
-    rows = grouping.first_fit(lengths, 256)
+    rows = grouping.best_fit(lengths, 256)
     assert sorted(sum(rows, [])) == list(range(300))
     assert all(int(lengths[row].sum()) <= 256 for row in rows)
     assert len(rows) <= 1.1 * int(lengths.sum()) / 256 + 1
     with pytest.raises(CourseError, match="make rows longer"):
-        grouping.first_fit(lengths, 10)
+        grouping.best_fit(lengths, 10)
+
+
+def test_many_rows_are_packed_as_tightly_as_first_fit_packs_them():
+    lengths = sequences.draw("lognormal", rows=3000).lengths
+    rows = grouping.best_fit(lengths, 256)
+    rooms = []  # first fit, in the plainest way
+    for length in lengths.sort(descending=True).values.tolist():
+        place = next((i for i, room in enumerate(rooms) if room >= length), None)
+        if place is None:
+            rooms.append(256)
+            place = -1
+        rooms[place] -= length
+    assert len(rows) <= len(rooms)
+
+
+def test_sorting_in_windows_keeps_each_window_and_sorts_it():
+    lengths = sequences.draw("lognormal", rows=300).lengths
+    order = grouping.sorted_in_windows(lengths, 100)
+    assert sorted(order.tolist()) == list(range(300))
+    for piece in order.split(100):
+        assert (lengths[piece].diff() >= 0).all()
+    assert (lengths[order].diff() < 0).any()
 
 
 def test_balanced_batches_are_the_same_batches_in_runs_of_similar_cells():

@@ -28,11 +28,11 @@ SIZES = {
     "batch_size": (16, 64, 256),
     "training_batch": (16, 32, 64),
     # of texts that a transformer is trained on, in the orders that are compared
-    "text_rows": (128, 2048, 16_384),
+    "text_rows": (128, 2048, 8192),
     "held_out": (32, 128, 1024),  # texts of the validation loss
     "training_dim": (16, 32, 256),
     "training_layers": (1, 1, 4),
-    "training_updates": (2, 96, 200),
+    "training_epochs": (1, 2, 2),  # of random batches
     "training_seeds": (1, 6, 6),
     # of the batches of texts that are timed, padded or packed
     "packed_batches": (2, 6, 6),
