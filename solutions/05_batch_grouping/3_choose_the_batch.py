@@ -198,8 +198,11 @@ figures.padding(many[:2000].tolist(), batch_size=batch_size, window=5)
 #
 # **Takeaway** What a window removes depends mostly on how many batches it holds: choose it in batches, and no larger
 # than you need.
+
+# %% [markdown]
+# ## What do you take home?
 #
-# Write the batch size and the window that you found into the next cell. It saves your sampler, your `pad_batch` and a
+# Write the batch size and the window that you chose into the next cell. It saves your sampler, your `pad_batch` and a
 # collate function for a `DataLoader` as a module that needs only torch and NumPy.
 
 # %% tags=["experiment"]
@@ -212,13 +215,17 @@ except CourseError as why:
     print(why)
 
 # %% [markdown]
+# **Takeaway** A batch sampler needs only lengths, so yours works for any dataset that knows them.
+
+# %% [markdown]
 # ## Does every token count the same?
 #
 # From here on, the sequences are texts for a small language model, `RaggedTransformer`, which predicts each next token.
 # The texts are drawn, and there are two kinds of them: long ones are mostly of one kind, short ones of the other, like
 # articles and chats.
 #
-# A step often consists of several batches: of several ranks, or of micro-batches whose gradients are accumulated.
+# A step often consists of several batches: of several *ranks*, which are processes with a copy of the model each, or of
+# *micro-batches*, whose gradients are accumulated before the update.
 # Sorted batches differ in their tokens. `DistributedDataParallel` *averages* the gradients of the ranks, and
 # accumulation adds up those of the micro-batches.
 #

@@ -16,7 +16,7 @@
 #
 # **Minutes** 37 core · 115 in all · session 2
 #
-# **Needs** `BucketBatchSampler` and `ragged_loss` of part 3
+# **Needs** `BucketBatchSampler` of part 3 and `pad_batch` of part 1
 
 
 # %% locked="setup"
@@ -311,7 +311,8 @@ ways = {
 weights = tuple(model.parameters())
 largest = {name: max(grouping.bytes_for_backward(functools.partial(loss_of, batch), weights) for batch in batches)
            for name, (loss_of, batches) in ways.items()}  # fmt: skip
-timed = compare({name: functools.partial(backward, *way) for name, way in ways.items()}, device=device, seconds=60)
+timed = compare({name: functools.partial(backward, *way) for name, way in ways.items()}, device=device,
+                seconds=6 * size.seconds)  # fmt: skip
 plots.time_and_memory({"transformer": (timed, largest)})
 
 # %% tags=["experiment"]
@@ -435,7 +436,8 @@ course.claim("flat maxima need the tokens' share of the rectangle's bytes, withi
 
 # %% tags=["experiment"]
 maxima = compare({"one rectangle": lambda: on_rectangle().sum().backward(),
-                  "flat": lambda: on_flat().sum().backward()}, device=device, seconds=20)  # fmt: skip
+                  "flat": lambda: on_flat().sum().backward()}, device=device,
+                 seconds=2 * size.seconds)  # fmt: skip
 course.claim("flat maxima are at least twice as fast as those of one rectangle", maxima.ratio("flat"), above=2)
 
 # %% [markdown]
@@ -545,7 +547,7 @@ by_dimensions = {
     "four": attention_ways.backward_of(under_mask, qkv),
     "nested": attention_ways.backward_of(on_nested, qkv),
 }
-kernels = compare(by_dimensions, device=device, seconds=20)
+kernels = compare(by_dimensions, device=device, seconds=2 * size.seconds)
 print({name: attention_ways.kernel_of(run) for name, run in by_dimensions.items()})
 course.claim("the same attention is faster with four dimensions than with three", kernels.ratio("four"), above=1)
 course.claim("attention on nested tensors is faster than under the block mask",
@@ -736,3 +738,9 @@ print(f"packed rows of twice the longest: {cells_in_rows / int(my_lengths.sum())
 #   windows end below plain windows" (part 3).
 # - **Several ranks**: balance cells, or use a budget. "with a budget ranks wait for a smaller share of their time than
 #   with random or bucketed batches" (part 3).
+
+# %% [markdown]
+# ## How good was your intuition?
+
+# %%
+course.calibration("05")
