@@ -1,5 +1,6 @@
 """An answer is carried with what it needs of its notebook, however it is written; what cannot be carried says why."""
 
+import ast
 import linecache
 import pickle
 
@@ -57,6 +58,11 @@ def test_an_answer_works_alone(cells):
 
 def test_the_latest_cell_counts():
     assert carried("def g(x): return 1", "def f(x): return g(x)", "def g(x): return 2")(0) == 2
+
+
+def test_a_name_in_an_index_is_read_and_not_set():
+    assert carry._names_in(ast.parse("found[len(limits)] = 1").body[0].targets[0]) == {"found"}
+    assert carry._names_in(ast.parse("f(x).calls = 1").body[0].targets[0]) == {"f", "x"}
 
 
 def test_a_dataclass_with_hints_in_quotes_comes_along_and_can_be_sent_to_a_rank():

@@ -139,6 +139,12 @@ def test_the_best_number_of_workers_is_one_that_is_proven_to_be_faster(seconds, 
     assert ax.get_title() == title
 
 
+def test_seconds_that_differ_by_orders_of_magnitude_can_be_read():
+    (ax,) = parallel_loading.seconds(compared(fork=0.1, spawn=2.5, kept=0.004), "title").axes
+    assert [text.get_text() for text in ax.texts] == ["100 ms", "2,500 ms", "4.0 ms"]
+    assert ax.get_xscale() == "log" and ax.get_xlim()[1] > 2500
+
+
 def test_predictions_and_bars_stand_beside_intervals():
     measured = [Interval(4.0, 3.9, 4.1), Interval(1.0, 0.9, 1.1)]  # with 0 and 2 workers
     (ax,) = parallel_loading.predicted_workers({("plain", 8): ([2.0, 1.25], measured)}, [2]).axes[:1]
@@ -181,6 +187,14 @@ def test_groups_are_drawn_by_their_ratios_and_the_fastest_beats_each_other_way()
     times = [Interval(1.0, 0.9, 1.1), Interval(6.0, 5.0, 7.0)]
     panels = batch_grouping.cost_against_length([8, 16], {"maximum": [4, 8]}, {"maximum": times}).axes
     assert [ax.get_title() for ax in panels] == ["2 times the width: bytes × 2", "2 times the width: time × 6"]
+    seconds = {1: Interval(4.0, 3.9, 4.1), 4: Interval(1.0, 0.9, 1.1), 9: Interval(2.0, 1.9, 2.1)}
+    (ax,) = batch_grouping.time_against_groups(seconds, {1: 4.0, 4: 0.8, 9: 2.0}, (1, 9)).axes
+    assert ax.get_title() == "4 groups took the least time: 4.0 times as fast as one" and (4.0, 1000.0) in dots(ax)
+    searches = {"exact": (1.0, 0.0), "random × 1": (0.1, 3.0), "random × 9": (2.0, 0.1)}
+    (ax,) = batch_grouping.search_results(searches).axes
+    assert ax.get_title() == "random × 1 misses by 3.0 %, random × 9 by 0.1 %"
+    (ax,) = batch_grouping.waste_against_batch([1, 2], {"a": [1.0, 2.0], "b": [1.0, 2.1], "c": [1.0, 9.0]}).axes
+    assert [text.get_text() for text in ax.texts] == ["b 2.1\na 2.0", "c 9.0", "no padding"]
     nbytes = {"one rectangle": 3e6, "four groups": 1e6, "flat": 2e6}
     (ax,) = batch_grouping.time_and_memory({"maxima": (found, nbytes)}).axes
     assert ax.get_title() == "maxima, fastest: four groups" and (1000.0, 1.0) in dots(ax)

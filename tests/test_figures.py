@@ -169,7 +169,7 @@ def drawn_pipeline(axes, data):
 
 
 def drawn_padding(axes, data):
-    tokens, cells = bars(axes, "C0"), bars(axes, "0.85")
+    tokens, cells = bars(axes, "#4d4d4d"), bars(axes, "0.85")
     ratio = sum(height * width for _, _, width, height in cells) / sum(height for *_, height in tokens)
     n_batches = sum(left - before > 1.5 for (before, *_), (left, *_) in itertools.pairwise(cells)) + 1
     all_batches = padded_batches.batches_of(data["lengths"], data["batch_size"], data["window"], data["seed"])

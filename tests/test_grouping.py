@@ -8,6 +8,7 @@ import torch
 
 from course.datasets import sequences
 from course.errors import CourseError
+from course.measure.comparison import Interval
 from course.notebook.solutions import load_solutions
 from course.training import grouping, keep_source
 from course.training.token_models import TokenAttention, TokenPool, attention_written_out
@@ -45,6 +46,13 @@ def test_a_group_costs_its_threshold_per_sequence_and_neighbours_are_one_move_aw
     assert cost([1, 5]) == 2 * 1 + 4 * 25
     assert grouping.neighbours([2, 5], [1, 2, 3, 5]) == [[1, 5], [3, 5]]
     assert grouping.neighbours([5], [1, 2, 3, 5]) == []
+
+
+def test_two_times_give_the_cost_of_a_group_and_of_a_cell():
+    cells = {1: 100, 3: 60, 10: 20}
+    seconds = {n: Interval(3 * n + 2 * cells[n], 0.0, 1e9) for n in cells}
+    seconds[3] = Interval(9e9, 0.0, 1e10)  # which is tested, not used
+    assert grouping.cost_of_group_and_cell(seconds, cells) == pytest.approx((3, 2))
 
 
 def test_found_thresholds_are_those_of_the_demonstration(unit):
@@ -157,12 +165,34 @@ def test_split_batches_hold_the_same_sequences_in_fewer_cells():
 
 def test_packed_rows_hold_each_sequence_once_and_at_most_a_row():
     lengths = sequences.draw("lognormal", rows=300).lengths
-    rows = grouping.first_fit(lengths, 256)
+    rows = grouping.best_fit(lengths, 256)
     assert sorted(sum(rows, [])) == list(range(300))
     assert all(int(lengths[row].sum()) <= 256 for row in rows)
     assert len(rows) <= 1.1 * int(lengths.sum()) / 256 + 1
     with pytest.raises(CourseError, match="make rows longer"):
-        grouping.first_fit(lengths, 10)
+        grouping.best_fit(lengths, 10)
+
+
+def test_many_rows_are_packed_as_tightly_as_first_fit_packs_them():
+    lengths = sequences.draw("lognormal", rows=3000).lengths
+    rows = grouping.best_fit(lengths, 256)
+    rooms = []  # first fit, in the plainest way
+    for length in lengths.sort(descending=True).values.tolist():
+        place = next((i for i, room in enumerate(rooms) if room >= length), None)
+        if place is None:
+            rooms.append(256)
+            place = -1
+        rooms[place] -= length
+    assert len(rows) <= len(rooms)
+
+
+def test_sorting_in_windows_keeps_each_window_and_sorts_it():
+    lengths = sequences.draw("lognormal", rows=300).lengths
+    order = grouping.sorted_in_windows(lengths, 100)
+    assert sorted(order.tolist()) == list(range(300))
+    for piece in order.split(100):
+        assert (lengths[piece].diff() >= 0).all()
+    assert (lengths[order].diff() < 0).any()
 
 
 def test_balanced_batches_are_the_same_batches_in_runs_of_similar_cells():

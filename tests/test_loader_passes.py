@@ -70,6 +70,25 @@ def test_a_step_sees_every_batch_before_the_next_is_drawn():
     assert events == ["draw 0", "step 0", "draw 1", "step 1", "draw 2", "step 2"]
 
 
+def test_a_batch_is_stacked_where_a_worker_stacks_it():
+    items = [torch.zeros(3), torch.ones(3)]
+    batch = loader_passes.collate_as_a_worker(items)
+    assert batch.is_shared() and torch.equal(batch, torch.stack(items))
+    assert not loader_passes.default_collate(items).is_shared()
+
+
+def test_all_ways_make_their_batches_by_the_given_function():
+    drawn = []
+
+    def seconds_per_pass(loader, n_batches, repeats, warmup, synchronize):
+        drawn.append((loader.num_workers, next(iter(loader))))
+        return torch.ones(1, dtype=torch.float64)
+
+    limits = dict(rounds=(1, 1), half_width=9.0, progress=False)
+    compare_workers(list(range(7)), 3, [0, 2], seconds_per_pass, collate_fn=sum, **limits)
+    assert set(drawn) == {(0, 3), (2, 3)}
+
+
 def test_items_come_again_where_there_are_too_few(monkeypatch):
     repeated = loader_passes.Repeated([10, 11, 12], 5)
     assert [batch.tolist() for batch in forked(repeated, 2)] == [[10, 11], [12, 10], [11]]

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from course.datasets import sequences
+from course.errors import CourseError
 from course.training import ragged_training
 from course.training import ragged_transformer as ragged
 
@@ -75,15 +76,33 @@ def test_the_last_token_of_each_sequence_has_no_target():
     assert ragged.targets_of(tokens, lengths).tolist() == [1, -1, -1, 4, -1]
 
 
-def test_each_shape_is_compiled_once(model):
+@pytest.mark.parametrize(("dynamic", "graphs"), [(False, 3), (None, 2), (True, 1)])
+def test_each_shape_is_compiled_once_unless_sizes_are_dynamic(model, dynamic, graphs):
     inputs = [(torch.zeros(2, n, dtype=torch.int64), torch.arange(n)) for n in (3, 5, 3, 9, 5)]
-    assert ragged.graphs_compiled(model, inputs) == 3
+    assert ragged.graphs_compiled(model, inputs, dynamic) == graphs
 
 
 def test_long_texts_are_mostly_of_kind_one():
     drawn = sequences.load("text", rows=2000)
     is_long = drawn.lengths > drawn.lengths.median()
     assert drawn.labels[is_long].mean() > 0.6 > 0.4 > drawn.labels[~is_long].mean()
+
+
+def test_the_control_keeps_lengths_and_the_tokens_of_each_kind_and_mixes_the_kinds():
+    sets = [sequences.text(4000, 0, follows) for follows in (True, False)]
+    assert torch.equal(sets[0].lengths, sets[1].lengths)
+    shares = [float((drawn.labels * drawn.lengths).sum() / drawn.lengths.sum()) for drawn in sets]
+    assert shares[0] == pytest.approx(shares[1], abs=0.03)
+    is_long = sets[1].lengths > sets[1].lengths.median()
+    share_of_long = sets[1].labels[is_long].mean().item()
+    assert share_of_long == pytest.approx(sets[1].labels[~is_long].mean().item(), abs=0.05)
+
+
+def test_rows_are_filled_up_to_a_given_length(texts):
+    packs, masks = zip(*(pack_of([text]) for text in texts), strict=True)
+    tokens, positions, mask, targets = ragged.rows_of(packs, masks, 64)
+    assert tokens.shape == positions.shape == targets.shape == (len(texts), 64)
+    assert mask.shape == (len(texts), 64, 64)
 
 
 def test_four_micro_batches_make_the_update_of_the_whole_batch(model, texts):
@@ -96,9 +115,58 @@ def test_four_micro_batches_make_the_update_of_the_whole_batch(model, texts):
     torch.testing.assert_close(*ends)
 
 
-def test_a_curve_is_read_between_its_points():
-    curve = ragged_training.Curve([0, 2, 4], [0.0, 1.0, 3.0], [4.0, 2.0, 1.0])
-    assert [curve.at_time(t) for t in (0.5, 2.0, 9.0)] == [3.0, 1.5, 1.0]
+def test_a_curve_is_read_between_its_measured_points_and_nowhere_else():
+    curve = ragged_training.Curve([0, 2, 4], [0, 100, 300], [0.0, 1.0, 3.0], [4.0, 2.0, 1.0])
+    assert [curve.at_cells(cells) for cells in (100, 200, 300)] == [2.0, 1.5, 1.0]
+    for cells in (50, 301):
+        with pytest.raises(CourseError, match="measured from 100 to 300"):
+            curve.at_cells(cells)
+    assert curve.at_update(4) == 1.0
+
+
+def test_trainings_last_until_they_have_the_cells_of_the_first(texts):
+    data = sequences.text(32, 0)
+    sizes = {"random": 8, "small": 2}
+
+    def steps(order, data, seed):
+        batches = torch.arange(len(data)).split(sizes[order])
+        return ragged_training.steps_of(lambda epoch: [batch.tolist() for batch in batches])
+
+    runs = ragged_training.train_each(
+        list(sizes), data, data, steps, 1, to_equal_cells=True, dim=8, layers=1, updates=4, every=2
+    )
+    random, small = runs["random"][0], runs["small"][0]
+    assert random.updates == [0, 2, 4]
+    assert small.cells[-1] >= random.cells[-1] > small.cells[-3]
+    assert ragged_training.by_updates(runs, 4)["random"] == [random.losses[-1]]
+    at_first_stop = ragged_training.by_cells(runs, 2)
+    assert at_first_stop["random"] == [random.losses[1]]
+    assert at_first_stop["small"] == [small.at_cells(random.cells[1])]
+
+
+class Sampler:
+    """Batches of two from the sorted set; the last epoch is kept."""
+
+    def __init__(self, lengths):
+        self.batches = lengths.argsort().view(-1, 2).tolist()
+
+    def set_epoch(self, epoch):
+        self.epoch = epoch
+
+    def __iter__(self):
+        return iter(self.batches)
+
+
+def test_random_batches_have_the_tokens_of_the_sampler_up_to_their_last_text():
+    lengths = torch.randint(1, 30, (40,), generator=torch.Generator().manual_seed(0))
+    sampler = Sampler(lengths)
+    found = list(ragged_training.with_the_tokens_of(sampler, lengths, 0)(3))
+    assert sampler.epoch == 3
+    for batch, of_sampler in zip(found, sampler.batches, strict=True):
+        wanted = int(lengths[of_sampler].sum())
+        assert int(lengths[batch].sum()) >= wanted > int(lengths[batch[:-1]].sum())
+    drawn = sum(found, [])
+    assert sorted(drawn[:40]) == list(range(min(len(drawn), 40)))
 
 
 def test_steps_take_so_many_batches_and_begin_a_new_epoch():
@@ -107,5 +175,6 @@ def test_steps_take_so_many_batches_and_begin_a_new_epoch():
 
 
 def test_orders_that_no_interval_tells_from_the_best_are_among_the_lowest():
-    losses = {"a": torch.arange(6.0), "b": torch.arange(6.0) + 1, "c": torch.arange(6.0).flip(0) + 0.1}
+    six = range(6)
+    losses = {"a": [*six], "b": [n + 1 for n in six], "c": [5.1 - n for n in six]}
     assert ragged_training.lowest(losses) == ["a", "c"]

@@ -1,6 +1,7 @@
 """The stall waterfall: its bars sum to the step, and its replays give what the loader gives."""
 
 import itertools
+import random
 
 import matplotlib.pyplot as plt
 import pytest
@@ -136,3 +137,83 @@ def test_waiting_is_the_share_of_a_step_before_its_batch(monkeypatch):
 
     monkeypatch.setattr(waterfall, "now", lambda device: clock[0])
     assert waterfall.waiting(batches(), step).estimate == 0.75
+
+
+class Clock:
+    """A clock that only `spend` advances, by about what is asked: the noise has a seed."""
+
+    def __init__(self, noise=0.0):
+        self.time, self.noise, self.random = 0.0, noise, random.Random(1)
+
+    def __call__(self, device):
+        return self.time
+
+    def spend(self, seconds):
+        self.time += seconds * (1 + self.random.uniform(-self.noise, self.noise))
+
+
+class Slow(Dataset):
+    """Four numbers, each of which takes 2 ms."""
+
+    def __init__(self, clock):
+        self.clock = clock
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, i):
+        self.clock.spend(0.002)
+        return torch.tensor(i)
+
+
+def slow_training(clock):
+    """(loader, step, transfer): batches of 2 that take 2 x 2, 5, 1 and 3 ms by the clock."""
+
+    def collate(items):
+        clock.spend(0.005)
+        return torch.stack(items)
+
+    def transfer(batch):
+        clock.spend(0.001)
+        return batch
+
+    return DataLoader(Slow(clock), 2, collate_fn=collate), lambda batch: clock.spend(0.003), transfer
+
+
+def test_a_stage_of_known_length_has_a_bar_of_that_length(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(waterfall, "now", clock)
+    loader, step, transfer = slow_training(clock)
+    found = waterfall.measure(loader, step, Replay, transfer, steps=4, rounds=(7, 7))
+    bars = {stage: 1000 * bar.estimate for stage, bar in found.bars.items()}
+    assert bars == pytest.approx({ITEMS: 4, COLLATE: 5, TRANSFER: 1, STEP: 3})
+    assert found.ceiling.estimate == pytest.approx(13 / 3) and found.null.estimate == pytest.approx(0)
+
+
+@pytest.mark.parametrize("stage", [COLLATE, TRANSFER])
+def test_a_stage_that_is_replaced_by_itself_has_no_bar(monkeypatch, stage):
+    clock = Clock(noise=0.1)
+    monkeypatch.setattr(waterfall, "now", clock)
+    loader, step, _ = slow_training(clock)
+    same = {AS_IT_IS: loader, stage: loader}
+    monkeypatch.setattr(waterfall, "sources", lambda *arguments: same)
+    found = waterfall.measure(loader, step, Replay, steps=2, rounds=(30, 30))
+    for nothing in (found.bars[stage], found.null):
+        assert abs(nothing.estimate) < 0.05 * found.step
+        assert nothing.high - nothing.low < 0.1 * found.step  # known well enough to say so
+
+
+def test_the_step_alone_is_timed_after_loading(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(waterfall, "now", clock)
+    loader, _, _ = slow_training(clock)
+    loaded = []
+    monkeypatch.setattr(Slow, "__getitem__", lambda self, i: loaded.append(i) or torch.tensor(i))
+    step = lambda batch: clock.spend(0.003 + 0.001 * len(loaded)) or loaded.clear()  # noqa: E731
+    found = waterfall.step_after_loading(loader, step, Replay, steps=3, rounds=(7, 7))
+    assert found.ratio(waterfall.KEPT, to=waterfall.AFTER_LOADING).estimate == pytest.approx(5 / 3)
+
+
+def test_a_training_without_waiting_has_what_is_left_of_its_time():
+    found = waterfall.without_waiting(Interval(0.75, 0.5, 0.9))
+    assert (found.estimate, found.low, found.high) == pytest.approx((4.0, 2.0, 10.0))

@@ -151,7 +151,7 @@ def with_lengths(name: str, lengths: Tensor, rng: torch.Generator | int) -> Sequ
     return Sequences(name, values, lengths, labels.float(), VOCABULARY, real=False)
 
 
-def text(rows: int, rng: torch.Generator | int, follows: float = KIND_FOLLOWS_LENGTH) -> Sequences:
+def text(rows: int, rng: torch.Generator | int, kind_follows_length: bool = True) -> Sequences:
     """Drawn "text" of two kinds, whose next token depends on the kind and on the token before.
 
     Long texts are mostly of kind 1, short ones of kind 0, as chats and articles are in a real
@@ -159,15 +159,19 @@ def text(rows: int, rng: torch.Generator | int, follows: float = KIND_FOLLOWS_LE
 
     Args:
         rng: a generator, or the seed of a new one.
-        follows: log odds of kind 1 per standard deviation of the log length; with 0 the kind has
-            nothing to do with the length.
+        kind_follows_length: False for texts whose kind has nothing to do with their length. The
+            lengths are the same, and so is the expected share of the tokens that each kind has.
     """
     if not isinstance(rng, torch.Generator):
         rng = torch.Generator().manual_seed(rng)
     lengths = lognormal_lengths(rows, rng, mean=3.0)
     logarithms = lengths.float().log()
     standard = (logarithms - logarithms.mean()) / logarithms.std().clamp(min=1e-6)
-    kinds = torch.rand(rows, generator=rng) < torch.sigmoid(follows * standard)
+    chances = torch.sigmoid(KIND_FOLLOWS_LENGTH * standard)
+    if not kind_follows_length:
+        share_of_tokens = (chances * lengths).sum() / lengths.sum()
+        chances = share_of_tokens.expand(rows)
+    kinds = torch.rand(rows, generator=rng) < chances
     kinds = kinds.long()
     fixed = torch.Generator().manual_seed(0)
     tables = torch.randn(2, TEXT_VOCABULARY, TEXT_VOCABULARY, generator=fixed)

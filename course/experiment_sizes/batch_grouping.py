@@ -7,9 +7,11 @@ SIZES = {
     "emb_dim": (32, 256, 8192),  # and width of the hidden layer
     "attention_dim": (16, 64, 512),
     # of sequences of four tokens
-    "padded_lengths": ((8, 16, 32), (32, 64, 128, 256), (128, 256, 512, 1024)),
+    "padded_lengths": ((8, 16, 32, 64), (32, 64, 128, 256), (128, 256, 512, 1024)),
     "rows_of_cost": (8, 16, 64),  # sequences of that batch
-    "repeats": (1, 5, 10),  # timed calls
+    # after which a comparison begins no further round, and that of the numbers of groups
+    "seconds": (0.0, 10.0, 12.0),
+    "overhead_seconds": (0.0, 25.0, 25.0),
     "demo_rows": (512, 1024, 1024),  # sequences of the demonstration's set
     "emb_dims": ((16, 32), (64, 256), (64, 1024, 8192)),  # at which grouping is timed
     "losing_dims": ((8, 16), (8, 64, 256), (64, 1024, 8192)),  # in batches of 32
@@ -18,19 +20,19 @@ SIZES = {
     # sequences of the batch with which all methods are compared, and its embedding dimension
     "rows_of_groups": (128, 512, 2048),
     "u_dim": (16, 32, 1024),
-    # sequences of the batch that is cut into 1 to 32 groups, and its embedding dimension, which
-    # is small, so that the overhead shows
+    # sequences of the batch that is cut into groups, one per length at most, and its embedding
+    # dimension, which is small, so that the overhead shows
     "rows_of_overhead": (64, 256, 2048),
     "overhead_dim": (8, 16, 512),
     "rows_of_waste": (2048, 32_768, 65_536),  # sequences of the set whose batches are chosen
     "batch_size": (16, 64, 256),
     "training_batch": (16, 32, 64),
     # of texts that a transformer is trained on, in the orders that are compared
-    "text_rows": (128, 2048, 16_384),
+    "text_rows": (128, 2048, 8192),
     "held_out": (32, 128, 1024),  # texts of the validation loss
     "training_dim": (16, 32, 256),
     "training_layers": (1, 1, 4),
-    "training_updates": (2, 96, 200),
+    "training_epochs": (1, 2, 2),  # of random batches
     "training_seeds": (1, 6, 6),
     # of the batches of texts that are timed, padded or packed
     "packed_batches": (2, 6, 6),

@@ -49,10 +49,10 @@ export default {
         svgElement(svg, "rect", { x: left, y: 170 - (150 * top) / longest, width, height: (150 * top) / longest, fill: COLORS.wait });
         batch.forEach((i, k) => {
           const height = (150 * all.lengths[i]) / longest;
-          svgElement(svg, "rect", { x: left + k * bar, y: 170 - height, width: bar > 3 ? bar - 0.4 : bar, height, fill: COLORS.compute });
+          svgElement(svg, "rect", { x: left + k * bar, y: 170 - height, width: bar > 3 ? bar - 0.4 : bar, height, fill: "#4d4d4d" });
         });
       });
-      svgElement(svg, "text", { x: 14, y: 188, "font-size": 12 }, "A blue bar is a sequence with its tokens, grey is padding.");
+      svgElement(svg, "text", { x: 14, y: 188, "font-size": 12 }, "A dark bar is a sequence with its tokens, light grey is padding. Batches in the order of the windows.");
       words.textContent = `Windows of ${all.window} × ${all.batch_size} sequences: ${fixed(cellsPerToken(shown, all.lengths), 2)} cells per token in the first ${shown.length} batches, ${fixed(ratio, 2)} in all ${batches.length}.`;
       el.dataset.total = ratio;
     };

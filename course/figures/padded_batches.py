@@ -78,10 +78,11 @@ def _picture(batches, lengths, caption) -> Picture:
         places = range(left, left + len(batch))
         own = [lengths[i] for i in batch]
         axes.bar(places, max(own), width=1, color="0.85")
-        axes.bar(places, own, width=0.9 if len(batch) < 32 else 1, color="C0")
+        axes.bar(places, own, width=0.9 if len(batch) < 32 else 1, color="#4d4d4d")
         left += len(batch) + max(2, len(batch) // 8)
     axes.set_xticks([])
     axes.set_ylabel("tokens")
-    axes.set_xlabel("A blue bar is a sequence with its tokens, grey is padding.", fontsize=9)
+    what = "A dark bar is a sequence with its tokens, light grey is padding."
+    axes.set_xlabel(f"{what} Batches in the order of the windows.", fontsize=9)
     axes.set_title(caption, fontsize=10)
     return picture

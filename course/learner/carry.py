@@ -153,6 +153,9 @@ def _statement(node):
 
 
 def _names_in(node):
+    """The names that storing into `node` changes; an index such as len(x) of y[len(x)] is read."""
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        node = node.value
     return {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
 
 

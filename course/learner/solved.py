@@ -62,7 +62,8 @@ def solved(exercise: Exercise) -> Any:
     try:
         answer = _load(exercise, record)
     except NotCarried as error:
-        return _fallback(exercise, f"{yours} no longer passes its check: {error}")
+        check = f"run check.{exercise.name} again"
+        return _fallback(exercise, f"{yours} no longer passes its check: {error}; {check}")
     yours += _part_of(exercise)
     if key in failed_here:
         _say(f"{exercise.name}: the latest check failed; using {yours}.")
@@ -142,7 +143,7 @@ class Unsolved:
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise CourseError(
             f"this needs your answer to {self.exercise}, whose check has not passed yet; "
-            "solve it, run its check, then the cell with course.solved."
+            "solve it, run its check, then the cell with course.solved and those below it."
         )
 
     def __getattr__(self, name: str) -> NoReturn:

@@ -5,6 +5,7 @@ it stays undecided.
 """
 
 import math
+import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -87,9 +88,28 @@ def _returned_and_ended(batch, device):
     return returned - begin, time.perf_counter() - begin
 
 
-def bus_share(bytes_per_item: float, items_per_second: float, gigabytes_per_second: float) -> float:
-    """The share of its time in which the bus copies, from 0 to 1."""
+def copy_share(
+    bytes_per_item: float, items_per_second: float, gigabytes_per_second: float
+) -> float:
+    """The share of the time that copies of this speed take, from 0 to 1."""
     return bytes_per_item * items_per_second / (1e9 * gigabytes_per_second)
+
+
+def memory_rate(nbytes: int, repeats: int = 15) -> float:
+    """Gigabytes per second at which this machine copies `nbytes` within its memory, the median."""
+    source = torch.ones(nbytes, dtype=torch.uint8)
+    target = torch.zeros(nbytes, dtype=torch.uint8)
+    seconds = []
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        target.copy_(source)
+        seconds.append(time.perf_counter() - begin)
+    return nbytes / statistics.median(seconds) / 1e9
+
+
+def stack_and_crop(images: Sequence[Tensor]) -> Tensor:
+    """A corner of every image, of a batch that stays where it was stacked."""
+    return torch.stack(list(images))[:, :, :8, :8].clone()
 
 
 class InLoop:

@@ -11,9 +11,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from unittest import mock
 
 import torch
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, default_collate
 
 from course.loading.loaders import OneWorker, WorkerCosts, effective_cores, forked
 from course.measure import usage
@@ -77,6 +78,12 @@ class Trained:
         for batch in self.loader:
             self.step(batch)
             yield batch
+
+
+def collate_as_a_worker(items: Sequence[torch.Tensor]) -> torch.Tensor:
+    """The batch of `items` in new shared memory, where a worker's default_collate puts it."""
+    with mock.patch("torch.utils.data.get_worker_info", return_value=True):
+        return default_collate(items)
 
 
 @dataclass(frozen=True)
@@ -146,6 +153,7 @@ def compare_workers(
     *,
     step: Callable[[object], object] | None = None,
     synchronize: Callable[[], object] | None = None,
+    collate_fn: Callable[[list], object] | None = None,
     half_width: float = HALF_WIDTH,
     rounds: tuple[int, int] = (FEWEST_ROUNDS, MOST_ROUNDS),
     seconds: float = 60.0,
@@ -160,13 +168,14 @@ def compare_workers(
         seconds_per_pass: the answer to the exercise of this name.
         step: what the loop does with a batch (default: nothing).
         synchronize: waits for the work that `step` queues.
+        collate_fn: makes a batch of items (default: that of torch).
         half_width, rounds, seconds, progress: as in compare_measured.
     """
     n_batches = batches_for(workers)
     repeated = Repeated(data, n_batches * batch_size)
     loaders = {}
     for number in workers:
-        loader = forked(repeated, batch_size, number)
+        loader = forked(repeated, batch_size, number, collate_fn=collate_fn)
         loaders[way_of(number)] = Trained(loader, step) if step else loader
     cpu_of = {}  # (way, seconds) of a pass -> its CPU seconds
 

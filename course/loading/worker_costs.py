@@ -18,6 +18,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from course.loading.loaders import forked
+from course.text import counted
 
 PRELOADED = "forkserver, torch preloaded"
 PERSISTENT = "fork, persistent, second epoch on"
@@ -42,7 +43,8 @@ class Starts:
         self.loaders[PERSISTENT] = forked(tiny, 4, 2)
         self._servers = {"forkserver": forkserver.ForkServer(), PRELOADED: forkserver.ForkServer()}
         # what multiprocessing.set_forkserver_preload does for the server of the program
-        self._servers[PRELOADED].set_forkserver_preload(["torch", "torch.utils.data"])
+        preload = ["__main__", "torch", "torch.utils.data"]
+        self._servers[PRELOADED].set_forkserver_preload(preload)
 
     def seconds(self, way: str) -> float:
         """Seconds from the start of an epoch to its first batch; the rest of it is taken, too."""
@@ -102,12 +104,14 @@ def pss_megabytes(pid: int | str = "self") -> float | None:
 def grown_megabytes(data: Dataset, workers: int) -> list[float] | None:
     """MB that all processes together have more than at the start, after each of two epochs.
 
+    Each epoch reads all items in a new order.
+
     The start is when the workers run and have read one batch each. None without /proc.
     """
     if pss_megabytes() is None:
         return None
     before = set(multiprocessing.active_children())
-    batches = forked(data, 1000, workers, prefetch_factor=1)
+    batches = forked(data, 1000, workers, prefetch_factor=1, shuffle=True)
     iterator = iter(batches)
     next(iterator)
     children = set(multiprocessing.active_children()) - before
@@ -163,8 +167,9 @@ def shared_cores(cores: int, ranks: int, workers: int, threads: int) -> str:
     processes = ranks * (1 + workers)
     computing = ranks * (threads + workers)
     return (
-        f"{ranks} ranks, {workers} workers each, {threads} threads per rank: {processes} processes "
-        f"with {computing} threads on {cores} cores, {computing / cores:.2f} per core"
+        f"{counted(ranks, 'rank')}, {counted(workers, 'worker')} each, "
+        f"{counted(threads, 'thread')} per rank: {processes} processes "
+        f"with {counted(computing, 'thread')} on {cores} cores, {computing / cores:.2f} per core"
     )
 
 

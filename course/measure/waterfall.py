@@ -1,13 +1,21 @@
 """A stall waterfall: how much of a training step each stage of loading costs.
 
-The step is timed with nothing replayed, then with what each stage gives replayed from memory: the
-files' bytes, decoded pictures, items, batches, batches on the device. Two neighbours differ by the
-stage between them, so the bars sum to the step by construction; the last is the step with data for
-free, the ceiling of every loader. The order matters: a bar is what the step gains if its stage
-costs nothing and all before it cost nothing already. Nothing is drawn here; plots/parallel_loading.
+The step is timed as it is, and then with what a stage gives replayed from memory, stage by stage:
 
-Replaying items was called "fetch stall" by Mohan, Phanishayee, Raniwala and Chidambaram 2021,
-"Analyzing and Mitigating Data Stalls in DNN Training" (arXiv:2007.06775).
+    read        bytes of a file         Image.open gets them from memory
+    decode      a picture               Image.open gives the decoded picture
+    transform   an item                 a list of items takes the place of the dataset
+    collate     a batch                 a list of batches takes the place of the loader
+    transfer    a batch on the device   such a list, on the device
+
+A bar is what the step gains when one more stage is replayed, so the bars sum to the step. The order
+matters, and a gain is not only the time of the stage: the step itself runs faster when no loading
+disturbs its caches (`step_after_loading`). The null replays nothing twice; any bar like it is
+noise. Needs a map-style dataset and, for more than one bar of items, files that Pillow opens.
+
+Draws nothing (plots/parallel_loading does). Replaying items is the "fetch stall" of Mohan,
+Phanishayee, Raniwala and Chidambaram 2021, "Analyzing and Mitigating Data Stalls in DNN Training"
+(arXiv:2007.06775).
 """
 
 import contextlib
@@ -47,6 +55,7 @@ ITEMS = "make items"  # read, decode and transform where PIL opens no file
 AS_IT_IS = "nothing replayed"
 KEPT_ITEMS = 256  # that are replayed, at most
 STEPS = 8  # of a pass without workers
+KEPT, AFTER_LOADING = "a kept batch", "a kept batch, after another was loaded"
 Replay = Callable[..., Iterable]  # (source, n, stage=None) -> an iterable that replays it
 
 
@@ -79,6 +88,13 @@ class Waterfall:
             found[after] = self._difference(before, after)
         found[STEP] = self.compared.time(after).scaled(1 / self.steps)
         return found
+
+    @property
+    def null(self) -> Interval:
+        """Seconds per step that are gained if nothing more is replayed: by chance, so about 0."""
+        control = self.compared.control
+        gains = [self.step * (r - 1) for r in (control.estimate, control.low, control.high)]
+        return Interval(*gains)
 
     def share(self, stage: str) -> float:
         """The share of a step that a stage takes."""
@@ -113,8 +129,8 @@ class Waterfall:
             )
         lines.append(f"{'sum':{width}}  {1000 * self.step:.2f}, the step as it is")
         lines.append(f"with data for free: {self.ceiling} times as fast")
-        compared = self.compared
-        lines.append(f"control {compared.control}; {compared.rounds} rounds, {compared.stopped}")
+        lines.append(f"null: {self.null.scaled(1000)} ms per step by replaying nothing")
+        lines.append(f"{self.compared.rounds} rounds, {self.compared.stopped}")
         return "\n".join(lines)
 
 
@@ -185,6 +201,42 @@ def waiting(
         shares.append((served - begin) / (end - begin))
         begin = end
     return signed_rank_interval(shares)
+
+
+def without_waiting(share: Interval) -> Interval:
+    """How many times as fast a training is that no longer waits for a `share` of its time."""
+    left = Interval(1 - share.estimate, 1 - share.high, 1 - share.low)
+    return left.inverted()
+
+
+def step_after_loading(
+    loader: DataLoader,
+    step: Callable[[Any], object],
+    replay: Replay,
+    *,
+    device: torch.device | str = "cpu",
+    steps: int = STEPS,
+    rounds: tuple[int, int] = (FEWEST_ROUNDS, MOST_ROUNDS),
+    seconds: float = 60.0,
+) -> Comparison:
+    """The Comparison of the step in two ways, KEPT and AFTER_LOADING.
+
+    Both train on the same batch, and only the step is timed. Before a step of AFTER_LOADING, the
+    next batch is loaded and dropped. Arguments as in `measure`.
+    """
+    loading = like(loader, Repeated(loader.dataset, KEPT_ITEMS, _items_of(loader, steps)))
+    (batch,) = itertools.islice(replay(loader, 1), 1)
+
+    def run(way: str) -> float:
+        taken = 0.0
+        for _ in loading if way == AFTER_LOADING else range(steps):
+            begin = now(device)
+            step(batch)
+            taken += now(device) - begin
+        return taken
+
+    ways = [KEPT, AFTER_LOADING]
+    return compare_measured(ways, run, rounds=rounds, seconds=seconds, progress=True)
 
 
 def _train(batches, n, step, transfer):

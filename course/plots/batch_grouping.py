@@ -1,6 +1,7 @@
 """Figures of unit 05.
 
-In a part each colour has one meaning: tokens are dark grey and padding is light grey.
+In the figures of a part each colour has one meaning: tokens are dark grey, padding is light grey.
+Data sets are told apart by their marks, because colours belong to the ways to compute.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +16,6 @@ from torch import Tensor
 from course.measure.comparison import FASTER, Comparison, Interval
 from course.plots.style import (
     BLUE,
-    COLORS,
     GREEN,
     GREY,
     ORANGE,
@@ -47,15 +47,17 @@ WAY_COLORS = METHOD_COLORS | {
     "varlen": "black",
     "FlexAttention": "#b8860b",
 }
-MODEL_COLORS = {
-    "maximum": BLUE,
-    "fused attention": GREEN,
-    "attention written out": ORANGE,
+# colours that no way has, and a mark each, because lines may lie on each other
+MODEL_STYLES = {
+    "maximum": ("#332288", "o"),
+    "fused attention": ("#882255", "s"),
+    "attention written out": ("#999933", "^"),
 }
+SET_MARKS = "osD^v"
 ORDER_COLORS = {
     "random": GREY,
     "windows": PINK,
-    "windows, accumulated": BLUE,
+    "windows, accumulated": "#762a83",
     "short to long": RED,
     "packed": "#8c564b",
 }
@@ -118,10 +120,11 @@ def waste_against_batch(
     figure, ax = axes(6.6, 3.4)
     largest = batch_sizes[-1]
     most = max(max(waste) for waste in curves.values())
-    for color, (name, waste) in zip(COLORS, curves.items(), strict=False):
-        ax.plot(batch_sizes, waste, "o-", color=color, ms=4)
-        text = f"{name} {waste[-1]:.1f}"
-        label_point(ax, text, (largest, waste[-1]), color=color, fontsize=9)
+    ends = {}
+    for mark, (name, waste) in zip(SET_MARKS, curves.items(), strict=False):
+        ax.plot(batch_sizes, waste, f"{mark}-", color=TOKEN, mfc="white", ms=5, lw=1.2)
+        ends[f"{name} {waste[-1]:.1f}"] = waste[-1]
+    _label_ends(ax, largest, ends)
     ax.axhline(1, color=GREY, lw=1, ls=":")
     label_point(ax, "no padding", (largest, 1.2), color=GREY, fontsize=9)
     ax.set(
@@ -135,6 +138,19 @@ def waste_against_batch(
     ax.set_yticks([1, 2, 4, 8, 16, 32], ["1", "2", "4", "8", "16", "32"])
     ticks_at(ax, batch_sizes)
     return figure
+
+
+def _label_ends(ax: Axes, x: float, ends: Mapping[str, float]) -> None:
+    """Write {text: y} to the right of the last points of lines; neighbours share one label."""
+    together = []  # of (texts, their y)
+    for text, y in sorted(ends.items(), key=lambda end: end[1]):
+        if together and y < 1.15 * together[-1][1][-1]:
+            together[-1][0].append(text)
+            together[-1][1].append(y)
+        else:
+            together.append(([text], [y]))
+    for texts, heights in together:
+        label_point(ax, "\n".join(reversed(texts)), (x, heights[-1]), (8, 0), fontsize=9)
 
 
 def waste_of_windows(
@@ -153,21 +169,29 @@ def waste_of_windows(
     }
     figure, ax = axes(6.6, 3.4)
     color = METHOD_COLORS["bucketed batches"]
-    ax.plot(windows, waste, "o-", color=color, ms=5, label="bucketed: sorted in windows")
+    ax.plot(windows, waste, "o-", color=color, ms=5)
+    last = windows[-1]
+    label_point(ax, f"sorted in windows {waste[-1]:.2f}", (last, waste[-1]), (6, 12), color=color)
     for name, level in levels.items():
         color = METHOD_COLORS[of_levels[name]]
-        ax.axhline(level, color=color, lw=1.2, ls="--", label=f"{name}: {level:.2f}")
+        ax.axhline(level, color=color, lw=1.2, ls="--")
+        label_point(ax, f"{name} {level:.2f}", (last, level), (6, 6), color=color)
+    groups = levels["four groups in random batches"]
+    enough = [
+        window for window, of_window in zip(windows, waste, strict=True) if of_window < groups
+    ]
+    finding = f"Windows of {enough[0]} batches waste less than four groups" if enough else ""
     ax.set(
         xscale="log",
         yscale="log",
         xlabel="batches per window",
         ylabel="cells per token",
-        title="Wider windows waste less",
-        ylim=(None, 16),
+        title=finding,
+        xlim=(windows[0] * 0.9, last * 8),
+        ylim=(0.9, 1.3 * max(levels.values())),
     )
     ax.set_yticks([1, 1.5, 2, 3, 5, 8], ["1", "1.5", "2", "3", "5", "8"])
     ticks_at(ax, windows)
-    ax.legend(frameon=False)
     return figure
 
 
@@ -187,7 +211,7 @@ def cost_against_length(
         nbytes: {model: bytes kept for backward, one value per length}.
         seconds: {model: Interval of seconds, one per length}.
     """
-    figure, *panels = axes(9.0, 3.6, columns=2, sharey=True)
+    figure, *panels = axes(10.4, 3.6, columns=2, sharey=True)
     x = np.array(lengths) / lengths[0]
     last = lengths[-1]
     exact = {name: [Interval(n, n, n) for n in counted] for name, counted in nbytes.items()}
@@ -195,22 +219,25 @@ def cost_against_length(
         for power, style in ((1, ":"), (2, "--")):
             label = "length" if power == 1 else "length²"
             ax.plot(lengths, x**power, style, color=GREY, lw=1, label=label)
-        growth = []
+        ends = {}
         for name, intervals in found.items():
-            color = MODEL_COLORS[name]
+            color, mark = MODEL_STYLES[name]
             shown = [interval.scaled(1 / intervals[0].estimate) for interval in intervals]
-            ax.plot(lengths, [of.estimate for of in shown], "o-", color=color, ms=4, label=name)
+            middles = [of.estimate for of in shown]
+            style = dict(color=color, ms=5, mfc="none", label=name)
+            ax.plot(lengths, middles, f"{mark}-", **style)
             for length, of in zip(lengths, shown, strict=True):
                 ax.plot([length, length], [of.low, of.high], color=color, lw=2, alpha=0.6)
-            end = shown[-1].estimate
-            label_point(ax, f"{end:.0f}×", (last, end), color=color, fontsize=9)
-            growth.append(f"{end:.0f}")
+            ends[f"{middles[-1]:.0f}× {name}"] = middles[-1]
+        _label_ends(ax, last, ends)
+        growth = sorted({round(end) for end in ends.values()})
+        reach = " to ".join(str(end) for end in (growth[0], growth[-1])[: len(growth)])
         ax.set(
             xscale="log",
             yscale="log",
             xlabel="padded length",
-            xlim=(lengths[0] * 0.9, last * 1.4),
-            title=f"{x[-1]:.0f} times the width: {what} × {', '.join(growth)}",
+            xlim=(lengths[0] * 0.9, last * 1.2),
+            title=f"{x[-1]:.0f} times the width: {what} × {reach}",
         )
         plain_log(ax.yaxis)
         ticks_at(ax, lengths)
@@ -248,8 +275,8 @@ def speedups(timed: Mapping[object, Comparison], xlabel: str) -> Figure:
             gains.append(ratio.estimate)
     ax.axhline(1, color=GREY, lw=1, ls=":")
     settings = list(timed)
-    end = (len(settings) - 0.75, 1)
-    label_point(ax, first.base, end, (0, 6), va="baseline", ha="right", color=GREY, fontsize=9)
+    at_the_edge = dict(xycoords=ax.get_yaxis_transform(), ha="right")
+    label_point(ax, first.base, (1, 1), (0, 6), "baseline", color=GREY, fontsize=9, **at_the_edge)
     small = f"{gains[0]:.1f} times as fast at {xlabel} {settings[0]}"
     large = f"{gains[-1]:.1f} at {settings[-1]}"
     ax.set(
@@ -267,12 +294,13 @@ def speedups(timed: Mapping[object, Comparison], xlabel: str) -> Figure:
 
 
 def time_against_groups(
-    seconds: Mapping[int, float], predicted: Mapping[int, float], fixed_by: Sequence[int]
+    seconds: Mapping[int, Interval], predicted: Mapping[int, float], fixed_by: Sequence[int]
 ) -> Figure:
-    """Draw measured and predicted time against the number of groups.
+    """Draw measured and predicted time against the number of groups; a line is the interval.
 
     Args:
-        seconds, predicted: {number of groups: seconds}.
+        seconds: {number of groups: Interval of seconds}.
+        predicted: {number of groups: seconds}.
         fixed_by: the numbers whose times fixed the model; their points are filled.
     """
     figure, ax = axes(6.6, 3.4)
@@ -283,11 +311,13 @@ def time_against_groups(
     tested = next(n for n in counts if n not in fixed_by)
     labels = {tested: "measured", fixed_by[0]: "measured, gives a and b"}
     for n in counts:
+        ms = seconds[n].scaled(1000)
         face = color if n in fixed_by else "white"
-        ax.plot(n, 1000 * seconds[n], "o", color=color, mfc=face, label=labels.get(n))
+        ax.plot([n, n], [ms.low, ms.high], color=color, lw=2, alpha=0.6)
+        ax.plot(n, ms.estimate, "o", color=color, mfc=face, label=labels.get(n))
     ax.margins(y=0.2)
-    best = min(seconds, key=seconds.get)
-    times = seconds[1] / seconds[best]
+    best = min(counts, key=lambda n: seconds[n].estimate)
+    times = seconds[1].estimate / seconds[best].estimate
     ax.set(
         xscale="log",
         yscale="log",
@@ -305,24 +335,25 @@ def search_results(results: Mapping[str, tuple[float, float]]) -> Figure:
     """Draw how far each search for thresholds misses the least cost, against its time.
 
     Args:
-        results: {search: (seconds, per cent above the least cost)}.
+        results: {search: (seconds, per cent above the least cost)}; the exact one is "exact".
     """
     figure, ax = axes(6.6, 3.0)
     for name, (seconds, miss) in results.items():
-        color = BLUE if name.startswith("exact") else ORANGE
         point = (1000 * seconds, miss)
-        ax.plot(*point, "o", color=color, ms=7)
+        ax.plot(*point, "o", color=TOKEN, mfc=TOKEN if name == "exact" else "white", ms=7)
         label_point(ax, name, point, (0, 7), va="baseline", ha="center", fontsize=8)
-    worst = max(miss for _, miss in results.values())
+    tried = {name: miss for name, (_, miss) in results.items() if name != "exact"}
+    worst = max(tried, key=tried.get)
+    best = min(tried, key=tried.get)
     ax.set(
         xscale="log",
         xlabel="ms per search",
         ylabel="per cent above the least cost",
-        title=f"Random search comes within {worst:.1f} % of the least cost",
+        title=f"{worst} misses by {tried[worst]:.1f} %, {best} by {tried[best]:.1f} %",
     )
     ax.margins(x=0.2, y=0.3)
     plain_log(ax.xaxis)
-    ax.set_ylim(bottom=-0.1 * worst)
+    ax.set_ylim(bottom=-0.1 * max(tried[worst], 0.01))
     ticks = ax.get_yticks()
     ax.set_yticks(ticks[ticks >= 0])
     return figure
@@ -331,35 +362,36 @@ def search_results(results: Mapping[str, tuple[float, float]]) -> Figure:
 # ---- orders and ranks
 
 
-def curves(
-    runs: Mapping[str, Sequence], at: float, at_the_end: Sequence[str], after_time: Sequence[str]
-) -> Figure:
-    """Draw validation losses of trainings twice: against updates, and against seconds.
+def curves(runs: Mapping[str, Sequence], epoch: int, findings: Sequence[str]) -> Figure:
+    """Draw validation losses of trainings twice: against epochs, and against cells.
 
-    A line is one seed. The panels share the axis of the losses.
+    A line is the mean over the seeds, and a band reaches from the least to the largest of them. The
+    untrained model is not drawn. The panels share the axis of the losses.
 
     Args:
         runs: {order of ORDER_COLORS: course.training.ragged_training.Curve of each seed}.
-        at: seconds that every training lasted; the right panel ends there.
-        at_the_end, after_time: the orders with the lowest loss, by updates and by time.
+        epoch: updates per epoch.
+        findings: titles of the two panels.
     """
-    figure, *panels = axes(8.4, 3.8, columns=2)
+    figure, by_epochs, by_cells = axes(9.4, 3.8, columns=2, sharey=True)
+    epochs = min(of_order[0].updates[-1] for of_order in runs.values()) // epoch
+    most = max(max(curve.cells) for of_order in runs.values() for curve in of_order)
     for name, of_order in runs.items():
-        for number, curve in enumerate(of_order):
-            line = dict(color=ORDER_COLORS[name], ms=2, lw=1, alpha=0.8)
-            label = name if number == 0 else None
-            panels[0].plot(curve.updates[1:], curve.losses[1:], "o-", label=label, **line)
-            panels[1].plot(curve.seconds[1:], curve.losses[1:], "o-", **line)
-    titles = {
-        "lowest after the same updates": at_the_end,
-        f"lowest after {at:.1f} s": after_time,
-    }
-    for ax, (title, lowest) in zip(panels, titles.items(), strict=True):
-        names = ",\nor ".join(lowest)
-        ax.set_title(f"{title}: {names}", fontsize=10)
-    panels[0].set(xlabel="updates", ylabel="validation loss")
-    panels[1].set(xlabel="seconds of training", xlim=(0, at), ylim=panels[0].get_ylim())
-    handles, labels = panels[0].get_legend_handles_labels()
+        style = dict(color=ORDER_COLORS[name], lw=1.6, ls="--" if name == "packed" else "-")
+        updates = [n for n in of_order[0].updates[1:] if n <= epochs * epoch]
+        losses = np.array([[curve.at_update(n) for n in updates] for curve in of_order])
+        of_epochs = np.array(updates) / epoch
+        by_epochs.plot(of_epochs, losses.mean(0), label=name, **style)
+        band = dict(color=ORDER_COLORS[name], alpha=0.15, lw=0)
+        by_epochs.fill_between(of_epochs, losses.min(0), losses.max(0), **band)
+        for curve in of_order:
+            by_cells.plot(np.array(curve.cells[1:]) / 1000, curve.losses[1:], **style | {"lw": 0.8})
+    by_epochs.set(xlabel="epochs", ylabel="validation loss")
+    by_epochs.set_xticks(range(epochs + 1))
+    by_cells.set(xlabel="thousand cells, padding included", xlim=(0, most / 1000))
+    for ax, finding in zip((by_epochs, by_cells), findings, strict=True):
+        ax.set_title(finding, fontsize=10)
+    handles, labels = by_epochs.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
     return figure
 
@@ -374,21 +406,22 @@ def waiting(shares: Mapping[str, float], spent: Mapping[str, float]) -> Figure:
     figure, ax = axes(6.6, 2.6)
     labels = ("computing", "waiting")  # of the first bars alone
     for place, (name, total) in enumerate(spent.items()):
-        waited = shares[name] * total
-        computed = total - waited
+        of_way = shares[name] * total
+        computed = total - of_way
         ax.barh(place, computed, color=GREY, height=0.6, label=labels[0])
-        ax.barh(place, waited, left=computed, color=RED, height=0.6, label=labels[1])
+        ax.barh(place, of_way, left=computed, color=ORANGE, height=0.6, label=labels[1])
         labels = (None, None)
-        text = f"{total:.1f}, {100 * shares[name]:.0f} % of it waiting"
+        text = f"{total:.1f}, of which {of_way:.1f} waiting ({100 * shares[name]:.0f} %)"
         label_point(ax, text, (total, place), (4, 0))
     ax.set_yticks(range(len(spent)), list(spent))
-    ax.margins(x=0.35)
+    ax.margins(x=0.45)
     ax.invert_yaxis()
-    longest = max(shares, key=shares.get)
-    least = min(spent, key=spent.get)
+    waited = {name: shares[name] * total for name, total in spent.items()}
+    longest = max(waited, key=waited.get)
+    largest = max(shares, key=shares.get)
     ax.set(
         xlabel="time of four ranks, as cells per token",
-        title=f"{longest} waits longest, {least} takes least time",
+        title=f"{longest}: the longest wait; {largest}: the largest share of waiting",
     )
     ax.legend(loc="lower right", frameon=False)
     return figure
@@ -416,7 +449,8 @@ def flat_and_blocks(lengths: Tensor) -> Figure:
     for begin in (lengths.cumsum(0) - lengths)[1:].tolist():
         flat.plot([begin - 0.06] * 2, [-0.6, 1.5], color="black", lw=1)
     rectangle = len(lengths) * longest**2
-    title = f"flat: {total**2} pairs of tokens (padded: {rectangle})"
+    needed = int((lengths**2).sum())
+    title = f"pairs of tokens: {needed} needed,\n{total**2} flat, {rectangle} padded"
     pairs.set(title=title, xlabel="key", ylabel="query")
     _draw_needed(pairs, owner[:, None] == owner)
     handles = [
@@ -449,7 +483,7 @@ def time_and_memory(tables: Mapping[str, tuple[Comparison, Mapping[str, float]]]
         tables: {model: (Comparison of the ways, {way: bytes})}, a panel per model; ways as in
             WAY_COLORS.
     """
-    figure, *panels = axes(3.9 * len(tables), 3.7, columns=len(tables))
+    figure, *panels = axes(6.0 * len(tables), 3.9, columns=len(tables))
     handles = {}
     for ax, (kind, (compared, nbytes)) in zip(panels, tables.items(), strict=True):
         points = []
@@ -459,18 +493,21 @@ def time_and_memory(tables: Mapping[str, tuple[Comparison, Mapping[str, float]]]
             color = WAY_COLORS[name]
             ax.plot([ms.low, ms.high], [mb, mb], color=color, lw=1.2)
             (handles[name],) = ax.plot(ms.estimate, mb, "o", color=color, ms=8)
+            label_point(
+                ax, f"{ms.estimate:.3g} ms, {mb:.3g} MB", (ms.estimate, mb), (6, 6), fontsize=8
+            )
             points.append((ms.estimate, mb))
         front = sorted(point for point in points if not _is_beaten(point, points))
         if len(front) > 1:
             dashes = dict(color="black", lw=0.8, zorder=0)
             (handles["not beaten in both"],) = ax.plot(*zip(*front, strict=True), "--", **dashes)
-        ax.margins(0.12)
+        ax.margins(0.25, 0.15)
         title = f"{kind}{_fastest(compared)}"
         ax.set(xscale="log", yscale="log", xlabel="ms forward and backward", title=title)
         plain_log(ax.xaxis)
         plain_log(ax.yaxis)
     panels[0].set_ylabel("MB saved for backward")
-    figure.legend(handles.values(), handles, loc="outside lower center", ncols=5, frameon=False)
+    figure.legend(handles.values(), handles, loc="outside lower center", ncols=3, frameon=False)
     return figure
 
 

@@ -133,7 +133,7 @@ def rounds_of_workers(
         ax,
         "whole rounds of workers",
         (most + workers, expected[-1]),
-        (-4, 12),
+        (-4, -14),
         ha="right",
         color=GREY,
     )
@@ -188,6 +188,22 @@ def ratios(passes: Comparison, title: str) -> Figure:
     return figure
 
 
+def seconds(passes: Comparison, title: str) -> Figure:
+    """Draw the seconds of each way of a Comparison on a logarithmic axis, a row each."""
+    figure, ax = axes(7.6, 1.2 + 0.36 * len(passes.seconds))
+    for y, way in enumerate(passes.seconds):
+        ms = passes.time(way).scaled(1000)
+        ax.plot([ms.low, ms.high], [y, y], color=BLUE, lw=2)
+        ax.plot(ms.estimate, y, "o", color=BLUE)
+        words = f"{ms.estimate:,.1f} ms" if ms.estimate < 10 else f"{ms.estimate:,.0f} ms"
+        label_point(ax, words, (ms.high, y), fontsize=8)
+    rows(ax, passes.seconds)
+    longest = 1000 * max(passes.time(way).estimate for way in passes.seconds)
+    label = "time, ms, with its interval of 95 %"
+    ax.set(xscale="log", xlabel=label, title=title, xlim=(None, 4 * longest))
+    return figure
+
+
 def speedups(cases: Mapping[str, WorkerComparison], workers: int = 2) -> Figure:
     """Draw the ratios of some comparisons of numbers of workers, a panel each, on one axis.
 
@@ -238,7 +254,7 @@ def cpu(logical: int, physical: int) -> Figure:
     if threads_each > 1:
         threads = f"{threads_each} hardware threads each, which share its caches"
     more = f" ({shown} drawn)" if shown < physical else ""
-    ax.set_title(f"{physical} cores{more}, {threads}", fontsize=10)
+    ax.set_title(f"As the system reports it: {physical} cores{more}, {threads}", fontsize=10)
     return figure
 
 

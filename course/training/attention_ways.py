@@ -8,11 +8,12 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
+from torch.autograd import profiler_legacy
 from torch.nn import functional as F
 from torch.nn.attention import flex_attention as flex
-from torch.utils._python_dispatch import TorchDispatchMode
 
 Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
+CHOSEN = "aten::_scaled_dot_product_"  # how a profiler names an implementation
 
 
 def drawn(total: int, heads: int, d: int, device: torch.device) -> list[Tensor]:
@@ -22,13 +23,18 @@ def drawn(total: int, heads: int, d: int, device: torch.device) -> list[Tensor]:
     return [part.to(device).requires_grad_() for part in parts]
 
 
+def in_bfloat16(qkv: list[Tensor]) -> list[Tensor]:
+    """The same q, k and v in bfloat16, the precision that all kernels take."""
+    return [part.detach().to(torch.bfloat16).requires_grad_() for part in qkv]
+
+
 def masked(mask: Tensor) -> Attention:
     """Attention under a mask of all pairs, bool (total, total)."""
     return functools.partial(F.scaled_dot_product_attention, attn_mask=mask)
 
 
 def nested(offsets: Tensor) -> Attention:
-    """With nested tensors: int64 offsets (n + 1,). A CPU has no kernel for it and loops."""
+    """With nested tensors: int64 offsets (n + 1,)."""
 
     def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         made = []
@@ -42,16 +48,15 @@ def nested(offsets: Tensor) -> Attention:
 
 
 def varlen(offsets: Tensor) -> Attention:
-    """With PyTorch's kernel for variable lengths, in half precision; CUDA only."""
+    """With PyTorch's kernel for variable lengths; CUDA and tensors in half precision only."""
     from torch.nn.attention.varlen import varlen_attn
 
     ends = offsets.int()
     longest = int(offsets.diff().max())
 
     def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        flat = [part[0].transpose(0, 1).to(torch.bfloat16).contiguous() for part in (q, k, v)]
-        found = varlen_attn(*flat, ends, ends, longest, longest)
-        return found.to(q.dtype).transpose(0, 1)[None]
+        flat = [part[0].transpose(0, 1).contiguous() for part in (q, k, v)]
+        return varlen_attn(*flat, ends, ends, longest, longest).transpose(0, 1)[None]
 
     return attend
 
@@ -68,6 +73,15 @@ def flexible(owner: Tensor, is_compiled: bool) -> Attention:
     """FlexAttention under the blocks of `owner`."""
     attention = torch.compile(flex.flex_attention) if is_compiled else flex.flex_attention
     return functools.partial(attention, block_mask=blocks_of(owner))
+
+
+def flexible_forward(owner: Tensor, qkv: list[Tensor]) -> Tensor | str:
+    """What uncompiled FlexAttention gives, or the reason why it does not run on this machine."""
+    plain = [part.detach() for part in qkv]
+    try:
+        return flexible(owner, False)(*plain)
+    except Exception as why:  # it needs torch.compile, which some versions of Python lack
+        return str(why).splitlines()[0]
 
 
 def backward_of(attention: Attention, qkv: list[Tensor]) -> Callable[[], None]:
@@ -96,24 +110,15 @@ def fast_kernels(qkv: list[Tensor], offsets: Tensor) -> dict[str, Callable[[], N
     return found
 
 
-class _Operations(TorchDispatchMode):
-    """Inside `with`: `names`, the operations of torch that run."""
-
-    def __init__(self):
-        super().__init__()
-        self.names = []
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        result = func(*args, **(kwargs or {}))
-        self.names.append(func.overloadpacket.__name__)
-        return result
-
-
 def kernel_of(run: Callable[[], object]) -> str:
-    """The attention that torch chose for `run()`; else its first matrix product."""
-    with _Operations() as seen:
+    """The implementation of attention that torch chose for `run()`.
+
+    "attention_math" means that torch writes out the products of attention. The new profiler
+    writes messages to stderr, so this is the former one.
+    """
+    with profiler_legacy.profile() as seen:
         run()
-    for name in seen.names:
-        if "attention" in name or name.endswith("mm"):
-            return name
-    return seen.names[-1]
+    for event in seen.function_events:
+        if event.name.startswith(CHOSEN):
+            return event.name.removeprefix(CHOSEN)
+    return "none"

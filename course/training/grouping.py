@@ -8,7 +8,7 @@ no search. `check_lengths` and `check_thresholds` refuse what the exercises of t
 """
 
 import bisect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 
 import torch
@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from course.errors import CourseError
+from course.measure.comparison import Interval
 
 
 def check_lengths(lengths: Tensor, **at_least_one: int) -> None:
@@ -147,6 +148,24 @@ def cost_of_groups(
     return cost
 
 
+def cost_of_group_and_cell(
+    seconds: Mapping[int, Interval], cells: Mapping[int, int]
+) -> tuple[float, float]:
+    """Seconds per group and per cell that explain the times of the fewest and the most groups.
+
+    They solve two equations: seconds = groups · first + cells · second.
+
+    Args:
+        seconds, cells: {number of groups: what it takes}, of two numbers or more.
+    """
+    few = min(seconds)
+    many = max(seconds)
+    determinant = many * cells[few] - few * cells[many]
+    per_cell = (many * seconds[few].estimate - few * seconds[many].estimate) / determinant
+    per_group = (seconds[few].estimate - cells[few] * per_cell) / few
+    return per_group, per_cell
+
+
 def neighbours(thresholds: Sequence[int], occurring: Sequence[int]) -> list[list[int]]:
     """`thresholds` with one of them, not the last, moved to the next length down or up.
 
@@ -208,6 +227,12 @@ def split_by_length(
     return groups
 
 
+def sorted_in_windows(lengths: Tensor, window: int) -> Tensor:
+    """The sequence numbers, shuffled, then sorted by length in windows of so many sequences."""
+    order = torch.randperm(len(lengths), generator=torch.Generator().manual_seed(0))
+    return torch.cat([piece[lengths[piece].argsort()] for piece in order.split(window)])
+
+
 def balanced(batches: Sequence[Sequence[int]], lengths: Tensor, ranks: int) -> list[Sequence[int]]:
     """The batches in an order in which each run of `ranks` neighbours has similar cells.
 
@@ -221,25 +246,39 @@ def balanced(batches: Sequence[Sequence[int]], lengths: Tensor, ranks: int) -> l
     return found
 
 
-def first_fit(lengths: Tensor, row_length: int) -> list[list[int]]:
-    """The sequence numbers of each packed row: longest first, into the first row with room.
+def best_fit(lengths: Tensor, row_length: int) -> list[list[int]]:
+    """The sequence numbers of each packed row: longest first, each into the fullest row with room.
 
-    Source: Johnson 1973, "Near-optimal bin packing algorithms".
+    Rows with equal room are interchangeable, so a sequence looks through at most `row_length`
+    different rooms, however many rows there are.
+
+    Source: Johnson 1973, "Near-optimal bin packing algorithms"; by the room that is left as in
+    Krell et al. 2021, arXiv:2107.02027.
     Raises: CourseError if a sequence is longer than a row.
     """
     longest = int(lengths.max())
     if longest > row_length:
         raise CourseError(f"a sequence has {longest} tokens, a row {row_length}; make rows longer.")
     rows = []
-    room = []
+    by_room = {}  # room that is left -> numbers of the rows
+    rooms = []  # ascending, those of by_room
     for i in lengths.argsort(descending=True, stable=True).tolist():
         length = int(lengths[i])
-        for number, free in enumerate(room):
-            if length <= free:
-                rows[number].append(i)
-                room[number] -= length
-                break
+        place = bisect.bisect_left(rooms, length)
+        if place == len(rooms):
+            number = len(rows)
+            rows.append([])
+            room = row_length
         else:
-            rows.append([i])
-            room.append(row_length - length)
+            room = rooms[place]
+            number = by_room[room].pop()
+            if not by_room[room]:
+                del by_room[room]
+                del rooms[place]
+        rows[number].append(i)
+        left = room - length
+        if left not in by_room:
+            by_room[left] = []
+            bisect.insort(rooms, left)
+        by_room[left].append(number)
     return rows

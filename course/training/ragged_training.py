@@ -1,20 +1,22 @@
 """Train the ragged transformer on batches in a given order: order -> *curve* -> plots, claims.
 
 An update takes the batches of one step, each a list of sequence numbers, and weighs every token
-alike. Validation is not counted as time.
+alike. What a training has cost is counted in cells of its padded batches, so that it is the same on
+a busy machine; seconds are kept, too, without those of validation.
 """
 
 import itertools
-import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
 from course.datasets.sequences import Sequences
+from course.errors import CourseError
 from course.measure.comparison import difference_interval
 from course.measure.timing import now
 from course.training.ragged_transformer import (
@@ -31,19 +33,34 @@ LEARNING_RATE = 3e-3
 
 @dataclass(frozen=True)
 class Curve:
-    """What one training reached: after `updates` and `seconds`, the validation `losses`."""
+    """The validation `losses` of one training, each after so many `updates`, `cells`, `seconds`.
+
+    The first point is the untrained model. `model` is the one after the last update.
+    """
 
     updates: list[int]
+    cells: list[int]
     seconds: list[float]
     losses: list[float]
+    model: nn.Module | None = None
 
-    def at_time(self, seconds: float) -> float:
-        """The loss after so many seconds, on the line between the two measured next to it."""
-        pairs = itertools.pairwise(zip(self.seconds, self.losses, strict=True))
-        for (begin, before), (end, after) in pairs:
-            if begin <= seconds <= end:
-                return before + (after - before) * (seconds - begin) / (end - begin)
-        return self.losses[-1]
+    def at_update(self, number: int) -> float:
+        """The loss that was measured after so many updates."""
+        return self.losses[self.updates.index(number)]
+
+    def at_cells(self, cells: float) -> float:
+        """The loss after so many cells, on the line between the two measured next to it.
+
+        Raises: CourseError before the first measured point of the training, or after the last one.
+        """
+        points = zip(self.cells[1:], self.losses[1:], strict=True)
+        for (begin, before), (end, after) in itertools.pairwise(points):
+            if begin <= cells <= end:
+                return before + (after - before) * (cells - begin) / (end - begin)
+        raise CourseError(
+            f"the loss after {cells:,} cells was asked for, it was measured from "
+            f"{self.cells[1]:,} to {self.cells[-1]:,}; train longer, or measure more often."
+        )
 
 
 def train(
@@ -54,7 +71,8 @@ def train(
     dim: int,
     layers: int,
     updates: int,
-    points: int = 6,
+    every: int,
+    cells: int = 0,
     seed: int = 0,
     device: torch.device | str = "cpu",
     losses_of_batch: Losses = padded_losses,
@@ -63,7 +81,8 @@ def train(
 
     Args:
         steps: yields the batches of each update, without end.
-        points: how often the loss on `held_out` is measured.
+        updates, cells: the training ends when it has had so many of both.
+        every: after so many updates the loss on `held_out` is measured, and at the end.
         losses_of_batch: called with the model and the texts of a batch; gives the losses, 0 where
             nothing is predicted, and a mask.
     """
@@ -71,19 +90,22 @@ def train(
     model = RaggedTransformer(data.vocabulary, dim, layers).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, weight_decay=0.0)
     check = [held_out[i][0].to(device) for i in range(len(held_out))]
-    curve = Curve([0], [0.0], [loss_on(model, check)])
+    curve = Curve([0], [0], [0.0], [loss_on(model, check)], model)
+    used = 0
     spent = 0.0
-    every = max(updates // points, 1)
-    for number in range(1, updates + 1):
+    for number in itertools.count(1):
         begin = now(device)
         batches = [_texts(data, batch, device) for batch in next(steps)]
-        update(model, optimizer, batches, losses_of_batch)
+        used += update(model, optimizer, batches, losses_of_batch)
         spent += now(device) - begin
-        if number % every == 0 or number == updates:
+        is_over = number >= updates and used >= cells
+        if is_over or number % every == 0:
             curve.updates.append(number)
+            curve.cells.append(used)
             curve.seconds.append(spent)
             curve.losses.append(loss_on(model, check))
-    return curve
+        if is_over:
+            return curve
 
 
 def train_each(
@@ -92,6 +114,9 @@ def train_each(
     held_out: Sequences,
     steps: Callable[[str, Sequences, int], Iterator[Sequence[Batch]]],
     seeds: int,
+    *,
+    to_equal_cells: bool = False,
+    cells: int = 0,
     **shape: object,
 ) -> dict[str, list[Curve]]:
     """{order: its Curve for each seed}; trainings of one seed follow each other.
@@ -101,6 +126,8 @@ def train_each(
 
     Args:
         steps: called with an order, the data and the seed; see `train`.
+        to_equal_cells: whether each training lasts until it has had the cells of the first order.
+        cells: that each training has at least.
         shape: what `train` takes of the model.
     """
     runs = {order: [] for order in orders}
@@ -108,9 +135,13 @@ def train_each(
     torch.set_num_threads(1)
     try:
         for seed in tqdm(range(seeds), "seeds", file=sys.stdout, leave=False):
+            least = cells
             for order in orders:
                 of_seed = steps(order, data, seed)
-                runs[order].append(train(data, held_out, of_seed, seed=seed, **shape))
+                curve = train(data, held_out, of_seed, cells=least, seed=seed, **shape)
+                runs[order].append(curve)
+                if to_equal_cells:
+                    least = runs[orders[0]][-1].cells[-1]
     finally:
         torch.set_num_threads(threads)
     return runs
@@ -121,16 +152,19 @@ def update(
     optimizer: torch.optim.Optimizer,
     batches: Sequence[Sequence[Tensor]],
     losses_of_batch: Losses = padded_losses,
-) -> None:
-    """Take one step on the mean over all tokens of `batches`, computed one by one."""
+) -> int:
+    """Take one step on the mean over all tokens of `batches`, one by one; return its cells."""
     total = 0
     for batch in batches:
         total += sum(len(text) - 1 for text in batch)
+    cells = 0
     optimizer.zero_grad()
     for batch in batches:
         losses, _ = losses_of_batch(model, batch)
+        cells += losses.numel()
         (losses.sum() / max(total, 1)).backward()
     optimizer.step()
+    return cells
 
 
 def steps_of(
@@ -167,26 +201,67 @@ def from_short_to_long(lengths: Tensor, batch_size: int) -> Callable[[int], Iter
     return lambda epoch: batches
 
 
-def ends(curves: Sequence[Curve], seconds: float = math.inf) -> list[float]:
-    """The last validation loss of each training, or that after so many seconds."""
-    return [curve.at_time(seconds) for curve in curves]
+def with_the_tokens_of(
+    sampler: Iterable[Batch], lengths: Tensor, seed: int
+) -> Callable[[int], Iterable[Batch]]:
+    """Batches of texts drawn at random, each with the tokens of a batch of `sampler`.
+
+    So an update has as many tokens as one of `sampler`, up to its last text, but texts of any
+    length. One text follows the other through random orders of the set. For `steps_of`.
+
+    Args:
+        sampler: has `set_epoch`.
+    """
+    drawn = _shuffled_without_end(len(lengths), seed)
+
+    def batches(epoch: int) -> Iterator[Batch]:
+        sampler.set_epoch(epoch)
+        for batch in sampler:
+            wanted = int(lengths[batch].sum())
+            found = []
+            while wanted > 0:
+                found.append(next(drawn))
+                wanted -= int(lengths[found[-1]])
+            yield found
+
+    return batches
 
 
-def shortest(runs: Mapping[str, Sequence[Curve]]) -> float:
-    """The seconds that every training has lasted."""
-    return min(curve.seconds[-1] for curves in runs.values() for curve in curves)
+def _shuffled_without_end(n, seed):
+    rng = torch.Generator().manual_seed(seed)
+    while True:
+        yield from torch.randperm(n, generator=rng).tolist()
 
 
-def lowest(losses: Mapping[str, Tensor]) -> list[str]:
+def by_updates(runs: Mapping[str, Sequence[Curve]], number: int) -> dict[str, list[float]]:
+    """{order: the validation loss of each seed after so many updates}."""
+    return {
+        order: [curve.at_update(number) for curve in of_order] for order, of_order in runs.items()
+    }
+
+
+def by_cells(runs: Mapping[str, Sequence[Curve]], number: int) -> dict[str, list[float]]:
+    """{order: the loss of each seed, after the cells of so many updates of the first order}."""
+    base = next(iter(runs.values()))
+    found = {}
+    for order, of_order in runs.items():
+        found[order] = []
+        for curve, of_base in zip(of_order, base, strict=True):
+            cells = of_base.cells[of_base.updates.index(number)]
+            found[order].append(curve.at_cells(cells))
+    return found
+
+
+def lowest(losses: Mapping[str, Sequence[float]]) -> list[str]:
     """The orders with the lowest losses: the best one, and those not shown to be above it.
 
     Args:
         losses: {order: loss of each seed}.
     """
-    best = min(losses, key=lambda name: losses[name].mean().item())
+    best = min(losses, key=lambda name: fmean(losses[name]))
     found = [best]
     for name, of_order in losses.items():
-        interval = difference_interval(of_order.tolist(), losses[best].tolist())
+        interval = difference_interval(of_order, losses[best])
         if name != best and not interval.low > 0:
             found.append(name)
     return found

@@ -124,18 +124,21 @@ def padded_losses(model: nn.Module, sequences: Sequence[Tensor]) -> tuple[Tensor
 
 
 def rows_of(
-    packs: Sequence[tuple[Tensor, Tensor, Tensor]], masks: Sequence[Tensor]
+    packs: Sequence[tuple[Tensor, Tensor, Tensor]],
+    masks: Sequence[Tensor],
+    row_length: int | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Packed rows of one batch: (tokens, positions, mask, targets), filled up to the longest row.
+    """Packed rows of one batch: (tokens, positions, mask, targets), filled up to `row_length`.
 
     A cell that fills a row looks at itself alone and has no target.
 
     Args:
         packs: of each row (tokens (total,), positions (total,), cu_seqlens (n + 1,)).
         masks: of each row, bool (total, total).
+        row_length: at least the tokens of the longest row, which is the default.
     """
     targets = [targets_of(tokens, ends.diff().long()) for tokens, _, ends in packs]
-    longest = max(len(tokens) for tokens, _, _ in packs)
+    longest = row_length or max(len(tokens) for tokens, _, _ in packs)
 
     def filled(rows: Iterable[Tensor], value: int) -> Tensor:
         return torch.stack([F.pad(row, (0, longest - len(row)), value=value) for row in rows])
@@ -159,7 +162,7 @@ def gradient_of(model: nn.Module, loss: Tensor) -> Tensor:
     return torch.cat([part.flatten() for part in parts])
 
 
-def loss_on(model: nn.Module, sequences: Sequence[Tensor], at_once: int = 128) -> float:
+def loss_on(model: nn.Module, sequences: Sequence[Tensor], at_once: int = 16) -> float:
     """The mean loss over all tokens that follow one, sorted by length to be fast."""
     ordered = sorted(sequences, key=len)
     total = 0.0
@@ -178,13 +181,14 @@ def loss_on(model: nn.Module, sequences: Sequence[Tensor], at_once: int = 128) -
 def graphs_compiled(
     model: Callable[..., object], inputs: Iterable[tuple], dynamic: bool | None = False
 ) -> int:
-    """How many graphs `torch.compile` makes for `model` if each shape gets its own.
+    """How many graphs `torch.compile` makes for `model`.
 
     Nothing is compiled to machine code, so it takes little time; see `backend="eager"`.
 
     Args:
         inputs: the arguments of each call.
-        dynamic: as of torch.compile; None: after a second shape it compiles for any (its default).
+        dynamic: of torch.compile. False: each shape gets a graph; None, its default: a size that
+            changes is made dynamic; True: sizes are dynamic from the start.
     """
     made = []
 

@@ -3,9 +3,9 @@
 #
 # **How fast would this training be if its data were free?**
 #
-# A script trains a small network on photographs of faces. It is correct, and so slow that a faster GPU would only wait
-# longer. It is the patient of this unit. You build the instrument that shows where its time goes, stage by stage, and
-# that works on your own script, too.
+# A script trains a small network on photographs of faces. The network learns, but so slowly that a faster GPU would
+# only wait longer. This script is the patient of the unit. You build the instrument that shows where its time goes,
+# stage by stage. The last section says what your own script needs for it.
 #
 # **You will be able to**
 #
@@ -13,7 +13,7 @@
 # - split the time of a step into the stages of loading;
 # - write the dataset and the loader that a training on a folder of images needs.
 #
-# **Minutes** 39 core · 39 in all
+# **Minutes** 39 core · 42 in all
 #
 # **Needs** nothing
 
@@ -25,10 +25,11 @@
 # `x_now`). Ignore the empty cell after each check: it is for grading.
 #
 # **Windows and macOS.** These notebooks ask for *forked* workers, because only those know the classes of a notebook
-# cell (part 3). Windows cannot fork: use WSL 2 or a container. On macOS a cell may hang: restart the kernel and set
+# cell (part 8). Windows cannot fork: use WSL 2 or a container. On macOS a cell may hang: restart the kernel and set
 # `num_workers=0` there. Cells that read `/proc` or `/dev/shm` need Linux.
 
 # %% locked="setup"
+import inspect
 import itertools
 import os
 
@@ -67,35 +68,16 @@ print(f"share of the time that the training waits for data: {waits}")
 course.claim("the starved training waits for its data for at least two thirds of the time", waits, above=2 / 3)
 
 # %% [markdown]
-# While it waits, the device that trains does nothing, and you pay for it by the hour.
+# While the loop waits, no step runs. A GPU would be idle, and you would pay for it by the hour.
 #
-# **Predict** with that number: how many times as fast would the training be if its data were free? Would the share of
-# waiting become speed, all of it, half of it, or more than all of it?
+# **Predict**: a training waits for a share $w$ of its time. How many times as fast is it without the waiting? Compute
+# it from the number above. To begin with, think of $w = 1/2$.
 
 # %%
-predicted_free = None  # your number
+predicted_free = None  # your number: 2 = twice as fast
 
 # %% [markdown]
 # **Takeaway** Before you make a network faster, measure how long it waits.
-
-# %% [markdown]
-# ## How much can your processor do simultaneously?
-#
-# Loading runs on the processor, so look at the processor first.
-
-# %% tags=["experiment"]
-print(f"logical cores of this machine: {os.cpu_count()}, usable by this process: {loaders.cores()}")
-plots.cpu(loaders.cores(), physical_cores())
-
-# %% [markdown]
-# `os.cpu_count()` counts *hardware threads* (logical cores), so it already includes hyper-threading: don't double it.
-# Your process may get fewer, because of a scheduler or a container quota; `loaders.cores()` tells you how many.
-#
-# Threads of one process share a global lock in most builds of Python, so only one of them runs Python code at a time.
-# Each process has its own lock, so several run Python in parallel. That is why loaders use processes. The starved
-# script uses one.
-#
-# **Takeaway** Count the cores that your process may use, not the machine's.
 
 # %% [markdown]
 # ## When is a file read?
@@ -185,11 +167,18 @@ check.LFWDataset(LFWDataset)
 check.LFWDataset(LFWDataset, seed=749)
 ### END HIDDEN TESTS
 
+
 # %% tags=["experiment"]
+def opened_and_converted(i):
+    """The image as it was opened, which the caller keeps, and its pixels."""
+    image = Image.open(plain.paths[i])
+    return image, image.convert("RGB")
+
+
 LFWDataset_now = course.solved(check.LFWDataset)
 plain = loaders.evenly_spaced(LFWDataset_now(folder), sizes.images)
 unread = usage.open_after(lambda i: Image.open(plain.paths[i]), 20)
-converted = usage.open_after(lambda i: Image.open(plain.paths[i]).convert("RGB"), 20)
+converted = usage.open_after(opened_and_converted, 20)
 yours = usage.open_after(lambda i: plain[i], 20)
 print(course.score("01/1", "files open for 20 unread images", predicted_open, unread, null=None))
 course.claim("an image that is kept and never read holds its file open", unread == 20, f"{unread} of 20")
@@ -197,8 +186,8 @@ course.claim("an image whose pixels were loaded holds no file open", converted =
 course.claim("LFWDataset holds no file open", yours == 0, f"{yours} of 20")
 
 # %% [markdown]
-# `Image.open` reads only the header and keeps the file open. `convert` loads the pixels, and that closes it. `with` is
-# still worth its line: it closes the file even if decoding fails.
+# `Image.open` reads only the header and keeps the file open. `convert` loads the pixels, and that closes the file, even
+# though the image is kept here. `with` is still worth its line: it closes the file even if decoding fails.
 #
 # **Takeaway** PIL reads a file when you first need its pixels, not when you open it.
 
@@ -261,7 +250,7 @@ check.training_loader(training_loader, seed=26)
 # Swapped axes, or a transform that cuts off the faces, show in a picture and nowhere else. Make one of a whole batch.
 #
 # **Must** return a NumPy array (height, width, 3) for matplotlib's `imshow`: the images in rows of `columns`, as
-# `torchvision.utils.make_grid` arranges them.
+# `torchvision.utils.make_grid` arranges them, whose argument `nrow` is the number of images *per row*.
 #
 # **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 4 · **Lines** 2
 #
@@ -269,8 +258,7 @@ check.training_loader(training_loader, seed=26)
 #
 # <details><summary>Hint 1</summary>
 #
-# Which argument of `make_grid` is the number of images in a row? Where does torch keep the channels of an image, and
-# where does matplotlib look for them?
+# Where does torch keep the channels of an image, and where does matplotlib look for them?
 #
 # </details>
 #
@@ -324,8 +312,8 @@ plots.picture(batch_picture_now(batch, 6), f"A batch of {len(batch)} faces, {bat
 # A batch passes through five stages before the step: files are *read* and *decoded*, the pictures are *transformed*,
 # *collated* into a batch, and *transferred* to the device. A stopwatch in the code would have to be put into each.
 #
-# There is a simpler way: keep what a stage gave, and replay it. Everything up to that stage is then free, and the step
-# gets faster by just that much.
+# There is a simpler way: keep what a stage gave, and replay it. Everything up to that stage is then free. How much
+# faster does the step get?
 #
 # ### Exercise 4 · Data for free
 #
@@ -414,20 +402,25 @@ check.Ceiling(Ceiling, seed=2007)
 # %% [markdown]
 # `waterfall.measure` uses your class three times: for items, for batches, and for batches on the device. For the files'
 # bytes and for decoded pictures it puts a replay behind `Image.open`. Then it compares the training with nothing
-# replayed, with `read` replayed, with `read` and `decode` replayed, and so on.
-#
-# **Predict**: which stage costs the starved training most? Decoding, which most people suspect; the transform, which
-# moves, mirrors and recolours each image; or collating, which looks like a mere `stack`?
+# replayed, with `read` replayed, with `read` and `decode` replayed, and so on. Here is what the script does to its
+# data:
+
+# %% tags=["experiment"]
+print(inspect.getsource(starved_script.StarvedFaces.__getitem__))
+print(inspect.getsource(starved_script.as_floats))
+
+# %% [markdown]
+# **Predict**: which stage costs most? Decoding 250 × 250 pixels, which most people suspect; the transform, which moves,
+# mirrors and recolours each picture; or collating, one line that makes a tensor of the pictures?
 
 # %%
 predicted_longest_bar = None  # "read", "decode", "transform", "collate" or "transfer"
 
 # %% tags=["experiment"]
 Ceiling_now = course.solved(check.Ceiling)
-as_found = waterfall.measure(
-    starved, learner.step, Ceiling_now, starved_run.to_device, device=course.device(), steps=sizes.waterfall_steps,
-    rounds=sizes.waterfall_rounds, seconds=sizes.waterfall_seconds,
-)  # fmt: skip
+limits = dict(device=course.device(), steps=sizes.waterfall_steps, rounds=sizes.waterfall_rounds,
+              seconds=sizes.waterfall_seconds)  # fmt: skip
+as_found = waterfall.measure(starved, learner.step, Ceiling_now, starved_run.to_device, **limits)
 print(as_found)
 print(course.score("01/1", "the longest bar", predicted_longest_bar, as_found.longest, null=None))
 print(course.score("01/1", "times as fast with free data", predicted_free, as_found.ceiling))
@@ -438,17 +431,42 @@ plots.waterfall({"as found": as_found}, f"{as_found.share(waterfall.STEP):.0%} o
 
 # %% [markdown]
 # Read the figure from the top: the right end is the step as it is. The left end of each bar is how long the step would
-# take if its stage and all stages above were free. What is left at the bottom is the step itself, the ceiling of every
-# loader. A negative bar has a black frame: with this stage replayed, the step took longer, by chance or not.
+# take if its stage and all stages above were free. What is left at the bottom is the step itself.
 #
-# **Shown**: a bar is its stage's, because the replay changes nothing else. But it depends on the order. With several
-# workers, a stage that runs while the network computes has no bar, however long it takes: these are *stalls*, not work.
+# The printed *null* replaces nothing by nothing, so it is chance. A bar like it says nothing, and a negative one has a
+# black frame. The intervals hold for this run: compare two loaders in one run, as part 7 does.
+#
+# A bar depends on the order of the stages. With several workers, a stage that runs while the network computes has no
+# bar, however long it takes: these are *stalls*, not work.
 #
 # **Known**: after the first pass, the system keeps the files in memory (page cache), so *read* is short on any disk.
 # The first epoch, or data larger than memory, would show a longer bar; part 4 waits for a slow disk.
 #
-# **We think** that the ceiling is a little too high, because replayed batches lie in the processor's cache. To test it,
-# keep more batches.
+# **Takeaway** Replay what a stage gave, and the step tells you what the stage costs. Start with the longest bar.
+
+# %% [markdown]
+# ## Is the step the same without loading?
+#
+# You know two ceilings now: the replay, and $1 / (1 - w)$ from the first cell. They agree if a step takes as long after
+# a replay as after loading. The next cell tests that. It trains on one kept batch again and again, and times the steps
+# alone. Before every other series of steps, it loads a batch and drops it before each step. Nothing else differs.
+
+# %% tags=["experiment"]
+slowed = waterfall.step_after_loading(starved, learner.step, Ceiling_now, **limits)
+step_alone = slowed.ratio(waterfall.KEPT, to=waterfall.AFTER_LOADING)
+print(f"times as fast with free data, by replay: {as_found.ceiling}")
+print(f"times as fast without waiting, 1/(1-w):  {waterfall.without_waiting(waits)}")
+print(f"a step without loading before it is {step_alone} times as fast")
+course.claim("the same batch takes a step at least 5 % longer if another batch was loaded before it",
+             step_alone, above=1.05)  # fmt: skip
+
+# %% [markdown]
+# **Shown**: if the third number exceeds 1, loading slows the step down, because it is all that differs. The replay
+# saves that, too, so it promises more than $1 / (1 - w)$, and books the difference on the bars of loading. A GPU that
+# runs the step does not notice what the processor does.
+#
+# **We think** that loading drives the step's weights and code out of the processor's caches. To test it, replace the
+# loading by `torch.ones(8_000_000)`, which fills the caches and calls almost no code.
 #
 # | bar | what shortens it | part |
 # |---|---|---|
@@ -458,4 +476,28 @@ plots.waterfall({"as found": as_found}, f"{as_found.share(waterfall.STEP):.0%} o
 # | read | larger files, orders that suit the disk | unit 04 |
 # | step | the network: only now | units 02, 03, 06 |
 #
-# **Takeaway** Replay what a stage gave, and the step tells you what the stage costs. Start with the longest bar.
+# **For your own script**: `waterfall.measure(loader, step, Ceiling, to_device)` needs a `DataLoader` with a batch size,
+# a map-style dataset, and forked workers, if any. If your dataset does not open its files with Pillow, *read*, *decode*
+# and *transform* are one bar. Everything is in one file, `course/measure/waterfall.py`.
+#
+# **Takeaway** A replay removes the waiting and what loading does to the step. Without waiting alone, you gain less.
+
+# %% [markdown]
+# ## How much can your processor do simultaneously? · extra
+#
+# Loading runs on the processor, so look at yours before you ask it for workers.
+
+# %% tags=["experiment"]
+print(f"logical cores of this machine: {os.cpu_count()}, usable by this process: {loaders.cores()}")
+plots.cpu(loaders.cores(), physical_cores())
+
+# %% [markdown]
+# `os.cpu_count()` counts *hardware threads* (logical cores), so it already includes hyper-threading: don't double it.
+# Your process may get fewer, because of a scheduler or a container quota; `loaders.cores()` tells you how many. In a
+# virtual machine the figure shows what its host reports, which need not be the chip.
+#
+# Threads of one process share a global lock in most builds of Python, so only one of them runs Python code at a time.
+# Pillow and PyTorch release the lock while they compute, so threads can share loading, too; part 6 measures how well.
+# Processes share no lock, and a `DataLoader` uses them. The starved script uses one.
+#
+# **Takeaway** Count the cores that your process may use, not the machine's.

@@ -4,8 +4,9 @@
 # **How does the next batch reach the GPU while it computes on this one?**
 #
 # First you see what `pin_memory` and `non_blocking` do, and when copying matters at all. Then you write a prefetcher,
-# which lets a GPU copy one batch while it computes on another. No GPU is needed: what other machines measured is
-# printed, and a stand-in for `torch.cuda` checks the order.
+# which lets a GPU copy one batch while it computes on another. You can do all of it without a GPU: a stand-in for
+# `torch.cuda` checks the order of your calls. But the course has recorded only one experiment of this part on a GPU.
+# Claims that say "no GPU here" are open until you run them on one.
 #
 # **You will be able to**
 #
@@ -43,6 +44,8 @@ print(course.machine())
 torch.set_num_threads(1)  # as in a worker: one image is too little work for several threads
 sizes = course.sizes("01_parallel_loading")
 device = course.device()
+LFWDataset_now = course.solved(check.LFWDataset)
+heavy = loaders.evenly_spaced(LFWDataset_now(lfw.folder(sizes.dataset), lfw.heavy_transform()), sizes.images)
 
 # %% [markdown]
 # ## What do `pin_memory` and `non_blocking` do?
@@ -51,44 +54,48 @@ device = course.device()
 # memory, whose pages the system may not move. Ordinary memory is *pageable*: there the driver copies each piece into a
 # pinned buffer of its own first, and your program waits for that.
 #
-# - `DataLoader(..., pin_memory=True)` lets a thread put each batch into pinned memory.
-# - `batch.to(device, non_blocking=True)` returns as soon as the copy is queued, but only from pinned memory.
-#
-# **Predict**: how many times as fast as from pageable memory is a copy from pinned memory? About 1, if the bus is the
-# limit in both cases; more, if the extra copy costs as much as the bus.
-
-# %%
-predicted_pinned = None  # your number
+# - `DataLoader(..., pin_memory=True)` lets a thread of your process copy each batch into pinned memory. The extra copy
+#   is still made, but your loop no longer waits for it.
+# - `batch.to(device, non_blocking=True)` does not wait for the end of the copy. From pinned memory, it returns as soon
+#   as the copy is queued. From pageable memory, it returns when the driver has taken the data, and the copy does not
+#   overlap with a step.
 
 # %% tags=["experiment"]
 copies = feeding.compare_copies(sizes.pass_batch * 3 * 250 * 250 * 4, device, sizes.pass_seconds)
 found, returns = copies or (None, {})
-ratio = found and found.ratio(feeding.PINNED)
-print(found or "no GPU here: the lines below are what other machines measured, if any")
-print(course.score("01/5", "a copy from pinned memory over one from pageable memory", predicted_pinned, ratio))
+print(found or feeding.NO_GPU)
 course.claim("a batch of images is copied to the GPU at least 1.2 times as fast from pinned memory as from pageable",
-             ratio, feeding.NO_GPU, above=1.2)  # fmt: skip
+             found and found.ratio(feeding.PINNED), feeding.NO_GPU, above=1.2)  # fmt: skip
 course.claim("from pinned memory, a non_blocking copy returns in less than a fifth of its time",
              returns.get(feeding.PINNED), feeding.NO_GPU, below=0.2)  # fmt: skip
 course.claim("from pageable memory, a non_blocking copy keeps the processor for more than half of its time",
              returns.get(feeding.PAGEABLE), feeding.NO_GPU, above=0.5)  # fmt: skip
-print("\nRecorded, pinned memory:", recorded.step_lines("copies") or "nothing yet", sep="\n")
+print("\nRecorded, pinned memory only:", recorded.step_lines("copies") or "nothing yet", sep="\n")
 
 # %% [markdown]
-# The last lines are from `course bench gpu copies`, which copies from pinned memory while a matrix product runs. A copy
-# can hide behind a step, if it is pinned, queued without blocking, and in a queue that the step does not share.
+# The recorded lines are from `course bench gpu copies`, which copies from pinned memory while a matrix product runs. A
+# copy can hide behind a step, if it is pinned, queued without blocking, and in a queue that the step does not share.
 #
 # **Known**: PyTorch's tutorial
-# [on pin_memory and non_blocking](https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html). It also warns:
-# `tensor.pin_memory()` in the training loop is often slower than a plain copy, because the loop waits for it.
+# [on pin_memory and non_blocking](https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html), whose
+# measurements on a GPU also show three surprises:
 #
-# **Takeaway** `non_blocking=True` without pinned memory is an ordinary copy; set `pin_memory=True` with it.
+# - `non_blocking=True` helps without pinned memory, too, if a batch has many small tensors: the loop waits once, and
+#   not after each of them.
+# - `tensor.pin_memory()` in the training loop is often slower than a plain copy, because the loop waits for the
+#   pinning.
+# - A `non_blocking` copy *from* the GPU may be read before it has arrived. Synchronise first.
+#
+# **Takeaway** Only a copy from pinned memory with `non_blocking=True` can run during a step: set both.
 
 # %% [markdown]
 # ## When can copying matter?
 #
-# The bus copies for *bytes per second that you load ÷ bytes per second of the bus* of the time. That share is all that
-# pinning and prefetching can save, so compute it before you write anything.
+# From pinned memory, the bus is busy for *bytes per second that you load ÷ bytes per second of the bus* of the time. A
+# prefetcher hides these copies behind the steps, so it saves this share at most.
+#
+# From pageable memory, a copy takes longer, and pinning saves the difference between the two copy times. The extra copy
+# within memory is about that long, and you can measure it without a GPU.
 #
 # **Predict**: a loader yields 2,000 LFW images per second as floats, and the bus of an H200 takes 55 GB/s. Which share
 # of the time does it copy?
@@ -106,44 +113,53 @@ cases = {
     "rows of 4,000 floats in memory (unit 04), a million per second": (16_000, 1_000_000),
     "tokens of 8 bytes, a million per second": (8, 1_000_000),
 }
-shares = {what: feeding.bus_share(*case, BUS) for what, case in cases.items()}
-for what, share in shares.items():
-    print(f"{share:8.3%}  {what}")
-first = shares["LFW as floats, 2,000 images per second"]
-print(course.score("01/5", "share of the time that the bus copies", predicted_bus_share, first, null=None,
-                   form="{:.1%}"))  # fmt: skip
+memory = feeding.memory_rate(sizes.pass_batch * 4 * image)
+print(f"     bus  extra copy: at {memory:.1f} GB/s within the memory of this machine, by one thread")
+for what, case in cases.items():
+    print(f"{feeding.copy_share(*case, BUS):8.3%}  {feeding.copy_share(*case, memory):10.3%}  {what}")
+print(course.score("01/5", "share of the time that the bus copies", predicted_bus_share,
+                   feeding.copy_share(4 * image, 2_000, BUS), null=None, form="{:.1%}"))  # fmt: skip
 
 # %% [markdown]
+# The first column is what prefetching from pinned memory saves at most. **We think** that the second one is what
+# pinning saves at most: the driver can copy one piece while the bus transfers another, which hides a part. To test it,
+# compare the second column with the two copy times of the first section, on a GPU.
+#
 # A starved GPU is rarely starved by the bus: with decoded images the processor is slower by far. Prefetching pays for
 # data that come from memory at its speed, as in unit 04, or where the GPU shares a slow bus with others.
 #
-# **Takeaway** Divide the bytes that you load per second by the speed of the bus: prefetching saves at most this share.
+# **Takeaway** Bytes per second ÷ speed of the bus is all that hiding copies saves. Pinning saves the difference between
+# two copy times.
 
 # %% [markdown]
 # ## How long does the loop wait? · extra
 #
-# A sleep stands for the GPU's step, because the processor is free while a GPU computes. The step takes a fifth longer
-# than two workers need for a batch, so with two workers the loop should not wait, apart from the first batch.
+# A sleep stands for the GPU's step, because the processor is free while a GPU computes. The step takes half as long
+# again as two workers need for a batch, so after the first batch none should be late. Does the loop still wait? The
+# last way has the same workers, which send 8 × 8 pixels of each image.
 
 # %% tags=["experiment"]
-LFWDataset_now = course.solved(check.LFWDataset)
-heavy = loaders.evenly_spaced(LFWDataset_now(lfw.folder(sizes.dataset), lfw.heavy_transform()), sizes.images)
 n_batches = comparison.steady_batches(2)
 steady = loader_passes.Repeated(heavy, n_batches * sizes.pass_batch)
-ways = {w: loaders.forked(steady, sizes.pass_batch, w) for w in (0, 1, 2)}
-with_two = course.solved(check.seconds_per_pass)(ways[2], n_batches)
-pause = feeding.sleeping(1.2 * with_two.quantile(0.5).item() / n_batches)
+ways = {f"{w} workers": loaders.forked(steady, sizes.pass_batch, w) for w in (0, 1, 2)}
+ways["2 workers, unsent"] = loaders.forked(steady, sizes.pass_batch, 2, collate_fn=feeding.stack_and_crop)
+with_two = course.solved(check.seconds_per_pass)(ways["2 workers"], n_batches)
+pause = feeding.sleeping(1.5 * with_two.quantile(0.5).item() / n_batches)
 rounds = [{w: feeding.waiting(way, pause) for w, way in ways.items()} for _ in range(sizes.pass_rounds[0] + 1)][1:]
-share = {w: [found[w].share for found in rounds] for w in ways}
-print(f"2 workers: {rounds[-1][2].first:.3f} s for the first batch, then {sum(share[2]) / len(rounds):.1%} of the time")
+share = {w: [100 * found[w].share for found in rounds] for w in ways}
+print(f"2 workers: {rounds[-1]['2 workers'].first:.3f} s until the first batch")
 course.claim("in the steady state, the loop waits for a share that two workers lower by at least 10 percentage points",
-             comparison.difference_interval(share[0], share[2]), above=0.1)  # fmt: skip
-bars = {f"{w} workers": [100 * each for each in share[w]] for w in ways}
-plots.bars(bars, "% of the time spent waiting", "Waiting after the first batch", "{:.0f} %")
+             comparison.difference_interval(share["0 workers"], share["2 workers"]), above=10)  # fmt: skip
+course.claim("two workers that send 8 × 8 pixels of an image lower the share of waiting by 2 percentage points or more",
+             comparison.difference_interval(share["2 workers"], share["2 workers, unsent"]), above=2)  # fmt: skip
+plots.bars(share, "% of the time spent waiting", "Waiting after the first batch", "{:.0f} %")
 
 # %% [markdown]
-# **Shown** The bars leave the first batch out, and the printed line has it alone. In a pass of few batches it is most
-# of the waiting, and it says nothing about the hours after it.
+# **Shown**: what two workers leave of the waiting, and "unsent" does not, is the hand-over: your process unpacks the
+# message and maps the memory of the batch while the loop waits. More workers do not shorten it; fewer bytes do.
+#
+# The printed line has the first batch alone. In a pass of few batches it is most of the waiting, and it says nothing
+# about the hours after it.
 #
 # **Takeaway** Count the first batch apart from the rest: a faster loader saves no more than the share of waiting.
 
@@ -152,7 +168,8 @@ plots.bars(bars, "% of the time spent waiting", "Waiting after the first batch",
 #
 # The processor does not run a step on a GPU. It *queues* work and returns immediately. A queue is called a *stream*:
 # work in one stream runs in order, work in two streams may overlap. So copies go to a side stream, steps to the
-# computing stream.
+# computing stream. A loop that reads `loss.item()` after each step waits for the GPU each time, and queues nothing
+# ahead.
 #
 # A step must not read a batch that is still being copied. An *event* marks a place in a stream, and another stream can
 # wait for that place. The GPU waits, not the processor.
@@ -317,10 +334,10 @@ class Prefetcher:
         copies = self.copies()
         ready = next(copies, None)
         while ready is not None:
-            batch, copied = ready
+            batch, is_copied = ready
             ready = next(copies, None)  # the next copy is queued before this batch is yielded
             computing = self.cuda.current_stream(self.device)
-            computing.wait_event(copied)  # wait_stream would wait for the next copy too
+            computing.wait_event(is_copied)  # wait_stream would wait for the next copy too
             for tensor in batch:
                 tensor.record_stream(computing)  # else its memory is free for a copy as soon as Python drops it
             yield batch
@@ -329,8 +346,9 @@ class Prefetcher:
         side = self.cuda.Stream(self.device)
         for batch in self.loader:
             with self.cuda.stream(side):
-                copy, copied = self._moved(batch), side.record_event()
-            yield copy, copied
+                moved = self._moved(batch)
+                is_copied = side.record_event()
+            yield moved, is_copied
         ### END SOLUTION
 
 
@@ -379,8 +397,8 @@ course.claim("with pinned memory, the prefetcher leaves the GPU idle for a small
 plots.bars(idle, "% of the time without a step", "The GPU, four ways to feed it", "{:.0f} %") if idle else None
 
 # %% [markdown]
-# torch's profiler shows a timeline: what the processor does, when copies run, when the GPU computes. No trace of a
-# GPU is recorded in the course yet, so without a GPU the next cell draws nothing.
+# torch's profiler shows a timeline: what the processor does, when copies run, when the GPU computes. Without a GPU the
+# next cell draws nothing.
 
 # %% tags=["experiment"]
 watched = ("pageable, copy in the loop", "pinned, prefetcher") if ways else ()
@@ -388,12 +406,12 @@ n_steps = min(6, len(heavy) // sizes.batch_size - 1)
 traces = {name: feeding.traced(name, ways[name], step, n_steps) for name in watched}
 for name, trace in traces.items():
     print(f"{name}: {feeding.overlapped(trace):.0%} of the copying runs while a kernel does (nan: no copy traced)")
-print("not recorded yet" if not traces else "")
+print("" if traces else feeding.NO_GPU)
 strips = {row: spans for trace in traces.values() for row, spans in trace.items()}
 plots.strips(strips) if strips else None
 
 # %% [markdown]
-# **We think** that the loop of this small network gains little from the prefetcher, because decoding is what it waits
-# for: the table above says which share copying can have. Test it with images that are tensors in memory already.
+# **We think** that decoding is what the loop of this small network waits for, and no prefetcher shortens that: the
+# table above says which share copying can have. To test it, take images that are tensors in memory already.
 #
 # **Takeaway** Pinned memory, a side stream and an event per batch allow copy $k + 1$ to run during step $k$.

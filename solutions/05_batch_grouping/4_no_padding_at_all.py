@@ -16,7 +16,7 @@
 #
 # **Minutes** 37 core · 115 in all · session 2
 #
-# **Needs** `BucketBatchSampler` and `ragged_loss` of part 3
+# **Needs** `BucketBatchSampler` of part 3 and `pad_batch` of part 1
 
 
 # %% locked="setup"
@@ -41,7 +41,7 @@ from course.training.token_models import TokenPool
 warnings.filterwarnings("ignore", "The PyTorch API of nested tensors is in prototype stage")
 warnings.filterwarnings("ignore", "flex_attention called without torch.compile")
 logging.getLogger("torch.fx._symbolic_trace").setLevel(logging.ERROR)  # what nested tensors log at their first use
-keep_freed_memory()  # or the large tensors of the rectangle come from new memory pages in every step
+keep_freed_memory()  # else each step of the rectangle waits for new memory pages: it would look slower than it is
 print(course.machine())
 size, device = course.sizes("05_batch_grouping"), course.device()
 texts = sequences.text(size.text_rows, 0)
@@ -78,7 +78,8 @@ plots.flat_and_blocks(torch.tensor([2, 7, 1, 4, 3]))
 #
 # **You may assume** at least one sequence, and at least one token in each.
 #
-# **Source** The arguments of `flash_attn_varlen_func` (Dao 2022) and of `torch.nn.attention.varlen.varlen_attn`.
+# **Source** The arguments of `flash_attn_varlen_func` (library flash-attn, version 2) and of
+# `torch.nn.attention.varlen.varlen_attn`.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -89,7 +90,8 @@ plots.flat_and_blocks(torch.tensor([2, 7, 1, 4, 3]))
 # <details><summary>Hint 2</summary>
 #
 # `torch.cat` joins tokens, and one `torch.arange(n)` per sequence joins to the positions. The borders are
-# `torch.tensor([0, *lengths]).cumsum(0)`, and `.int()` makes them int32.
+# `torch.tensor([0, *lengths]).cumsum(0)`, and `.int()` makes them int32. Without a loop: a position is the place in the
+# row minus the place where its sequence begins, which `repeat_interleave` gives to each token.
 #
 # </details>
 
@@ -104,11 +106,12 @@ def pack(sequences):
     Returns: (tokens int64 (total,), positions int64 (total,), cu_seqlens int32 (n + 1,)).
     """
     ### BEGIN SOLUTION
-    device = sequences[0].device
-    lengths = [len(sequence) for sequence in sequences]
-    positions = torch.cat([torch.arange(n, device=device) for n in lengths])
-    cu_seqlens = torch.tensor([0, *lengths], device=device).cumsum(0).int()
-    return torch.cat(list(sequences)), positions, cu_seqlens
+    tokens = torch.cat(list(sequences))
+    lengths = torch.tensor([len(sequence) for sequence in sequences], device=tokens.device)
+    ends = lengths.cumsum(0)
+    begins = (ends - lengths).repeat_interleave(lengths)
+    positions = torch.arange(len(tokens), device=tokens.device) - begins
+    return tokens, positions, F.pad(ends, (1, 0)).int()
     ### END SOLUTION
 
 
@@ -184,14 +187,8 @@ check.block_mask(block_mask, seed=6)
 # ## Is it still the same model?
 #
 # Two models with the same weights see the same texts in float64, one padded, one packed into a single row. You compare
-# the losses of all tokens, added up, and their gradients. Then you leave out one of the two things that you built.
-#
-# **Predict** Which mistake moves the loss of an untrained model further: "borders" (attention looks back into the
-# sequences before) or "positions" (they run on through the row)? A text sees up to all others through a missing border.
-# A position only changes the code of a token, but it does so for every text except the first.
-
-# %%
-my_guess_of_the_worse = None  # "borders" or "positions"
+# the losses of all tokens, added up, and their gradients. Then you make one of two mistakes: positions that run on
+# through the row, or borders that are open, so that attention looks back into the sequences before.
 
 # %% tags=["experiment"]
 pack_now, mask_now = course.solved(check.pack), course.solved(check.block_mask)
@@ -210,9 +207,6 @@ losses = {name: ragged.losses_of(exact(packed[None], *row), targets[None]).sum()
 off = {name: float((loss - padded).detach().abs() / padded.detach()) for name, loss in losses.items()}
 gradient, expected = ragged.gradient_of(exact, losses["yours"]), ragged.gradient_of(exact, padded)
 off_gradient = float((gradient - expected).norm() / expected.norm())
-print({name: f"loss off by {share:.1e}" for name, share in off.items()})
-worse = max(("borders", "positions"), key=off.get)
-print(course.score("05/4", "the mistake that moves the loss further", my_guess_of_the_worse, worse))
 is_same, is_same_gradient = off["yours"] < 1e-12, off_gradient < 1e-10
 is_other = min(off["positions"], off["borders"]) > 1e-6
 course.claim("your packed row has the loss of the padded batch, to twelve digits", is_same, f"{off['yours']:.0e} off")
@@ -222,7 +216,8 @@ course.claim("a packed row whose positions run on, or whose borders are open, ha
              f"{off['positions']:.0e} and {off['borders']:.0e} off")  # fmt: skip
 
 # %% [markdown]
-# **Shown** Either mistake alone changes the loss, and no error is raised. **Known** With rotary position embeddings (Su
+# **Shown** Either mistake alone changes the loss, and no error is raised. This model is untrained, so the loss hardly
+# moves, and only the digits tell. **Known** With rotary position embeddings (Su
 # et al. 2021, arXiv:2104.09864) only the distance of two tokens counts. Then the positions may run on, but the borders
 # must still be closed.
 #
@@ -238,8 +233,8 @@ course.claim("a packed row whose positions run on, or whose borders are open, ha
 # |---|---|
 # | random batches | the texts shuffled, a rectangle per batch |
 # | bucketed batches | a rectangle per batch of the sampler |
-# | flat | each random batch as one row, under your block mask |
-# | packed rows | each random batch in rows of a fixed length, filled with whole texts, under their block masks |
+# | flat | each random batch as one long row, under your block mask |
+# | packed rows | each random batch in short rows of one length, filled with whole texts, under their block masks |
 #
 # Linear maps take time per cell. Attention under a mask takes time per pair of tokens, hidden ones included.
 #
@@ -255,7 +250,7 @@ bucketed = sampler[: size.packed_batches]
 chosen = torch.tensor(sum(bucketed, []))
 shuffled = chosen[torch.randperm(len(chosen), generator=torch.Generator().manual_seed(0))]
 random_batches = [part.tolist() for part in shuffled.split(size.training_batch)]
-in_rows_of = [grouping.first_fit(texts.lengths[batch], size.row_length) for batch in random_batches]
+in_rows_of = [grouping.best_fit(texts.lengths[batch], size.row_length) for batch in random_batches]
 packed_batches = []
 for batch, rows in zip(random_batches, in_rows_of, strict=True):
     packed_batches.append([[batch[i] for i in row] for row in rows])
@@ -263,12 +258,15 @@ total = int(texts.lengths[chosen].sum()) - len(chosen)  # tokens that are predic
 model = ragged.RaggedTransformer(texts.vocabulary, size.text_dim, size.text_layers).to(device)
 
 # %% tags=["experiment"]
-cells = {
-    "random batches": sum(grouping.cells_of(random_batches, texts.lengths)),
-    "bucketed batches": sum(grouping.cells_of(bucketed, texts.lengths)),
-    "flat": int(texts.lengths[chosen].sum()),
-    "packed rows": sum(map(len, in_rows_of)) * size.row_length,
+tokens_of_batches = [int(texts.lengths[batch].sum()) for batch in random_batches]
+shapes = {  # (rows, columns) of each batch
+    "random batches": [(len(batch), int(texts.lengths[batch].max())) for batch in random_batches],
+    "bucketed batches": [(len(batch), int(texts.lengths[batch].max())) for batch in bucketed],
+    "flat": [(1, tokens) for tokens in tokens_of_batches],
+    "packed rows": [(len(rows), size.row_length) for rows in in_rows_of],
 }
+cells = {name: sum(rows * columns for rows, columns in found) for name, found in shapes.items()}
+pairs = {name: sum(rows * columns**2 for rows, columns in found) for name, found in shapes.items()}
 
 
 # %% tags=["experiment"]
@@ -283,21 +281,22 @@ def padded_loss(batch):
 
 
 # %% tags=["experiment"]
-def packed_losses(model, members_of_rows):
+def packed_losses(model, members_of_rows, row_length=None):
     """The losses of packed rows, 0 where nothing is predicted, and a mask of what is."""
     packs = [pack_now(members) for members in members_of_rows]
     masks = [mask_now(ends.diff().long(), causal=True) for _, _, ends in packs]
-    tokens, positions, mask, targets = ragged.rows_of(packs, masks)
+    tokens, positions, mask, targets = ragged.rows_of(packs, masks, row_length)
     return ragged.losses_of(model(tokens, positions, mask), targets), targets != ragged.NO_TARGET
 
 
-def packed_loss(rows):
+def packed_loss(rows, row_length=None):
     """The share of packed rows in the mean over all tokens."""
-    return packed_losses(model, [of_batch(row) for row in rows])[0].sum() / total
+    return packed_losses(model, [of_batch(row) for row in rows], row_length)[0].sum() / total
 
 
 def backward(loss_of, batches):
-    """Forward and backward of each batch."""
+    """The gradient of all batches."""
+    model.zero_grad()
     for batch in batches:
         loss_of(batch).backward()
 
@@ -307,19 +306,22 @@ ways = {
     "random batches": (padded_loss, random_batches),
     "bucketed batches": (padded_loss, bucketed),
     "flat": (packed_loss, [[batch] for batch in random_batches]),
-    "packed rows": (packed_loss, packed_batches),
+    "packed rows": (functools.partial(packed_loss, row_length=size.row_length), packed_batches),
 }
 weights = tuple(model.parameters())
 largest = {name: max(grouping.bytes_for_backward(functools.partial(loss_of, batch), weights) for batch in batches)
            for name, (loss_of, batches) in ways.items()}  # fmt: skip
-timed = compare({name: functools.partial(backward, *way) for name, way in ways.items()}, device=device, seconds=60)
+timed = compare({name: functools.partial(backward, *way) for name, way in ways.items()}, device=device,
+                seconds=6 * size.seconds)  # fmt: skip
 plots.time_and_memory({"transformer": (timed, largest)})
 
 # %% tags=["experiment"]
+print(f"random batches took {1000 * timed.median('random batches'):.0f} ms; the others are compared with them")
 for name in ways:
     rate = timed.rate(name, total)
-    print(f"{name:<17} {rate.estimate:8,.0f} ({rate.low:,.0f} to {rate.high:,.0f}) tokens/s, "
-          f"{cells[name] / cells['flat']:4.2f} cells per token, {largest[name] / 1e6:6.1f} MB")  # fmt: skip
+    print(f"{name:<17} {rate.estimate:8,.0f} tokens/s, {cells[name] / cells['flat']:4.2f} cells and "
+          f"{pairs[name] / cells['flat']:4.0f} pairs per token, {largest[name] / 1e6:6.1f} MB, "
+          f"{len(set(shapes[name]))} shapes")  # fmt: skip
 print(timed)
 print(course.score("05/4", "packed rows over random batches", my_guess_for_packed_rows, timed.ratio("packed rows")))
 course.claim("packed rows are at least twice as fast as random padded batches", timed.ratio("packed rows"), above=2,
@@ -333,13 +335,15 @@ course.claim("packed rows are at least 10 % faster than one flat row under a blo
 # %% [markdown]
 # The memory is what the largest batch keeps for the backward pass.
 #
-# **Shown** Flat and packed rows hold the same texts and differ in their pairs: a row has the square of its tokens.
-# **Known** Kernels for variable lengths skip the hidden pairs (Dao 2022, arXiv:2205.14135); the extra sections try
-# them. **We think** that launches take most of the time on a GPU whose batches are small. All ways launch the model
-# once per batch, so larger batches would test it.
+# **Shown** Flat and packed rows hold the same texts under masks that skip nothing. They differ in the length of their
+# rows, and so in their pairs: packed rows win because they are short. Bucketed batches leave nearly as little padding
+# and need no mask, so packed rows need not beat them. What packing keeps is that the texts of a batch are random.
+# **Known** Kernels for variable lengths skip the hidden pairs (`flash_attn_varlen_func` of the library flash-attn), so
+# there a row may be long; the extra sections try PyTorch's. **We think** that launches take most of the time on a GPU
+# whose batches are small. All ways launch the model once per batch, so larger batches would test it.
 #
-# **Takeaway** Packing removes the padding without changing which texts meet. It pays if attention skips the pairs that
-# the mask hides.
+# **Takeaway** Packing removes the padding without choosing which texts meet. Under a dense mask keep rows short,
+# because hidden pairs cost as much as needed ones.
 
 # %% [markdown]
 # ## Do maxima need a rectangle? · extra
@@ -432,7 +436,8 @@ course.claim("flat maxima need the tokens' share of the rectangle's bytes, withi
 
 # %% tags=["experiment"]
 maxima = compare({"one rectangle": lambda: on_rectangle().sum().backward(),
-                  "flat": lambda: on_flat().sum().backward()}, device=device, seconds=20)  # fmt: skip
+                  "flat": lambda: on_flat().sum().backward()}, device=device,
+                 seconds=2 * size.seconds)  # fmt: skip
 course.claim("flat maxima are at least twice as fast as those of one rectangle", maxima.ratio("flat"), above=2)
 
 # %% [markdown]
@@ -526,14 +531,14 @@ flat_now, block_now = course.solved(check.flat_attention), course.solved(check.b
 few = sequences.load("lognormal", rows=size.attention_rows).lengths.to(device)
 offsets = F.pad(few.cumsum(0), (1, 0))
 qkv = attention_ways.drawn(int(few.sum()), 4, size.attention_dim // 4, device)
-pairs = block_now(few)
+seen = block_now(few)
 yours = flat_now(*(part[0].transpose(0, 1) for part in qkv), few).transpose(0, 1)[None]
-under_mask, on_nested = attention_ways.masked(pairs), attention_ways.nested(offsets)
+under_mask, on_nested = attention_ways.masked(seen), attention_ways.nested(offsets)
 off_kernels = max((way(*qkv) - yours).abs().max().item() for way in (under_mask, on_nested))
-is_equal, is_sparse = off_kernels < 1e-3, int(pairs.sum()) < pairs.numel() / 2
+is_equal, is_sparse = off_kernels < 1e-3, int(seen.sum()) < seen.numel() / 2
 course.claim("nested tensors and your block mask give what your flat attention gives", is_equal,
              f"largest difference {off_kernels:.1e}")  # fmt: skip
-course.claim("most of the block mask is False", is_sparse, f"{100 * float(pairs.float().mean()):.0f} % of it is True")
+course.claim("most of the block mask is False", is_sparse, f"{100 * float(seen.float().mean()):.0f} % of it is True")
 
 # %% tags=["experiment"]
 three = [part[0].detach().requires_grad_() for part in qkv]
@@ -542,17 +547,19 @@ by_dimensions = {
     "four": attention_ways.backward_of(under_mask, qkv),
     "nested": attention_ways.backward_of(on_nested, qkv),
 }
-kernels = compare(by_dimensions, device=device, seconds=20)
+kernels = compare(by_dimensions, device=device, seconds=2 * size.seconds)
 print({name: attention_ways.kernel_of(run) for name, run in by_dimensions.items()})
 course.claim("the same attention is faster with four dimensions than with three", kernels.ratio("four"), above=1)
 course.claim("attention on nested tensors is faster than under the block mask",
              kernels.ratio("nested", to="four"), above=1,
-             otherwise="We think that a CPU has no fused kernel for them: see the one that is printed.")  # fmt: skip
+             otherwise="Without a fused kernel for nested tensors, attention is written out.")  # fmt: skip
 
 # %% [markdown]
-# **Shown** The calls differ only in their dimensions, and PyTorch chose the kernels that are printed. **Known** A CPU
-# has no nested kernel: PyTorch falls back on a loop over sequences (the `math` path in
-# `torch/nested/_internal/sdpa.py`).
+# What is printed is the implementation that PyTorch chose. `attention_math` means that attention was written out.
+#
+# **Shown** The calls with three and four dimensions differ in nothing else. **Known** For nested tensors PyTorch has
+# fused kernels on CUDA alone; elsewhere it splits the batch into its sequences and takes the `math` path
+# (`torch/nested/_internal/sdpa.py`).
 #
 # **Takeaway** The shape of the arguments chooses the kernel: look at which one you got, and time it on your device.
 
@@ -561,31 +568,33 @@ course.claim("attention on nested tensors is faster than under the block mask",
 #
 # FlexAttention (Dong et al. 2024, arXiv:2412.05496) divides the mask into blocks of 128 × 128 and skips those that are
 # False throughout. Without CUDA it runs here uncompiled and forward only, which shows the result but not the speed. On
-# CUDA the cell also times PyTorch's kernel for variable lengths, which takes your `cu_seqlens`.
+# CUDA the cell also times PyTorch's kernel for variable lengths, which takes your `cu_seqlens`. That kernel needs half
+# precision, so all three get the same tensors in bfloat16.
 
 # %% tags=["experiment"]
 owner = torch.arange(len(few), device=device).repeat_interleave(few)
-plain = [part.detach() for part in qkv]
-try:
-    off_flex = (attention_ways.flexible(owner, False)(*plain) - under_mask(*plain)).abs().max().item()
+found = attention_ways.flexible_forward(owner, qkv)
+if isinstance(found, str):
+    print(f"FlexAttention does not run here ({found})")
+else:
+    off_flex = (found - under_mask(*qkv)).abs().max().item()
     is_equal = off_flex < 1e-3
     course.claim("FlexAttention gives what the block mask gives", is_equal, f"largest difference {off_flex:.1e}")
-except Exception as why:  # it needs torch.compile, which some versions of Python lack
-    print(f"FlexAttention does not run here ({str(why).splitlines()[0]})")
 skipped = attention_ways.blocks_of(owner).sparsity()
 is_half = skipped > 50
 course.claim("FlexAttention can skip more than half of the blocks", is_half, f"{skipped:.0f} %")
 
 # %% tags=["experiment"]
-fast = attention_ways.fast_kernels(qkv, offsets)
+halves = attention_ways.in_bfloat16(qkv)
+fast = attention_ways.fast_kernels(halves, offsets)
 runnable = {name: run for name, run in fast.items() if not isinstance(run, str)}
 print({name: run for name, run in fast.items() if isinstance(run, str)} or "both kernels run here")
 ratio = dict.fromkeys(fast)
 if runnable:
-    compared = compare({"block mask": attention_ways.backward_of(under_mask, qkv), **runnable}, device=device)
+    compared = compare({"block mask": attention_ways.backward_of(under_mask, halves), **runnable}, device=device)
     ratio |= {name: compared.ratio(name) for name in runnable}
-course.claim("varlen is faster than the block mask", ratio["varlen"], above=1)
-course.claim("FlexAttention is faster than the block mask", ratio["FlexAttention"], above=1)
+course.claim("in bfloat16 varlen is faster than the block mask", ratio["varlen"], above=1)
+course.claim("in bfloat16 FlexAttention is faster than the block mask", ratio["FlexAttention"], above=1)
 
 # %% [markdown]
 # **Takeaway** A kernel that can skip pairs is not always faster. Time it on your GPU, with batches of your size.
@@ -593,38 +602,45 @@ course.claim("FlexAttention is faster than the block mask", ratio["FlexAttention
 # %% [markdown]
 # ## How often does the compiler start again? · extra
 #
-# `torch.compile` makes a graph for each new shape, unless it is told to make shapes dynamic. Ragged batches have many
-# widths. If you pad each batch to the next of k *edges*, at most k shapes occur. Here `backend="eager"` counts graphs
-# without the minutes that compilation takes.
+# `torch.compile` makes a graph for a shape, and ragged batches have many widths. Its argument `dynamic` says what
+# happens at a new one. With `False` it compiles again. With `None`, the default, it makes a size dynamic that has
+# changed. With `True` sizes are dynamic from the start. Where shapes must be static, as for CUDA graphs, you can pad
+# each batch to the next of k *edges*. The cell counts graphs without the minutes that compilation takes.
+#
+# **How many graphs does the default make for all batches of an epoch?**
 
 # %% tags=["experiment"]
 edges = torch.tensor(grouping.greedy_thresholds(texts.lengths, 8))
 widths = [int(texts.lengths[batch].max()) for batch in sampler if len(batch) == size.training_batch]
 rounded = edges[torch.bucketize(torch.tensor(widths), edges)].tolist()
-shapes = {"longest of the batch": widths, "next of 8 edges": rounded}
-graphs = {}
 small = ragged.RaggedTransformer(texts.vocabulary, 8, 1)
-for name, columns in shapes.items():
+graphs = {}
+for name, columns, dynamic in [("False", widths, False), ("None", widths, None), ("True", widths, True),
+                               ("False, 8 edges", rounded, False)]:  # fmt: skip
     inputs = [(torch.zeros(2, n, dtype=torch.int64), torch.arange(n)) for n in columns]
-    graphs[name] = ragged.graphs_compiled(small, inputs)
-    print(
-        f"{name:<22} {graphs[name]} graphs for {len(columns)} batches, {sum(columns) / sum(widths):.2f} times the cells"
-    )
-is_bounded = graphs["next of 8 edges"] <= 8
-course.claim("with 8 edges, at most 8 graphs are compiled", is_bounded, f"{graphs['next of 8 edges']} graphs")
+    graphs[name] = ragged.graphs_compiled(small, inputs, dynamic)
+    more = sum(columns) / sum(widths)
+    print(f"dynamic={name:<15} {graphs[name]} graphs for {len(columns)} batches, {more:.2f} times the cells")
+is_small = graphs["None"] <= 3 < graphs["False"]
+course.claim("by default torch.compile makes at most three graphs for all widths of an epoch", is_small,
+             f"{graphs['None']} graphs; {graphs['False']} with dynamic=False")  # fmt: skip
 
 # %% [markdown]
-# **Takeaway** A few edges bound the number of shapes, and cost some padding. Packed rows of one length have one shape.
+# Packed rows of one length still differ in how many a batch has, so they have several shapes, too.
+#
+# **Takeaway** Leave `dynamic` at its default and count your graphs. Where shapes must be static, a few edges bound
+# their number.
 
 # %% [markdown]
 # ## Does packing change the training? · extra
 #
-# A packed row holds random texts, so nothing is sorted. The same trainings as in part 3, by the same time: random
-# batches, windows, and packed batches of the same random texts.
+# A packed row holds random texts, so nothing is sorted. Part 3 compared random batches and windows. Here the same
+# random batches are packed before they are computed, and compared with both.
 
 # %% tags=["experiment"]
 held_out = sequences.text(size.held_out, 1)
 make_sampler = course.solved(check.BucketBatchSampler)
+epoch = len(texts) // size.training_batch  # updates
 
 
 def steps(order, data, seed):
@@ -636,43 +652,48 @@ def steps(order, data, seed):
 def in_rows(model, members):
     """The losses of one batch in packed rows."""
     lengths = torch.tensor([len(text) for text in members])
-    rows = grouping.first_fit(lengths, size.row_length)
-    return packed_losses(model, [[members[i] for i in row] for row in rows])
+    rows = grouping.best_fit(lengths, size.row_length)
+    return packed_losses(model, [[members[i] for i in row] for row in rows], size.row_length)
 
 
 # %% tags=["experiment"]
-shape = dict(dim=size.training_dim, layers=size.training_layers, updates=size.training_updates, device=device)
-runs = ragged_training.train_each(["random", "windows"], texts, held_out, steps, size.training_seeds, **shape)
-shape["losses_of_batch"] = in_rows
-runs |= ragged_training.train_each(["packed"], texts, held_out, steps, size.training_seeds, **shape)
-same_time = ragged_training.shortest(runs)
-ends = {name: torch.tensor(ragged_training.ends(found)) for name, found in runs.items()}
-timed_ends = {name: torch.tensor(ragged_training.ends(found, same_time)) for name, found in runs.items()}
-plots.curves(runs, same_time, ragged_training.lowest(ends), ragged_training.lowest(timed_ends))
+shape = dict(dim=size.training_dim, layers=size.training_layers, device=device)
+shape |= dict(updates=size.training_epochs * epoch, every=max(epoch // 8, 1))
+given = texts, held_out, steps, size.training_seeds
+runs = ragged_training.train_each(["packed"], *given, **shape, losses_of_batch=in_rows)
+runs |= ragged_training.train_each(["random"], *given, **shape)
+most_cells = max(curve.cells[-1] for curve in runs["packed"])
+windows = ragged_training.train_each(["windows"], *given, **shape, cells=most_cells)
+after_updates = ragged_training.by_updates(runs, shape["updates"])
+after_cells = ragged_training.by_cells({"packed": runs["packed"]} | windows, shape["updates"])
+titles = ["the same texts, random and packed", "random trains on: its cells are mostly padding"]
+plots.curves(runs | windows, epoch, titles)
 
 # %% tags=["experiment"]
 course.claim("after equally many updates, packed batches end within 0.01 of the same batches padded",
-             difference_interval(ends["packed"], ends["random"]), within=(-0.01, 0.01))  # fmt: skip
-course.claim("after the same time, packed batches end below windows of 50 batches",
-             difference_interval(timed_ends["packed"], timed_ends["windows"]), below=0)  # fmt: skip
+             difference_interval(after_updates["packed"], after_updates["random"]), within=(-0.01, 0.01))  # fmt: skip
+course.claim("after the same cells, packed batches end below windows of 50 batches",
+             difference_interval(after_cells["packed"], after_cells["windows"]), below=0)  # fmt: skip
 
 # %% [markdown]
-# **Shown** Packed and random batches hold the same texts in the same order, so only rounding differs.
+# **Shown** Packed and random batches hold the same texts in the same order, so only rounding differs. Cells leave out
+# the pairs, which cost more in a row than in a bucket.
 #
-# **Takeaway** Packing is a change of layout, not of training: nothing that depends on the length is sorted.
+# **Takeaway** Packing a batch that was drawn at random changes its layout, not the training. A packer that fills rows
+# from a stream also changes how many sequences an update has.
 
 # %% [markdown]
 # ## How much could your own data save? · extra
 #
 # Replace `my_lengths` with the lengths of your own data set: of all of it, because a few batches cannot show what
-# windows of many batches save.
+# windows of many batches save. Rows are filled from the whole set here, and therefore better than from single batches.
 
 # %% tags=["experiment"]
 my_lengths, my_batch_size = texts.lengths, 32
 for window in (1, 50):
     waste = grouping.waste_of(make_sampler(my_lengths, my_batch_size, window), my_lengths)
     print(f"windows of {window:>2}: {waste:.2f} cells per token")
-my_rows = grouping.first_fit(my_lengths, 2 * int(my_lengths.max()))
+my_rows = grouping.best_fit(my_lengths, 2 * int(my_lengths.max()))
 cells_in_rows = 2 * int(my_lengths.max()) * len(my_rows)
 print(f"packed rows of twice the longest: {cells_in_rows / int(my_lengths.sum()):.2f} cells per token")
 
@@ -701,18 +722,25 @@ print(f"packed rows of twice the longest: {cells_in_rows / int(my_lengths.sum())
 # %% [markdown]
 # ## Which way to take
 #
-# Each leaf names the claim that supports it. Its line shows your number and those of recorded machines.
+# A leaf that names a claim rests on it: its line shows your number, and those of recorded machines where there are any.
+# A leaf that names a part alone rests on what you counted and measured there.
 #
 # - **Nearly equal lengths**: pad. Count cells per token first (part 1).
-# - **A transformer, on a device with a kernel for variable lengths** (CUDA): pack, and pass `cu_seqlens`. "varlen is
-#   faster than the block mask".
-# - **A transformer, without such a kernel**: packed rows, or bucketed batches. "packed rows are at least twice as fast
-#   as random padded batches".
-# - **A maximum or a mean over tokens**: flat. "flat maxima are at least twice as fast as those of one rectangle".
+# - **A transformer, on CUDA with a kernel for variable lengths**: pack, and pass `cu_seqlens`. "in bfloat16 varlen is
+#   faster than the block mask", which only a GPU can measure, for attention alone.
+# - **A transformer, without such a kernel**: bucketed batches, or short packed rows if texts should meet at random.
+#   "packed rows are at least twice as fast as random padded batches".
+# - **A maximum over tokens**: flat. "flat maxima are at least twice as fast as those of one rectangle".
 # - **A recurrence that needs too much memory**: a packed sequence. "for a recurrence a packed sequence needs fewer
 #   bytes than four groups".
-# - **A fixed batch whose cells cost more than launches**: four groups (part 2).
-# - **A target that follows the length**: pack, or accumulate over buckets. "accumulating over four batches removes more
-#   than half of what windows cost per update" (part 3).
-# - **Several ranks**: balance cells, or use a budget. "a budget makes ranks wait less than random or bucketed batches
-#   do" (part 3).
+# - **A fixed batch whose cells cost more than its calls**: four groups (part 2).
+# - **A target that follows the length**: pack, or accumulate over buckets. "after equally many updates, accumulated
+#   windows end below plain windows" (part 3).
+# - **Several ranks**: balance cells, or use a budget. "with a budget ranks wait for a smaller share of their time than
+#   with random or bucketed batches" (part 3).
+
+# %% [markdown]
+# ## How good was your intuition?
+
+# %%
+course.calibration("05")

@@ -72,6 +72,8 @@ def run_grouped(answer: Answer, device: torch.device, seed: int) -> Facts:
     values, lengths = batch(rng, sizes, device=device)
     limits = [3, 8, 20]
     yield from _calls(answer, values, lengths, limits)
+    alone = torch.tensor([2, 9, 3], device=device)
+    yield "a group of a single sequence", answer(_sums, values[:14], alone, [3, 20])
     weighted = _Weighted(torch.randn(8, generator=rng).to(device))
     scale = torch.arange(1.0, len(lengths) + 1, device=device)
     (answer(weighted, values, lengths, limits) * scale).sum().backward()
@@ -93,14 +95,14 @@ def _calls(answer: Answer, values: torch.Tensor, lengths: torch.Tensor, limits: 
     module = _Noting()
     outputs = answer(module, values, lengths, limits)
     seen = module.seen
-    yield "returns a row per sequence, which group_by_length puts into one group", outputs.shape
+    yield "returns a row per sequence", outputs.shape
     yield "the module is called once per group that has a sequence", len(seen)
     rows = []
     columns = []
     for x, _ in seen:
         rows.append(len(x))
         columns.append(x.shape[1])
-    yield "each call gets the sequences of one group, made by group_by_length", sorted(rows)
+    yield "each call gets the sequences of one group of group_by_length", sorted(rows)
     yield "each group is padded to its own longest sequence", sorted(columns)
     tokens, masks = module.tokens_and_masks()
     yield "each call gets the tokens of its rows, padded with 0", tokens

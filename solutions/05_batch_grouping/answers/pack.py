@@ -7,30 +7,30 @@ from course.engine.known_answers import alternative
 MISTAKES = {
     "positions_run_on": (
         "The positions run through the whole batch. Each sequence starts again at 0.",
-        ("[torch.arange(n, device=device) for n in lengths]", "[torch.arange(sum(lengths), device=device)]"),
+        (" - begins", ""),
     ),
     "positions_from_one": (
         "The positions begin at 1. The first token of a sequence is at position 0.",
-        ("torch.arange(n, device=device)", "torch.arange(1, n + 1, device=device)"),
+        (" - begins", " - begins + 1"),
     ),
     "numbers_of_the_sequences": (
         "These are the numbers of the sequences, not positions. Count the tokens inside each sequence.",
         (
-            "[torch.arange(n, device=device) for n in lengths]",
-            "[torch.full((n,), i, device=device) for i, n in enumerate(lengths)]",
+            "torch.arange(len(tokens), device=tokens.device) - begins",
+            "torch.arange(len(lengths), device=tokens.device).repeat_interleave(lengths)",
         ),
     ),
     "without_the_first": (
         "`cu_seqlens` lacks the 0 at its beginning. It has n + 1 numbers: where each sequence begins, and the end.",
-        ("[0, *lengths]", "lengths"),
+        ("F.pad(ends, (1, 0))", "ends"),
     ),
     "without_the_end": (
         "`cu_seqlens` lacks the end. It has n + 1 numbers: where each sequence begins, and the end.",
-        ("[0, *lengths]", "[0, *lengths[:-1]]"),
+        ("F.pad(ends, (1, 0))", "(ends - lengths)"),
     ),
     "lengths_instead": (
         "These are lengths, not where sequences begin. Add them up.",
-        (".cumsum(0)", ""),
+        ("F.pad(ends, (1, 0))", "F.pad(lengths, (1, 0))"),
     ),
     "int64_ends": (
         "`cu_seqlens` is int64. Kernels for variable lengths read int32: convert it.",
@@ -38,11 +38,14 @@ MISTAKES = {
     ),
     "sorted_by_length": (
         "The sequences were sorted by length. Keep the order in which they are given.",
-        ("    lengths =", "    sequences = sorted(sequences, key=len)\n    lengths ="),
+        ("    tokens =", "    sequences = sorted(sequences, key=len)\n    tokens ="),
     ),
     "padded": (
         "The batch is padded to its longest sequence. Join the tokens without padding.",
-        ("torch.cat(list(sequences))", "torch.nn.utils.rnn.pad_sequence(list(sequences), batch_first=True).flatten()"),
+        (
+            "return tokens,",
+            "return torch.nn.utils.rnn.pad_sequence(list(sequences), batch_first=True).flatten(),",
+        ),
     ),
 }
 
@@ -63,10 +66,9 @@ def token_by_token(sequences):
 
 
 @alternative
-def minus_the_beginnings(sequences):
-    tokens = torch.cat(tuple(sequences))
-    lengths = torch.tensor([len(sequence) for sequence in sequences], device=tokens.device)
-    ends = torch.zeros(len(lengths) + 1, dtype=torch.int32, device=tokens.device)
-    ends[1:] = lengths.cumsum(0)
-    begins = ends[:-1].long().repeat_interleave(lengths)
-    return tokens, torch.arange(len(tokens), device=tokens.device) - begins, ends
+def a_range_per_sequence(sequences):
+    device = sequences[0].device
+    lengths = [len(sequence) for sequence in sequences]
+    positions = torch.cat([torch.arange(n, device=device) for n in lengths])
+    cu_seqlens = torch.tensor([0, *lengths], device=device).cumsum(0).int()
+    return torch.cat(list(sequences)), positions, cu_seqlens

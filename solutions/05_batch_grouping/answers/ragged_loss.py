@@ -7,20 +7,20 @@ from course.engine.known_answers import alternative
 MISTAKES = {
     "own_mean": (
         "That is the mean over this batch's own tokens, so a token of a batch with few counts more. Divide by `total`.",
-        ("(losses * mask).sum() * world_size / total", "(losses * mask).sum() / mask.sum()"),
+        ("losses[mask].sum() * world_size / total", "losses[mask].sum() / mask.sum()"),
     ),
     "cells_counted": (
         "That is the mean over all cells of the batch, padding included. Divide the sum over the tokens by `total`.",
-        ("(losses * mask).sum() * world_size / total", "losses.mean()"),
+        ("losses[mask].sum() * world_size / total", "losses.mean()"),
     ),
     "padding_counts": (
         "The losses of the padding are added, too. Keep those where the mask is True.",
-        ("(losses * mask)", "losses"),
+        ("losses[mask]", "losses"),
     ),
     "sequences_count_alike": (
         "Each sequence counts the same, so a token of a short sequence counts more. Add up all tokens, then divide.",
         (
-            "(losses * mask).sum() * world_size / total",
+            "losses[mask].sum() * world_size / total",
             "((losses * mask).sum(1) / mask.sum(1)).sum() * world_size / len(losses)",
         ),
     ),
@@ -38,7 +38,7 @@ MISTAKES = {
     ),
     "not_added_up": (
         "The losses are weighted, but there is still one per cell. Add them up.",
-        (".sum()", ""),
+        ("losses[mask].sum()", "(losses * mask)"),
     ),
     "python_number": (
         "`.item()` and `float()` give a number that has no backward. Keep the tensor.",
@@ -58,6 +58,11 @@ MISTAKES = {
 @alternative
 def tokens_first(losses, mask, total, world_size):
     return losses[mask].div(total).sum() * float(world_size)
+
+
+@alternative
+def times_the_mask(losses, mask, total, world_size):
+    return (losses * mask).sum() * world_size / total
 
 
 @alternative

@@ -20,6 +20,18 @@ MISTAKES = {
             "group_by_length(lengths + 1, [*thresholds[:-1], thresholds[-1] + 1])",
         ),
     ),
+    "group_without_a_dimension": (
+        "A group of one sequence is a number without a dimension. Correct your group_by_length: squeeze(1), not "
+        "squeeze().",
+        (
+            "in group_by_length(lengths, thresholds)",
+            "in [m.squeeze() for m in group_by_length(lengths, thresholds)]",
+        ),
+    ),
+    "place_not_clamped": (
+        "`place` runs past the end of `values` where the last sequence is padded. Clamp it, then set padding to 0.",
+        (".clamp(max=len(values) - 1)", ""),
+    ),
     "order_of_the_groups": (
         "The outputs are in the order of the groups. Put each row back to its place in the batch.",
         ("torch.empty_like(outputs).index_copy(0, torch.cat(groups), outputs)", "outputs"),
