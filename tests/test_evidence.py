@@ -26,6 +26,8 @@ OWED = [(unit, part) for unit, names in evidence.NOT_REBUILT.items() for part in
         (TAKEAWAY, f"{TAKEAWAY} `2.75` times.", ""),  # code is not prose
         (TAKEAWAY, f"{TAKEAWAY} 2.76 times.", ""),  # printed by nothing
         (EXPERIMENT, f"{EXPERIMENT}\n2.75\n# %% [markdown]\n# It is 2.75.\n\n# %%", ""),  # given by code
+        (TAKEAWAY, f"{TAKEAWAY} Torch 2.75, not torch 2.75, is a number.", '"Is it fast?" says 2.75'),
+        (TAKEAWAY, f"{TAKEAWAY} It hangs in torch 2.75.", ""),  # a version
         (TAKEAWAY, f"{TAKEAWAY} At 64 %.", '"Is it fast?" says 64, which a cell measures'),
         (TAKEAWAY, f"{TAKEAWAY} Of 64 batches.", ""),  # may be an exact count
         (", predicted_speed, 11 / 4", "", "predicted_speed is never scored"),

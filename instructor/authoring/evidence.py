@@ -52,6 +52,7 @@ NOT_REBUILT = {
 _MEASURED = re.compile(
     NUMBER.pattern + r"(?=(?P<unit> ?(?:%|(?:times|points|ms|µs|s|seconds|minutes|[KMG]i?B/s)\b))?)"
 )
+_VERSION = re.compile(r"\b(?:torch|PyTorch|Python) \d+(?:\.\d+)+")
 _RUN_AGAIN = re.compile(
     r"\b(?:run|repeat|try) (?:it|(?:the|this) cell) again\b|\brepeat it\b", re.I
 )
@@ -81,12 +82,12 @@ def lint_evidence(unit: str, cells: list[Cell], runs: Runs) -> Iterator[str]:
 def static_numbers(unit: str, cells: list[Cell], runs: Runs) -> Iterator[str]:
     """A measured number in the text: one that an experiment printed, and no code gives.
 
-    Numbers of the experiments' sizes are given. A whole number without a unit may be an exact
-    count, so it may stay.
+    Numbers of the experiments' sizes and versions are given. A whole number without a unit may be
+    an exact count, so it may stay.
     """
     measured = _printed(cells, runs) - _given(unit, cells)
     for section in outline(cells):
-        text = SOURCE.sub("", without_code(section.text))
+        text = _VERSION.sub("", SOURCE.sub("", without_code(section.text)))
         for match in _MEASURED.finditer(text):
             number = match[0]
             if number in measured and ("." in number or match["unit"]):
