@@ -408,7 +408,7 @@ plots.lives_of_ranks(undisturbed, losses, lived, 10, "Four lives on 2, 2, 1 and 
 # Every life repeats the steps after the last checkpoint, and their losses are equal, so the two curves are one. What a
 # kill costs is these steps and the start.
 #
-# Not bit by bit: on another number of ranks, sums have another order. On the same number, part 3's test holds exactly.
+# The losses agree to rounding, not bit by bit: on another number of ranks, sums have another order.
 #
 # What you will meet beyond this file:
 #
