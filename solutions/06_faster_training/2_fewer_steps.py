@@ -405,7 +405,7 @@ print(f"linear decay needs about {needed:.0f} steps for what the constant learni
 # sets. Late in a training more steps hardly bring them closer, and a smaller learning rate does (Bottou, Curtis and
 # Nocedal 2018, arXiv:1606.04838, section 4.2). That is why a fall can replace steps. Our trainings are short, so more
 # steps still help a constant rate, as the table shows. **We think** that the fall has a second effect: BatchNorm's
-# running statistics lag behind weights that move fast. To test it, estimate them anew before each evaluation.
+# running statistics lag behind weights that move fast. To test it, estimate them from scratch before each evaluation.
 #
 # **Takeaway** A decay to zero replaces steps of a constant learning rate. Decide the length first.
 
