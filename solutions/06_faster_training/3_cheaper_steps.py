@@ -201,7 +201,7 @@ course.claim("with all changes up to 16 bits, the small GPT has the baseline's l
 # ## Which lines belong inside autocast?
 #
 # bf16 keeps the range of float32 and stores seven binary digits after the first. A weight of 0.1 can only move in steps
-# of 0.0005.
+# of 1/2048.
 #
 # **Predict**: the weights of FashionCNN, stored in bf16, get an update of 1e-5 each, as Adam makes it at the end of a
 # schedule. Which share of the weights stays where it is? Most weights lie between a thousandth and a twentieth. An
