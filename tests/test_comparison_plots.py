@@ -177,7 +177,7 @@ def test_ranks_are_drawn_by_their_ratios():
     assert [text.get_text() for text in ax.texts] == ["ring, tree", "ring", "tree"]
     wire = {"slow": seconds}
     figure = data_parallel.overlap_sweep([1, 2], {"slow": [1.0, 2.0]}, wire, {"slow": 2.0}, {"slow": 1.0})
-    assert figure.axes[0].get_title() == "slow wire (1.0 B): saves 50%"
+    assert figure.axes[0].get_title() == "slow wire, needs 1.0 B"
 
 
 def test_groups_are_drawn_by_their_ratios_and_the_fastest_beats_each_other_way():

@@ -48,6 +48,12 @@ def test_a_bucket_is_ready_with_the_last_of_its_gradients():
     assert overlap.buckets_ready([record(), record(), record(reverse=True)], two) == [3, len(sizes)]  # medians
 
 
+def test_of_each_run_the_slowest_rank_is_taken():
+    records = [[{"seconds": 1.0}, {"seconds": 4.0}], [{"seconds": 2.0}, {"seconds": 3.0}]]
+    runs = [overlap.WireRuns(1.0, 1.0, None, {overlap.PLAIN: of_rank}) for of_rank in records]
+    assert [record["seconds"] for record in overlap.slowest(runs, overlap.PLAIN)] == [2.0, 4.0]
+
+
 def test_the_typical_record_has_the_median_length():
     assert overlap.typical([{"seconds": 3.0}, {"seconds": 1.0}, {"seconds": 2.0}]) == {"seconds": 2.0}
 
@@ -83,10 +89,10 @@ def test_layers_of_a_checkup_share_its_backward_and_gradients():
 
 
 def test_shares_of_a_step_are_whole_and_the_fast_rank_waits():
-    fast, slow = scaling.step_shares(10.0, [4.0, 8.0])
-    assert fast == {"computing": 0.4, "waiting": 0.4, "sending": 0.2}
-    assert slow == {"computing": 0.8, "waiting": 0.0, "sending": 0.2}
-    assert scaling.step_shares(7.0, [4.0, 8.0])[1]["sending"] == 0  # never negative
+    fast, slow = scaling.step_shares(10.0, [(0.0, 4.0), (5.0, 8.0)])
+    assert fast == {"batch late": 0.0, "computing": 0.4, "waiting": 0.4, "sending": 0.2}
+    assert slow == {"batch late": 0.5, "computing": 0.3, "waiting": 0.0, "sending": 0.2}
+    assert scaling.step_shares(7.0, [(0.0, 4.0), (5.0, 8.0)])[1]["sending"] == 0  # never negative
     title = plots.step_shares({"late": [fast, slow]}).axes[0].get_title()
     assert title == "late: rank 0 waits 40% of the step"
 
@@ -102,7 +108,7 @@ def test_a_late_rank_delays_the_step_and_not_its_neighbour():
     found = run_ranks(scaling.compared_delays, 2, 1, {"on time": [0, 0], "one": [0, 3]}, 0.0, backend="gloo")
     (compared, mine), (_, others) = found
     assert compared.median("one") > compared.median("on time")
-    assert others["one"] > mine["one"]
+    assert others["one"][1] > others["one"][0] > mine["one"][0] == 0
 
 
 def test_evidence_on_ranks():
@@ -132,6 +138,11 @@ def own_answers():
 
     others = check.ShardedOptimizer.reference(), check.gathered.reference()
     return sharded_training.Answers(reduce_scatter, all_gather, *others)
+
+
+def test_between_steps_stage_1_keeps_the_gradients_and_nothing_of_their_mean():
+    [(_, kept), _] = network.simulate(sharded_training.train, 2, Network(0.0, 1e9), 1, 2, own_answers()).results
+    assert kept["gradients"] == 4 * sharded_training.n_parameters()
 
 
 def test_all_stages_train_alike_and_keep_less_and_less():

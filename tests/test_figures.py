@@ -242,6 +242,13 @@ def test_small_buckets_hide_messages_until_their_cost_counts():
     assert waits(5, 0.0) < waits(30, 0.0) and waits(5, 8.0) > waits(30, 8.0)
 
 
+def test_the_first_bucket_of_torch_is_smaller():
+    small = [figures.Layer(f"layer {i}", 1.0, 0.6) for i in range(10)]
+    messages, _ = backward_timeline.schedule(small, gbit=1.0, latency_ms=0.0, **backward_timeline.TORCH_BUCKETS)
+    assert [len(message.names) for message in messages] == [2, 8]
+    assert len(backward_timeline.schedule(small, 0.1, 1.0, 0.0, first_mb=1.0)[0]) == 10
+
+
 def test_a_rule_stays_on_the_map_and_says_where_nothing_was_run():
     points = batch_rate_map.along_rule(*MAP, batch_rate_map.LINEAR, 0.1)
     assert [point.score for point in points] == [0.5, 0.72, None], "four times 0.4 lies above the map"

@@ -1,8 +1,9 @@
 // The backward pass of a data-parallel step: what it computes, when gradients are sent, what memory holds.
-// data: {layers: [{name, backward_ms, gradient_mb, activation_mb}] in the order of backward, bucket_mb, gbit, latency_ms}
+// data: {layers: [{name, backward_ms, gradient_mb, activation_mb}] in the order of backward, bucket_mb, gbit, latency_ms,
+// first_mb or null}
 
 // As backward_timeline.py: a bucket is sent when all of its gradients are there and the wire is free.
-function schedule({ layers, bucket_mb, gbit, latency_ms }) {
+function schedule({ layers, bucket_mb, gbit, latency_ms, first_mb }) {
   const computed = [];
   const sent = [];
   let now = 0;
@@ -14,7 +15,8 @@ function schedule({ layers, bucket_mb, gbit, latency_ms }) {
     now += layer.backward_ms;
     bucket += layer.gradient_mb;
     names.push(layer.name);
-    if (bucket >= bucket_mb || i === layers.length - 1) {
+    const cap = first_mb && !sent.length ? Math.min(first_mb, bucket_mb) : bucket_mb;
+    if (bucket >= cap || i === layers.length - 1) {
       const begin = Math.max(now, wire);
       wire = begin + latency_ms + (8 * bucket) / gbit;
       sent.push({ name: names.join(", "), begin, end: wire, mb: bucket });

@@ -11,6 +11,9 @@ from course.figures.figure import Figure
 from course.text import counted
 
 BITS = 8
+MIB = 2**20 / 1e6  # MB
+# of torch's DistributedDataParallel; with its `bucket_cap_mb` given, all buckets have that cap
+TORCH_BUCKETS = {"bucket_mb": 25 * MIB, "first_mb": 1 * MIB}
 
 
 @dataclass(frozen=True)
@@ -34,11 +37,16 @@ class Message:
 
 
 def schedule(
-    layers: Sequence[Layer], bucket_mb: float, gbit: float, latency_ms: float
+    layers: Sequence[Layer],
+    bucket_mb: float,
+    gbit: float,
+    latency_ms: float,
+    first_mb: float | None = None,
 ) -> tuple[list[Message], float]:
     """(Messages, ms until the last one has arrived) of `layers` in the order of backward.
 
-    A bucket is closed when it holds `bucket_mb` or more, and sent when the wire is free.
+    A bucket is closed when it holds `bucket_mb` or more, the first one `first_mb` if that is given
+    and less, and sent when the wire is free.
     """
     messages: list[Message] = []
     now = wire = bucket = 0.0
@@ -47,7 +55,8 @@ def schedule(
         now += layer.backward_ms
         bucket += layer.gradient_mb
         names.append(layer.name)
-        if bucket >= bucket_mb or number == len(layers):
+        cap = min(first_mb, bucket_mb) if first_mb and not messages else bucket_mb
+        if bucket >= cap or number == len(layers):
             begin = max(now, wire)
             wire = begin + latency_ms + BITS * bucket / gbit
             messages.append(Message(tuple(names), begin, wire, bucket))
@@ -74,23 +83,29 @@ def layers_of_checkup(report: Mapping[str, Any], layers: int = 10) -> list[Layer
 
 
 def step_timeline(
-    layers: Sequence[Layer], bucket_mb: float = 25.0, gbit: float = 10.0, latency_ms: float = 0.1
+    layers: Sequence[Layer],
+    bucket_mb: float = 25.0,
+    gbit: float = 10.0,
+    latency_ms: float = 0.1,
+    first_mb: float | None = None,
 ) -> Figure:
     """The timeline of a backward pass, with sliders for the bucket, the wire and the message.
 
     Args:
         layers: in the order of backward, measured.
-        bucket_mb: gradients in a message, at least; 25 MB is torch's default.
+        bucket_mb: gradients in a message, at least; see TORCH_BUCKETS.
         gbit: Gbit per second of the wire.
         latency_ms: what a message costs however small it is.
+        first_mb: as `bucket_mb`, of the first message, if that is less.
     """
-    messages, total = schedule(layers, bucket_mb, gbit, latency_ms)
+    messages, total = schedule(layers, bucket_mb, gbit, latency_ms, first_mb)
     backward = sum(layer.backward_ms for layer in layers)
     data = {
         "layers": [asdict(layer) for layer in layers],
         "bucket_mb": bucket_mb,
         "gbit": gbit,
         "latency_ms": latency_ms,
+        "first_mb": first_mb,
     }
     waits = total - backward
     sent = counted(len(messages), "message")

@@ -123,6 +123,7 @@ class _Training:
     weight_bytes: Callable[[], int]
     grad_bytes: Callable[[], int]
     after_backward: Callable[[], None] = lambda: None
+    after_step: Callable[[], None] = lambda: None
     alive: list[StorageWeakRef] = field(default_factory=list)  # gathered weights of this step
 
 
@@ -140,9 +141,10 @@ def train(
         loss = F.cross_entropy(training.model(inputs), labels)
         kept["parameters"] = training.weight_bytes()
         loss.backward()
-        kept["gradients"] = training.grad_bytes()
         training.after_backward()
         training.optimizer.step()
+        training.after_step()
+        kept["gradients"] = training.grad_bytes()
     kept["optimizer"] = _state_bytes(training.optimizer)
     if stage < 2:
         return _weights(training.model), kept
@@ -159,7 +161,16 @@ def _replicated(stage: int, answers: Answers) -> _Training:
     if stage == 1:
         halves = (answers.reduce_scatter, answers.all_gather)
         optimizer = answers.sharded_optimizer(flat.weights, flat.grads, adam, *halves)
-        return _Training(model, optimizer, *sizes)
+
+        def grad_bytes() -> int:
+            mean = optimizer.shard.grad
+            return flat.grads.nbytes + (0 if mean is None else mean.nbytes)
+
+        def free_mean() -> None:
+            optimizer.shard.grad = None
+
+        weight_bytes = sizes[0]
+        return _Training(model, optimizer, weight_bytes, grad_bytes, after_step=free_mean)
 
     def all_reduce() -> None:
         shards = answers.all_gather(answers.reduce_scatter(flat.grads))

@@ -3,7 +3,9 @@
 On one machine ranks exchange gradients through memory, so there is nothing to hide behind backward.
 `slow_wire` gives every rank a card with a latency and a bandwidth: an all-reduce is done for real,
 and its result is returned when the card would have had it. The card sends one message at a time and
-computes nothing, as a real one. Used by unit 02.
+computes nothing, as a real one. Its clock runs from the start on this rank: where the other rank
+starts later, the message ends when that has come, and takes no time of its own after it. Used by
+unit 02.
 """
 
 import contextlib

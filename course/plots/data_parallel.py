@@ -557,31 +557,27 @@ def step_ratios(compared: Comparison, title: str) -> Figure:
     return figure
 
 
-def overlap_lanes(runs: Mapping[str, Mapping[str, Sequence]]) -> Figure:
+def overlap_lanes(runs: Mapping[str, Mapping[str, Sequence]], title: str) -> Figure:
     """Draw what a wrapper did in one backward, as lanes over time.
 
     The lanes are hooks and launches, messages on the wire, and waits.
 
     Args:
-        runs: {title: {"hooks": [(parameter, seconds)], "sent": [(launched, started, ended,
+        runs: {wrapper: {"hooks": [(parameter, seconds)], "sent": [(launched, started, ended,
             waited)]}}, times in seconds from the start of backward.
+        title: of the figure; one run of each decides nothing.
     """
     figure, ax = axes(8.6, 0.8 + 1.15 * len(runs))
     lanes = ("backward: hooks | launches ▾", "on the wire", "waiting")
     places = []
-    ends = []  # ms, of each run
-    for number, (title, run) in enumerate(runs.items()):
+    for number, (wrapper, run) in enumerate(runs.items()):
         top = 4 * number
         end = _lanes_of_run(ax, top, run)
-        text = f" {title}: done after {end:.0f} ms"
+        text = f" {wrapper}: done after {end:.0f} ms"
         ax.text(0, top - 0.42, text, fontsize=9, weight="bold", va="bottom")
         places += [top, top + 1, top + 2]
-        ends.append(end)
     ax.set_yticks(places, lanes * len(runs), fontsize=8)
-    last = list(runs)[-1]
-    ax.set_title(
-        f"{last[0].upper()}{last[1:]}: done in {ends[-1] / ends[0]:.2f} of the time", fontsize=10
-    )
+    ax.set_title(title, fontsize=10)
     ax.set(xlabel="ms from the start of backward", ylim=(4 * len(runs) - 1.4, -1.1))
     ax.grid(axis="y", visible=False)
     return figure
@@ -625,7 +621,6 @@ def overlap_sweep(
         needs: {the same: time on the wire}.
     """
     figure, *grid = axes(8.6, 3.2, columns=len(predicted))
-    saved = {}  # of the time with one bucket, which cannot overlap
     highest = 0.0
     for wire in predicted:
         middle, reach = middle_and_reach(measured[wire])
@@ -639,14 +634,11 @@ def overlap_sweep(
         )
         ax.set_xscale("log", base=2)
         ticks_at(ax, layers)
-        middle, _ = middle_and_reach(measured[wire])
-        saved[wire] = 1 - float(middle.min() / middle[-1])
-        ax.set_title(f"{wire} wire ({needs[wire]:.1f} B): saves {saved[wire]:.0%}", fontsize=9)
+        ax.set_title(f"{wire} wire, needs {needs[wire]:.1f} B", fontsize=9)
         ax.set(xlabel="blocks per bucket", ylim=(0, 1.05 * highest))
     grid[0].set_ylabel("time / backward alone")
     grid[-1].legend(frameon=False, fontsize=7, loc="lower left")
-    most = max(saved, key=saved.get)
-    figure.suptitle(f"Overlap saves most on the {most} wire (B: backward)", fontsize=10)
+    figure.suptitle("Until all gradients are averaged, on three wires (B: backward)", fontsize=10)
     return figure
 
 
@@ -660,7 +652,8 @@ def step_shares(shares: Mapping[str, Sequence[Mapping[str, float]]]) -> Figure:
     figure, ax = axes(7.6, 1.0 + 0.36 * len(rows))
     for place, (way, rank) in enumerate(rows):
         left = 0.0
-        for color, (name, share) in zip((BLUE, GREY, RED), shares[way][rank].items(), strict=True):
+        colors = (PINK, BLUE, GREY, RED)
+        for color, (name, share) in zip(colors, shares[way][rank].items(), strict=True):
             label = name if place == 0 else None
             ax.barh(place, share, 0.7, left=left, color=color, label=label)
             left += share
@@ -668,7 +661,7 @@ def step_shares(shares: Mapping[str, Sequence[Mapping[str, float]]]) -> Figure:
     idle = max((part["waiting"], way, rank) for way, rank in rows for part in [shares[way][rank]])
     ax.set_title(f"{idle[1]}: rank {idle[2]} waits {idle[0]:.0%} of the step", fontsize=10)
     ax.set(xlabel="share of the step", ylim=(len(rows) - 0.4, -1.3), xlim=(0, 1))
-    ax.legend(frameon=False, fontsize=8, ncols=3, loc="upper left")
+    ax.legend(frameon=False, fontsize=8, ncols=4, loc="upper left")
     ax.grid(axis="y", visible=False)
     return figure
 

@@ -146,6 +146,16 @@ def typical(records: Sequence[Record]) -> Record:
     return by_length[len(by_length) // 2]
 
 
+def slowest(runs: Sequence[WireRuns], way: str) -> list[Record]:
+    """Of each run of `way`, the record of the rank that took longest.
+
+    Args:
+        runs: of every rank, on one wire.
+    """
+    rounds = zip(*(run.records[way] for run in runs), strict=True)
+    return [max(of_ranks, key=lambda record: record["seconds"]) for of_ranks in rounds]
+
+
 def buckets_ready(records: Sequence[Record], n_bytes: Sequence[int]) -> list[float]:
     """Seconds of backward after which each bucket is complete: the median of `records`.
 

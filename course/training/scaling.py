@@ -111,8 +111,8 @@ def lost_shares(compared: Comparison, n: int) -> dict[str, Interval]:
 
 def compared_delays(
     rank: int, world_size: int, rows: int, delays: Mapping[str, Sequence[float]], seconds: float
-) -> tuple[Comparison, dict[str, float]]:
-    """(Comparison of DDP's step where batches are late, {way: own seconds of this rank}).
+) -> tuple[Comparison, dict[str, tuple[float, float]]]:
+    """(Comparison of DDP's step where batches are late, {way: (late, own) seconds of this rank}).
 
     Own seconds are what a rank takes in a step without any other: its batch is late, it computes,
     and it sends nothing.
@@ -131,7 +131,7 @@ def compared_delays(
     for way, of_ranks in delays.items():
         late = of_ranks[rank] * on_time.item()
         steps[way] = _late_step(late, step)
-        own[way] = _median_seconds(_late_step(late, without_sync(model, step)))
+        own[way] = (late, _median_seconds(_late_step(late, without_sync(model, step))))
     return compare_on_ranks(steps, seconds=seconds), own
 
 
@@ -145,18 +145,25 @@ def _late_step(late: float, step: Step) -> Step:
     return late_step
 
 
-def step_shares(step_seconds: float, own_seconds: Sequence[float]) -> list[dict[str, float]]:
-    """{"computing", "waiting", "sending": share of a step} of each rank.
+def step_shares(
+    step_seconds: float, late_and_own: Sequence[tuple[float, float]]
+) -> list[dict[str, float]]:
+    """{"batch late", "computing", "waiting", "sending": share of a step} of each rank.
 
     Args:
         step_seconds: of a step of all ranks.
-        own_seconds: what each rank takes alone in it.
+        late_and_own: how late the batch of each rank is, and what it takes alone, that included.
     """
-    slowest = max(own_seconds)
+    slowest = max(own for _, own in late_and_own)
     whole = max(step_seconds, slowest)
     shares = []
-    for own in own_seconds:
-        parts = {"computing": own, "waiting": slowest - own, "sending": whole - slowest}
+    for late, own in late_and_own:
+        parts = {
+            "batch late": late,
+            "computing": own - late,
+            "waiting": slowest - own,
+            "sending": whole - slowest,
+        }
         shares.append({name: part / whole for name, part in parts.items()})
     return shares
 

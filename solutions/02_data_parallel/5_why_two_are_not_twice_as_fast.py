@@ -24,7 +24,7 @@ from torch.utils.data import DistributedSampler
 import course
 from course import figures
 from course.checks import data_parallel as check
-from course.figures.backward_timeline import schedule
+from course.figures.backward_timeline import TORCH_BUCKETS, schedule
 from course.measure.comparison import ratio_interval
 from course.parallel import ddp_evidence, distributed
 from course.parallel.distributed import run_ranks
@@ -189,8 +189,8 @@ plots.scaling(ranks, strong, weak, own, bars)
 # ## What does a late rank cost?
 #
 # So far both ranks computed equally long. Often one is late: its batch is longer, its loader stalls, its GPU is
-# throttled. It is called a *straggler*. A step of DDP has three parts on each rank: *computing* (its batch is late,
-# forward, backward without sending), *waiting* for the slowest rank, and *sending*.
+# throttled. It is called a *straggler*. A step of DDP has four parts on each rank: its *batch is late*, *computing*
+# (forward, and backward without sending), *waiting* for the slowest rank, and *sending*, which is what is left.
 #
 # Here batches come late. *Both late*: each of two ranks gets its batch late by one step. *One late*: rank 1 alone gets
 # it late by two steps. The mean delay is the same. Predict for the second: how many times as long as without delay does
@@ -210,7 +210,7 @@ course.claim("a step takes at least 20 % longer if one of two ranks is late than
              late.ratio("both late", to="one late"), above=1.2)  # fmt: skip
 shares = {}
 for way in delays:
-    shares[way] = scaling.step_shares(late.median(way), [own_seconds[way] for _, own_seconds in found])
+    shares[way] = scaling.step_shares(late.median(way), [of_rank[way] for _, of_rank in found])
 plots.step_shares(shares)
 
 # %% [markdown]
@@ -369,8 +369,8 @@ print("sent, in multiples of the tensor:", *("not counted here" if n is None els
 #
 # `course.checkup` watches a training, here the small GPT on one rank. From the bytes of the gradients and the time of a
 # step it predicts how efficient DDP would be (line "DDP", if you have solved `all_reduce_seconds` in part 1). The
-# figure draws the same step with ten equal layers. Put your own `loader` and `step` here, or read the file of
-# `course checkup --json report.json train.py`: `layers_of_checkup(json.load(open("report.json")))`.
+# figure draws the same step with ten equal layers and torch's buckets (part 2). Put your own `loader` and `step` here,
+# or read the file of `course checkup --json report.json train.py`: `layers_of_checkup(json.load(open("report.json")))`.
 
 # %% tags=["experiment"]
 torch.set_num_threads(1)  # as in each rank here
@@ -394,15 +394,15 @@ layers = figures.layers_of_checkup(report.data)
 step_ms = 1000 * report.data["seconds"]["median"]
 backward_ms = sum(layer.backward_ms for layer in layers)
 for name, gbit in {"1 Gbit Ethernet": 1, "25 Gbit Ethernet": 25, "PCIe 4.0 x16": 256}.items():
-    _, until = schedule(layers, bucket_mb=25, gbit=gbit, latency_ms=0.02)
+    _, until = schedule(layers, gbit=gbit, latency_ms=0.02, **TORCH_BUCKETS)
     waits = until - backward_ms
     print(f"two ranks over {name}: {2 * step_ms / (step_ms + waits):.2f} times the samples per second")
-figures.step_timeline(layers, bucket_mb=25, gbit=25, latency_ms=0.02)
+figures.step_timeline(layers, gbit=25, latency_ms=0.02, **TORCH_BUCKETS)
 
 # %% [markdown]
 # The prediction holds two things fixed: each rank computes as long as before (weak scaling, so the global batch grows
 # to twice its size, unit 03), and no rank waits for another. It leaves out what two ranks share, such as memory,
-# loaders and power. So it is an upper bound.
+# loaders and power, and it draws all layers as equal. So it is an estimate.
 #
 # **Takeaway** Ask what the messages would cost *before* you rent a second GPU: bytes of gradients over bandwidth,
 # against the time of backward.

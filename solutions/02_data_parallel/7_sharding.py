@@ -331,7 +331,8 @@ predicted_sending = None  # a factor
 #
 # **Must** return a dict of the four numbers.
 #
-# **You may assume** float32, and Adam with two numbers per parameter. Gathered weights and headers do not count.
+# **You may assume** float32, and Adam with two numbers per parameter. Gathered weights, headers, and what lives only
+# inside the optimizer's step do not count.
 #
 # **Source** Rajbhandari et al. 2020, sections 5 (memory) and 7 (communication).
 #
@@ -379,7 +380,8 @@ check.sharded_bytes(sharded_bytes, seed=585)
 
 # %% [markdown]
 # Now the same training in all stages, on four ranks of the virtual network, which counts every message. Memory is read
-# from the tensors.
+# from the tensors that a rank holds: weights after forward, gradients and the optimizer's state after the step. In
+# stage 1, the shard of the mean gradient is needed inside `step` alone, so the training frees it there.
 
 # %% tags=["experiment"]
 answers = sharded_training.Answers(
@@ -414,7 +416,9 @@ plots.sharded_memory(counted, predicted)
 # Stage 1 sends as much as DDP: both run a reduce-scatter and an all-gather. Stage 2 keeps less than predicted, because
 # backward does not need the first layer's weights, so they are freed early.
 #
-# **Takeaway** A sharded optimizer is free: fewer bytes kept, none sent in addition. Sharded weights cost one more
+# Bytes are not time: DDP's all-reduce travels while backward computes, but stage 1's all-gather waits for the update.
+#
+# **Takeaway** A sharded optimizer is free in bytes: fewer kept, none sent in addition. Sharded weights cost one more
 # all-gather per step.
 
 # %% [markdown]
