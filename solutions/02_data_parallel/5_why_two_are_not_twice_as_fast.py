@@ -47,7 +47,7 @@ sizes = course.sizes("02_data_parallel")
 # %% [markdown]
 # ### Exercise 1 · Parallel efficiency
 #
-# Say what share of the ideal was reached. If 1 rank takes 60 s and 4 ranks 30 s, that is 0.5 in strong scaling and 2.0
+# Say what share of the ideal was reached. If 4 ranks take half as long as 1 rank, that is 0.5 in strong scaling and 2.0
 # in weak scaling.
 #
 # **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 8 · **Lines** 4
@@ -64,8 +64,8 @@ sizes = course.sizes("02_data_parallel")
 #
 # <details><summary>Hint 1</summary>
 #
-# Four ranks need 30 s for what one did in 60 s. How fast would be ideal? And if each of them had done as much as
-# one did before?
+# Four ranks need half as long for what one did. How fast would be ideal? And if each of them had done as much as one
+# did before?
 #
 # </details>
 #
