@@ -50,7 +50,7 @@ ADVICE = (
     Advice(
         "one cycle, not a constant rate for twice the steps",
         "the same accuracy in fewer steps",
-        "A constant rate leaves the noise of its last batches in the weights.",
+        "A constant rate keeps the noise of its last batches; longer trainings lose less by it.",
         "one cycle ends above a constant learning rate with twice the steps, in the mean of the "
         "seeds",
         "06/2",
@@ -59,7 +59,7 @@ ADVICE = (
     Advice(
         "one cycle, until an easy target",
         "fewer images",
-        "An easy target is reached before the rate has fallen.",
+        "An easy target may be reached before the rate has fallen; then a cycle gains nothing.",
         "one cycle saves at least 10 % of the images",
         "06/4",
     ),

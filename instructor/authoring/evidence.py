@@ -27,6 +27,7 @@ from instructor.authoring.prose import (
 
 PREDICTIONS_MAX = 3  # per part
 EXPERIMENT_LINES_MAX = 15  # neither blank nor comments
+CONFIDENCE = "95 %"  # of all intervals
 NULLS = {"above", "below", "within"}  # the arguments of a claim that name its null
 # only shrinks: a part that obeys every rule here must be taken off
 NOT_REBUILT = {
@@ -106,7 +107,7 @@ def _printed(cells, runs):
 
 def _given(unit, cells):
     """The numbers of the code, of the experiments' sizes, and those that any text has."""
-    texts = [cell.source for cell in _code(cells)]
+    texts = [CONFIDENCE, *(cell.source for cell in _code(cells))]
     sizes = ROOT / "course" / "experiment_sizes" / f"{package_of(unit)}.py"
     if sizes.exists():
         texts.append(sizes.read_text(encoding="utf-8"))

@@ -138,9 +138,10 @@ for fixed in (one_sends_first, start_both):
     print(f"{fixed.__name__}: {run_ranks(fixed, 2, backend='gloo')}")
 
 # %% [markdown]
-# **Shown**: only the order changed. **Known**: with NCCL the same program hangs elsewhere. `send` only queues the
-# message on the GPU and returns, and the rank hangs where something waits for the GPU ([NCCL, point-to-point
-# communication](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/p2p.html)).
+# **Shown**: only the order changed. **Known**: NCCL's `send` only queues the message on the GPU and returns. Whether
+# the GPU then waits depends on the size and on NCCL's buffers, and the rank hangs where something waits for the GPU
+# ([NCCL, point-to-point communication](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/p2p.html)). Do
+# not rely on either.
 #
 # **Takeaway** If every rank sends first, nobody receives. Start both directions, then wait.
 

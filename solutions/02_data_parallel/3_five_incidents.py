@@ -4,8 +4,8 @@
 # **A training on two ranks runs without an error, or hangs without a message. What is wrong with it?**
 #
 # Here are five incidents. Each starts with what somebody saw: a loss curve, a list of samples, a report of a hang. Each
-# ends with a fix and with a test that would have found it. **We think** that this is also the order of how often they
-# happen. Nobody has counted; the bug trackers of training libraries would be the place to start.
+# ends with a fix and with a test that would have found it. The order is ours; nobody has counted how often
+# each of them happens.
 #
 # **You will be able to**
 #
@@ -637,7 +637,8 @@ course.claim("with the collective outside the if, both ranks know the mean loss"
 # **The test** is this call: run what a rank does on two ranks, with a short time limit, before you rent eight GPUs.
 #
 # Outside a notebook you get such a report from `py-spy dump --pid N` for each rank, or, with NCCL, from the *flight
-# recorder*: `TORCH_FR_BUFFER_SIZE=2000` keeps the last collectives of each rank, and `torchfrtrace` compares the dumps
+# recorder*: `TORCH_FR_BUFFER_SIZE=2000` keeps the last collectives of each rank, `TORCH_NCCL_DUMP_ON_TIMEOUT=1` writes
+# them when a collective exceeds its limit, and `torchfrtrace` compares the dumps
 # ([docs/more-machines.md](../../docs/more-machines.md)).
 #
 # The hang ends with the time limit of the process group: 10 minutes with NCCL, 30 with gloo
@@ -699,7 +700,7 @@ course.claim("a checkpoint without the optimizer changes the losses from the sec
              first == 22)  # fmt: skip
 course.claim("with the optimizer, the killed training has the losses of the undisturbed one, bit by bit",
              curves["complete checkpoint"] == whole)  # fmt: skip
-plots.against_undisturbed(whole, curves, "Killed after step 20: without the optimizer's state, the loss is higher")
+plots.against_undisturbed(whole, curves, "Killed after step 20: without the optimizer's state, the losses differ")
 
 # %% [markdown]
 # **Shown** The two trainings differ in the optimizer's state alone. AdamW keeps two running means for each weight, and

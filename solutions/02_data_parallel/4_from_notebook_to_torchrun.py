@@ -206,7 +206,7 @@ print(inspect.getsource(gpt_on_ranks.train_on_ranks))
 # **Must**
 #
 # - put each text on one rank, and give no rank two texts more than another
-# - call the model once
+# - call the model once, and send no message
 #
 # **You may assume** that the batch has a text for each rank.
 #
@@ -214,7 +214,7 @@ print(inspect.getsource(gpt_on_ranks.train_on_ranks))
 #
 # <details><summary>Hint 1</summary>
 #
-# Every rank knows the whole batch. Which message do you need to learn how many tokens all ranks predict?
+# Every rank knows the whole batch. How can it learn without a message how many tokens all ranks predict?
 #
 # </details>
 #
@@ -408,7 +408,7 @@ plots.lives_of_ranks(undisturbed, losses, lived, 10, "Four lives on 2, 2, 1 and 
 # Every life repeats the steps after the last checkpoint, and their losses are equal, so the two curves are one. What a
 # kill costs is these steps and the start.
 #
-# Not bit by bit: on another number of ranks, sums have another order. On the same number, part 3's test holds exactly.
+# The losses agree to rounding, not bit by bit: on another number of ranks, sums have another order.
 #
 # What you will meet beyond this file:
 #

@@ -91,8 +91,8 @@ print(course.score("02/6", "images per call of the model", predicted_images, see
 # How much slower? "Empirically distributed data parallel tends to be 2-3 times faster than data parallel", says DTU's
 # course 02476 (module "Distributed training"), without a model, a batch or a number of GPUs. Judge it with care: both
 # ways pay for messages that do not depend on the batch, and computing does. So the factor depends on all three, and is
-# not a constant. The extra section on cost tests it with a DataParallel by hand. On two GPUs it is **not measured
-# here**.
+# not a constant. On two GPUs it is **not measured here**. The extra section on cost times a version by hand on CPU
+# threads, which shows what the factor depends on and cannot confirm it for GPUs.
 #
 # **Takeaway** DataParallel sends its model in every step. DDP sends gradients, and buffers if the model has any. Below
 # two GPUs DataParallel does nothing: look at `device_ids` before you time it.

@@ -467,8 +467,11 @@ plots.crossover(shared, shared, f"{sizes.ranks_per_machine} ranks share a card: 
 # then a quarter. That is 14 times the tensor on 8 machines. It would send less through the cards if it began with the
 # nearest rank, or summed inside each machine first. So the order of the partners must fit the cables.
 #
-# **Takeaway** The best all-reduce depends on who shares a link. A ring is good nearly everywhere, because it only talks
-# to neighbours.
+# In this model a card is held for the latency of a message, too, so many small messages queue up there: that is why
+# doubling loses time at the small sizes as well, and still wins there.
+#
+# **Takeaway** The best all-reduce depends on who shares a link and on the size. For large tensors a ring is a safe
+# choice, because it only talks to neighbours.
 
 # %% [markdown]
 # ## Do real ranks keep to the formula? · extra

@@ -7,7 +7,7 @@
 # Training with PyTorch" ([efficientdl.com](https://efficientdl.com/faster-deep-learning-in-pytorch-a-guide/)), and what
 # such a list says today. Advice that wins on one machine loses on another. So you learn to measure first: what your
 # step waits for, what a change can gain at best, and whether a difference is one. The part ends with the *flip map*:
-# each piece of advice on each recorded machine, and on yours.
+# each piece of advice on your machine, and on recorded ones as far as they measured it.
 #
 # **You will be able to**
 #
@@ -294,12 +294,9 @@ print(f"the whole trace: {trace.parent.name}/{trace.name} in the data folder; op
 plots.step_traces(cut, PHASES)
 
 # %% [markdown]
-# **We think** the profile shows more time for data than the check-up because it notes every operation, and an image
-# made alone takes many short ones; the check-up reads the clock between phases. Believe the profile's order, time
-# without it.
-#
-# The figure shows the last two steps. A gap below a phase is time in which no operation runs: Python, or PIL, or a
-# worker. On a GPU the same picture has one more row, the kernels, and its gaps are what you pay for.
+# Profile and check-up disagree about the share of data. The profiler notes every operation, and an image made alone
+# takes many short ones, which makes it slower; the check-up reads the clock where the loop gets a batch. **We think**
+# that the truth lies nearer to the profile here. To test it, read the clock yourself before and after `next(loader)`.
 #
 # **Takeaway** Profile first: the same network spends its time elsewhere when its data come from one tensor.
 
@@ -378,8 +375,9 @@ course.claim("with tensors in memory, no advice about loading can make this trai
              below=1.1, otherwise="Then loading is worth your time: see unit 01.")  # fmt: skip
 
 # %% [markdown]
-# **Takeaway** A share of the time bounds what any advice about it can gain. On a fast device the shares are others, and
-# so is the advice: see the recorded line.
+# On a fast device data take a larger share, so advice about loading can gain more: see the recorded line.
+#
+# **Takeaway** A share of the time bounds what any advice about it can gain, and the shares differ between machines.
 #
 # Workers and streams run phases at the same time. The bound holds for them too, because the other phases get no
 # shorter.
@@ -431,9 +429,10 @@ course.claim("twice the arithmetic on 64 numbers takes at most 25 % longer", few
 course.claim("128 numbers instead of 64 take at most 25 % longer: the call itself costs most", few_numbers, below=1.25)
 
 # %% [markdown]
-# **Shown** Each pair changes the arithmetic or the bytes and keeps the other, so the time tells which one was waited
-# for. A step with two images instead of one is bounded by what does not grow with the images: **we think** the update,
-# which touches every weight in any case, and the start of each operation. Compare the row "128 images for 64".
+# **Shown** Where the arithmetic doubles and the bytes stay, or the other way round, the time tells which one was waited
+# for. Rows that double both are there to compare with. A step with two images instead of one is bounded by what does
+# not grow with the images: **we think** the update, which touches every weight in any case, and the start of each
+# operation. Compare the row "128 images for 64".
 #
 # **Takeaway** Vary arithmetic and bytes separately: the time follows what bounds the operation.
 
@@ -456,7 +455,7 @@ plots.roofline(roof, found)
 # Dots left of the dotted line, the *ridge*, are memory-bound: no faster arithmetic helps them. Dots far below the roof
 # wait for something else, often for their own start. *Model FLOPs utilisation* (MFU) sums this up in one number: the
 # arithmetic of the model's products, over what the machine could have computed in the time of the step. The last column
-# is what `top` calls the load.
+# is what `top` calls %CPU, divided by your cores.
 
 # %% tags=["experiment"]
 width = size.regime_width
@@ -573,7 +572,8 @@ course.claim("with cudnn.benchmark, the first step of a batch size takes at most
 # documentation), so it needs fixed shapes, and with the largest batch that fits these trials are slow. `non_blocking`
 # needs pinned memory. Anomaly detection is a debugging tool: its row is the price of forgetting it.
 #
-# **Takeaway** Cheap advice changes a small share of the step, so it gains little. Take what your profile says is large.
+# **Takeaway** Most cheap advice changes too little for a machine to see, which does not prove it zero. Take what your
+# profile says is large.
 
 # %% [markdown]
 # ## On which machine does advice flip?
@@ -594,7 +594,7 @@ print("measured on more than one machine:", "; ".join(row.advice.name for row in
 # **Predict**: which of these win on one machine and lose on another?
 
 # %%
-predicted_flips = None  # a set of names, such as {"2 workers, tensors in memory", "torch's own GELU, not a chain"}
+predicted_flips = None  # a set of names, such as {"gradient accumulation", "torch's own GELU, not a chain"}
 
 # %% tags=["experiment"]
 print(course.score("06/1", "advice that flips", predicted_flips, set(flips.flipping), null=None))
@@ -603,8 +603,8 @@ map_plots.flip_map(flips)
 
 # %% [markdown]
 # A pale cell was recorded before this course kept intervals: it has a colour only from a tenth, or a point, on. And the
-# machines trained networks of different sizes, because a GPU yawns at a small one. So a flip is a question, and the
-# reason in its row is our answer: **we think**, unless its part shows it.
+# machines trained networks of different sizes, because a small one would leave a GPU idle. So a flip is a question, and
+# the reason in its row is our answer: **we think**, unless its part shows it.
 #
 # In your copy of the course, one command adds your machine's column to the map, to
 # [docs/flip-map.md](../../docs/flip-map.md) and to the book: `course build --execute 06`, or `course bench gpu --only
@@ -979,7 +979,9 @@ course.claim("with neither, trainings diverge at this learning rate, and none at
 # **We think** that BatchNorm after the first convolution does what normalised input does, because it subtracts and
 # divides as well; to test it, move the first BatchNorm behind the second convolution.
 #
-# **Takeaway** Keep the scale of what each layer sees. One of the two is needed, and a rate that is low enough replaces
-# neither.
+# One learning rate may suit one of these trainings better than another, and these are few steps: before you rank them,
+# tune each.
+#
+# **Takeaway** Keep the scale of what each layer sees. With BatchNorm, raw and normalised input end nearly alike.
 #
 # Part 2 looks for fewer steps, part 3 for cheaper ones.

@@ -326,7 +326,8 @@ course.claim(
 # %% [markdown]
 # ## How many seeds does it take?
 #
-# How could three seeds with one sign be wrong? Suppose that two schedules are equal. Then each seed is a coin toss.
+# Three seeds said that one cycle is ahead; the contest above says how much is left of that with more seeds and equal
+# tuning. What could three seeds have told at all? Suppose that two schedules are equal. Then each seed is a coin toss.
 #
 # The table of the contest holds many small studies: take any three of its seeds and any two of its peaks. The next cell
 # makes all of them and asks each what ours asked: is one schedule ahead with every seed?
@@ -364,8 +365,12 @@ for points in (2, 1, 0.5, 0.2):
 #
 # For times it is the same: `result.rounds_for(way, 0.02)` says how many rounds it takes to see 2 %.
 #
-# **Takeaway** Compute the seeds before you compare: (2 × spread / difference)². If you cannot afford them, you cannot
-# make the claim.
+# With (2 s / difference)² seeds, the interval is as wide as the difference on each side, so you see the difference
+# about every second time. To see it four times in five, take (2.8 s / difference)², twice as many (**Known**: the power
+# of a test, Cohen 1988).
+#
+# **Takeaway** Compute the seeds before you compare: at least (2 × spread / difference)². If you cannot afford them, you
+# cannot make the claim.
 
 # %% [markdown]
 # ## Does a schedule reach the same accuracy in fewer steps?
@@ -397,11 +402,12 @@ print(f"linear decay needs about {needed:.0f} steps for what the constant learni
 
 # %% [markdown]
 # **Known** With a constant learning rate the weights move around a minimum at a distance that the noise of the gradient
-# sets. More steps hardly bring them closer, and a smaller learning rate does (Bottou, Curtis and Nocedal 2018,
-# arXiv:1606.04838, section 4.2). That is why a fall can replace steps.
+# sets. Late in a training more steps hardly bring them closer, and a smaller learning rate does (Bottou, Curtis and
+# Nocedal 2018, arXiv:1606.04838, section 4.2). That is why a fall can replace steps. Our trainings are short, so more
+# steps still help a constant rate, as the table shows. **We think** that the fall has a second effect: BatchNorm's
+# running statistics lag behind weights that move fast. To test it, estimate them from scratch before each evaluation.
 #
-# **Takeaway** A decay to zero replaces the steps in which a constant learning rate would average out its noise. Decide
-# the length first.
+# **Takeaway** A decay to zero replaces steps of a constant learning rate. Decide the length first.
 
 # %% [markdown]
 # ## What does one cycle look like, written out? · extra
@@ -856,11 +862,12 @@ course.claim("for AdamW the better of two one-cycle peaks ends above the better 
 
 # %% [markdown]
 # **Known** The same number means another strength in the two: L2 passes through Adam's division, AdamW's decay does not
-# (Loshchilov and Hutter 2019). So a comparison at equal decay says nothing about which optimizer is better. The best of
-# each does, and checklists that say "AdamW consistently beats Adam" have to be held against that. A step costs the
-# same: both keep two running means.
+# (Loshchilov and Hutter 2019). So a comparison at equal decay says nothing about which optimizer is better. Compare the
+# best of each; if the best decay is 0, the two are the same algorithm there. Checklists that say "AdamW consistently
+# beats Adam" have to be held against that. A step costs the same: both keep two running means.
 #
-# **Takeaway** The same decay pulls far harder in Adam with L2 than in AdamW: never copy the number, tune it for each.
+# **Takeaway** The same decay acts differently: L2 in Adam hardly touches weights with large gradients. Tune the decay
+# for each optimizer, and never copy it.
 
 # %% [markdown]
 # ## What does clipping protect from? · extra

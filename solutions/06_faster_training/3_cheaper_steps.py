@@ -75,7 +75,7 @@ print(f"steps of {size.step_batch} images, and of {size.gpt_rows} x {size.gpt_co
 # | channels last | the same numbers in another order in memory (CNN) | convolutions, norms, pooling |
 # | SDPA | `F.scaled_dot_product_attention`, no table of all scores (GPT) | attention |
 # | fused optimizer | one kernel updates all weights | the optimizer |
-# | TF32 | products round float32 to ten binary digits (NVIDIA) | products, convolutions, attention |
+# | TF32 | products round float32 to ten binary digits after the first (NVIDIA) | products, convolutions, attention |
 # | 16 bits | the forward pass in bf16 (fp16 on old GPUs) | products, convolutions, attention |
 # | compiled model | `torch.compile` | point-wise operations, norms |
 # | CUDA graphs | the kernels of a step are started by one call (NVIDIA) | the gaps between kernels |
@@ -164,9 +164,9 @@ course.claim("CUDA graphs make a step of the small GPT at least 10 % faster",
 # point-wise operations. Compiling also removes the time between operations.
 #
 # **Known** TF32 and CUDA graphs belong to NVIDIA's GPUs, so a CPU prints "not measured here". TF32 multiplies float32
-# in tensor cores with ten binary digits of each factor (NVIDIA Ampere white paper 2020). It costs one line,
-# `torch.set_float32_matmul_precision("high")`, and gains little once autocast makes the products anyway. A CUDA graph
-# replays recorded kernels, which pays where the GPU waits for Python: small kernels, small batches.
+# in tensor cores with ten binary digits after the first of each factor (NVIDIA Ampere white paper 2020). It costs one
+# line, `torch.set_float32_matmul_precision("high")`, and gains little once autocast makes the products anyway. A CUDA
+# graph replays recorded kernels, which pays where the GPU waits for Python: small kernels, small batches.
 #
 # **Takeaway** No rung wins everywhere. The share of the step that a change touches decides, then the machine, so run
 # the ladder on your network where you train.
@@ -200,7 +200,8 @@ course.claim("with all changes up to 16 bits, the small GPT has the baseline's l
 # %% [markdown]
 # ## Which lines belong inside autocast?
 #
-# bf16 keeps the range of float32 and eight binary digits. A weight of 0.1 can only move in steps of 0.0005.
+# bf16 keeps the range of float32 and stores seven binary digits after the first. A weight of 0.1 can only move in steps
+# of 1/2048.
 #
 # **Predict**: the weights of FashionCNN, stored in bf16, get an update of 1e-5 each, as Adam makes it at the end of a
 # schedule. Which share of the weights stays where it is? Most weights lie between a thousandth and a twentieth. An

@@ -1,6 +1,7 @@
 """Probe of exercise seed_worker."""
 
 import itertools
+import random
 from collections.abc import Iterable, Sequence
 
 import numpy
@@ -38,6 +39,10 @@ class _Drawing(Dataset):
 def seed_worker(answer: Answer, device: torch.device, seed: int) -> Facts:
     """The numbers that two workers draw in two epochs."""
     n = 12 + 4 * (seed % 3)
+    # somewhere in the streams: to seed them as they were at the start is noticed
+    random.random()
+    numpy.random.random()
+    torch.rand(1)
     before = random_state()
     result = answer(0)
     yield "in the main process: does nothing, returns None", type(result).__name__

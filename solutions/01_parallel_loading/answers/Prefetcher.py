@@ -12,19 +12,19 @@ MISTAKES = {
         "The computing stream waits for the whole side stream, and the next copy is queued there already: nothing "
         "overlaps. Record an event after each copy and wait for that.",
         ("side = self.cuda", "side = self.side = self.cuda"),
-        ("computing.wait_event(copied)", "computing.wait_stream(self.side)"),
+        ("computing.wait_event(is_copied)", "computing.wait_stream(self.side)"),
     ),
     "NeverWaits": (
         "Nothing makes the computing stream wait: it may read a batch that is still being copied. Record an event on "
         "the side stream after the copy, and let the computing stream wait for it: wait_event.",
-        ("computing.wait_event(copied)", "pass"),
+        ("computing.wait_event(is_copied)", "pass"),
     ),
     "EventTooEarly": (
         "The event is recorded before the copy is queued, so waiting for it does not wait for the copy. Record it "
         "right after the copy.",
         (
-            "copy, copied = self._moved(batch), side.record_event()",
-            "copied, copy = side.record_event(), self._moved(batch)",
+            "moved = self._moved(batch)\n                is_copied = side.record_event()",
+            "is_copied = side.record_event()\n                moved = self._moved(batch)",
         ),
     ),
     "StreamsOfTorch": (
@@ -66,7 +66,7 @@ MISTAKES = {
     "StopsTheProcessor": (
         "synchronize() makes the processor wait until the copies have ended. Let the GPU wait: record an event on the "
         "side stream and pass it to wait_event of the computing one.",
-        ("computing.wait_event(copied)", "copied.synchronize()"),
+        ("computing.wait_event(is_copied)", "is_copied.synchronize()"),
     ),
     "CopiesInLine": (
         "The copies are queued on the computing stream, where they run in line with the kernels. Make them inside "
@@ -76,7 +76,7 @@ MISTAKES = {
     "YieldsInsideTheBlock": (
         "Batches are yielded inside `with cuda.stream(side):`, so that the caller computes on the side stream. "
         "Leave the block before the yield.",
-        ("            yield copy", "                yield copy"),
+        ("            yield moved", "                yield moved"),
     ),
 }
 
