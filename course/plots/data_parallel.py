@@ -638,7 +638,7 @@ def overlap_sweep(
         ax.set(xlabel="blocks per bucket", ylim=(0, 1.05 * highest))
     grid[0].set_ylabel("time / backward alone")
     grid[-1].legend(frameon=False, fontsize=7, loc="lower left")
-    figure.suptitle("Until all gradients are averaged, on three wires (B: backward)", fontsize=10)
+    figure.suptitle("Until all gradients are averaged, on each wire (B: backward)", fontsize=10)
     return figure
 
 

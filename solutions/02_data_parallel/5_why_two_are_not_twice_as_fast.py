@@ -47,8 +47,8 @@ sizes = course.sizes("02_data_parallel")
 # %% [markdown]
 # ### Exercise 1 · Parallel efficiency
 #
-# Say what share of the ideal was reached. If 1 rank takes a minute and 4 ranks half a minute, that is 0.5 in strong
-# scaling and 2.0 in weak scaling.
+# Say what share of the ideal was reached. If 4 ranks take half as long as 1 rank, that is 0.5 in strong scaling and 2.0
+# in weak scaling.
 #
 # **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 8 · **Lines** 4
 #
@@ -64,8 +64,8 @@ sizes = course.sizes("02_data_parallel")
 #
 # <details><summary>Hint 1</summary>
 #
-# Four ranks need half a minute for what one did in a minute. How fast would be ideal? And if each of them had done as
-# much as one did before?
+# Four ranks need half as long for what one did. How fast would be ideal? And if each of them had done as much as one
+# did before?
 #
 # </details>
 #
