@@ -174,7 +174,12 @@ def test_a_unit_or_a_part_can_be_built_alone(tmp_path, monkeypatch):
     assert done.exit_code == 0 and done.output.startswith(f"notebooks/{unit}/{part}.ipynb: written")
     assert f"notebooks/{unit}/9_gone.ipynb: removed, its part is gone\n" in done.output
     assert [path.stem for path in tmp_path.rglob("*.ipynb")] == [part, part]
-    assert {path.name for path in (tmp_path / "docs").iterdir()} == {"claims.md", "results.md", "results-gpu.md"}
+    assert {path.name for path in (tmp_path / "docs").iterdir()} == {
+        "claims.md",
+        "flip-map.md",
+        "results.md",
+        "results-gpu.md",
+    }
 
 
 @pytest.mark.parametrize("name, room", [("x" * 300, None), ("a.ipynb", 1000)], ids=["refused name", "full disk"])

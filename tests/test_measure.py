@@ -147,7 +147,7 @@ def test_at_smoke_scale_nothing_is_compiled(monkeypatch):
 
 
 def test_without_a_compiler_the_reason_is_one_short_line(monkeypatch):
-    def refuse(function):
+    def refuse(function, mode=None):
         def call(*example):
             raise RuntimeError("No working C++ compiler found: " + "g++ " * 50 + "\n\nSet TORCHDYNAMO_VERBOSE=1")
 
@@ -163,7 +163,7 @@ def test_without_a_compiler_the_reason_is_one_short_line(monkeypatch):
 def test_a_compiled_function_was_called_with_the_example(monkeypatch):
     seen = []
     monkeypatch.setenv("COURSE_SCALE", "laptop")
-    monkeypatch.setattr(torch, "compile", lambda function: function)
+    monkeypatch.setattr(torch, "compile", lambda function, mode=None: function)
     made = compiling.compiled(seen.append, 3)
     assert seen == [3] and made.call is not None and made.seconds >= 0 and made.reason == ""
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import logging
 import os
 import tempfile
 from collections.abc import Iterator
@@ -58,6 +59,8 @@ def _fit_in_rank(rank: int, world_size: int, answer: Answer, epochs: int, seed: 
     printed = io.StringIO()
     with (
         tempfile.TemporaryDirectory() as folder,
+        # a notebook that sets up logging prints what Lightning notes: that is not asked
+        mock.patch.object(logging.root, "handlers", [logging.NullHandler()]),
         contextlib.redirect_stdout(printed),
         _tempting_gpus(),
     ):
