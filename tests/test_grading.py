@@ -104,7 +104,12 @@ def begun(unit, chosen):
         for name, cell in solutions(nb).items():
             if name in tried:
                 cell.source = answers[name]
-    return notebooks, tried - {*broken}, {*names} - tried
+    there = tried - {*broken}
+    missing = {*names} - there
+    functions = {name for part in chosen for name in answered_by("def", source(part, unit))}
+    called = {name: {*re.findall(r"\b(\w+)\(", answers[name])} - {name} for name in functions & there}
+    right = there - {name for name, names_called in called.items() if names_called & missing}
+    return notebooks, right, {*names} - tried
 
 
 def hand_in(folder, learner, unit, notebooks):
