@@ -14,7 +14,7 @@ from nbclient import NotebookClient
 import course
 from course.learner import recorded
 from course.learner.claims import MARK, WORDS
-from course.learner.predictions import leaders, reveal, reveal_leader
+from course.learner.predictions import leaders, reveal
 from course.measure.comparison import Interval
 
 SENTENCE = "two workers are faster"
@@ -144,8 +144,3 @@ def test_names_within_the_margin_of_the_best_lead_together():
     assert leaders(seconds, 0.3) == []  # all of them: nothing is decided
     never = float("inf")
     assert leaders({"a": never, "b": never}, 0.1) == ["a"] and leaders({"a": never, "b": 1.0}, 0.1) == ["b"]
-
-
-def test_a_prediction_is_not_held_against_a_close_call():
-    assert reveal_leader("a", ["b"]) == "b   (you said a)"
-    assert reveal_leader("a", ["b", "c"]) == "b or c: too close to call   (you said a)"

@@ -143,17 +143,3 @@ def test_it_draws_a_row_per_way_and_the_control():
 @pytest.mark.parametrize("workers, batches", [(0, 40), (1, 40), (3, 42), (4, 40), (16, 48), (64, 64)])
 def test_a_steady_pass_is_a_multiple_of_the_workers(workers, batches):
     assert comparison.steady_batches(workers) == batches
-
-
-def test_batches_are_timed_after_the_start_and_a_short_loader_is_refused(monkeypatch):
-    clock = [0.0]
-    monkeypatch.setattr(comparison.time, "perf_counter", lambda: clock[0])
-
-    def six_batches():
-        for number in range(6):
-            clock[0] += 100.0 if number < 2 else 1.0
-            yield number
-
-    assert comparison.seconds_of_batches(six_batches(), 2, 4) == 4.0
-    with pytest.raises(CourseError, match="7 batches were asked for, the loader ends after 6; give it more data"):
-        comparison.seconds_of_batches(six_batches(), 2, 5)

@@ -75,15 +75,6 @@ def test_cores_heed_the_quota_of_a_container(monkeypatch, tmp_path, limit, cores
     assert loaders.cores() == cores
 
 
-@pytest.mark.parametrize(
-    ("cores", "n_batches", "counts"),
-    [(1, None, [0, 1, 2]), (6, None, [0, 1, 2, 3, 4, 8, 12]), (8, 9, [0, 1, 2, 3, 4])],
-)
-def test_worker_counts_reach_twice_the_cores_or_half_the_batches(monkeypatch, cores, n_batches, counts):
-    monkeypatch.setattr(loaders, "cores", lambda: cores)
-    assert loaders.worker_counts(n_batches) == counts
-
-
 def test_evenly_spaced_keeps_images_from_first_to_last(paths):
     dataset = types.SimpleNamespace(paths=list(range(21)))
     assert loaders.evenly_spaced(dataset, 4) is dataset and dataset.paths == [0, 5, 10, 15]

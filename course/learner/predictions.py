@@ -7,7 +7,7 @@ two". kept_predictions.py has the file, calibration.py shows how good the predic
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from course.errors import CourseError
@@ -52,17 +52,6 @@ def leaders(values: Mapping[str, float], margin: float, most: bool = False) -> l
         if abs(values[name] - values[ranked[0]]) <= margin:
             best.append(name)
     return best if len(best) < len(values) or len(best) == 1 else []
-
-
-def reveal_leader(prediction: object, best: Sequence[str]) -> str:
-    """The best name with the prediction.
-
-    If `best`, as `leaders` gives it, has several, they are too close to call.
-    """
-    names = " or ".join(best)
-    if len(best) > 1:
-        names += ": too close to call"
-    return names + reveal(prediction)
 
 
 def score(

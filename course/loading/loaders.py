@@ -155,22 +155,6 @@ class Loader:
                     yield part[:, : self.columns], part[:, self.columns]
 
 
-def worker_counts(n_batches: int | None = None) -> list[int]:
-    """Numbers of workers worth trying: 0 to 4, then powers of two, up to twice the cores.
-
-    They ascend.
-
-    Args:
-        n_batches: batches per pass; if given, every worker gets at least two.
-    """
-    most = 2 * cores()
-    usual = (0, 1, 2, 3, 4, 8, 16, 32, 64, 128, 256)
-    counts = sorted({n for n in usual if n <= most} | {most})
-    if n_batches is None:
-        return counts
-    return [n for n in counts if n <= n_batches // 2]
-
-
 def image_paths(folder: Path | str) -> list[Path]:
     """The sorted Paths of the images `<folder>/<Person>/<name>.jpg`.
 

@@ -374,25 +374,6 @@ def steady_batches(num_workers: int) -> int:
     return each * math.ceil(STEADY_BATCHES / each)
 
 
-def seconds_of_batches(loader: Iterable, start_up: int, n_batches: int) -> float:
-    """Seconds of `n_batches` batches of `loader`, those after the first `start_up`.
-
-    Raises: CourseError if the loader ends before that: a short loader must not look like a fast
-    one.
-    """
-    batches = iter(loader)
-    begin = 0.0
-    for number in range(start_up + n_batches):
-        if number == start_up:
-            begin = time.perf_counter()
-        if next(batches, batches) is batches:
-            raise CourseError(
-                f"{start_up + n_batches} batches were asked for, the loader ends after {number}; "
-                "give it more data, or smaller batches."
-            )
-    return time.perf_counter() - begin
-
-
 def quotient(numerator: Interval, denominator: Interval) -> Interval:
     """The Interval of one ratio divided by another, which was measured in other rounds.
 

@@ -102,22 +102,32 @@ def _of_ranks(value: float, reduction: Any) -> float:
     return number.item()
 
 
+def loss_of_images(
+    model: torch.nn.Module, batch: tuple[torch.Tensor, torch.Tensor]
+) -> torch.Tensor:
+    """The mean cross entropy of images with labels, a scalar with a graph."""
+    images, labels = batch
+    return torch.nn.functional.cross_entropy(model(images), labels)
+
+
 def sgd_step(
-    model: torch.nn.Module, batch: tuple[torch.Tensor, torch.Tensor], lr: float = 0.01
+    model: torch.nn.Module,
+    batch: Any,
+    lr: float = 0.01,
+    loss_of: Callable[[torch.nn.Module, Any], torch.Tensor] = loss_of_images,
 ) -> Callable[[], None]:
     """A function without arguments that takes one step of SGD with `model`.
 
     Args:
         model: a module, or a wrapper of one. If it has a method `average_gradients`, that is called
             after backward.
-        batch: images and labels, on the model's device.
+        batch: what `loss_of` takes, on the model's device; by default images and labels.
     """
-    images, labels = batch
     optimizer = torch.optim.SGD(model.parameters(), lr)
 
     def step() -> None:
         optimizer.zero_grad()
-        torch.nn.functional.cross_entropy(model(images), labels).backward()
+        loss_of(model, batch).backward()
         if hasattr(model, "average_gradients"):
             model.average_gradients()
         optimizer.step()

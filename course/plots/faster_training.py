@@ -35,6 +35,7 @@ from course.plots.style import (
     rows,
     ticks_at,
 )
+from course.text import counted
 
 VERDICT_COLORS = {
     FASTER: GREEN,
@@ -325,7 +326,9 @@ def contest(
     for name, table in found.items():
         left.plot(peaks, table.mean(0), "o-", color=colors[name], ms=4, lw=1.4, label=name)
     left.set(xscale="log", xlabel="peak", ylabel="validation accuracy, mean of the seeds")
-    left.set_title("Each schedule has another best peak", fontsize=10)
+    best = {name: peaks[int(table.mean(0).argmax())] for name, table in found.items()}
+    peaks_of_best = counted(len(set(best.values())), "peak")
+    left.set_title(f"The {len(found)} schedules are best at {peaks_of_best}", fontsize=10)
     ticks_at(left, peaks, "{:g}")
     left.legend(frameon=False, fontsize=8, loc="lower left")
     for y, (name, interval) in enumerate(ahead.items()):

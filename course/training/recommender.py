@@ -172,14 +172,6 @@ class Experiment:
 
         return self.train_fresh(sgd, batch_size, **options)
 
-    def train_adam(self, batch_size: int, lr: float, **options: Any) -> History:
-        """The History of training a fresh model by Adam."""
-
-        def adam(parameters: Iterator[nn.Parameter]) -> torch.optim.Optimizer:
-            return torch.optim.Adam(parameters, lr=lr)
-
-        return self.train_fresh(adam, batch_size, **options)
-
     def test(self, model: nn.Module) -> tuple[float, float]:
         """(HR@10, NDCG@10) of `model` on the test items, which nothing may be tuned on."""
         return evaluate(model, self.data.test_items, self.data.duplicate, self.rank_metrics)

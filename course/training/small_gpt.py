@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from course.parallel.timing import sgd_step
 from course.training.ragged_transformer import RaggedTransformer
 
 VOCABULARY = 256
@@ -43,20 +44,5 @@ def next_token_loss(model: nn.Module, tokens: Tensor) -> Tensor:
 
 
 def gpt_step(model: nn.Module, tokens: Tensor, lr: float = 0.01) -> Callable[[], None]:
-    """A function without arguments that takes one step of SGD with `model`.
-
-    Args:
-        model: a small_gpt, or a wrapper of one. If it has a method `average_gradients`, that is
-            called after backward.
-        tokens: int64 (rows, columns + 1), on the model's device.
-    """
-    optimizer = torch.optim.SGD(model.parameters(), lr)
-
-    def step() -> None:
-        optimizer.zero_grad()
-        next_token_loss(model, tokens).backward()
-        if hasattr(model, "average_gradients"):
-            model.average_gradients()
-        optimizer.step()
-
-    return step
+    """A function without arguments that takes one step of SGD with `model`; see `sgd_step`."""
+    return sgd_step(model, tokens, lr, next_token_loss)

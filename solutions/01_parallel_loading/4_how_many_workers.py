@@ -38,8 +38,8 @@ print(course.machine())
 # %% [markdown]
 # ## How long does a pipeline take?
 #
-# Start with a loader in which nothing computes. A worker sleeps 24 ms per batch, the training loop sleeps 8 ms. Without
-# workers, one process does both, so a batch takes 32 ms.
+# Start with a loader in which nothing computes. A worker sleeps 36 ms per batch, the training loop sleeps 12 ms.
+# Without workers, one process does both, so a batch takes 48 ms.
 #
 # **Predict**: how many ms does a batch take with four workers?
 
@@ -48,21 +48,21 @@ predicted_ms_four = None  # your number
 
 
 # %% tags=["experiment"]
-def loop_of_8_ms(batch):
+def loop_of_12_ms(batch):
     """What stands for a training step."""
-    time.sleep(0.008)
+    time.sleep(0.012)
 
 
 sizes = course.sizes("01_parallel_loading")
 seconds_per_pass_now = course.solved(check.seconds_per_pass)
 limits = dict(rounds=sizes.pass_rounds, seconds=sizes.pass_seconds)  # of each comparison
 n_batches = loader_passes.batches_for([1, 2, 4])
-sleeping = loader_passes.Sleeping(n_batches, 0.024)
-slept = loader_passes.compare_workers(sleeping, 1, [0, 1, 2, 4], seconds_per_pass_now, step=loop_of_8_ms, **limits)
+sleeping = loader_passes.Sleeping(n_batches, 0.036)
+slept = loader_passes.compare_workers(sleeping, 1, [0, 1, 2, 4], seconds_per_pass_now, step=loop_of_12_ms, **limits)
 passes = slept.passes
 print(passes)
 ms = {w: passes.time(loader_passes.way_of(w)).scaled(1000 / n_batches) for w in (0, 1, 2, 4)}
-print(course.score("01/4", "ms per batch with four workers that sleep", predicted_ms_four, ms[4], null=32))
+print(course.score("01/4", "ms per batch with four workers that sleep", predicted_ms_four, ms[4], null=48))
 
 # %% tags=["experiment"]
 course.claim("two workers that sleep take half as long as one, within 10 %",
@@ -71,8 +71,8 @@ course.claim("four workers that sleep take as long as the loop sleeps, within 20
              slept.ratio(4), within=(4 / 1.2, 4 * 1.2))  # fmt: skip
 
 # %% [markdown]
-# Worker and loop sleep at the same time, on different batches, so one worker takes 24 ms and not 32. Two workers share
-# the batches: one is ready every 12 ms. Four have one ready every 6 ms, but the loop takes 8.
+# Worker and loop sleep at the same time, on different batches, so one worker takes 36 ms and not 48. Two workers share
+# the batches: one is ready every 18 ms. Four have one ready every 9 ms, but the loop takes 12.
 #
 # **Takeaway** A pipeline takes as long as its slowest stage, not as long as the sum.
 
@@ -159,7 +159,7 @@ check.predict_seconds(predict_seconds, seed=1967)
 
 # %% tags=["experiment"]
 predict_now = course.solved(check.predict_seconds)
-predicted = 1000 * predict_now([1, 2, 4], a=0.024, c=0.0, cores=float("inf"), step=0.008)
+predicted = 1000 * predict_now([1, 2, 4], a=0.036, c=0.0, cores=float("inf"), step=0.012)
 for w, of_w in zip((1, 2, 4), predicted.tolist(), strict=True):
     print(f"{w} workers that sleep: predicted {of_w:.1f} ms per batch, measured {ms[w]}")
 

@@ -364,7 +364,7 @@ predicted_times_as_fast = None  # your number
 
 # %% tags=["experiment"]
 starved = starved_script.StarvedFaces, starved_script.starved_loader, starved_script.starved_training
-ladder = {"as found": starved, "your dataset": (LeanFaces_now, *starved[1:]),
+ladder = {"the script": starved, "your dataset": (LeanFaces_now, *starved[1:]),
           "and your loader": (LeanFaces_now, lean_loader_now, starved[2]),
           "and your training": (LeanFaces_now, lean_loader_now, course.solved(check.lean_training))}  # fmt: skip
 reached = {name: [] for name in ladder}
@@ -395,7 +395,7 @@ plots.ratios(trainings, f"With all three: {times} times as fast")
 # script did. That is a change of the training, not only of its speed. Its seeds tell whether the accuracy changed, too.
 
 # %% tags=["experiment"]
-pairs = list(zip(reached["and your training"], reached["as found"], strict=False))  # by seed
+pairs = list(zip(reached["and your training"], reached["the script"], strict=False))  # by seed
 change = comparison.difference_interval(*zip(*pairs, strict=True))
 for name, of_seeds in zip(("rescued", "as found"), zip(*pairs, strict=True), strict=True):
     print(f"{name}: accuracies {', '.join(f'{accuracy:.2f}' for accuracy in of_seeds)}")

@@ -409,7 +409,8 @@ print(course.score("02/6", "DDP over DataParallel by hand, smallest batch", pred
 
 # %% tags=["experiment"]
 course.claim("with the smallest batch, a step of DDP is at least twice as fast as one of your DataParallel",
-             over_star, above=2.0)  # fmt: skip
+             over_star, above=2.0,
+             otherwise="With few images both ways pay for messages and starts of threads.")  # fmt: skip
 course.claim("with the largest batch, a step of DDP is at least 10 % faster than one of your DataParallel",
              large.ratio(ways.STEP_DDP, to=ways.STEP_BY_HAND), above=1.1)  # fmt: skip
 course.claim("with the smallest batch, the forward of your DataParallel is at least 10 % faster with kept replicas",

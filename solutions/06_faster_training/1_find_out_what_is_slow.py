@@ -432,7 +432,7 @@ course.claim("128 numbers instead of 64 take at most 25 % longer: the call itsel
 # **Shown** Where the arithmetic doubles and the bytes stay, or the other way round, the time tells which one was waited
 # for. Rows that double both are there to compare with. A step with two images instead of one is bounded by what does
 # not grow with the images: **we think** the update, which touches every weight in any case, and the start of each
-# operation. Compare the row "128 images for 64".
+# operation. If the row "128 images for 64" exceeds 2, **we think** that the larger batch no longer fits into a cache.
 #
 # **Takeaway** Vary arithmetic and bytes separately: the time follows what bounds the operation.
 
@@ -522,9 +522,11 @@ plots.advice_ratios(compared, "times as fast: the work that the advice is about"
 gains = {name: found.ratio([*found.seconds][-1]) for name, found in compared.items()}
 for name, found in compared.items():
     print(f"{name:<30} {gains[name]}  {found.verdict([*found.seconds][-1])}")
-course.claim("workers make a training with tensors in memory faster", gains["2 workers, tensors in memory"], above=1)
+course.claim("workers make a training with tensors in memory faster", gains["2 workers, tensors in memory"], above=1,
+             otherwise="The items are there already, and workers have to send them.")  # fmt: skip
 course.claim("two workers make a training faster whose images are made one by one",
-             gains["2 workers, images one by one"], above=1)  # fmt: skip
+             gains["2 workers, images one by one"], above=1,
+             otherwise="The workers need cores that the training uses.")  # fmt: skip
 course.claim("four workers, the rule for one device, are faster than two", gains["4 workers, the rule, not 2"],
              above=1, otherwise="The rule knows neither your cores nor what an image costs.")  # fmt: skip
 course.claim("slices instead of a DataLoader gain no more than the profile allows",

@@ -487,11 +487,11 @@ course.claim("after a second batch size, further sizes do not make torch.compile
 
 
 # %% tags=["experiment"]
-def paid_back(compile_seconds, before, gain):
-    """After how many calls compiling has paid, as a text; `gain` is the Interval of the ratio."""
-    if gain.estimate <= 1:
-        return "never paid back"
-    return f"paid back after {math.ceil(compile_seconds / (before * (1 - 1 / gain.estimate))):,}"
+def paid_back(compile_seconds, before, gain, calls):
+    """After how many `calls` compiling has paid, as a text; `gain` is the Interval of the ratio."""
+    if gain.low <= 1:
+        return "not paid back: no gain is proven"
+    return f"paid back after {math.ceil(compile_seconds / (before * (1 - 1 / gain.estimate))):,} {calls}"
 
 
 for name, of in rungs.items():
@@ -503,7 +503,7 @@ for name, of in rungs.items():
     torch.compiler.reset()
     again = ladder.Rung(networks[name], rung.changes, device)
     for start, seconds in (("first start", rung.compile_seconds), ("from the cache", again.compile_seconds)):
-        print(f"{name}, {start}: {seconds:.1f} s, {paid_back(seconds, before, gains[name]['compiled model'])} steps")
+        print(f"{name}, {start}: {seconds:.1f} s, {paid_back(seconds, before, gains[name]['compiled model'], 'steps')}")
 
 # %% [markdown]
 # **Known** After a second size, torch.compile makes a graph whose size is a variable, which serves all further sizes
@@ -820,7 +820,7 @@ if made.call:
     torch.compiler.reset()
     again = compiled(gelu_now, numbers)
     for start, seconds in (("first start", made.seconds), ("from the cache", again.seconds)):
-        print(f"{start}: {seconds:.2f} s, {paid_back(seconds, before, gain)} calls")
+        print(f"{start}: {seconds:.2f} s, {paid_back(seconds, before, gain, 'calls')}")
     course.claim("torch.compile makes the chain of operations of GELU at least 50 % faster", gain, above=1.5)
 
 # %% [markdown]
