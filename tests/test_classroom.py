@@ -101,7 +101,10 @@ def is_open(cell):
 def use(notebook, helper):
     """Let the answer need a name of another cell."""
     answer = notebook["cells"][place(notebook)]
-    answer["source"] = text(answer) + f"\n_plain = {NAME}\n\ndef {NAME}(*args, **named):\n    return ({helper})(_plain(*args, **named))\n"
+    answer["source"] = (
+        text(answer)
+        + f"\n_plain = {NAME}\n\ndef {NAME}(*args, **named):\n    return ({helper})(_plain(*args, **named))\n"
+    )
 
 
 KINDS = (split, copied, without_metadata, import_in_setup, helper_in_a_given_cell)

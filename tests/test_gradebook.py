@@ -6,6 +6,9 @@ import io
 import os
 import re
 import shutil
+import subprocess
+import sys
+import threading
 import time
 from datetime import timedelta
 
@@ -24,6 +27,7 @@ from submissions import DUE, UNIT, enter, grade_cells, graded, part_of, release,
 from course.errors import CourseError
 from course.notebook.cells import grade_id
 from course.notebook.registry import parts
+from instructor.authoring import masters
 from instructor.grading import analysis, demo, exchange, feedback, gradebook, pending_results
 from instructor.grading import plots as grading
 from instructor.grading.folders import course_folders
@@ -172,8 +176,39 @@ def test_a_gradebook_of_before_the_split_is_prepared_anew_or_refused(course):
         b.update_or_create_student("ann")
         with b.db.no_autoflush:
             b.update_or_create_submission(UNIT, "ann")
-    with pytest.raises(CourseError, match="submissions of 03_large_batch with other parts .*new gradebook"):
+    with pytest.raises(CourseError, match="submissions of 03_large_batch with other parts .*another folder"):
         gradebook.prepare(UNIT, course, sources())
+
+
+def test_a_class_graded_with_a_release_is_told_to_name_it_again(course):
+    part = part_of("scaled_lr")
+    fewer = sources() | {part: masters.source_notebook(UNIT, part, asked={"scaled_lr"})}
+    with book(course) as b:
+        b.remove_assignment(UNIT)
+    gradebook.prepare(UNIT, course, fewer, "--release class")
+    with book(course) as b:
+        b.update_or_create_student("ann")
+        with b.db.no_autoflush:
+            b.update_or_create_submission(UNIT, "ann")
+    with pytest.raises(CourseError, match="They were graded with --release class; say so again"):
+        gradebook.prepare(UNIT, course, sources())
+
+
+def test_a_gradebook_that_another_program_holds_is_waited_for_and_then_named(course, monkeypatch, capsys):
+    begin = "import sqlite3, sys; book = sqlite3.connect(sys.argv[1]); book.execute('BEGIN EXCLUSIVE')"
+    hold = f"{begin}; print(flush=True); sys.stdin.read()"
+    call = [sys.executable, "-c", hold, str(course / "gradebook.db")]
+    monkeypatch.setattr(gradebook, "WAIT_SECONDS", 0.2)
+    with subprocess.Popen(call, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        holder.stdout.readline()
+        with pytest.raises(CourseError, match=f"gradebook.db is held by .*process {holder.pid}.*continues"):
+            gradebook.prepare(UNIT, course, sources())
+        assert "waiting up to 0.2 s" in capsys.readouterr().out
+        monkeypatch.setattr(gradebook, "WAIT_SECONDS", 60)
+        timer = threading.Timer(0.5, holder.stdin.close)
+        timer.start()
+        gradebook.prepare(UNIT, course, sources())
+        timer.join()
 
 
 def test_a_unit_that_is_not_in_the_gradebook_is_one_sentence(prepared, tmp_path):

@@ -170,8 +170,9 @@ def test_what_is_no_notebook_is_unreadable(data):
 
 
 @pytest.mark.parametrize(("data", "said"), [
-    (b'{"cells": [\n<<<<<<< HEAD\n]}', "line 2 holds a merge marker"), (b"<!DOCTYPE html>", "web page"), (b"  \n", "empty"),
-    (b"PK\x03\x04", "zip"), (b"%PDF-1.4", "PDF"), (b'{"cells": [', "cut off"), (b"print(1)", "other text"),
+    (b'{"cells": [\n<<<<<<< HEAD\n]}', "line 2 holds a merge marker"), (b"<!DOCTYPE html>", "web page"),
+    (b"  \n", "empty"), (b"PK\x03\x04", "zip"), (b"%PDF-1.4", "PDF"), (b"print(1)", "other text"),
+    (b'{"cells": [', "cut off"),
 ])  # fmt: skip
 def test_what_is_no_notebook_is_named_for_what_it_is(data, said):
     with pytest.raises(Unreadable, match=said):

@@ -32,7 +32,7 @@ from instructor.grading.limits import CourseGrading, configured
 from instructor.grading.lock import only_one
 from instructor.grading.plan import PartPlan, Plan
 from instructor.grading.pool import grade_all
-from instructor.grading.results import Attempts, Submission
+from instructor.grading.results import Attempts, Graded, Submission
 from instructor.grading.right_answers import find_right_answers, refuse_unless_right_answers_pass
 from instructor.grading.submission import Execution
 from instructor.grading.summary import write_summary
@@ -54,6 +54,7 @@ class Options:
     course: Path = ROOT  # where gradebook.db, autograded/ and feedback/ lie
     units: tuple[str, ...] = ()  # "03_large_batch", "03", ...; () for all
     asked: Choice | None = None  # as instructor.release.asked gives it; None for all
+    asked_by: str = gradebook.ALL  # how the command said so
     numbers: dict[str, Any] = field(default_factory=dict)  # of limits.CourseGrading
     again: bool = False
     feedback: bool = False
@@ -117,6 +118,11 @@ def _wanted(options: Options) -> dict[str, list[str]]:
     return {unit: sorted(asked[unit]) for unit in sorted(names)}
 
 
+def _is_from_another_time(job: Submission, done: Graded) -> bool:
+    """Whether what was graded came at another time than a person or an older folder says."""
+    return job.received != done.received if job.is_told else job.received < done.received
+
+
 def _failed(failures: dict[str, str]) -> str:
     each = "".join(f"\n  {who}: {reason}" for who, reason in failures.items())
     return f"{len(failures)} submissions were not graded; the same command tries them again:{each}"
@@ -147,7 +153,7 @@ class Batch:
         for unit in sorted({submission.unit for submission in self.submissions}):
             asked = self.options.asked[unit] if self.options.asked else None
             plans[unit] = Plan(unit, self.execution.device, asked, self.secret, draws)
-            gradebook.prepare(unit, self.root, plans[unit].sources)
+            gradebook.prepare(unit, self.root, plans[unit].sources, self.options.asked_by)
         return plans
 
     def enter_earlier_results(self) -> None:
@@ -161,7 +167,8 @@ class Batch:
     def still_to_do(self) -> list[Submission]:
         """The submissions whose score is not in the gradebook yet.
 
-        Or was given to other files or by other checks. All of them where `again` is asked.
+        Or was given to other files or by other checks. All of them where `again` is asked. A
+        folder that only became newer, as one does that somebody opened, is no new submission.
         """
         if self.options.again:
             return self.submissions
@@ -170,7 +177,7 @@ class Batch:
         jobs = []
         for job in self.submissions:
             done = known.get((job.learner, job.unit))
-            if done is None or done.received != job.received:
+            if done is None or _is_from_another_time(job, done):
                 jobs.append(job)
             elif done.fingerprint != self._fingerprint(job):
                 jobs.append(job)

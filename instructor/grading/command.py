@@ -110,6 +110,8 @@ def grade(
         gc.freeze()
         gc.enable()
         asked = _asked(release, ask, options["units"])
+        if release or ask:
+            options["asked_by"] = f"--release {release}" if release else f"--ask {ask}"
         what = batch.Options(inbox, asked=asked, numbers=numbers, slurm=dict(slurm), **options)
         batch.run(what, zygote)
     gc.freeze()  # or Python looks through everything once more at its end, for a second

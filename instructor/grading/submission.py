@@ -25,6 +25,7 @@ from course.engine.stops import Raised, Stop
 from course.notebook.cells import grade_id
 from course.system.busy import PATIENCE, is_busy
 from instructor.grading import pending_results
+from instructor.grading.inbox import unknown_among
 from instructor.grading.limits import (
     PRINTED_CHARACTERS,
     REFUSED_CHARACTERS,
@@ -99,7 +100,10 @@ def grade(plan: Plan, submission: Submission, zygote: Zygote, limits: CourseGrad
     budget = Budget(limits.submission_seconds)
     results = []
     for name, part in plan.parts.items():
-        results.append(_grade_part(part, submission.files[name], zygote, limits, budget))
+        result = _grade_part(part, submission.files[name], zygote, limits, budget)
+        if MISSING in result.note:
+            result.note += _others_there(submission.files[name], submission)
+        results.append(result)
     return Graded(
         submission.learner,
         submission.unit,
@@ -137,6 +141,17 @@ def _grade_part(
     for check in part.checks.values():
         of_part.append(marks.get(check.cell) or Mark(check.cell, 0, check.points, missing))
     return PartResult(part.part, of_part, note, notebook)
+
+
+def _others_there(path: Path, submission: Submission) -> str:
+    """A sentence about unknown notebooks that lie where `path` should; "" if there are none."""
+    known = {file.name for file in submission.files.values()}
+    try:
+        names = {other.name for other in path.parent.iterdir() if other.suffix == ".ipynb"}
+    except OSError:
+        return ""
+    there = unknown_among(names - known)
+    return f" What is there: {there}." if there else ""
 
 
 class Budget:
