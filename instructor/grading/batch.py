@@ -27,8 +27,9 @@ from instructor.grading import BAR, feedback, gradebook, seeds
 from instructor.grading.cluster import Cluster, grade_on_cluster
 from instructor.grading.exchange import hand_on_secrets
 from instructor.grading.folders import course_folders
-from instructor.grading.inbox import read_inbox
+from instructor.grading.inbox import Inbox, read_inbox
 from instructor.grading.limits import CourseGrading, configured
+from instructor.grading.lms import unpacked
 from instructor.grading.lock import only_one
 from instructor.grading.plan import PartPlan, Plan
 from instructor.grading.pool import grade_all
@@ -78,7 +79,7 @@ def run(options: Options, zygote: Zygote | None) -> None:
     elif options.cluster != "slurm":  # where the tasks look for it themselves
         refuse_without_bubblewrap()
     limits = configured(course_folders(root).config, options.numbers)
-    inbox = read_inbox(options.inbox, _wanted(options))
+    inbox = _inbox(options, root / "build" / "grading", limits)
     with only_one(root / "build" / "grading"):
         batch = Batch(inbox.submissions, root, options, limits)
         batch.enter_earlier_results()
@@ -98,6 +99,14 @@ def run(options: Options, zygote: Zygote | None) -> None:
     if failures:
         raise CourseError(_failed(failures))
     batch.remove_pending()
+
+
+def _inbox(options: Options, folder: Path, limits: CourseGrading) -> Inbox:
+    """What was handed in, in a folder or in a platform's archive, which `folder` gets unpacked."""
+    place = Path(options.inbox)
+    if place.is_file():
+        place = unpacked(place, folder, limits.notebook_bytes)
+    return read_inbox(place, _wanted(options))
 
 
 def _wanted(options: Options) -> dict[str, list[str]]:

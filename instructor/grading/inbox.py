@@ -136,8 +136,8 @@ def _of_learner(folder: Path, wanted: dict[str, list[str]], times: Times) -> Inb
         submissions.append(Submission(folder.name, unit, files, received, is_told))
     for unit in set(units()) - {*wanted}:
         loose -= _loose_names(unit, loose)
-    notebooks = {name for name in loose if name.endswith(".ipynb")}
-    if unknown := unknown_among(notebooks):
+    handed_in = {name for name in loose if name.endswith((".ipynb", ".zip"))}
+    if unknown := unknown_among(handed_in):
         left_out.append(f"ignored {unknown}, outside the folder of a unit.")
     return Inbox(submissions, left_out)
 
