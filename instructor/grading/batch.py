@@ -177,7 +177,7 @@ class Batch:
         """The submissions whose score is not in the gradebook yet.
 
         Or was given to other files or by other checks. All of them where `again` is asked. A
-        folder that only became newer, as one does that somebody opened, is no new submission.
+        folder that only became newer, because somebody opened it, holds the same submission.
         """
         if self.options.again:
             return self.submissions
