@@ -295,6 +295,23 @@ def scores(unit: str, root: Path = ROOT) -> dict[str, dict[str, tuple[float, flo
     return table
 
 
+def totals(root: Path = ROOT) -> list[tuple[str, str, float, float, int]]:
+    """(learner, unit, score less penalty, points, cells to look at) of each submission."""
+    _, directory = course_folders(root)
+    rows = []
+    with _book(directory) as book:
+        for assignment in book.assignments:
+            for submission in assignment.submissions:
+                waiting = 0
+                for notebook in submission.notebooks:
+                    waiting += sum(grade.needs_manual_grade for grade in notebook.grades)
+                score = max(0.0, submission.score - (submission.late_submission_penalty or 0))
+                rows.append(
+                    (submission.student_id, assignment.name, score, submission.max_score, waiting)
+                )
+    return rows
+
+
 @contextlib.contextmanager
 def _book(directory: CourseDirectory) -> Iterator[Gradebook]:
     """nbgrader's Gradebook of a course, once no other program holds it.
