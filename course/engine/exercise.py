@@ -143,7 +143,7 @@ class Exercise:
         Raises: CheckFailed with a report of at most 80 columns; CourseError where there are no
             solutions for other seeds than 0, and for devices that nothing was recorded on.
         """
-        if is_grading():  # a learner's cell goes on, as after a check that passes
+        if is_grading():  # what follows in the cell runs, as after a check that passes
             return
         verdict = self.judge(answer, seed, device, limits, hide_fix=not self.quiz)
         self._fix = verdict.fix
