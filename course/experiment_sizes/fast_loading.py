@@ -19,7 +19,9 @@ SIZES = {
     "sorted_batch": (16, 64, 64),
     "blocks": (2, 4, 8),  # of a batch that is used up block by block
     "epochs": (2, 10, 10),
-    "few_epochs": (4, 12, 12),  # of the comparison of methods
+    "ridge_rows": ((100, 400), (500, 5000), (500, 5000)),  # of the two kinds of problems
+    "ridge_columns": (10, 100, 100),
+    "ridge_seeds": (2, 6, 6),
     "cold_rows": (512, 16_384, 32_768),  # that are read from the disk again and again
     "targets": (8, 32, 128),  # columns of the matrix with which such a batch is multiplied
 }

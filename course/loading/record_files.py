@@ -1,6 +1,6 @@
 """Loaders over a record file, made of answers to unit 04.
 
-`answers` holds them (writing and opening the file, orders, filling a buffer, reading ahead): a
+`answers` holds them (writing and opening the file, orders, filling a buffer): a
 notebook passes the learner's, instructor/bench/loading.py the reference's.
 """
 
@@ -9,6 +9,7 @@ from typing import Any
 
 from course.datasets.regression import RECORDS, Regression
 from course.loading.loaders import Loader, aligned_buffers
+from course.loading.reading_ahead import read_ahead
 
 PAGE_BYTES = 1 << 18
 WINDOW_BYTES = 1 << 23  # a window is at least one batch
@@ -19,7 +20,7 @@ class RecordFile:
 
     Args:
         answers: has the answers to unit 04 that are used: write_records (unless the file is there)
-            and Records; for `loader` also read_ahead, gather or PageReader, random_order or
+            and Records; for `loader` also gather or PageReader, random_order or
             quasi_random_order.
         source: its problem; the file is `records` in its folder, written if missing.
         batch: rows of a batch.
@@ -80,7 +81,6 @@ class RecordFile:
             fill = self._gather_from(rows)
             buffer_rows = batch
         held = aligned_buffers(buffers, buffer_rows, self.stride // 4)
-        read_ahead = self.answers.read_ahead
         columns = self.records.columns
         return Loader(self._order(order, rows), fill, read_ahead, held, columns, batch)
 

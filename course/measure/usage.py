@@ -8,6 +8,7 @@ import contextlib
 import math
 import multiprocessing
 import os
+import resource
 from collections.abc import Callable
 
 
@@ -46,6 +47,14 @@ def open_after(make: Callable[[int], object], n: int) -> int:
     after = len(os.listdir("/dev/fd"))
     del kept
     return after - before
+
+
+def page_faults_of(call: Callable[[], object]) -> int:
+    """Memory pages that the system had to find for this process while `call` ran a second time."""
+    call()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    call()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
 
 def _sum(of):

@@ -22,7 +22,6 @@ from course.plots.style import (
     axes,
     box,
     canvas,
-    integer_ticks,
     label_point,
     rows,
 )
@@ -244,7 +243,10 @@ def timelines(runs: Mapping[str, Sequence[tuple[str, float, float]]]) -> Figure:
         runs: {title: list of (lane, start, end) in seconds}.
     """
     figure, ax = axes(8.6, 1.2 + 0.75 * len(runs))
-    figure.suptitle("With three buffers, reading and computing overlap", fontsize=10)
+    ends = [
+        f"{title} {1e3 * max(end for *_, end in events):.0f} ms" for title, events in runs.items()
+    ]
+    figure.suptitle("An epoch: " + "; ".join(ends), fontsize=10)
     ticks = []
     names = []
     for place, (title, events) in enumerate(runs.items()):
@@ -264,41 +266,37 @@ def timelines(runs: Mapping[str, Sequence[tuple[str, float, float]]]) -> Figure:
     return figure
 
 
-def pipeline_gain(
-    shares: Sequence[float], gains: Sequence[Interval], predicted: Sequence[float]
-) -> Figure:
-    """Draw the gain of reading ahead against the length of a step.
+def pipeline_gain(kinds: Mapping[str, Sequence[tuple[float, Interval, float]]]) -> Figure:
+    """Draw the gain of reading ahead against the length of a step, per kind of step.
 
     Args:
-        shares: seconds of steps over seconds of fills.
-        gains: how many times as fast as with one buffer.
-        predicted: predicted gains.
+        kinds: {kind: (seconds of the steps over those of the fills, how many times as fast as with
+            one buffer, predicted gain) of each length}.
     """
-    figure, ax = axes(7.4, 3.2)
-    line = sorted(zip(shares, predicted, strict=True))
-    ax.plot(*zip(*line, strict=True), "--", color=RED, lw=1.5, label="predicted")
-    middle = [gain.estimate for gain in gains]
-    most = max(middle)
-    share = shares[middle.index(most)]
-    finding = f"Reading ahead gains most, {most:.2f} times, where a step takes {share:.2f} fills"
-    figure.suptitle(finding, fontsize=10)
-    for x, gain in zip(shares, gains, strict=True):
-        ax.vlines(x, gain.low, gain.high, color="black", lw=1)
-    ax.plot(shares, middle, "o", color=GREEN, label="measured, with its interval")
-    ax.axhline(1, color=GREY, lw=0.8)
+    figure, ax = axes(7.4, 3.4)
+    points = [point for measured in kinds.values() for point in measured]
+    line = sorted((share, due) for share, _, due in points)
+    ax.plot(*zip(*line, strict=True), "--", color=RED, lw=1.5, label="predicted from the parts")
+    ax.axhline(1, color=GREY, lw=0.8, label="no gain")
+    said = []
+    for (kind, measured), color in zip(kinds.items(), (GREEN, BLUE), strict=False):
+        for share, gain, _ in measured:
+            ax.vlines(share, gain.low, gain.high, color=color, lw=1)
+        middle = [gain.estimate for _, gain, _ in measured]
+        ax.plot([share for share, *_ in measured], middle, "o", color=color, label=f"step {kind}")
+        said.append(f"{max(middle):.2f} times with a step {kind}")
+    most = max(due for _, _, due in points)
+    figure.suptitle(f"The formula promises up to {most:.2f} times: " + ", ".join(said), fontsize=10)
     ax.set_xscale("log", base=2)
     ax.xaxis.set_major_formatter("{x:g}")
     ax.set(
         xlabel="seconds of a step over those of a fill", ylabel="times as fast\nas with one buffer"
     )
-    figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=8)
+    figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=8)
     return figure
 
 
-def cold_race(
-    results: Mapping[tuple[str, str], tuple[float, float]],
-    title: str = "Without room for the file, random rows from a mapping read it again and again",
-) -> Figure:
+def cold_race(results: Mapping[tuple[str, str], tuple[float, float]]) -> Figure:
     """Draw bytes from the disk over those of the file, and seconds, of one epoch.
 
     Args:
@@ -307,7 +305,9 @@ def cold_race(
     rooms = list(dict.fromkeys(room for room, _ in results))
     names = list(dict.fromkeys(name for _, name in results))
     figure, left, right = axes(9.6, 1.4 + 0.55 * len(names), columns=2)
-    figure.suptitle(title, fontsize=10)
+    room, name = max(results, key=lambda key: results[key][1])
+    finding = f"With {room}, {name} read {results[room, name][1]:.1f} times the file per epoch"
+    figure.suptitle(finding, fontsize=10)
     for (room, name), (seconds, share) in results.items():
         number = rooms.index(room)
         color = (BLUE, ORANGE)[number]
@@ -369,26 +369,32 @@ def _blocks(ax: Axes, y: int, operations: Iterable[Moved], batch_bytes: float) -
     return end
 
 
-def loss(curves: Mapping[str, tuple[Sequence[float], Sequence[float]]], floor: float) -> Figure:
-    """Draw excess losses against passes over the data.
+def passes_needed(
+    needed: Mapping[tuple[str, str], Mapping[str, Sequence[int]]], most: int
+) -> Figure:
+    """Draw the passes that each method needs, a dot per problem; the normal equations are a line.
 
     Args:
-        curves: {name: (passes, losses)}.
-        floor: loss of the true weights.
+        needed: {(rows, target): {method: passes of each problem}}, a panel each.
+        most: passes at which a method was stopped, drawn hollow.
     """
-    figure, ax = axes(7.8, 3.8)
-    for (name, (passes, losses)), color in zip(curves.items(), COLORS, strict=False):
-        # 0: no difference left in float32
-        shown = [value if value > 0 else math.nan for value in losses]
-        ax.semilogy(passes, shown, "o-", color=color, label=name, ms=3)
-    ax.axhline(floor, color=GREY, ls=":", lw=1, label="true weights")
-    last = {name: losses[-1] for name, (_, losses) in curves.items()}
-    ax.set(
-        xlabel="passes over the data",
-        ylabel="mean squared residual\nabove the best weights'",
-        xlim=(0, None),
-        title=f"{min(last, key=last.get)} ends nearest to the best weights",
-    )
-    integer_ticks(ax.xaxis)
-    ax.legend(frameon=False, fontsize=8)
+    figure, *panels = axes(2.6 * len(needed), 2.9, columns=len(needed))
+    winners = []
+    for ax, ((size, target), by_method) in zip(panels, needed.items(), strict=True):
+        middle = {method: sum(passes) / len(passes) for method, passes in by_method.items()}
+        winners.append(f"{size}, {target}: {min(middle, key=middle.get)}")
+        for place, passes in enumerate(by_method.values()):
+            for number, count in enumerate(passes):
+                face = "none" if count >= most else COLORS[place]
+                x = place + 0.08 * (number - len(passes) / 2)
+                ax.plot(x, count, "o", ms=5, mec=COLORS[place], mfc=face)
+        ax.axhline(1, color=GREY, ls="--", lw=1)
+        ax.set_yscale("log", base=2)
+        ax.yaxis.set_major_formatter("{x:g}")
+        ax.set_ylim(0.8, 1.4 * most)
+        ax.set_xticks(range(len(by_method)), by_method, fontsize=8)
+        ax.set_title(f"{size}, {target} target", fontsize=9)
+    panels[0].set(ylabel="passes over the data")
+    figure.suptitle("Fewest passes after the one of the normal equations (dashed): "
+                    + "; ".join(winners), fontsize=9)  # fmt: skip
     return figure

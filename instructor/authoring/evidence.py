@@ -41,9 +41,6 @@ NOT_REBUILT = {
     "04_fast_loading": (
         "1_a_file_and_a_fast_batch",
         "2_orders_and_data_larger_than_memory",
-        "3_reading_ahead_up_to_the_gpu",
-        "4_fewer_bytes",
-        "5_fewer_passes",
     ),
     "05_batch_grouping": (),
     "06_faster_training": (),

@@ -3,7 +3,6 @@
 UNIT = "04_fast_loading"  # above the imports: `@exercise` reads it
 
 from course.checks.fast_loading.batch_bias import batch_bias
-from course.checks.fast_loading.bytes_per_row import bytes_per_row
 from course.checks.fast_loading.copy_ahead import copy_ahead
 from course.checks.fast_loading.fit import fit
 from course.checks.fast_loading.gather import gather
@@ -12,18 +11,17 @@ from course.checks.fast_loading.PageReader import PageReader
 from course.checks.fast_loading.pipeline_seconds import pipeline_seconds
 from course.checks.fast_loading.quasi_random_order import quasi_random_order
 from course.checks.fast_loading.random_order import random_order
-from course.checks.fast_loading.read_ahead import read_ahead
 from course.checks.fast_loading.Records import Records
 from course.checks.fast_loading.ridge_by_cg import ridge_by_cg
 from course.checks.fast_loading.row_stride import row_stride
 from course.checks.fast_loading.sgd_step_ import sgd_step_
+from course.checks.fast_loading.step_in_place import step_in_place
 from course.checks.fast_loading.write_records import write_records
 
 __all__ = [
     "PageReader",
     "Records",
     "batch_bias",
-    "bytes_per_row",
     "copy_ahead",
     "fit",
     "gather",
@@ -31,9 +29,9 @@ __all__ = [
     "pipeline_seconds",
     "quasi_random_order",
     "random_order",
-    "read_ahead",
     "ridge_by_cg",
     "row_stride",
     "sgd_step_",
+    "step_in_place",
     "write_records",
 ]
