@@ -4,11 +4,11 @@ import math
 
 import torch
 
+from course.loading import recorded_epochs
 from course.loading.loaders import Loader
 from course.loading.reading_ahead import read_ahead
-from course.measure import recorded_epochs
+from course.loading.recorded_epochs import COMPUTE, READ, Epoch, Event
 from course.measure.comparison import Interval
-from course.measure.recorded_epochs import COMPUTE, READ, Epoch, Event
 
 
 def loader_of(rows, batch, buffers):

@@ -13,7 +13,7 @@
 # - say how many bytes a loader reads from the disk, also when the file is larger than memory
 # - copy batches to a GPU while it computes
 #
-# **Minutes** 30 core · 66 in all · session 2
+# **Minutes** 29 core · 56 in all · session 2
 #
 # **Needs** parts 1 and 2 (their answers are used if you solved them)
 
@@ -31,12 +31,13 @@ import course
 from course import figures
 from course.checks import fast_loading as check
 from course.datasets import regression
+from course.loading import recorded_epochs
 from course.loading.copies import DeviceCopies
 from course.loading.record_files import RecordFile
-from course.measure import recorded_epochs, usage
+from course.loading.recorded_epochs import COMPUTE, READ
+from course.measure import usage
 from course.measure.comparison import compare, compare_measured, ratio_interval, signed_rank_interval
 from course.measure.page_cache import read_around
-from course.measure.recorded_epochs import COMPUTE, READ
 from course.measure.yardsticks import rows_in_memory, show_rates
 from course.parallel.distributed import run_ranks
 from course.plots import fast_loading as plots
@@ -228,9 +229,9 @@ plots.timelines({f"{kind}, {n} buffer{'s' * (n > 1)}": recorded_epochs.typical(r
                  for kind, n in shown})  # fmt: skip
 
 # %% [markdown]
-# **Shown** Only the step differs between the two kinds, and only in whether it needs a core. So what the computing kind
-# loses against the waiting kind is competition for the machine, not the price of a thread. The formula itself is right:
-# it fails because the times that you give it are those of runs in which only one of the two works.
+# **Shown** Only the step differs between the two kinds, and only in whether it needs a core. So if the computing kind
+# gains less than the waiting one, they compete for the machine, and passing buffers is not what costs. The formula
+# itself is right: where it promises too much, its times are those of runs in which only one of the two works.
 #
 # **We think** that cores are what they compete for, because the reading threads copy and the products use all cores. To
 # test it, call `torch.set_num_threads(1)` above the measurement, which leaves a core to the reader if you have two.

@@ -13,7 +13,7 @@
 # - find out why a published loop reports a wrong time, loss and intercept
 # - choose a method by how many passes over the data you can afford
 #
-# **Minutes** 42 core · 122 in all · session 2
+# **Minutes** 39 core · 123 in all · session 2
 #
 # **Needs** parts 1 to 3 (their answers are used if you solved them)
 
@@ -105,7 +105,7 @@ predicted_in_place = None  # times as fast as with new tensors
 # - make no new tensor that is longer than a row or a column of x;
 # - return the sum of squared residuals before the step as a tensor, without waiting for the device (`.item()`).
 #
-# **Points** 3 · **Core** · **Difficulty** ●○○ · **Minutes** 8 · **Lines** 5
+# **Points** 3 · **Core** · **Difficulty** ●○○ · **Minutes** 6 · **Lines** 5
 #
 # **Source** FFCV's guide "Large-Scale Linear Regression", section "More speed, less memory".
 #
@@ -230,15 +230,55 @@ course.claim("if the C library keeps freed memory, an epoch in place is at most 
              otherwise="Then writing into other memory costs time too: it takes room in the cache.")  # fmt: skip
 
 # %% [markdown]
-# **Shown** Both steps make the same six passes. What lies between them in the first table is new memory; what keeping
-# freed memory removes of it is the price of page faults.
+# **Shown** Both steps make the same six passes. What lies between them in the first table is new memory. The part of
+# it that goes away when freed memory is kept is the price of page faults.
+#
+# **We think** that `torch.compile` needs no such remedy because it fuses the normalisation: one new tensor per step, not
+# two, fits into the memory that was just freed. To test it, let `guide_step` normalise with `torch.addcmul`, which
+# makes one tensor, too.
 #
 # **Known** glibc gives large freed blocks back to the system, and a page that is asked for again arrives with a fault
 # and filled with zeros (mallopt(3), `M_TRIM_THRESHOLD`). `MALLOC_TRIM_THRESHOLD_` and `MALLOC_MMAP_THRESHOLD_` set the
 # limits from outside, for any program. torch's allocator for CUDA keeps freed memory for the same reason.
 #
-# **Takeaway** First stop making new memory in every step: write in place, or let the allocator keep it. Fewer passes
-# come second.
+# **Takeaway** Equal arithmetic need not take equal time: new memory and passes over the batch cost, too. Remove both,
+# and measure which one it was.
+
+# %% [markdown]
+# ## Does the step learn?
+#
+# Train as the guide does: ten epochs, learning rate 0.05, and after each the mean squared residual. At the end the
+# weights are divided by std, and b is moved by the means, so that they fit to x as it is.
+
+
+# %% tags=["experiment"]
+def losses_of(mean, std, lr, epochs):
+    """Mean squared residual of each epoch of SGD, and the weights."""
+    w, b, losses = zeros(sizes.columns), zeros(1), []
+    for _ in range(epochs):
+        total = sum(step_in_place_now(*batch, w, b, mean, std, lr) for batch in on_device(loader))
+        losses.append(total.item() / n_rows)
+    return losses, w, b
+
+
+# %% tags=["experiment"]
+losses, w, b = losses_of(mean, std, lr, sizes.epochs)
+true_w, noise, found_w = torch.from_numpy(data.w).to(device), regression.NOISE, w / std  # for x as it is
+found_b = (b - mean @ found_w).item()
+print("loss per epoch", " ".join(f"{loss:.3f}" for loss in losses))
+print(f"distance to the true weights {(found_w - true_w).norm():.3f} of {true_w.norm():.2f}; intercept {found_b:.2f}, "
+      f"true {data.b:.2f}")  # fmt: skip
+few = "There are too few epochs, or too few rows for so many columns."
+is_at_noise = abs(losses[-1] / noise**2 - 1) < 0.05
+course.claim("the loss of SGD ends within 5 % of the variance of the noise", is_at_noise, f"{losses[-1]:.3f}",
+             otherwise=few)  # fmt: skip
+of_intercept = noise * ((1 + 3 * sizes.columns) / n_rows) ** 0.5
+is_right = abs(found_b - data.b) < 3 * of_intercept
+course.claim("the intercept of SGD is off by at most three times what the noise alone leaves", is_right,
+             f"{abs(found_b - data.b):.2f}", otherwise=few)  # fmt: skip
+
+# %% [markdown]
+# **Takeaway** Compare a final loss with the noise in the data: below it there is nothing left to learn.
 
 # %% [markdown]
 # ## How busy is the step?
@@ -276,67 +316,6 @@ course.claim("with our loader, the step computes for at least twice the share of
 # `course loader-report` (part 5) measures your own loader inside your own step.
 #
 # **Takeaway** Utilisation tells where to work next: low, on the loader; high, on the step.
-
-# %% [markdown]
-# ## Why normalise at all?
-#
-# The guide normalises "for stability". SGD on a squared loss is stable while the learning rate stays below
-# $2 / \lambda$, where $\lambda$ is the largest eigenvalue of $\frac1n X^T X$. Normalised columns that do not depend on
-# each other have all eigenvalues near 1. But our raw columns are uniform between 0 and 1. They share the mean 1/2, so
-# the vector of equal weights has $\lambda \approx D / 4$, while all other directions have the variance $1 / 12$.
-#
-# **Predict** What is the largest stable learning rate for the raw columns? D is the number of columns, printed by
-# `sizes.columns`.
-
-# %%
-predicted_stable_lr = None  # learning rate
-
-# %% tags=["experiment"]
-nothing, ones = zeros(sizes.columns), zeros(sizes.columns) + 1  # with these, a step leaves x as it is
-
-
-def losses_of(mean, std, lr, epochs):
-    """Mean squared residual of each epoch of SGD, and the weights."""
-    w, b, losses = zeros(sizes.columns), zeros(1), []
-    for _ in range(epochs):
-        losses.append((sum(step_in_place_now(*batch, w, b, mean, std, lr) for batch in on_device(loader))).item())
-    return [loss / n_rows for loss in losses], w, b
-
-
-gram = (x.T @ x).double() / len(x)  # of one batch
-limit = 2 / torch.linalg.eigvalsh(gram)[-1].item()
-print(course.score("04/4", "largest stable learning rate, raw columns", predicted_stable_lr, limit, null=None))
-raw = {factor: losses_of(nothing, ones, factor * limit, 2)[0] for factor in (0.5, 2)}
-for factor, found in raw.items():
-    print(f"raw columns, {factor} of the limit: loss per epoch", " ".join(f"{loss:.3g}" for loss in found))
-
-# %% tags=["experiment"]
-losses, w, b = losses_of(mean, std, lr, sizes.epochs)
-true_w, noise, found_w = torch.from_numpy(data.w).to(device), regression.NOISE, w / std  # for x as it is
-found_b = (b - mean @ found_w).item()
-print("normalised: loss per epoch", " ".join(f"{loss:.3f}" for loss in losses))
-print(f"distance to the true weights {(found_w - true_w).norm():.3f} of {true_w.norm():.2f}; intercept {found_b:.2f}, "
-      f"true {data.b:.2f}")  # fmt: skip
-
-# %% tags=["experiment"]
-is_wild = not raw[2][-1] < 1e3 * raw[0.5][-1]  # NaN, too
-course.claim("with twice the limit, SGD on the raw columns diverges; with half of it, it does not", is_wild,
-             f"loss {raw[2][-1]:.3g} against {raw[0.5][-1]:.3g}")  # fmt: skip
-few = "There are too few epochs, or too few rows for so many columns."
-is_at_noise = abs(losses[-1] / noise**2 - 1) < 0.05
-course.claim("the loss of SGD ends within 5 % of the variance of the noise", is_at_noise, f"{losses[-1]:.3f}",
-             otherwise=few)  # fmt: skip
-of_intercept = noise * ((1 + 3 * sizes.columns) / n_rows) ** 0.5
-is_right = abs(found_b - data.b) < 3 * of_intercept
-course.claim("the intercept of SGD is off by at most three times what the noise alone leaves", is_right,
-             f"{abs(found_b - data.b):.2f}", otherwise=few)  # fmt: skip
-
-# %% [markdown]
-# **Shown** Only the learning rate differs between the two raw runs. Even the stable one is slow: the shared mean limits
-# the learning rate, and the other directions, with a variance 3 D times smaller, then hardly move. Normalising makes
-# all directions alike.
-#
-# **Takeaway** Normalise so that one learning rate suits all directions.
 
 # %% [markdown]
 # ## What is wrong with a published example?
@@ -396,7 +375,7 @@ def published_fit(x, y, epochs, batch_size, lr, clock=time.perf_counter, synchro
 # - report as loss of an epoch the mean of r² over all rows, and return w and b for x as it is;
 # - read the time with `clock()`, right after `synchronize()`, and start the total before the statistics.
 #
-# **Points** 5 · **Core** · **Difficulty** ●●○ · **Minutes** 20 · **Lines** 24
+# **Points** 5 · **Core** · **Difficulty** ●●○ · **Minutes** 18 · **Lines** 24
 #
 # **Source** `examples/docs_examples/linear_regression.py` in github.com/libffcv/ffcv.
 #
@@ -473,8 +452,7 @@ check.fit(fit, seed=36)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# **Shown** The check changes one symptom at a time, on data that you can compute by hand. The falling loss shows none
-# of them.
+# The falling loss shows none of the symptoms. A test on data that you can compute by hand shows all of them.
 #
 # **Takeaway** A training loop can run, and its loss can fall, while the time, the loss and the intercept that it
 # reports are wrong.
@@ -605,6 +583,42 @@ course.claim("new tensors cost more than the four passes that two passes save", 
 #
 # **Takeaway** Moving a third of the bytes need not take a third of the time: measure what the passes cost next to the
 # memory.
+
+# %% [markdown]
+# ## Why normalise at all? · extra
+#
+# The guide normalises "for stability". SGD on a squared loss is stable while the learning rate stays below
+# $2 / \lambda$, where $\lambda$ is the largest eigenvalue of $\frac1n X^T X$. Normalised columns that do not depend on
+# each other have all eigenvalues near 1. But our raw columns are uniform between 0 and 1. They share the mean 1/2, so
+# the vector of equal weights has $\lambda \approx D / 4$, while all other directions have the variance $1 / 12$.
+#
+# **Predict** What is the largest stable learning rate for the raw columns? D is the number of columns, printed by
+# `sizes.columns`.
+
+# %%
+predicted_stable_lr = None  # learning rate
+
+# %% tags=["experiment"]
+nothing, ones = zeros(sizes.columns), zeros(sizes.columns) + 1  # with these, a step leaves x as it is
+gram = (x.T @ x).double() / len(x)  # of one batch
+limit = 2 / torch.linalg.eigvalsh(gram.cpu())[-1].item()
+print(course.score("04/4", "largest stable learning rate, raw columns", predicted_stable_lr, limit, null=None))
+raw = {factor: losses_of(nothing, ones, factor * limit, sizes.epochs)[0] for factor in (0.5, 2)}
+for factor, found in raw.items():
+    print(f"raw columns, {factor} of the limit: loss per epoch", " ".join(f"{loss:.3g}" for loss in found))
+
+# %% tags=["experiment"]
+is_wild = not raw[2][-1] < 1e3 * raw[0.5][-1]  # NaN, too
+course.claim("with twice the limit, SGD on the raw columns diverges; with half of it, it does not", is_wild,
+             f"loss {raw[2][-1]:.3g} against {raw[0.5][-1]:.3g}")  # fmt: skip
+print(f"after {sizes.epochs} epochs: raw columns {raw[0.5][-1]:.3f}, normalised {losses[-1]:.3f}")
+
+# %% [markdown]
+# **Shown** Only the learning rate differs between the two raw runs. Even the stable one is slow: the shared mean limits
+# the learning rate, and the other directions, with a variance 3 D times smaller, then hardly move. Normalising makes
+# all directions alike.
+#
+# **Takeaway** Normalise so that one learning rate suits all directions.
 
 # %% [markdown]
 # ## Can one pass find the standard deviation? · extra
@@ -903,7 +917,7 @@ course.claim("with few rows and a tight target, SVRG needs more passes than CG",
 # **Takeaway** One pass if a D × D matrix fits, SGD for a rough answer, SVRG if rows are many, CG otherwise.
 
 # %% [markdown]
-# ## What to measure, what to change
+# ## What to measure, what to change · extra
 #
 # | symptom | measurement | fix | part |
 # |---|---|---|---|
