@@ -284,9 +284,10 @@ def pipeline_gain(kinds: Mapping[str, Sequence[tuple[float, Interval, float]]]) 
             ax.vlines(share, gain.low, gain.high, color=color, lw=1)
         middle = [gain.estimate for _, gain, _ in measured]
         ax.plot([share for share, *_ in measured], middle, "o", color=color, label=f"step {kind}")
-        said.append(f"{max(middle):.2f} times with a step {kind}")
+        said.append(f"{kind} {max(middle):.2f}")
     most = max(due for _, _, due in points)
-    figure.suptitle(f"The formula promises up to {most:.2f} times: " + ", ".join(said), fontsize=10)
+    finding = f"Predicted up to {most:.2f} times; found with a step " + ", ".join(said)
+    figure.suptitle(finding, fontsize=10)
     ax.set_xscale("log", base=2)
     ax.xaxis.set_major_formatter("{x:g}")
     ax.set(

@@ -233,9 +233,9 @@ course.claim("if the C library keeps freed memory, an epoch in place is at most 
 # **Shown** Both steps make the same six passes. What lies between them in the first table is new memory. The part of
 # it that goes away when freed memory is kept is the price of page faults.
 #
-# **We think** that `torch.compile` needs no such remedy because it fuses the normalisation: one new tensor per step, not
-# two, fits into the memory that was just freed. To test it, let `guide_step` normalise with `torch.addcmul`, which
-# makes one tensor, too.
+# **We think** that `torch.compile` needs no such remedy because it fuses the normalisation: one new tensor per step
+# fits into the memory that was just freed, and two do not. To test it, let `guide_step` normalise with
+# `torch.addcmul`, which makes one tensor, too.
 #
 # **Known** glibc gives large freed blocks back to the system, and a page that is asked for again arrives with a fault
 # and filled with zeros (mallopt(3), `M_TRIM_THRESHOLD`). `MALLOC_TRIM_THRESHOLD_` and `MALLOC_MMAP_THRESHOLD_` set the
