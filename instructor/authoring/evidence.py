@@ -40,7 +40,7 @@ NOT_REBUILT = {
     ),
     "04_fast_loading": (
         "1_a_file_and_a_fast_batch",
-        "2_orders_and_data_larger_than_memory",
+        "2_orders",
         "3_reading_ahead_up_to_the_gpu",
         "4_fewer_bytes",
         "5_fewer_passes",

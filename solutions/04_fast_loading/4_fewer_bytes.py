@@ -31,6 +31,7 @@ from course.datasets import regression
 from course.learner.predictions import reveal
 from course.loading.copies import DeviceCopies
 from course.loading.record_files import RecordFile
+from course.loading.records import row_stride
 from course.measure.comparison import compare, ratio_interval
 from course.measure.page_cache import HEADER, drop_cached, map_rows, reads
 from course.measure.traffic import Traffic
@@ -130,7 +131,7 @@ check.bytes_per_row(bytes_per_row, seed=4097)
 
 # %% tags=["experiment"]
 data = regression.prepare(sizes.rows, sizes.columns)
-asked = (check.write_records, check.Records, check.row_stride, check.gather, check.random_order, check.read_ahead)
+asked = (check.gather, check.random_order, check.read_ahead)
 answers = SimpleNamespace(**{exercise.name: course.solved(exercise) for exercise in asked})
 bytes_per_row_now, copy_ahead_now = course.solved(check.bytes_per_row), course.solved(check.copy_ahead)
 
@@ -176,7 +177,7 @@ def counted_ledger(columns, stride, folder, rows=1024, few=64):
 ledgers = {}
 with tempfile.TemporaryDirectory(dir=data.folder) as folder:
     for columns in (100, 1000, 1024, 3000):
-        stride = answers.row_stride(columns)
+        stride = row_stride(columns)
         alone, paged = (bytes_per_row_now(columns, stride, how, 2) for how in (True, False))
         due = {"disk, alone": alone["disk"], "disk, in pages": paged["disk"]}
         due |= {hop: paged[hop] for hop in ("buffer", "bus", "step")}

@@ -153,7 +153,7 @@ predicted_passes, predicted_method = None, None  # a number; "SGD" or "CG"
 
 # %% tags=["experiment"]
 data = regression.prepare(sizes.rows, sizes.columns)
-asked = (check.write_records, check.Records, check.row_stride, check.gather, check.random_order, check.read_ahead)
+asked = (check.gather, check.random_order, check.read_ahead)
 answers = SimpleNamespace(**{exercise.name: course.solved(exercise) for exercise in asked})
 copy_ahead_now, sgd_step_now = course.solved(check.copy_ahead), course.solved(check.sgd_step_)
 ridge_by_cg_now = course.solved(check.ridge_by_cg)
