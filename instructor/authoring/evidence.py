@@ -39,8 +39,6 @@ NOT_REBUILT = {
         "4_half_the_bits_part_of_the_batch",
     ),
     "04_fast_loading": (
-        "1_a_file_and_a_fast_batch",
-        "2_orders",
         "3_reading_ahead_up_to_the_gpu",
         "4_fewer_bytes",
         "5_fewer_passes",
