@@ -269,13 +269,12 @@ for n_bytes in sizes.gathered:
     gathered.append(compare(runs, seconds=sizes.seconds / 2))
     faults.append({name: cost_of(ways[name]).faults for name in (NEW, INTO)})
     pages.append(n_bytes / PAGE)
-    print(
-        f"batches of {n_rows:,} rows, {n_bytes / MIB:.3g} MiB, {pages[-1]:,.0f} memory pages; rates of eight batches:"
-    )
+    print(f"eight batches of {n_rows:,} rows, {n_bytes / MIB:.3g} MiB, {pages[-1]:,.0f} memory pages each:")
     show_rates(gathered[-1], batch_ways.BATCHES * n_rows * 4 * table.shape[1])
     print(f"control: {LIST} against itself {gathered[-1].control}; page faults per batch:")
     print(", ".join(f"{name} {count:,.0f}" for name, count in faults[-1].items()) + "\n")
 small, large = gathered
+is_kept, is_new = faults[0][NEW] < 0.1 * pages[0], faults[1][NEW] > 0.9 * pages[1]
 
 # %% tags=["experiment"]
 print(course.score("04/1", "page faults of a new batch of 34 MiB", predicted_faults, faults[1][NEW], null=None))
@@ -283,7 +282,6 @@ course.claim("gathering a small batch into a buffer is at least 10 % faster than
              above=1.1, otherwise="Your batch may be too small: look at its MiB.")  # fmt: skip
 course.claim("gathering a large batch into a buffer is at least twice as fast as table[list]", large.ratio(INTO),
              above=2, otherwise="Compare the page faults of the two.")  # fmt: skip
-is_kept, is_new = faults[0][NEW] < 0.1 * pages[0], faults[1][NEW] > 0.9 * pages[1]
 otherwise = "Allocators differ in the size from which on they ask the system for new pages. Huge pages are fewer, too."
 course.claim("a new tensor for each small batch costs hardly any page faults", is_kept,
              f"{faults[0][NEW]:.0f} for {pages[0]:.0f} memory pages", otherwise=otherwise)  # fmt: skip
