@@ -404,6 +404,7 @@ course.claim("from a file in memory, windows of B pages are at least three times
              slower_warm, above=3, otherwise="A request costs little on your system.")  # fmt: skip
 course.claim("in the order of the file, reads of 64 pages are at least twice as fast as reads of one page",
              compared.ratio(LONG, to=IN_ORDER), above=2, otherwise="A request costs little here.")  # fmt: skip
+# %% tags=["experiment"]
 read_more = times_read["random"] > 10 and times_read[middle] < 3
 course.claim("per epoch, a random order reads at least ten times the bytes of the file from the disk, windows of B "
              "pages less than three times", read_more,
