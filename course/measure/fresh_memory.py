@@ -22,7 +22,7 @@ from course.errors import CourseError
 
 # glibc's own limits move between 128 KiB and 32 MiB; see mallopt(3)
 KEEP_FREED = {"MALLOC_MMAP_THRESHOLD_": str(2**30), "MALLOC_TRIM_THRESHOLD_": str(2**30)}
-WARM_UP = 4  # tensors before those that count
+WARM_UP = 16  # tensors before those that count: free pieces of memory are used up first
 
 
 class Cost(NamedTuple):
@@ -32,9 +32,9 @@ class Cost(NamedTuple):
     faults: float  # page faults
 
 
-def cost_of(call: Callable[[], object], times: int = 8) -> Cost:
+def cost_of(call: Callable[[], object], times: int = 8, warm_up: int = WARM_UP) -> Cost:
     """The Cost of `call`, which makes a tensor and drops it."""
-    for _ in range(WARM_UP):
+    for _ in range(warm_up):
         call()
     faults = _faults()
     begin = time.perf_counter()
@@ -88,10 +88,14 @@ class Allocator:
 def _serve() -> None:
     """Answer each number of bytes that is read with a Cost, until the input ends."""
     torch.set_num_threads(1)
-    source = None
+    source = torch.ones(0)
     for line in sys.stdin:
+        floats = int(line) // 4
+        if len(source) == floats:
+            print(*cost_of(source.clone, warm_up=1), flush=True)
+            continue
         del source  # its memory is the first that is free again
-        source = torch.ones(int(line) // 4)
+        source = torch.ones(floats)
         print(*cost_of(source.clone), flush=True)
 
 
