@@ -93,9 +93,10 @@ class PageReader:
         for number, page in enumerate(pages.tolist()):
             start = number * self.page_rows
             work.append((page, slots[start : start + self.page_rows]))
-        shares = [work[thread :: self.threads] for thread in range(self.threads)]
+        shares = [work[thread :: self.threads] for thread in range(min(self.threads, len(work)))]
         tasks = [self._pool.submit(self._read, share, views) for share in shares[1:]]
-        self._read(shares[0], views)  # this thread reads, too: one less to wake
+        for share in shares[:1]:
+            self._read(share, views)  # this thread reads, too: one less to wake
         for task in tasks:
             task.result()
         return out[: len(index)]
