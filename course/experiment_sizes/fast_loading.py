@@ -9,9 +9,11 @@ SIZES = {
     "batch_size": (128, 2048, 2048),
     "seconds": (0.0, 12.0, 20.0),  # after which a comparison begins no further round
     "one_by_one": (200, 2000, 4000),  # rows that are loaded one by one
-    "rows_written": (500, 25_000, 20_000),  # when writers are timed
+    "rows_written": (500, 25_000, 20_000),  # to a file of part 1
     # bytes of two batches
     "gathered": ((2**16, 2**18), (2**23, 34 * 2**20), (2**23, 34 * 2**20)),
+    # MiB of new tensors
+    "fresh_mib": ((1, 33), (1, 4, 8, 16, 31, 33, 48, 64), (1, 4, 8, 16, 31, 33, 48, 64)),
     "page": (2**11, 2**18, 2**18),  # bytes
     "window": (2**17, 2**25, 2**25),  # bytes, or a batch if that is more
     "sorted_rows": (2048, 65_536, 131_072),  # of the file that orders are compared on

@@ -4,7 +4,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
+from matplotlib import colormaps
 from matplotlib.axes import Axes
+from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from torch import Tensor
 
@@ -18,71 +20,43 @@ from course.plots.style import (
     GREY,
     ORANGE,
     RED,
-    arrow,
     axes,
-    box,
-    canvas,
     label_point,
     rows,
 )
 
 PAGE_BYTES = 4096
-COLUMN_BYTES = 4
 SAME_LOSS = 0.3  # two excess losses whose logarithms differ by less stand at one height
 LEGEND_ABOVE = dict(frameon=False, fontsize=8, loc="upper center")
 
 
-# ---- the record file
+# ---- new memory
 
 
-def record_file() -> Figure:
-    """Draw the record file: a header, then rows of equal stride in pages."""
-    rows_of_page = 4
-    figure, ax = canvas(8.6, 1.9, 12.2, 3.2)
-    figure.suptitle("Row i begins at byte 4096 + i · stride", fontsize=10)
-    small = dict(ha="center", fontsize=8, color=GREY)
-    box(ax, 0.9, 1.6, "header", GREY, 1.5, 0.7)
-    ax.text(0.9, 0.85, "4096 bytes", **small)
-    for page, color in enumerate((BLUE, GREEN, ORANGE)):
-        start = 2.0 + 3.4 * page
-        for place in range(rows_of_page):
-            number = page * rows_of_page + place
-            box(ax, start + 0.4 + 0.8 * place, 1.6, f"row {number}", color, 0.68, 0.7)
-        ax.text(start + 1.6, 2.5, f"page {page}", ha="center", fontsize=9)
-    arrow(ax, (2.4, 0.9), (3.2, 0.9))
-    ax.text(2.8, 0.35, "stride", **small)
-    ax.text(7.4, 0.35, "a row: D values of x, one of y, zeros up to the stride", **small)
-    return figure
+def page_faults(mebibytes: Sequence[int], faults: Mapping[str, Sequence[float]]) -> Figure:
+    """Draw the share of a new tensor's memory pages that cost a page fault, against its size.
 
-
-def record_rows() -> Figure:
-    """Draw one row of a record file per number of columns: x, y and padding in bytes.
-
-    A tick is at each border of a page.
+    Args:
+        mebibytes: sizes of the tensor, ascending.
+        faults: {what the C library was told: page faults per tensor of each size}; the first is
+            the C library as it is.
     """
-    columns = (1000, 1023, 1024, 2500)
-    figure, ax = axes(8.6, 1.2 + 0.42 * len(columns))
-    figure.suptitle("One column more than 1,023 doubles the row", fontsize=10)
-    for place, n in enumerate(columns):
-        x_bytes = COLUMN_BYTES * n
-        used = x_bytes + COLUMN_BYTES
-        stride = math.ceil(used / PAGE_BYTES) * PAGE_BYTES
-        labels = ("x", "y", "padding") if place == 0 else (None, None, None)
-        y_drawn = max(COLUMN_BYTES, 60)  # four bytes would not be seen
-        bar = dict(height=0.6)
-        ax.barh(place, x_bytes, left=0, color=BLUE, alpha=1, label=labels[0], **bar)
-        ax.barh(place, y_drawn, left=x_bytes, color=ORANGE, alpha=1, label=labels[1], **bar)
-        padding = stride - used
-        ax.barh(place, padding, left=used, color=GREY, alpha=0.35, label=labels[2], **bar)
-        text = f"{stride:,} bytes, {padding / stride:.0%} padding"
-        ax.text(stride + 100, place, text, va="center", fontsize=8)
-    rows(ax, [f"{n:,} columns" for n in columns], 8)
-    ax.set(
-        xlabel="byte of the row (ticks: borders of memory pages)",
-        xticks=range(0, 3 * PAGE_BYTES + 1, PAGE_BYTES),
-        xlim=(0, 15500),
-    )
-    ax.legend(frameon=False, fontsize=8, ncols=3, loc="lower center", bbox_to_anchor=(0.45, 1))
+    figure, ax = axes(7.4, 3.0)
+    sizes = np.array(mebibytes)
+    pages = sizes * 2**20 / PAGE_BYTES
+    default = next(iter(faults.values()))
+    many = sizes[np.array(default) > pages / 2]
+    if len(many):
+        title = f"From {many[0]} MiB on, a new tensor costs a page fault for each memory page"
+    else:
+        title = f"New tensors of up to {sizes[-1]} MiB cost hardly any page faults"
+    figure.suptitle(title, fontsize=10)
+    for (name, counts), color in zip(faults.items(), (BLUE, GREEN), strict=False):
+        ax.plot(sizes, np.array(counts) / pages, "o-", color=color, label=name, ms=4)
+    ax.set_xscale("log", base=2)
+    ax.xaxis.set_major_formatter("{x:g}")
+    ax.set(xlabel="MiB of the new tensor", ylabel="page faults\nper memory page", ylim=(-0.05, 1.1))
+    figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=8)
     return figure
 
 
@@ -100,17 +74,28 @@ def orders(drawn: Mapping[str, Tensor], page_rows: int, batch: int, title: str) 
     figure, *panels = axes(4.3 * len(drawn), 0.9 + 0.26 * n_lines, columns=len(drawn))
     figure.suptitle(title, fontsize=10)
     size = max(4, 2600 / batch**1.3)
+    n_pages = max(int(order.max()) for order in drawn.values()) // page_rows + 1
+    shades = _distinct_colors(n_pages)
     for ax, (name, order) in zip(panels, drawn.items(), strict=True):
         pages = (order // page_rows).tolist()
         lines, places = np.divmod(np.arange(len(order)), batch)
-        points = ax.scatter(places, lines, c=pages, cmap="viridis", marker="s", s=size)
+        points = ax.scatter(
+            places, lines, c=pages, cmap=shades, vmin=-0.5, vmax=n_pages - 0.5, marker="s", s=size
+        )
         ax.invert_yaxis()
         ax.grid(False)
         ax.set_title(name, fontsize=9)
         ax.set(xlabel="place in the batch", ylabel="batch", yticks=range(max(lines) + 1))
-    ticks = range(0, max(pages) + 1, 5)
-    figure.colorbar(points, ax=panels, label="page in the file", fraction=0.02, ticks=ticks)
+    ticks = range(n_pages)
+    bar = figure.colorbar(points, ax=panels, label="page in the file", fraction=0.03, ticks=ticks)
+    bar.ax.tick_params(labelsize=6)
     return figure
+
+
+def _distinct_colors(n: int) -> ListedColormap:
+    """Colours of which two neighbours are far apart, because a page is a category."""
+    colors = colormaps["tab20"].colors
+    return ListedColormap([colors[i % len(colors)] for i in range(n)])
 
 
 def bias(pages: Sequence[int], biases: Sequence[float], batch: int) -> Figure:
