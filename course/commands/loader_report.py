@@ -1,4 +1,4 @@
-"""`course loader-report`: how random, how large and how fast the batches of the reader's loader are.
+"""`course loader-report`: how random, how large and how fast the reader's batches are.
 
 It calls the reader's function, looks at one or two epochs of its loader (loading/judge.py) and
 prints a line per question, with what a random order or a copy in memory would give. It changes
@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 ORDERS_BATCHES = 20  # of a second epoch, which tell whether its order is another
+REPEATED_FROM = 1.02  # so often on average a sample comes twice by mistake, not by chance
 PLACES_MAX = 2_000_000  # row numbers that are asked of a sampler
 MB = 1e6
 SHARE_TO_LOOK = 0.35  # of the time
@@ -119,6 +120,8 @@ def _distinct(seen: Any) -> str:
     if seen.distinct == seen.samples:
         return "all of them differ"
     times = seen.samples / seen.distinct
+    if times < REPEATED_FROM:
+        return f"all but {seen.samples - seen.distinct:,} differ"
     text = f"{seen.distinct:,} of {seen.samples:,} differ: a sample comes {times:.2g} times"
     return f"{text} on average. If it should come once, do the workers share the shards?"
 
@@ -147,12 +150,10 @@ def _randomness(seen: Any, loader: Any) -> str:
 def _next_order(seen: Any, loader: Any) -> str:
     from course.loading import judge
 
-    if not seen.is_whole:
-        return "not looked at, because the first one did not end"
     again = judge.look(loader, loader.seconds / 10, ORDERS_BATCHES)
     n = min(again.samples, seen.samples)
     same = all(kept[:n] == seen.values[name][:n] for name, kept in again.values.items())
-    if all(_is_empty(kept) for kept in seen.values.values()):
+    if seen.batches < 2 or all(_is_empty(kept) for kept in seen.values.values()):
         return "not known"
     if same:
         return "in the same order. If you shuffle, change the seed per epoch (set_epoch)"
@@ -202,24 +203,26 @@ def _lines_of_time(asked: Asked, loader: Any, step: Callable) -> Iterator[str]:
         seconds = SHARE_TO_TIME * asked.seconds
         found = judge.waiting(loader, step, threads, ahead, seconds)
     where = f"your step, {asked.step}," if asked.step else "a step that only reads the batch"
-    yield _row("the step waits", f"{_milliseconds(found.seconds)} per batch, {found.of_step:.0%} of "
-               f"the time, in {where}")  # fmt: skip
+    waits = f"{_milliseconds(found.seconds)} per batch, {100 * found.of_step:.0f} % of the time"
+    yield _row("the step waits", f"{waits}, in {where}")
     if not asked.step:
         yield _row("", "name your own with --step: yours may hide the loading, or slow it down")
     yield _row("against memcpy", _against_memcpy(found))
     yield _row("first batch", f"{_milliseconds(found.start)}, in each epoch")
-    yield _row("", f"{found.compared.rounds} rounds of {found.batches} batches, "
-               f"{time.monotonic() - begin:.0f} s; control: {found.compared.control}")  # fmt: skip
+    rounds = f"{found.compared.rounds} rounds of {found.batches} batches"
+    taken = f"{time.monotonic() - begin:.0f} s; control: {found.compared.control}"
+    yield _row("", f"{rounds}, {taken}")
 
 
 def _against_memcpy(found: Any) -> str:
     threads = "1 thread" if found.threads == 1 else f"{found.threads} threads"
     times = found.times_memcpy()
     if times.high < 1:
-        return f"{times} times as long as copying the same bytes there, {threads}: loading is hidden"
+        return (
+            f"{times} times as long as copying the same bytes there, {threads}: loading is hidden"
+        )
     return f"{times} times as long as copying the same bytes there, {threads}"
 
 
 def _milliseconds(seconds: float) -> str:
     return f"{1000 * seconds:.3g} ms"
-

@@ -4,8 +4,6 @@ A batch may be a tensor, an array, a dict, a tuple, a list of samples, or these 
 column has an entry per sample. judge.py asks these columns how random the batches are.
 """
 
-import dataclasses
-from collections import UserDict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -35,22 +33,29 @@ def columns(batch: Any) -> dict[str, Column]:
 def _fields(item: Any, name: str) -> Iterator[tuple[str, Column]]:
     """(name, column) of each field of `item`, whose own name is `name`."""
     if isinstance(item, np.ndarray):
-        if item.dtype.kind in "OUS":
-            item = item.tolist()
-        else:
-            item = torch.from_numpy(np.ascontiguousarray(item))
+        item = _without_numpy(item)
     if isinstance(item, torch.Tensor):
         if item.dim():
             yield name or WHOLE, item
-    elif isinstance(item, Mapping | UserDict):
-        for key, value in item.items():
-            yield from _fields(value, _joined(name, key))
     elif isinstance(item, list | tuple):
         yield from _fields_of_sequence(item, name)
-    elif dataclasses.is_dataclass(item) or hasattr(item, "__dict__"):
-        for key, value in vars(item).items():
-            if not key.startswith("_"):
-                yield from _fields(value, _joined(name, key))
+    else:
+        for key, value in _parts(item).items():
+            yield from _fields(value, _joined(name, key))
+
+
+def _without_numpy(array: np.ndarray) -> torch.Tensor | list:
+    if array.dtype.kind in "OUS":  # objects and texts
+        return array.tolist()
+    return torch.from_numpy(np.ascontiguousarray(array))
+
+
+def _parts(item: Any) -> Mapping[Any, Any]:
+    """The fields of a mapping, or the public attributes of another object."""
+    if isinstance(item, Mapping):
+        return item
+    named = getattr(item, "__dict__", {})
+    return {key: value for key, value in named.items() if not key.startswith("_")}
 
 
 def _fields_of_sequence(items: Sequence[Any], name: str) -> Iterator[tuple[str, Column]]:

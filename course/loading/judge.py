@@ -4,10 +4,10 @@ The loader may be anything that can be iterated. Three questions, each with its 
 
 - How far are the batches from random ones? The variance of the batch means over that of random
   batches (`batch_bias` of unit 04), which is 1 for a random order, whatever the values are.
-- What comes from the disk per epoch? Bytes counted by the system, of this process and its workers.
-- How long does the step wait? Measured *inside* the step, because a loader that is timed alone finds
-  the memory of its last batch warm; compared with copying the same bytes there, by equally many
-  threads.
+- What comes from the disk per epoch? The system counts the bytes of this process and its workers.
+- How long does the step wait? Measured *inside* the step, because a loader that is timed alone
+  finds the memory of its last batch warm; compared with copying the same bytes there, by equally
+  many threads.
 
 `course loader-report` prints the answers (commands/loader_report.py).
 """
@@ -118,7 +118,9 @@ def look(
         seen.is_whole = most is None or seen.batches < most
     seen.from_disk = disk_bytes() - before
     if not seen.batches:
-        raise CourseError("the loader gave no batch; is its dataset empty, or its iterator used up?")
+        raise CourseError(
+            "the loader gave no batch; is its dataset empty, or its iterator used up?"
+        )
     return seen
 
 
@@ -127,8 +129,8 @@ def add(seen: Seen, batch: Any) -> None:
     columns = batch_fields.columns(batch)
     if not columns:
         raise CourseError(
-            f"batch {seen.batches} is a {type(batch).__name__} without a tensor or list of samples; "
-            "return a tensor, a dict or a tuple with an entry per sample."
+            f"batch {seen.batches}, of type {type(batch).__name__}, holds no tensor and no list of "
+            "samples; return a tensor, a dict or a tuple with an entry per sample."
         )
     size = len(next(iter(columns.values())))
     if not seen.batches:

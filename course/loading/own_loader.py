@@ -1,4 +1,4 @@
-"""Find the loader of a reader's own training, and guard what it does: *"train:make_loader" -> loader*.
+"""Find and guard the loader of a reader's own training: *"train:make_loader" -> loader*.
 
 Whatever goes wrong there becomes one sentence: an import, a call, a batch. A batch that does not
 come ends after a time limit.
@@ -49,11 +49,11 @@ class OwnLoader:
         self.loader = self._made()
 
     def _made(self):
-        with guarded(f"{self.name}()", self.seconds):
+        with guarded(f"{self.name}(), called without arguments,", self.seconds):
             loader = self._make()
         if hasattr(loader, "__iter__") or hasattr(loader, "__getitem__"):
             return loader
-        kind = "nothing" if loader is None else f"a {type(loader).__name__}"
+        kind = "nothing" if loader is None else f"an object of type {type(loader).__name__}"
         raise CourseError(
             f"{self.name}() returned {kind}, which cannot be iterated; return the loader."
         )
@@ -113,7 +113,7 @@ def function_of(target: str, seconds: float = 60.0) -> Callable[..., Any]:
         raise CourseError(f"{place} has no function {name!r}; {advice}")
     if not callable(function):
         kind = type(function).__name__
-        raise CourseError(f"{target} is a {kind} and no function; name one that returns it.")
+        raise CourseError(f"{target} is of type {kind}; name a function that returns it.")
     return function
 
 

@@ -114,9 +114,7 @@ def make_shards(pictures: Sequence[Path], shard: int) -> list[Path]:
 # ---- reading
 
 
-def token_batches(
-    paths: Sequence[Path], length: int, order: Tensor, batch: int
-) -> Iterator[Batch]:
+def token_batches(paths: Sequence[Path], length: int, order: Tensor, batch: int) -> Iterator[Batch]:
     """Yield batches of int64 tokens from mapped files, as nanoGPT's train.py makes them.
 
     Args:
@@ -237,7 +235,9 @@ def token_formats(folder: Path, sizes: Any, windows: Callable, mix: Callable) ->
         mapped(ONE_CALL, [path], lambda epoch: random_order(n, epoch), gathered_batches),
         mapped("token shards, windows of part 2", shards, windows_order),
         mapped(f"Streaming's py1e, {shuffles.source('streaming')}", shards, streaming_order),
-        Format(f"Hugging Face's, {shuffles.source('datasets')}", shards, hugging_order, hugging_read),
+        Format(
+            f"Hugging Face's, {shuffles.source('datasets')}", shards, hugging_order, hugging_read
+        ),
     ]
 
 

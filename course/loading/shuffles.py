@@ -32,6 +32,16 @@ def shard_order(samples: int, shard: int, rng: np.random.Generator) -> Tensor:
     return (shards[:, None] * shard + torch.arange(shard)).flatten()
 
 
+def buffer_rule(batch: int, shard: int, buffer: int) -> float:
+    """How many times the variance of random batches a buffer over shuffled, sorted shards leaves.
+
+    A sample leaves the buffer with probability 1 / `buffer` per step, so a batch draws from shards
+    of ages t with weights exp(-t / buffer): as from 2 * buffer / shard equal ones. Holds from a few
+    shards in the buffer on, while it is small against the file.
+    """
+    return 1 + batch * shard / (2 * buffer)
+
+
 def webdataset_shuffle(stream: Iterable[Item], size: int, rng: random.Random) -> Iterator[Item]:
     """Yield the items of `stream` as WebDataset's `shuffle(size)` does.
 

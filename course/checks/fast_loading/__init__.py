@@ -17,6 +17,7 @@ from course.checks.fast_loading.Records import Records
 from course.checks.fast_loading.ridge_by_cg import ridge_by_cg
 from course.checks.fast_loading.row_stride import row_stride
 from course.checks.fast_loading.sgd_step_ import sgd_step_
+from course.checks.fast_loading.shuffle_buffer import shuffle_buffer
 from course.checks.fast_loading.write_records import write_records
 
 __all__ = [
@@ -35,5 +36,6 @@ __all__ = [
     "ridge_by_cg",
     "row_stride",
     "sgd_step_",
+    "shuffle_buffer",
     "write_records",
 ]
