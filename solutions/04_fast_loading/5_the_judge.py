@@ -37,6 +37,7 @@ from course.plots import fast_loading as plots
 from course.system.folders import data_folder
 
 print(course.machine())
+data_folder().mkdir(parents=True, exist_ok=True)
 sizes = course.sizes("04_fast_loading")
 samples, shard, batch = sizes.judged_samples, sizes.judged_shard, sizes.judged_batch
 print(f"{samples:,} samples in shards of {shard}; batches of {batch}")
