@@ -21,7 +21,7 @@ SIZES = {
     "epochs": (2, 10, 10),
     "few_epochs": (4, 12, 12),  # of the comparison of methods
     "cold_rows": (512, 16_384, 32_768),  # that are read from the disk again and again
-    "judged_samples": (1024, 65_536, 131_072),  # of a token file
+    "judged_samples": (4096, 65_536, 131_072),  # of a token file
     "judged_length": (64, 1024, 1024),  # tokens of a sample
     "judged_shard": (32, 256, 256),  # samples
     "judged_buffer": (128, 1024, 1024),  # samples, also of a window

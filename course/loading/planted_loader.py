@@ -58,5 +58,5 @@ def make_loader() -> DataLoader:
 
 
 def make_repaired() -> DataLoader:
-    """The loader with one of them less, and a half."""
+    """The loader whose workers share the shards; neighbours still meet in a batch."""
     return Epochs(Repaired(), BATCH, num_workers=2)

@@ -25,6 +25,7 @@ from course.plots.style import (
     canvas,
     integer_ticks,
     label_point,
+    plain_log,
     rows,
     ticks_at,
 )
@@ -178,6 +179,7 @@ def buffer_bias(held: Sequence[int], found: Tensor, batch: int, shard: int) -> F
         xlim=(held[0] / 1.2, held[-1] * 3),
     )
     ticks_at(ax, held, "{:,}")
+    plain_log(ax.yaxis)
     ax.legend(frameon=False, fontsize=8, loc="lower left")
     return figure
 
@@ -191,13 +193,14 @@ def judged_formats(rows: Sequence[Judged]) -> Figure:
         f"memcpy and reads its files {best.bytes_read:.1f} times",
         fontsize=10,
     )
-    for row in rows:
+    for number, row in enumerate(rows):
         color = GREEN if row.bytes_read < FRUGAL else RED
+        place = (0, 6) if number % 2 == 0 else (0, -7)  # neighbours must not overlap
         interval = [row.memcpy.low, row.memcpy.high]
         ax.loglog(interval, [row.bias, row.bias], color=color, lw=2, alpha=0.4)
         ax.loglog(row.memcpy.estimate, row.bias, "o", color=color, ms=5)
         text = f"{row.name} ({row.bytes_read:.1f})"
-        label_point(ax, text, (row.memcpy.estimate, row.bias), (0, 5), fontsize=7, ha="center")
+        label_point(ax, text, (row.memcpy.estimate, row.bias), place, fontsize=7, ha="center")
     for color, text in ((GREEN, "files read about once"), (RED, "read more often (times)")):
         ax.plot([], [], "o", color=color, label=text)
     ax.axhline(1, color=GREY, ls=":", lw=1)
@@ -206,7 +209,9 @@ def judged_formats(rows: Sequence[Judged]) -> Figure:
         ylabel="variance of batch means\nover that of random batches",
     )
     ax.margins(x=0.2, y=0.12)
-    ax.legend(frameon=False, fontsize=8, loc="center")
+    plain_log(ax.xaxis)
+    plain_log(ax.yaxis)
+    ax.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.6, 1))
     return figure
 
 
