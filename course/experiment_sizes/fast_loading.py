@@ -25,6 +25,16 @@ SIZES = {
     "ridge_columns": (10, 100, 100),
     "ridge_seeds": (2, 6, 6),
     "cold_rows": (512, 16_384, 32_768),  # that are read from the disk again and again
+    "judged_samples": (4096, 65_536, 131_072),  # of a token file
+    "judged_length": (64, 1024, 1024),  # tokens of a sample
+    "judged_shard": (32, 256, 256),  # samples
+    "judged_buffer": (128, 1024, 1024),  # samples, also of a window
+    "judged_batch": (16, 64, 64),
+    "judged_pictures": (256, 2048, 16_384),
+    "judged_side": (16, 64, 64),  # pixels
+    "judged_tar": (16, 64, 64),  # pictures of a tar file
+    "judged_tar_buffer": (64, 256, 256),
+    "judged_seconds": (0.0, 3.0, 3.0),  # of a comparison with memcpy
     "targets": (8, 32, 128),  # columns of the matrix with which such a batch is multiplied
 }
 

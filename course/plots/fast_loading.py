@@ -10,6 +10,7 @@ from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from course.loading.real_formats import Judged
 from course.measure.comparison import Comparison, Interval
 from course.measure.traffic import Moved
 from course.measure.yardsticks import ALL_THREADS, GIGA, MEMCPY, READING
@@ -22,10 +23,14 @@ from course.plots.style import (
     RED,
     axes,
     label_point,
+    plain_log,
     rows,
+    ticks_at,
 )
 
 PAGE_BYTES = 4096
+NEARLY_RANDOM = 1.5  # times the variance of random batches
+FRUGAL = 2  # times the files are read
 SAME_LOSS = 0.3  # two excess losses whose logarithms differ by less stand at one height
 LEGEND_ABOVE = dict(frameon=False, fontsize=8, loc="upper center")
 
@@ -122,6 +127,75 @@ def bias(pages: Sequence[int], biases: Sequence[float], batch: int) -> Figure:
         ylabel="variance of batch means\nover that of random batches",
     )
     ax.legend(frameon=False, fontsize=8)
+    return figure
+
+
+def buffer_bias(held: Sequence[int], found: Tensor, batch: int, shard: int) -> Figure:
+    """Draw the bias of the batches of two buffers and of windows, and the rules they follow.
+
+    Args:
+        held: samples in memory, K.
+        found: (len(held), seeds, 3), the biases of a buffer in file order, of one over shuffled
+            shards, and of windows.
+        batch: samples of a batch, B.
+        shard: samples of a shard, S.
+    """
+    figure, ax = axes(7.4, 3.6)
+    middle = found.median(1).values
+    last = middle[-1].tolist()
+    figure.suptitle(
+        f"With {held[-1]:,} samples in memory: {last[0]:.0f} times the variance of random batches "
+        f"in file order,\n{last[1]:.1f} with shuffled shards, {last[2]:.1f} with windows",
+        fontsize=10,
+    )
+    names = ("buffer, file order", "buffer, shuffled shards", "windows")
+    for way, (name, color) in enumerate(zip(names, (GREY, ORANGE, BLUE), strict=True)):
+        ax.loglog(held, middle[:, way], "o-", color=color, ms=4)
+        label_point(ax, name, (held[-1], last[way]), (6, 0), color=color, fontsize=8, va="center")
+    samples = np.array(held)
+    ax.loglog(samples, 1 + batch * shard / (2 * samples), "--", color="black", lw=1)
+    ax.loglog(samples, 1 + batch * shard / samples, ":", color="black", lw=1)
+    ax.plot([], [], "--", color="black", lw=1, label="1 + BS / 2K")
+    ax.plot([], [], ":", color="black", lw=1, label="1 + BS / K = 1 + B / W")
+    ax.set(
+        xlabel="samples in memory, K",
+        ylabel="variance of batch means\nover that of random batches",
+        xlim=(held[0] / 1.2, held[-1] * 3),
+    )
+    ticks_at(ax, held, "{:,}")
+    plain_log(ax.yaxis)
+    ax.legend(frameon=False, fontsize=8, loc="lower left")
+    return figure
+
+
+def judged_formats(rows: Sequence[Judged]) -> Figure:
+    """Draw how random loaders are, how far from memcpy, and how often they read their files."""
+    figure, ax = axes(8.2, 4.2)
+    best = min(rows, key=lambda row: (row.bias > NEARLY_RANDOM, row.memcpy.estimate))
+    figure.suptitle(
+        f"The fastest of the random loaders takes {best.memcpy.estimate:.1f} times as long as "
+        f"memcpy and reads its files {best.bytes_read:.1f} times",
+        fontsize=10,
+    )
+    for number, row in enumerate(rows):
+        color = GREEN if row.bytes_read < FRUGAL else RED
+        place = (0, 6) if number % 2 == 0 else (0, -7)  # neighbours must not overlap
+        interval = [row.memcpy.low, row.memcpy.high]
+        ax.loglog(interval, [row.bias, row.bias], color=color, lw=2, alpha=0.4)
+        ax.loglog(row.memcpy.estimate, row.bias, "o", color=color, ms=5)
+        text = f"{row.name} ({row.bytes_read:.1f})"
+        label_point(ax, text, (row.memcpy.estimate, row.bias), place, fontsize=7, ha="center")
+    for color, text in ((GREEN, "files read about once"), (RED, "read more often (times)")):
+        ax.plot([], [], "o", color=color, label=text)
+    ax.axhline(1, color=GREY, ls=":", lw=1)
+    ax.set(
+        xlabel="times as long as memcpy of the batch, one thread",
+        ylabel="variance of batch means\nover that of random batches",
+    )
+    ax.margins(x=0.2, y=0.12)
+    plain_log(ax.xaxis)
+    plain_log(ax.yaxis)
+    ax.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.6, 1))
     return figure
 
 

@@ -13,6 +13,7 @@ from course.checks.fast_loading.quasi_random_order import quasi_random_order
 from course.checks.fast_loading.random_order import random_order
 from course.checks.fast_loading.ridge_by_cg import ridge_by_cg
 from course.checks.fast_loading.sgd_step_ import sgd_step_
+from course.checks.fast_loading.shuffle_buffer import shuffle_buffer
 from course.checks.fast_loading.step_in_place import step_in_place
 from course.checks.fast_loading.write_rows import write_rows
 
@@ -28,6 +29,7 @@ __all__ = [
     "random_order",
     "ridge_by_cg",
     "sgd_step_",
+    "shuffle_buffer",
     "step_in_place",
     "write_rows",
 ]
