@@ -2,13 +2,14 @@
 
 import dataclasses
 import math
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from conftest import ROOT
-from test_cli import course
 
 from course.commands import loader_report
 from course.errors import CourseError
@@ -155,9 +156,12 @@ def test_a_batch_without_an_end_of_the_time_limit_does_not_outlast_it():
 
 def test_the_command_prints_the_report_and_exits_with_1_where_it_cannot(folder):
     file = folder / "train_u04.py"
-    assert "a whole epoch" in course("loader-report", f"{file}:shuffled", "--seconds", "1")
-    error = course("loader-report", f"{file}:none", code=1)
-    assert error == "error: none() returned nothing, which cannot be iterated; return the loader.\n"
+    call = [sys.executable, "-m", "course.cli", "loader-report"]
+    done = subprocess.run([*call, f"{file}:shuffled", "--seconds", "3"], capture_output=True, text=True)
+    assert done.returncode == 0 and "a whole epoch" in done.stdout
+    done = subprocess.run([*call, f"{file}:none"], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr == "error: none() returned nothing, which cannot be iterated; return the loader.\n"
 
 
 # ---- batches of every kind

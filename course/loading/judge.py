@@ -370,7 +370,7 @@ def _copier(nbytes: int, threads: int) -> Callable[[], float]:
 
 
 def prefetched(loader: Any) -> int:
-    """Batches that a loader's workers may have ready; 2 of a loader that is no DataLoader."""
+    """Batches that a loader's workers may have ready; 2 where it is not a DataLoader."""
     workers = getattr(loader, "num_workers", None)
     if not isinstance(loader, DataLoader) or workers is None:
         return 2

@@ -20,7 +20,7 @@ import torch
 from course.errors import CourseError
 from course.notebook.registry import near
 
-# they end the command, and are no fault of the loader
+# they end the command: not faults of the loader
 _PASSED_ON = (CourseError, KeyboardInterrupt)
 
 

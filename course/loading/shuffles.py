@@ -96,15 +96,14 @@ def hugging_face_shuffle(
         order = rng.permutation(shards).tolist()
         stream = (sample for number in order for sample in read(number))
         return iter(shuffle_buffer(stream, buffer, rng))
-    from datasets import IterableDataset
-
+    datasets = importlib.import_module("datasets")
     numbers = {"numbers": list(range(shards))}  # a list is split into shards
 
     def samples(numbers):
         for number in numbers:
             yield from read(number)
 
-    stream = IterableDataset.from_generator(samples, gen_kwargs=numbers)
+    stream = datasets.IterableDataset.from_generator(samples, gen_kwargs=numbers)
     return iter(stream.shuffle(seed=seed, buffer_size=buffer))
 
 
@@ -116,8 +115,7 @@ def streaming_order(samples: int, shard: int, block: int, seed: int) -> Tensor:
     Source: Streaming documentation, "Shuffling algorithms".
     """
     if source("streaming") != EMULATED:
-        from streaming.base.shuffle import get_shuffle
-
+        get_shuffle = importlib.import_module("streaming.base.shuffle").get_shuffle
         sizes = np.full(samples // shard, shard)
         return torch.from_numpy(get_shuffle("py1e", sizes, 1, seed, 0, block))
     rng = np.random.default_rng(seed)

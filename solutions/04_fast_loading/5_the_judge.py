@@ -55,6 +55,7 @@ print(f"{samples:,} samples in shards of {shard}; batches of {batch}")
 # leaves the buffer, and the new one takes its place. At the end, the rest leaves in random order.
 #
 # ```python
+# >>> import numpy as np
 # >>> mixed = list(shuffle_buffer(range(1000), 10, np.random.default_rng(0)))
 # >>> sorted(mixed) == list(range(1000)), max(mixed[:50]) < 60
 # (True, True)
