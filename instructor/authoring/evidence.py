@@ -38,13 +38,7 @@ NOT_REBUILT = {
         "3_a_learning_rate_for_every_layer",
         "4_half_the_bits_part_of_the_batch",
     ),
-    "04_fast_loading": (
-        "1_a_file_and_a_fast_batch",
-        "2_orders_and_data_larger_than_memory",
-        "3_reading_ahead_up_to_the_gpu",
-        "4_fewer_bytes",
-        "5_fewer_passes",
-    ),
+    "04_fast_loading": (),
     "05_batch_grouping": (),
     "06_faster_training": (),
 }
