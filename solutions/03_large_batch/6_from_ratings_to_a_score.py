@@ -1,5 +1,5 @@
 # %% [markdown]
-# # Large batches, part 1: From ratings to an honest score
+# # Large batches, part 6: From ratings to an honest score
 #
 # **When does a score say that a recommender is good?**
 #
