@@ -24,6 +24,28 @@ SIZES = {
     "critical_seeds": (1, 3, 3),
     "map_times": ((1, 16, 192), (1, 16, 64, 192), (1, 16, 192)),  # as above, on the map of part 2
     "noise_seeds": (1, 2, 2),
+    # part 3: trainings that are compared seed by seed, after others chose the learning rate
+    "paired_seeds": (2, 6, 6),
+    "tuning_seeds": (1, 2, 1),
+    "warm_rows": (256, 2048, 2048),  # sequences of the text
+    "warm_layers": (2, 12, 12),
+    "warm_steps": (8, 200, 200),
+    "warm_lr": (0.007, 0.007, 0.007),
+    # at 192 times the base batch, three tries for each way
+    "scale_lrs": (
+        {"tensor": (0.14,), "model": (0.3,)},
+        {"tensor": (0.07, 0.14, 0.28), "model": (0.3, 1.0, 3.0)},
+        {"tensor": (0.02, 0.06, 0.2), "model": (0.2, 0.6, 2.0)},
+    ),
+    "adam_lrs": ((0.07,), (0.035, 0.07, 0.14), (0.01, 0.02, 0.06)),
+    "sgd_peaks": ((24.0,), (8.0, 24.0, 96.0), (12.0, 48.0, 384.0)),
+    "lars_peaks": ((120.0,), (60.0, 120.0, 240.0), (60.0, 120.0, 240.0)),
+    # of SGD and LARS at smaller multiples of the base batch
+    "peaks_of": (
+        {16: ((32.0,), (30.0,))},
+        {16: ((16.0, 32.0, 64.0), (15.0, 30.0, 60.0)), 4: ((16.0,), (15.0,))},
+        {16: ((32.0, 64.0), (30.0, 60.0))},
+    ),
 }
 
 NEEDS = UnitNeeds(

@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -27,6 +27,7 @@ from course.plots.style import (
     legend_beside,
     middle_and_reach,
     plain_log,
+    rows,
 )
 
 History = Any  # training.recommender_loop.History: a figure does not import a training loop
@@ -39,6 +40,7 @@ LARGEST = 65504.0
 GUESSING = 10 / 101  # HR@10 of a random order of 101 candidates
 DRAWN_POINTS_MAX = 200  # of a loss curve; more are averaged
 DRAWN_LOSS_MAX = 1e3
+WARM_UP_STEPS = 5  # whose mean is a point of a loss curve
 
 
 def neumf_diagram() -> Figure:
@@ -388,6 +390,57 @@ def layer_ratios(
     ax.set(xlabel="norm of the update / norm of the weights", title=title)
     legend_beside(ax)
     return figure
+
+
+def warm_up(runs: Mapping[str, Tensor], levels: Mapping[str, float], title: str) -> Figure:
+    """Draw the losses of {label: (steps, seeds)}: the middle seed as a line, all seeds as a band.
+
+    Args:
+        levels: {text: loss}, drawn as dashed lines.
+    """
+    figure, ax = axes(8.0, 3.4)
+    for (label, losses), color in zip(runs.items(), COLORS, strict=False):
+        means = torch.stack([part.mean(0) for part in losses.split(WARM_UP_STEPS)])
+        steps = [WARM_UP_STEPS * (k + 0.5) for k in range(len(means))]
+        ax.plot(steps, means.median(1).values, color=color, lw=1.6, label=label)
+        ax.fill_between(steps, means.amin(1), means.amax(1), color=color, alpha=0.18, lw=0)
+    _draw_levels(ax.axhline, levels)
+    for text, level in levels.items():
+        where = dict(transform=ax.get_yaxis_transform(), ha="right", va="bottom")
+        ax.text(0.99, level, text, color=GREY, fontsize=8, **where)
+    ax.set(xlabel="update", ylabel="loss, nats per token", title=title)
+    legend_beside(ax)
+    return figure
+
+
+def by_seed(
+    found: Mapping[str, Sequence[float]], levels: Mapping[str, float], xlabel: str, title: str
+) -> Figure:
+    """Draw {label: one number per seed}, a row of dots per label, its middle as a bar.
+
+    Args:
+        levels: {text: number}, drawn as dashed lines.
+    """
+    figure, ax = axes(7.6, 1.1 + 0.34 * len(found))
+    for place, values in enumerate(found.values()):
+        ax.plot(values, [place] * len(values), "o", color=BLUE, ms=6, alpha=0.6, mew=0)
+        middle = statistics.median(values)
+        ax.plot([middle, middle], [place - 0.32, place + 0.32], color=RED, lw=2)
+    _draw_levels(ax.axvline, levels)
+    for text, level in levels.items():
+        where = dict(transform=ax.get_xaxis_transform(), ha="center", va="bottom")
+        ax.text(level, 1.01, text, color=GREY, fontsize=8, **where)
+    rows(ax, found)
+    ax.set_ylim(len(found) - 0.5, -0.5)
+    ax.set(xlabel=f"{xlabel}, a dot per seed, a bar for the middle")
+    ax.set_title(title, fontsize=10, pad=18)
+    return figure
+
+
+def _draw_levels(line: Callable[..., Any], levels: Mapping[str, float]) -> None:
+    """Draw a dashed line at each level."""
+    for level in levels.values():
+        line(level, color=GREY, ls="--", lw=1)
 
 
 def updates_against_batch(
