@@ -15,7 +15,7 @@
 # - choose a learning rate and a schedule for AdamW, and say what each ingredient is worth;
 # - predict the critical batch from gradient norms at two batch sizes.
 #
-# **Minutes** 59 core · 80 in all · session 2
+# **Minutes** 59 core · 91 in all · session 2
 #
 # **Needs** part 2 (its answers are used if you solved it)
 
@@ -781,6 +781,157 @@ plots.updates_against_batch(
 # %% [markdown]
 # **Takeaway** Adam's critical batch is about 25,000 samples here; two runs at one sixth of it predicted 21,000. Around
 # it, nine times the batch needs 2.5 times fewer updates.
+
+# %% [markdown]
+# ## Which ramps are common? · extra
+#
+# Two ramps are common: an exponential one and a linear one.
+
+# %% [markdown]
+# ### Exercise 5 · Exponential warm-up
+#
+# Compute the learning rate of a step: it grows by the same factor at each step, then stays constant. `step` counts from
+# 0 over the whole training.
+#
+# **Must**
+# - let the warm-up last `warmup_epochs * steps_per_epoch` steps, which may be a fraction or 0: do not round;
+# - give step 0 the learning rate `start * lr`;
+# - give every step at or past the end of the warm-up exactly `lr`.
+#
+# ```python
+# >>> [exponential_warmup(step, 10, 8.0, warmup_epochs=0.2, start=0.01) for step in range(4)]
+# [0.08, 0.8, 8.0, 8.0]
+# ```
+#
+# **Points** 3 · **Extra** · **Difficulty** ●●○ · **Minutes** 10 · **Lines** 4
+#
+# **Source** The idea: Goyal et al. 2017, with a linear ramp.
+#
+# <details><summary>Hint 1</summary>
+#
+# If the learning rate is `0.01 * lr` at the start and `lr` at the end, and grows by equal factors, what is it halfway?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# `start ** x` runs from `start` at $x = 1$ to 1 at $x = 0$. What is $x$, in terms of the step and the length?
+#
+# </details>
+#
+# <details><summary>Hint 3</summary>
+#
+# With `warmup_steps = warmup_epochs * steps_per_epoch`: return `lr` if `step >= warmup_steps` (this also keeps you
+# from dividing by 0), else `lr * start ** (1 - step / warmup_steps)`.
+#
+# </details>
+
+
+# %% solution="exponential_warmup"
+def exponential_warmup(step, steps_per_epoch, lr, warmup_epochs=0.1, start=0.01):
+    """The learning rate of step `step`, a float: an exponential ramp from `start * lr` to `lr`, then `lr`.
+
+    Args:
+        step: number of updates made before this one, from 0, over the whole training.
+        steps_per_epoch: updates in an epoch.
+        lr: learning rate after the warm-up.
+        warmup_epochs: length of the ramp in epochs, 0 or more; times `steps_per_epoch` it may be a fraction of a step.
+        start: learning rate of step 0 as a share of `lr`.
+    """
+    ### BEGIN SOLUTION
+    warmup_steps = warmup_epochs * steps_per_epoch
+    if step >= warmup_steps:
+        return lr
+    return lr * start ** (1 - step / warmup_steps)
+    ### END SOLUTION
+
+
+# %% test="exponential_warmup-visible" points=1
+check.exponential_warmup(exponential_warmup)
+
+# %% test="exponential_warmup-hidden" points=2
+### BEGIN HIDDEN TESTS
+check.exponential_warmup(exponential_warmup, seed=192)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ### Exercise 6 · Linear warm-up
+#
+# Let the learning rate grow by equal amounts from the small batch's to the large batch's, then stay. The length may be
+# a fraction of a step, as in exercise 5.
+#
+# **Must**
+# - give step 0 exactly `base_lr`, and lie on the straight line in the warm-up;
+# - give step `warmup_epochs * steps_per_epoch` and all later ones exactly `lr`.
+#
+# ```python
+# >>> [linear_warmup(step, 2, base_lr=1.0, lr=9.0, warmup_epochs=2) for step in range(6)]
+# [1.0, 3.0, 5.0, 7.0, 9.0, 9.0]
+# ```
+#
+# **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 5 · **Lines** 4
+#
+# **Source** Goyal et al. 2017, arXiv:1706.02677, section 2.2.
+#
+# <details><summary>Hint 1</summary>
+#
+# How many equal amounts lie between `base_lr` and `lr` if the first learning rate belongs to step 0 and the last to
+# step 10?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# As in exercise 5, first deal with steps at or past the end. On the ramp the learning rate is
+# `base_lr + (lr - base_lr) * step / warmup_steps`.
+#
+# </details>
+
+
+# %% solution="linear_warmup"
+def linear_warmup(step, steps_per_epoch, base_lr, lr, warmup_epochs=5):
+    """The learning rate of step `step`, a float: a straight line from `base_lr` to `lr`, then `lr`.
+
+    Args:
+        step: number of updates made before this one, from 0, over the whole training.
+        steps_per_epoch: updates in an epoch.
+        base_lr: learning rate of the small batch and of step 0.
+        lr: learning rate after the warm-up.
+        warmup_epochs: length of the ramp in epochs, 0 or more; times `steps_per_epoch` it may be a fraction of a step.
+    """
+    ### BEGIN SOLUTION
+    warmup_steps = warmup_epochs * steps_per_epoch
+    if step >= warmup_steps:
+        return lr
+    return base_lr + (lr - base_lr) * step / warmup_steps
+    ### END SOLUTION
+
+
+# %% test="linear_warmup-visible" points=1
+check.linear_warmup(linear_warmup)
+
+# %% test="linear_warmup-hidden" points=1
+### BEGIN HIDDEN TESTS
+check.linear_warmup(linear_warmup, seed=512)
+### END HIDDEN TESTS
+
+# %%
+exponential, linear = course.solved(check.exponential_warmup), course.solved(check.linear_warmup)
+optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=100.0)
+scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: linear(step, 10, 1.0, 100.0, 2) / 100.0)
+from_torch = []
+for _ in range(25):
+    from_torch += scheduler.get_last_lr()
+    optimizer.step()
+    scheduler.step()
+ramp_lrs = {
+    "exponential, 2 epochs": [exponential(step, 10, 100.0, 2) for step in range(25)],
+    "linear, 2 epochs": [linear(step, 10, 1.0, 100.0, 2) for step in range(25)],
+}
+course.claim("torch's LambdaLR with your function gives the same learning rates",
+             torch.allclose(torch.tensor(from_torch), torch.tensor(ramp_lrs["linear, 2 epochs"])))  # fmt: skip
+slow, fast = (values[10] for values in ramp_lrs.values())
+plots.learning_rates(ramp_lrs, f"Halfway, the linear ramp is {fast / slow:.0f} times as high as the exponential one")
 
 # %% [markdown]
 # ## References
