@@ -9,11 +9,14 @@ SIZES = {
     "base_lr": (0.5, 0.5, 2.0),  # of SGD at the base batch
     # at 16 and at 192 times the base batch
     "adam_lr": ((0.01, 0.035), (0.01, 0.035), (0.003, 0.02)),
+    "adam_lr_small": (0.005, 0.00125, 0.001),  # at the base batch
     "seeds": (1, 3, 3),  # of every comparison
     "lars_lr": (100.0, 120.0, 120.0),
     "lars_lr_constant": (15.0, 15.0, 15.0),  # without decay
     "sgd_lr_192": (24.0, 24.0, 24.0),  # with warm-up and decay
     "epochs": (3, 6, 10),
+    "long_epochs": (3, 12, 12),  # after which the small batch gains no more
+    "pairs": (2, 6, 6),  # seeds of a comparison that needs an interval
     "perf_steps": (5, 10, 20),
     "amp_steps": (1, 2, 20),
     "seconds": (0.0, 12.0, 12.0),  # after which a comparison begins no further round
@@ -22,7 +25,10 @@ SIZES = {
     # times the base batch
     "critical_times": ((4, 16, 192), (4, 16, 64, 192, 576), (4, 16, 64, 192, 576)),
     "critical_seeds": (1, 3, 3),
-    "map_times": ((1, 16, 192), (1, 16, 64, 192), (1, 16, 192)),  # as above, on the map of part 2
+    # the reader's own map in part 2: times the base batch, and epochs
+    "map_times": ((1, 16, 192), (4, 16, 64, 192), (16, 64, 192)),
+    "map_epochs": (3, 6, 6),
+    "map_rate": (0.5, 0.5, 0.5),  # on the recorded map, at the smallest batch
     "noise_seeds": (1, 2, 2),
     # part 3: trainings that are compared seed by seed, after others chose the learning rate
     "paired_seeds": (2, 6, 6),

@@ -51,18 +51,18 @@ def neumf_diagram() -> Figure:
     box(ax, users_x, 0.5, "user id", GREY)
     box(ax, items_x, 0.5, "item id", GREY)
     tables = (
-        (1.2, "GMF user", BLUE, users_x),
-        (3.7, "GMF item", BLUE, items_x),
-        (6.3, "MLP user", RED, users_x),
-        (8.8, "MLP item", RED, items_x),
+        (1.2, "p: GMF user", BLUE, users_x),
+        (3.7, "q: GMF item", BLUE, items_x),
+        (6.3, "p': MLP user", RED, users_x),
+        (8.8, "q': MLP item", RED, items_x),
     )
     for x, text, color, id_x in tables:
         box(ax, x, 1.8, text, color)
         arrow(ax, (id_x, 0.85), (x, 1.44))
-    box(ax, 2.45, 3.4, "element by element: u ⊙ i", BLUE, 3.6)
+    box(ax, 2.45, 3.4, "element by element: p ⊙ q", BLUE, 3.6)
     box(ax, 7.55, 3.0, "concatenate", RED, 2.6)
-    box(ax, 7.55, 3.8, "linear, ReLU (dropout)", RED, 3.4)
-    box(ax, 7.55, 4.6, "narrower and narrower ...", RED, 3.4)
+    box(ax, 7.55, 3.8, "h: linear, ReLU", RED, 3.4)
+    box(ax, 7.55, 4.6, "h: linear, ReLU, narrower", RED, 3.4)
     box(ax, 5.0, 5.6, "linear → logit of “will interact”", GREY, 4.2)
     arrows = (
         ((1.2, 2.14), (2.0, 3.06)),
@@ -88,9 +88,9 @@ def many_small_steps_or_one_large() -> Figure:
     """
     k = 4
     lr = 0.12
-    figure, left, right = axes(8.2, 3.3, columns=2, sharex=True, sharey=True)
+    figure, left, right = axes(8.2, 3.3, columns=2, sharex=True)
     parabolas = (
-        (left, 0.6, "flat: one step with k·lr lands near"),
+        (left, 0.6, f"flat: one step of {k}α lands near {k} of α"),
         (right, 5.2, "steep: it overshoots"),
     )
     for ax, stiffness, title in parabolas:
@@ -100,7 +100,7 @@ def many_small_steps_or_one_large() -> Figure:
         for _ in range(k):
             small.append(small[-1] * (1 - lr * stiffness))
         large = [-2.0, -2.0 * (1 - k * lr * stiffness)]
-        ways = ((small, BLUE, f"{k} steps, lr"), (large, RED, f"1 step, {k}·lr"))
+        ways = ((small, BLUE, f"{k} steps of α"), (large, RED, f"1 step of {k}α"))
         for weights, color, label in ways:
             path = torch.tensor(weights)
             ax.plot(path, stiffness * path**2 / 2, "o-", color=color, label=label, ms=5)
@@ -206,7 +206,11 @@ def color_of(label: str, place: int = 0) -> str:
 
 
 def accuracy(
-    runs: Mapping[str, History], title: str, popularity: float, constant: float | None = None
+    runs: Mapping[str, History],
+    title: str,
+    popularity: float,
+    constant: float | None = None,
+    by_update: bool = False,
 ) -> Figure:
     """Draw training loss of every update (log axis) and HR@10 of {label: History}, against epoch.
 
@@ -216,6 +220,7 @@ def accuracy(
     Args:
         popularity: HR@10 of the most popular items, a dashed line.
         constant: loss of the best constant prediction, a dashed line; None draws none.
+        by_update: against the number of updates, on a log axis.
     """
     figure, left, right = axes(9.6, 3.6, columns=2)
     markers = "os^DvPX*"
@@ -223,19 +228,21 @@ def accuracy(
         color = color_of(label, place)
         losses = smoothed(history.losses)
         updates = torch.arange(1, len(losses) + 1, dtype=torch.float64)
-        left.plot(updates / max(1, history.steps_per_epoch), losses, color=color, lw=1.2)
+        per_epoch = max(1, history.steps_per_epoch)
+        scale = per_epoch if by_update else 1
+        left.plot(updates * scale / per_epoch, losses, color=color, lw=1.2)
         epochs = []
         hit_rates = []
         for epoch, hit_rate in zip(history.epoch, history.hit_rate, strict=True):
             if not math.isnan(hit_rate):
-                epochs.append(epoch)
+                epochs.append(epoch * scale)
                 hit_rates.append(hit_rate)
         if history.diverged:
             label += " (diverged)"
         right.plot(epochs, hit_rates, f"-{marker}", color=color, ms=4, lw=1.5, label=label)
         if history.diverged:
             last = hit_rates[-1] if hit_rates else 0
-            right.plot(history.epoch[-1], last, "x", color=color, ms=11, mew=3)
+            right.plot(history.epoch[-1] * scale, last, "x", color=color, ms=11, mew=3)
     right.axhline(GUESSING, color=GREY, ls=":", lw=1, label="guessing")
     right.axhline(popularity, color=GREY, ls="--", lw=1, label="most popular films")
     if constant is not None:
@@ -244,8 +251,12 @@ def accuracy(
         across = left.get_yaxis_transform()
         left.text(0.99, constant, "best constant", transform=across, **small)
     log_losses(left)
-    left.set(xlabel="epoch", ylabel="training loss per update")
-    right.set(xlabel="epoch", ylabel="HR@10", ylim=(-0.03, None))
+    xlabel = "updates" if by_update else "epoch"
+    left.set(xlabel=xlabel, ylabel="training loss per update")
+    right.set(xlabel=xlabel, ylabel="HR@10", ylim=(-0.03, None))
+    if by_update:
+        left.set_xscale("log")
+        right.set_xscale("log")
     figure.suptitle(title)
     handles, labels = right.get_legend_handles_labels()
     figure.legend(handles, labels, frameon=False, fontsize=9, loc="outside right upper")
