@@ -33,9 +33,7 @@ NULLS = {"above", "below", "within"}  # the arguments of a claim that name its n
 NOT_REBUILT = {
     "02_data_parallel": (),
     "03_large_batch": (
-        "2_the_map",
         "4_half_the_bits",
-        "6_from_ratings_to_a_score",
     ),
     "04_fast_loading": (
         "1_a_file_and_a_fast_batch",
