@@ -21,9 +21,18 @@ SIZES = {
     "target_epochs": (3, 15, 15),  # most that a run to the target may take
     # times the base batch
     "critical_times": ((4, 16, 192), (4, 16, 64, 192, 576), (4, 16, 64, 192, 576)),
-    "critical_seeds": (1, 3, 3),
     "map_times": ((1, 16, 192), (1, 16, 64, 192), (1, 16, 192)),  # as above, on the map of part 2
-    "noise_seeds": (1, 2, 2),
+    "noise_seeds": (1, 6, 6),
+    # part 4: a network trained in 16 bits
+    "tower_seeds": (1, 6, 6),
+    "tower_rows": (256, 512, 512),
+    "tower_updates": (10, 200, 200),
+    "tower_lr": (0.01, 0.01, 0.01),
+    "whole_recipe_seeds": (1, 6, 6),
+    # part 5: the price of a result
+    "price_seeds": (1, 6, 6),
+    "grown_seeds": (1, 6, 6),
+    "recipe_seeds": (1, 6, 6),
 }
 
 NEEDS = UnitNeeds(

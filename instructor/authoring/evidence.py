@@ -35,7 +35,6 @@ NOT_REBUILT = {
     "03_large_batch": (
         "2_the_map",
         "3_warm_up_and_lars",
-        "4_half_the_bits",
         "6_from_ratings_to_a_score",
     ),
     "04_fast_loading": (
