@@ -34,7 +34,6 @@ NOT_REBUILT = {
     "02_data_parallel": (),
     "03_large_batch": (
         "2_the_map",
-        "3_warm_up_and_lars",
         "6_from_ratings_to_a_score",
     ),
     "04_fast_loading": (

@@ -19,6 +19,7 @@ from course.checks.large_batch.sample_negatives import sample_negatives
 from course.checks.large_batch.scaled_lr import scaled_lr
 from course.checks.large_batch.sgd_step import sgd_step
 from course.checks.large_batch.shows_frozen_bias import shows_frozen_bias
+from course.checks.large_batch.sweep import sweep
 
 __all__ = [
     "LARS",
@@ -38,4 +39,5 @@ __all__ = [
     "scaled_lr",
     "sgd_step",
     "shows_frozen_bias",
+    "sweep",
 ]
