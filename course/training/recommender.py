@@ -19,7 +19,7 @@ from course.datasets import movielens
 from course.device import device
 from course.training.implicit_feedback import leave_one_out, rank_metrics, sample_negatives
 from course.training.metrics import RankMetrics, evaluate
-from course.training.models import NEUMF_SIZES, NeuMF
+from course.training.models import NEUMF_SIZES, DotProduct, NeuMF
 from course.training.recommender_loop import (
     Batch,
     History,
@@ -105,6 +105,11 @@ class Experiment:
         nn.init.constant_(model.output.bias, output_bias)
         return model
 
+    def fresh_dot_product(self, factors: int, seed: int = 0) -> DotProduct:
+        """A new matrix factorisation, with the same initial values at every call with one seed."""
+        torch.manual_seed(seed)
+        return DotProduct(self.data.n_users, self.data.n_items, factors).to(self.data.device)
+
     def first_batch(self, batch_size: int) -> Batch:
         """The first (users, items, labels) of an epoch, the same at every call."""
         generator = torch.Generator(self.data.device).manual_seed(0)
@@ -178,6 +183,17 @@ class Experiment:
     def test(self, model: nn.Module) -> tuple[float, float]:
         """(HR@10, NDCG@10) of `model` on the test items, which nothing may be tuned on."""
         return evaluate(model, self.data.test_items, self.data.duplicate, self.rank_metrics)
+
+    def test_among_all(self, model: nn.Module, most_users: int = 2000) -> float:
+        """HR@10 of the first users' test films, each among all films that its user did not take."""
+        data = self.data
+        films = data.test_items[:most_users, :1]
+        everything = torch.arange(data.n_items, device=films.device).expand(len(films), -1)
+        taken = data.seen[: len(films)] | (everything == films)
+        taken = taken | (everything == data.valid_items[: len(films), :1])
+        candidates = torch.cat([films, everything], dim=1)
+        left_out = torch.cat([torch.zeros_like(films, dtype=torch.bool), taken], dim=1)
+        return evaluate(model, candidates, left_out, self.rank_metrics)[0]
 
 
 class _Popularity(nn.Module):

@@ -70,7 +70,9 @@ def _run_column(key, column, seed, kept, squares) -> None:
 
 
 def _write(maps: list[RateMap]) -> None:
-    text = json.dumps([asdict(one) for one in maps])
+    """Write the maps of which a square of each column was run."""
+    whole = [one for one in maps if all(set(row) != {None} for row in one.scores)]
+    text = json.dumps([asdict(one) for one in whole])
     RECORDED.write_text(text.replace("}, {", "},\n{") + "\n", encoding="utf-8")
 
 

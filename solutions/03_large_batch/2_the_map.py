@@ -191,7 +191,7 @@ check.sweep(sweep, seed=4)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Now use it: for SGD and for Adam, at 16× and at 192×, one run per learning rate. **Predict** where SGD's best learning
+# Now use it for SGD and for Adam, at 16× and at 192×, with one run per learning rate. **Predict** where SGD's best learning
 # rate lies at 192×, as a multiple of the small batch's. The linear rule says 192. Krizhevsky's square root, which keeps
 # the variance of a step the same, says 14. If nothing may grow, it is 1.
 
@@ -199,38 +199,45 @@ check.sweep(sweep, seed=4)
 predicted_multiple = None  # your number: best learning rate of SGD at 192x, over that of the small batch
 
 # %% tags=["experiment"]
-sweep_now = course.solved(check.sweep)
+sweep_now, scaled_lr_now = course.solved(check.sweep), course.solved(check.scaled_lr)
 runs = []  # (optimizer, batch, learning rate, HR@10)
 
 
-def best_rate(name, make_optimizer, batch, start):
-    """The learner's best learning rate for an optimizer at a batch size, printed."""
+def best_rate(name, make_optimizer, batch, starts):
+    """The best learning rate that sweeps from `starts` find for an optimizer at a batch size."""
 
     def score(lr):
         runs.append((name, batch, lr, ncf_score(experiment, make_optimizer(lr), batch, sizes.long_epochs)))
         return runs[-1][-1]
 
-    found = sweep_now(score, start)
-    print(f"{name} at batch {batch:,}: best learning rate {found:g}, {len(runs)} runs so far")
-    return found
+    for start in starts:
+        print(f"{name} at batch {batch:,}, from {start:g}: best learning rate {sweep_now(score, start):g}")
+    return max((run for run in runs if run[:2] == (name, batch)), key=lambda run: run[-1])[2]
 
-
-tuned_sgd = [best_rate("SGD", sgd, batch, sizes.base_lr) for batch in batches[1:]]
-tuned_adam = [best_rate("Adam", adam, batch, 4 * sizes.adam_lr_small) for batch in batches[1:]]
+# %% tags=["experiment"]
+tuned_sgd, tuned_adam = [], []
+for batch in batches[1:]:
+    rule = scaled_lr_now(sizes.base_lr, batches[0], batch)
+    tuned_sgd.append(best_rate("SGD", sgd, batch, [sizes.base_lr, rule]))
+    tuned_adam.append(best_rate("Adam", adam, batch, [4 * sizes.adam_lr_small]))
+print(f"{len(runs)} runs; best of all: SGD {tuned_sgd}, Adam {tuned_adam}")
 print(course.score("03/2", "best rate of SGD at 192x over the small batch's", predicted_multiple,
                    tuned_sgd[1] / sizes.base_lr))  # fmt: skip
 
 # %% [markdown]
-# One seed per rate finds the ridge and not its top: two neighbours may change places with another seed.
+# SGD was swept from two starts, the unchanged learning rate and the linear rule's. A sweep goes uphill
+# only, so it may stop on a small hill: if your two sweeps found different rates, you have seen it happen. One seed per rate is enough
+# to find the ridge, not to find its top.
 #
-# **Takeaway** Tune every contestant with the same sweep, and trust a best value only between two that are worse.
+# **Takeaway** Tune every contestant with the same sweep, start it where a rule points, and trust a best value only
+# between two that are worse.
 
 # %% [markdown]
 # ## How far does the linear rule lead?
 #
 # Here is the map that was recorded: SGD, each square one training with as many epochs as in part 1. The orange line is
 # the linear rule, from the best learning rate of the smallest batch. Red frames are squares that your sweep ran just
-# now. Move the power to 0.5 and to 0: **which line stays on dark squares, and up to which batch?**
+# now. Move the power to 0.5 and to 0. **Which line stays on dark squares, and up to which batch?**
 
 # %%
 here = [(batch, lr, score) for name, batch, lr, score in runs if name == "SGD"]
@@ -245,7 +252,6 @@ figures.rate_maps(maps, "NCF, SGD", rate=sizes.map_rate, here=here)
 predicted_restored = None  # your number: 0 = nothing of the lost HR@10, 1 = all of it
 
 # %% tags=["experiment"]
-scaled_lr_now = course.solved(check.scaled_lr)
 lr_16 = scaled_lr_now(sizes.base_lr, batches[0], batches[1])
 ways = {
     "SGD, 1×": (sgd(sizes.base_lr), batches[0]),
