@@ -24,12 +24,10 @@ SIZES = {
     "target_epochs": (3, 15, 15),  # most that a run to the target may take
     # times the base batch
     "critical_times": ((4, 16, 192), (4, 16, 64, 192, 576), (4, 16, 64, 192, 576)),
-    "critical_seeds": (1, 3, 3),
     # the reader's own map in part 2: times the base batch, and epochs
     "map_times": ((1, 16, 192), (4, 16, 64, 192), (16, 64, 192)),
     "map_epochs": (3, 6, 6),
     "map_rate": (0.5, 0.5, 0.5),  # on the recorded map, at the smallest batch
-    "noise_seeds": (1, 2, 2),
     # part 3: trainings that are compared seed by seed, after others chose the learning rate
     "paired_seeds": (2, 6, 6),
     "tuning_seeds": (1, 2, 1),
@@ -52,6 +50,17 @@ SIZES = {
         {16: ((16.0, 32.0, 64.0), (15.0, 30.0, 60.0)), 4: ((16.0,), (15.0,))},
         {16: ((32.0, 64.0), (30.0, 60.0))},
     ),
+    "noise_seeds": (1, 6, 6),
+    # part 4: a network trained in 16 bits
+    "tower_seeds": (1, 6, 6),
+    "tower_rows": (256, 512, 512),
+    "tower_updates": (10, 200, 200),
+    "tower_lr": (0.01, 0.01, 0.01),
+    "whole_recipe_seeds": (1, 6, 6),
+    # part 5: the price of a result
+    "price_seeds": (1, 6, 6),
+    "grown_seeds": (1, 6, 6),
+    "recipe_seeds": (1, 6, 6),
 }
 
 NEEDS = UnitNeeds(

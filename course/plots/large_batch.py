@@ -535,3 +535,60 @@ def loss_scale(scales: Sequence[float], skipped: Sequence[int]) -> Figure:
     ax.set(xlabel="update", ylabel="loss scale", title=title)
     ax.legend(frameon=False)
     return figure
+
+
+def final_losses(ends: Mapping[str, Sequence[float]], constant: float) -> Figure:
+    """Draw the loss at the end of {way: a loss per seed}: a line per way, a dot per seed.
+
+    Args:
+        constant: loss of the best constant prediction, a dashed line.
+    """
+    figure, ax = axes(7.4, 1.0 + 0.42 * len(ends))
+    for place, losses in enumerate(ends.values()):
+        finite = [loss for loss in losses if math.isfinite(loss)]
+        ax.plot(finite, [place] * len(finite), "o", color=COLORS[place], ms=7, alpha=0.7)
+    ax.axvline(constant, color=GREY, ls="--", lw=1)
+    small = dict(color=GREY, fontsize=8, ha="center", va="bottom")
+    ax.text(constant, 1.01, "a constant model", transform=ax.get_xaxis_transform(), **small)
+    ax.set_xscale("log")
+    plain_log(ax.xaxis)
+    ax.set_yticks(range(len(ends)), ends)
+    ax.set_ylim(len(ends) - 0.5, -0.5)
+    learned = []
+    for way, losses in ends.items():
+        better = sum(loss < constant - 0.01 for loss in losses)
+        learned.append(f"{way} {better} of {len(losses)}")
+    ax.set_xlabel("training loss at the end, a dot per seed")
+    ax.set_title("Runs that learn: " + ", ".join(learned), fontsize=9, pad=18)
+    return figure
+
+
+def time_to_target(
+    seconds: Mapping[int, Sequence[float]],
+    predicted: Callable[[float], float],
+    fastest: float,
+    title: str,
+) -> Figure:
+    """Draw seconds to the target against batch size, measured and predicted.
+
+    Args:
+        seconds: {batch: seconds of each seed, math.inf where the target was not reached}.
+        predicted: seconds for a batch size; its curve is drawn.
+        fastest: batch at the minimum of the curve, a dotted line.
+    """
+    figure, ax = axes(7.4, 3.6)
+    for place, (batch, own) in enumerate(seconds.items()):
+        reached = [value for value in own if value < math.inf]
+        label = "" if place else "measured, a dot per seed"
+        ax.plot([batch] * len(reached), reached, "o", color=BLUE, alpha=0.6, label=label)
+    batches = torch.logspace(math.log2(min(seconds)), math.log2(max(seconds)), 60, base=2).tolist()
+    curve = [predicted(batch) for batch in batches]
+    ax.plot(batches, curve, color=GREY, lw=1.2, label="predicted from one batch size")
+    ax.axvline(fastest, color=GREY, ls=":", lw=1, label="predicted fastest batch")
+    ax.set_xscale("log", base=2)
+    ax.set_yscale("log")
+    plain_log(ax.yaxis)
+    ax.set_xticks(list(seconds), [f"{batch:,}" for batch in seconds], fontsize=8)
+    ax.set(xlabel="batch size", ylabel="seconds to the target", title=title)
+    ax.legend(frameon=False, fontsize=8)
+    return figure
