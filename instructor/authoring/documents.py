@@ -188,7 +188,9 @@ def claims_text(records: list[Record]) -> str:
     lines = [CLAIMS_HEAD]
     for record in with_claims:
         details = {part["details"]: None for part in record["parts"].values()}
-        lines.append(f"**{record['machine']}**: {'; '.join(details)}.\n")
+        data = {part["data"]: None for part in record["parts"].values() if part.get("data")}
+        said = f" Data of the parts that name them: {'; '.join(data)}." if data else ""
+        lines.append(f"**{record['machine']}**: {'; '.join(details)}.{said}\n")
     lines += _head(["unit", "part", "claim", *names])
     for row in claim_rows(records):
         sentence = f"{row.sentence} ({FLIPS})" if row.flips else row.sentence

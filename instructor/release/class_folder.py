@@ -39,6 +39,7 @@ GIVEN = (  # patterns of what is copied
     "requirements.txt",
     "course/**/*.py",
     "course/**/*.js",
+    "course/**/*.json",
     "data_scripts/*.py",
     "docs/claims.md",
     "docs/flip-map.md",
