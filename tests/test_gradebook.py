@@ -6,7 +6,11 @@ import io
 import os
 import re
 import shutil
+import subprocess
+import sys
+import threading
 import time
+from dataclasses import replace
 from datetime import timedelta
 
 import nbformat
@@ -17,6 +21,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 from nbgrader import preprocessors as nbg
 from nbgrader import utils
 from nbgrader.api import Gradebook
+from nbgrader.apps.api import NbGraderAPI
 from nbgrader.plugins import CsvExportPlugin
 from PIL import Image
 from submissions import DUE, UNIT, enter, grade_cells, graded, part_of, release, sources, with_text
@@ -24,6 +29,8 @@ from submissions import DUE, UNIT, enter, grade_cells, graded, part_of, release,
 from course.errors import CourseError
 from course.notebook.cells import grade_id
 from course.notebook.registry import parts
+from course.system.files import write_text
+from instructor.authoring import masters
 from instructor.grading import analysis, demo, exchange, feedback, gradebook, pending_results
 from instructor.grading import plots as grading
 from instructor.grading.folders import course_folders
@@ -172,8 +179,39 @@ def test_a_gradebook_of_before_the_split_is_prepared_anew_or_refused(course):
         b.update_or_create_student("ann")
         with b.db.no_autoflush:
             b.update_or_create_submission(UNIT, "ann")
-    with pytest.raises(CourseError, match="submissions of 03_large_batch with other parts .*new gradebook"):
+    with pytest.raises(CourseError, match="submissions of 03_large_batch with other parts .*another folder"):
         gradebook.prepare(UNIT, course, sources())
+
+
+def test_a_class_graded_with_a_release_is_told_to_name_it_again(course):
+    part = part_of("scaled_lr")
+    fewer = sources() | {part: masters.source_notebook(UNIT, part, asked={"scaled_lr"})}
+    with book(course) as b:
+        b.remove_assignment(UNIT)
+    gradebook.prepare(UNIT, course, fewer, "--release class")
+    with book(course) as b:
+        b.update_or_create_student("ann")
+        with b.db.no_autoflush:
+            b.update_or_create_submission(UNIT, "ann")
+    with pytest.raises(CourseError, match="They were graded with --release class; say so again"):
+        gradebook.prepare(UNIT, course, sources())
+
+
+def test_a_gradebook_that_another_program_holds_is_waited_for_and_then_named(course, monkeypatch, capsys):
+    begin = "import sqlite3, sys; book = sqlite3.connect(sys.argv[1]); book.execute('BEGIN EXCLUSIVE')"
+    hold = f"{begin}; print(flush=True); sys.stdin.read()"
+    call = [sys.executable, "-c", hold, str(course / "gradebook.db")]
+    monkeypatch.setattr(gradebook, "WAIT_SECONDS", 0.2)
+    with subprocess.Popen(call, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        holder.stdout.readline()
+        with pytest.raises(CourseError, match=f"gradebook.db is held by .*process {holder.pid}.*continues"):
+            gradebook.prepare(UNIT, course, sources())
+        assert "waiting up to 0.2 s" in capsys.readouterr().out
+        monkeypatch.setattr(gradebook, "WAIT_SECONDS", 60)
+        timer = threading.Timer(0.5, holder.stdin.close)
+        timer.start()
+        gradebook.prepare(UNIT, course, sources())
+        timer.join()
 
 
 def test_a_unit_that_is_not_in_the_gradebook_is_one_sentence(prepared, tmp_path):
@@ -381,3 +419,21 @@ def test_the_secret_of_the_exchange_lies_where_release_feedback_looks_and_nobody
         secrets.append({path.parts[-3]: path.read_bytes() for path in tmp_path.glob(f"autograded/*/*/{exchange.FILE}")})
     assert secrets[0] == secrets[1] and secrets[0].keys() == {"ann", "bob", "eve"} and secrets[0]["ann"] == b"0af3"
     assert len({*secrets[0].values(), handed_in["eve"]}) == 4, "a made-up one is nobody else's"
+
+
+def test_formgrader_lists_what_was_graded_as_graded(course):
+    place = course / "submitted" / "ann" / UNIT
+    write_text(place / f"{parts(UNIT)[0]}.ipynb", "{}")
+    os.utime(place, (1000, 1000))
+    handed = Submission("ann", UNIT, {parts(UNIT)[0]: place / f"{parts(UNIT)[0]}.ipynb"}, DUE)
+    elsewhere = course / "inbox" / "ann" / UNIT
+    write_text(elsewhere / "part.ipynb", "{}")
+    gradebook.prepare(UNIT, course, sources())
+    enter(course, graded())
+    exchange.write_times([handed, replace(handed, files={"part": elsewhere / "part.ipynb"})], course)
+    assert place.stat().st_mtime == 1000, "the time of the folder, which an inbox is read by, stays"
+    assert [path.name for path in elsewhere.iterdir()] == ["part.ipynb"], "no other inbox is written to"
+    api = NbGraderAPI(course_folders(course).directory)
+    assert UNIT in api.get_source_assignments(), "or Manual Grading and Manage Assignments stay empty"
+    (shown,) = api.get_submissions(UNIT)
+    assert shown["autograded"] and shown["submitted"] and shown["timestamp"] == DUE.replace(tzinfo=None).isoformat()

@@ -40,7 +40,58 @@ def test_a_flat_file_whose_name_two_units_have_is_no_submission(folder, monkeypa
     monkeypatch.setattr(inbox, "parts", lambda unit: [PART])
     handed_in, left_out = read_inbox(folder, WANTED)
     assert [submission.learner for submission in handed_in] == ["ann", "bob"]
-    assert left_out == [f"eve: no notebook of {UNIT} in this folder."]
+    assert left_out == [f"eve: ignored {PART}.ipynb, outside the folder of a unit."]
+
+
+def test_loose_notebooks_next_to_a_units_folder_are_read_too(folder):
+    other = part_of("polynomial_decay")
+    write_text(folder / "ann" / f"{other}.ipynb", "{}")
+    write_text(folder / "ann" / f"{PART}.ipynb", "{}")
+    write_text(folder / "ann" / "2_orders.ipynb", "{}")
+    write_text(folder / "ann" / "notes.ipynb", "{}")
+    handed_in, left_out = read_inbox(folder, WANTED)
+    assert handed_in[0].files[other] == folder / "ann" / f"{other}.ipynb"
+    assert handed_in[0].files[PART] == folder / "ann" / UNIT / f"{PART}.ipynb"
+    assert [line for line in left_out if "counts for" in line] == [
+        f"ann: {UNIT}: {PART}.ipynb counts for {PART}, not {PART}.ipynb."
+    ]
+    assert "notes.ipynb" in left_out[-1] and "outside the folder of a unit" in left_out[-1]
+
+
+@pytest.mark.parametrize("ending", [" (1)", "(2)", "-Copy1", " (old)", " copy", " - Copy", "_1"])
+def test_a_renamed_notebook_is_read_with_a_line(folder, ending):
+    own = folder / "ann" / UNIT / f"{PART}.ipynb"
+    own.rename(own.with_stem(PART + ending))
+    handed_in, left_out = read_inbox(folder, WANTED)
+    assert handed_in[0].files[PART] == own.with_stem(PART + ending)
+    assert left_out == [f"ann: {UNIT}: {PART}{ending}.ipynb is read as {PART}."]
+    write_text(own, "{}")
+    handed_in, left_out = read_inbox(folder, WANTED)
+    assert handed_in[0].files[PART] == own
+    assert left_out == [f"ann: {UNIT}: {PART}.ipynb counts for {PART}, not {PART}{ending}.ipynb."]
+
+
+def test_the_latest_of_several_copies_counts_and_another_parts_name_is_none(folder):
+    own = folder / "ann" / UNIT / f"{PART}.ipynb"
+    own.rename(own.with_stem(f"{PART} (2)"))
+    write_text(own.with_stem(f"{PART} (10)"), "{}")
+    write_text(own.with_stem(f"{PART}_more"), "{}")
+    handed_in, left_out = read_inbox(folder, WANTED)
+    assert handed_in[0].files[PART] == own.with_stem(f"{PART} (10)")
+    assert len(left_out) == 2 and f"{PART}_more.ipynb" in left_out[1]
+
+
+def test_files_beside_the_learners_and_rows_of_nobody_have_a_line(folder):
+    write_text(folder / "loose.ipynb", "{}")
+    rows = [("ann", UNIT), ("Ann", UNIT), ("bob", "unit 3"), ("ann", "04_fast_loading")]
+    lines = [f"{learner},{unit},2026-11-21T18:00" for learner, unit in rows]
+    (folder / "received.csv").write_text("\n".join(["learner,unit,received", *lines]))
+    _, left_out = read_inbox(folder, WANTED)
+    assert left_out == [
+        "loose.ipynb: a file beside the folders of learners.",
+        f"received.csv: the row of Ann, {UNIT} tells of no submission in this inbox.",
+        "received.csv: the row of bob, unit 3 tells of no submission in this inbox.",
+    ]
 
 
 def test_unknown_files_are_ignored_with_a_line(folder):
@@ -99,7 +150,7 @@ def test_an_inbox_without_submissions_says_what_was_left_out(tmp_path):
     with pytest.raises(CourseError, match="is no folder; name the inbox"):
         read_inbox(tmp_path / "missing", WANTED)
     write_text(tmp_path / "old" / f"{UNIT}.ipynb", "{}")
-    with pytest.raises(CourseError, match=f"found none(.|\n)*left out: old: no notebook of {UNIT}"):
+    with pytest.raises(CourseError, match=f"found none(.|\n)*left out: old: ignored {UNIT}"):
         read_inbox(tmp_path, WANTED)
 
 

@@ -1,7 +1,8 @@
-"""Of a submitted notebook only the text of solution cells and of the learner's own code cells comes through."""
+"""Of a submitted notebook all that the learner wrote comes through, in order; nothing else does."""
 
 import json
 import os
+from itertools import takewhile
 
 import nbformat
 import pytest
@@ -9,10 +10,20 @@ from submissions import answered, part_of, release
 
 from course.notebook.cells import grade_id
 from instructor.grading.limits import DEFAULTS, CourseGrading
-from instructor.grading.rebuild import EXTRA, Missing, Unreadable, learners_cells, read_submission, rebuild
+from instructor.grading.rebuild import (
+    EXTRA,
+    GIVEN_EDITED,
+    OWN_TEXT,
+    Missing,
+    Unreadable,
+    learners_cells,
+    read_submission,
+    rebuild,
+)
 from instructor.release.wheel import with_install_cell
 
 PART = part_of("scaled_lr")
+TEXT_PART = part_of("accumulated_step")  # it asks the free text what_else, too
 
 
 def submitted(*names):
@@ -49,24 +60,78 @@ def test_the_cell_that_installs_the_course_on_a_service_is_not_the_learners():
     assert sources(rebuilt(json.loads(nbformat.writes(theirs)))) == sources(rebuilt(submitted("scaled_lr")))
 
 
-def test_edits_of_tests_setup_text_and_metadata_have_no_effect():
+def test_edits_of_tests_and_metadata_have_no_effect():
     theirs = submitted("scaled_lr")
     for name, cell in by_id(theirs).items():
         cell["metadata"] |= {"tags": ["skip-execution"], "nbgrader": cell["metadata"]["nbgrader"] | {"points": 99}}
-        if name not in ("scaled_lr",):
-            cell["source"] = cell["source"] if name.isidentifier() and name != "setup" else "pass"
+        if not name.isidentifier():
+            cell["source"] = "pass"
     theirs["cells"].reverse()
     assert sources(rebuilt(theirs)) == sources(rebuilt(submitted("scaled_lr")))
     assert [cell.metadata for cell in rebuilt(theirs).cells] == [cell.metadata for cell in release(PART).cells]
 
 
-def test_the_first_edited_copy_of_an_answer_counts():
-    theirs = submitted()
-    stub = by_id(theirs)["scaled_lr"]
-    at = theirs["cells"].index(stub)
-    theirs["cells"][at + 1 : at + 1] = [{**stub, "source": "first = 1"}, {**stub, "source": "second = 2"}]
-    (cell,) = [cell for cell in rebuilt(theirs).cells if grade_id(cell) == "scaled_lr"]
-    assert cell.source == "first = 1"
+def after(notebook, name):
+    """The sources of the cell `name` and of those of the learner's own below it."""
+    cells = list(notebook.cells)
+    place = [grade_id(cell) or cell.id for cell in cells].index(name)
+    below = takewhile(lambda cell: cell.id.startswith(EXTRA), cells[place + 1 :])
+    return [cells[place].source, *(cell.source for cell in below)]
+
+
+def with_copies(theirs, name, *texts):
+    """The submission with a copy of the cell `name` below it for each text, its metadata too."""
+    cell = by_id(theirs)[name]
+    at = theirs["cells"].index(cell)
+    theirs["cells"][at + 1 : at + 1] = [{**cell, "source": text} for text in texts]
+    return theirs
+
+
+def test_both_halves_and_all_copies_of_an_answer_come_through_in_order():
+    theirs = with_copies(submitted(), "scaled_lr", "first = 1", "second = 2", by_id(submitted())["scaled_lr"]["source"])
+    assert after(rebuilt(theirs), "scaled_lr") == ["first = 1", "second = 2"]
+    theirs = with_copies(submitted("scaled_lr"), "scaled_lr", "second = 2")
+    theirs["cells"].insert(theirs["cells"].index(by_id(theirs)["scaled_lr"]), own("between = 1"))
+    right = "".join(by_id(submitted("scaled_lr"))["scaled_lr"]["source"])
+    assert after(rebuilt(theirs), "scaled_lr") == [right, "between = 1", "second = 2"]
+
+
+def test_without_metadata_the_ids_of_cells_tell():
+    theirs = submitted("scaled_lr")
+    for cell in theirs["cells"]:
+        cell["metadata"] = {}
+    assert sources(rebuilt(theirs)) == sources(rebuilt(submitted("scaled_lr")))
+
+
+def test_what_was_written_into_given_cells_runs():
+    theirs = submitted("scaled_lr")
+    setup = by_id(theirs)["setup"]
+    setup["source"] = "".join(setup["source"]) + "\nfrom functools import partial"
+    mine = after(rebuilt(theirs), "setup")
+    assert mine == [by_id(release(PART))["setup"].source, GIVEN_EDITED + setup["source"]]
+    theirs = submitted("scaled_lr")
+    unlocked = [cell for cell in theirs["cells"] if "nbgrader" not in cell["metadata"] and cell["cell_type"] == "code"]
+    unlocked[0]["source"] = "def helper(): return 1"
+    assert sources(rebuilt(theirs)).count("def helper(): return 1") == 1
+
+
+def text_below(name, *cells):
+    theirs = json.loads(nbformat.writes(answered(TEXT_PART, ())))
+    at = theirs["cells"].index(by_id(theirs)[name])
+    theirs["cells"][at + 1 : at + 1] = cells
+    found = rebuild(release(TEXT_PART), learners_cells(json.dumps(theirs).encode()))
+    return after(found, name)
+
+
+def test_a_free_text_is_kept_whatever_cell_it_stands_in():
+    mine = own("My answer.", cell_type="markdown")
+    assert text_below("what_else", mine) == ["My answer."]
+    stub = by_id(json.loads(nbformat.writes(answered(TEXT_PART, ()))))["what_else"]
+    halves = [{**stub, "source": "One half."}, {**stub, "source": "The other."}]
+    assert text_below("what_else", *halves, mine) == ["One half.\n\nThe other.\n\nMy answer."]
+    elsewhere = submitted()
+    elsewhere["cells"].insert(0, own("A note.", cell_type="markdown"))
+    assert sources(rebuilt(elsewhere))[0] == OWN_TEXT + "A note."
 
 
 def test_cells_of_the_learners_own_follow_what_they_followed_and_are_marked():
@@ -101,6 +166,16 @@ def test_more_cells_than_anybody_reads_and_long_ones_are_dropped():
 ], ids=range(10))  # fmt: skip
 def test_what_is_no_notebook_is_unreadable(data):
     with pytest.raises(Unreadable, match="not a notebook"):
+        learners_cells(data)
+
+
+@pytest.mark.parametrize(("data", "said"), [
+    (b'{"cells": [\n<<<<<<< HEAD\n]}', "line 2 holds a merge marker"), (b"<!DOCTYPE html>", "web page"),
+    (b"  \n", "empty"), (b"PK\x03\x04", "zip"), (b"%PDF-1.4", "PDF"), (b"print(1)", "other text"),
+    (b'{"cells": [', "cut off"),
+])  # fmt: skip
+def test_what_is_no_notebook_is_named_for_what_it_is(data, said):
+    with pytest.raises(Unreadable, match=said):
         learners_cells(data)
 
 

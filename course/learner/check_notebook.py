@@ -9,6 +9,7 @@ import io
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -77,6 +78,10 @@ def _run_check(cell, where, stopped):
     if stopped:
         print(f"{cell.exercise}: its cell stops with {stopped}")
         return stopped
+    graded = f"check.{cell.exercise}({cell.exercise})"
+    if cell.source.strip() != graded:
+        print(f"{cell.exercise}: its check was edited; what is graded, and run here, is {graded}")
+        cell = replace(cell, source=graded)
     wrong = _run(cell, where, CourseError, AssertionError)
     if wrong:
         print(wrong)

@@ -8,7 +8,7 @@ reads cells reads them here; jupytext is needed only where a master becomes a no
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ FLAGS = {
     "test": {"grade": True, "solution": False, "locked": True},
     "answer": {"grade": True, "solution": True, "locked": False},
 }
+SETUP = "setup"  # the id of the locked cell that imports
 EXPERIMENT = "experiment"  # the tag of a cell that measures, which graders skip
 _HEAD = "# %%"
 _MARK = re.compile(r'(\w+)="([^"]*)"')
@@ -100,8 +101,15 @@ def read_cells(path: Path) -> list[Cell]:
 
 
 def cells_of(notebook: Mapping[str, Any]) -> list[Cell]:
-    """The cells of a notebook that is in memory, as JSON or as a NotebookNode."""
-    return [_notebook_cell(cell) for cell in notebook["cells"]]
+    """The cells of a notebook that is in memory, as JSON or as a NotebookNode.
+
+    Where a tool dropped the metadata of all cells, as some editors do, their ids say what they are.
+    """
+    cells = [_notebook_cell(cell) for cell in notebook["cells"]]
+    if any(cell.marks for cell in cells):
+        return cells
+    ids = {cell.id for cell in cells}
+    return [replace(cell, marks=_marks_by_id(cell.id, ids)) for cell in cells]
 
 
 def script_cells(text: str) -> list[Cell]:
@@ -156,6 +164,15 @@ def _notebook_cell(cell):
         outputs=tuple(cell.get("outputs", ())),
         seconds=metadata.get("seconds", 0),
     )
+
+
+def _marks_by_id(name, ids):
+    """The marks of the cell `name`: the id of an exercise's cell is its nbgrader id."""
+    if name.endswith((VISIBLE, HIDDEN)):
+        return {"test": name}
+    if name + VISIBLE in ids:
+        return {"solution": name}
+    return {"locked": name} if name == SETUP else {}
 
 
 def _marks(metadata):

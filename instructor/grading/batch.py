@@ -25,14 +25,15 @@ from course.notebook.registry import find_parts, parts, units
 from course.system.folders import ROOT
 from instructor.grading import BAR, feedback, gradebook, seeds
 from instructor.grading.cluster import Cluster, grade_on_cluster
-from instructor.grading.exchange import hand_on_secrets
+from instructor.grading.exchange import hand_on_secrets, write_times
 from instructor.grading.folders import course_folders
-from instructor.grading.inbox import read_inbox
+from instructor.grading.inbox import Inbox, read_inbox
 from instructor.grading.limits import CourseGrading, configured
+from instructor.grading.lms import unpacked
 from instructor.grading.lock import only_one
 from instructor.grading.plan import PartPlan, Plan
 from instructor.grading.pool import grade_all
-from instructor.grading.results import Attempts, Submission
+from instructor.grading.results import Attempts, Graded, Submission
 from instructor.grading.right_answers import find_right_answers, refuse_unless_right_answers_pass
 from instructor.grading.submission import Execution
 from instructor.grading.summary import write_summary
@@ -54,6 +55,7 @@ class Options:
     course: Path = ROOT  # where gradebook.db, autograded/ and feedback/ lie
     units: tuple[str, ...] = ()  # "03_large_batch", "03", ...; () for all
     asked: Choice | None = None  # as instructor.release.asked gives it; None for all
+    asked_by: str = gradebook.ALL  # how the command said so
     numbers: dict[str, Any] = field(default_factory=dict)  # of limits.CourseGrading
     again: bool = False
     feedback: bool = False
@@ -77,7 +79,7 @@ def run(options: Options, zygote: Zygote | None) -> None:
     elif options.cluster != "slurm":  # where the tasks look for it themselves
         refuse_without_bubblewrap()
     limits = configured(course_folders(root).config, options.numbers)
-    inbox = read_inbox(options.inbox, _wanted(options))
+    inbox = _inbox(options, root / "build" / "grading", limits)
     with only_one(root / "build" / "grading"):
         batch = Batch(inbox.submissions, root, options, limits)
         batch.enter_earlier_results()
@@ -99,6 +101,14 @@ def run(options: Options, zygote: Zygote | None) -> None:
     batch.remove_pending()
 
 
+def _inbox(options: Options, folder: Path, limits: CourseGrading) -> Inbox:
+    """What was handed in, in a folder or in a platform's archive, which `folder` gets unpacked."""
+    place = Path(options.inbox)
+    if place.is_file():
+        place = unpacked(place, folder, limits.notebook_bytes)
+    return read_inbox(place, _wanted(options))
+
+
 def _wanted(options: Options) -> dict[str, list[str]]:
     """{unit: its parts that count}.
 
@@ -115,6 +125,11 @@ def _wanted(options: Options) -> dict[str, list[str]]:
             f"{', '.join(sorted(asked))}."
         )
     return {unit: sorted(asked[unit]) for unit in sorted(names)}
+
+
+def _is_from_another_time(job: Submission, done: Graded) -> bool:
+    """Whether what was graded came at another time than a person or an older folder says."""
+    return job.received != done.received if job.is_told else job.received < done.received
 
 
 def _failed(failures: dict[str, str]) -> str:
@@ -147,7 +162,7 @@ class Batch:
         for unit in sorted({submission.unit for submission in self.submissions}):
             asked = self.options.asked[unit] if self.options.asked else None
             plans[unit] = Plan(unit, self.execution.device, asked, self.secret, draws)
-            gradebook.prepare(unit, self.root, plans[unit].sources)
+            gradebook.prepare(unit, self.root, plans[unit].sources, self.options.asked_by)
         return plans
 
     def enter_earlier_results(self) -> None:
@@ -161,7 +176,8 @@ class Batch:
     def still_to_do(self) -> list[Submission]:
         """The submissions whose score is not in the gradebook yet.
 
-        Or was given to other files or by other checks. All of them where `again` is asked.
+        Or was given to other files or by other checks. All of them where `again` is asked. A
+        folder that only became newer, because somebody opened it, holds the same submission.
         """
         if self.options.again:
             return self.submissions
@@ -170,7 +186,7 @@ class Batch:
         jobs = []
         for job in self.submissions:
             done = known.get((job.learner, job.unit))
-            if done is None or done.received != job.received:
+            if done is None or _is_from_another_time(job, done):
                 jobs.append(job)
             elif done.fingerprint != self._fingerprint(job):
                 jobs.append(job)
@@ -227,9 +243,10 @@ class Batch:
         return [self.plans[unit].parts[part] for unit, part in sorted(handed_in)]
 
     def enter_results(self) -> None:
-        """Enter what was graded into the gradebook, and give nbgrader's exchange its secrets."""
+        """Enter what was graded into the gradebook, and give nbgrader its secrets and times."""
         gradebook.merge(sorted(self.pending.glob("*.json")), self.root)
         hand_on_secrets(self.submissions, self.root)
+        write_times(self.submissions, self.root)
 
     def write_feedback(self) -> None:
         """Write the pages that learners get."""

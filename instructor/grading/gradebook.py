@@ -15,9 +15,9 @@ looked at again.
 
 import contextlib
 import os
+import sqlite3
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC
 from pathlib import Path
 from typing import Any
 
@@ -29,42 +29,56 @@ from nbgrader.api import Comment, Grade, Gradebook, GradeCell, MissingEntry, Sol
 from nbgrader.converters import Autograde
 from nbgrader.coursedir import CourseDirectory
 from sqlalchemy import text
+from sqlalchemy.exc import OperationalError
 
 from course.errors import CourseError
 from course.notebook.cells import grade_id
 from course.notebook.registry import parts
-from course.system.files import atomic_folder
+from course.system.files import atomic_folder, write_text
 from course.system.folders import ROOT
 from instructor.authoring.masters import RELEASE_STEPS, source_notebook
+from instructor.grading.exchange import TIME_FILE, time_text
 from instructor.grading.feedback import notebook_text
 from instructor.grading.folders import course_folders
 from instructor.grading.pending_results import load
 from instructor.grading.results import Graded, PartResult
+from instructor.grading.sanitize import safe_text
 
 TABLE = """CREATE TABLE IF NOT EXISTS course_results
            (learner TEXT, unit TEXT, record TEXT, PRIMARY KEY (learner, unit))"""
 SELECT = "SELECT record FROM course_results WHERE learner = :learner AND unit = :unit"
 SELECT_ALL = "SELECT record FROM course_results ORDER BY unit, learner"
 DELETE = "DELETE FROM course_results WHERE learner = :learner AND unit = :unit"
+ASKED_TABLE = "CREATE TABLE IF NOT EXISTS course_asked (unit TEXT PRIMARY KEY, words TEXT)"
+ASKED_SELECT = "SELECT words FROM course_asked WHERE unit = :unit"
+ASKED_INSERT = "INSERT OR REPLACE INTO course_asked VALUES (:unit, :words)"
+ALL = "all exercises, without --release or --ask"
+WAIT_SECONDS = 60  # for another program that holds the gradebook
 INSERT = "INSERT INTO course_results VALUES (:learner, :unit, :record)"
 
 
 def prepare(
-    unit: str, root: Path = ROOT, sources: Mapping[str, NotebookNode] | None = None
+    unit: str,
+    root: Path = ROOT,
+    sources: Mapping[str, NotebookNode] | None = None,
+    asked: str = ALL,
 ) -> None:
     """Make the gradebook of the course folder `root` know `unit` and its cells.
 
-    As `nbgrader generate_assignment` enters them.
+    As `nbgrader generate_assignment` enters them; formgrader gets the source notebooks that it
+    looks for.
 
     Args:
         sources: {part: source notebook}, where somebody has them.
+        asked: how the command said which exercises count, e.g. "--release class".
 
-    Raises: CourseError if parts or cells came or went since submissions of the unit were entered.
+    Raises: CourseError if parts or cells came or went since submissions of the unit were entered,
+    or if another program holds the gradebook.
     """
     config, directory = course_folders(root)
     if not sources:
         sources = {part: source_notebook(unit, part) for part in parts(unit)}
-    advice = "Start a new gradebook, or go back to the old unit."
+    advice = _advice(_asked_before(directory, unit), asked)
     with _book(directory) as book:
         assignment = book.update_or_create_assignment(unit)
         gone = sorted({notebook.name for notebook in assignment.notebooks} - {*sources})
@@ -80,11 +94,42 @@ def prepare(
         resources: dict[str, Any] = {}
         for step in RELEASE_STEPS[: RELEASE_STEPS.index(nbg.ClearHiddenTests)]:
             notebook, resources = step().preprocess(notebook, resources)
-        resources["nbgrader"] = {"notebook": part, "assignment": unit, "db_url": directory.db_url}
+        resources["nbgrader"] = {"notebook": part, "assignment": unit, "db_url": _url(directory)}
         try:
             nbg.SaveCells(config=config).preprocess(notebook, resources)
         except RuntimeError as error:
             raise CourseError(f"{error} in {directory.db_url}. {advice}") from None
+        except OperationalError as error:
+            raise _held(directory, error) from None
+        _write_source(directory, unit, part, source)
+    with _book(directory) as book, _transaction(book):
+        book.db.execute(text(ASKED_INSERT), {"unit": unit, "words": asked})
+
+
+def _write_source(directory: CourseDirectory, unit: str, part: str, source: NotebookNode) -> None:
+    """Write the source notebook of a part where there is none: formgrader lists no unit without."""
+    folder = directory.source_directory
+    path = Path(directory.format_path(folder, ".", unit)) / f"{part}.ipynb"
+    if not path.exists():
+        write_text(path, notebook_text(source))
+
+
+def _asked_before(directory: CourseDirectory, unit: str) -> str | None:
+    """How the command said it when this unit was last prepared; None if it never was."""
+    with _book(directory) as book, _transaction(book):
+        book.db.execute(text(ASKED_TABLE))
+        words: str | None = book.db.execute(text(ASKED_SELECT), {"unit": unit}).scalar()
+    return words
+
+
+def _advice(before: str | None, now: str) -> str:
+    """What to do if a gradebook holds submissions of other cells. Never: give up its scores."""
+    if before is not None and before != now:
+        return f"They were graded with {before}; say so again."
+    return (
+        "The unit has changed since: grade with the version of the course that they were graded "
+        "with, or name another folder with --course."
+    )
 
 
 def merge(pending: Iterable[Path], root: Path = ROOT) -> int:
@@ -146,8 +191,7 @@ def _write_notebooks(graded: Graded, directory: CourseDirectory, autograde: Auto
         for result in graded.parts:
             notebook = notebook_text(result.notebook)
             (folder / f"{result.part}.ipynb").write_text(notebook, encoding="utf-8")
-        received = graded.received.astimezone(UTC)
-        (folder / "timestamp.txt").write_text(f"{received:%Y-%m-%d %H:%M:%S.%f %Z}")
+        (folder / TIME_FILE).write_text(time_text(graded.received))
     autograde.set_permissions(graded.unit, graded.learner)
 
 
@@ -251,12 +295,89 @@ def scores(unit: str, root: Path = ROOT) -> dict[str, dict[str, tuple[float, flo
     return table
 
 
-def _book(directory: CourseDirectory) -> Gradebook:
-    """nbgrader's Gradebook of a course.
+def totals(root: Path = ROOT) -> list[tuple[str, str, float, float, int]]:
+    """(learner, unit, score less penalty, points, cells to look at) of each submission."""
+    _, directory = course_folders(root)
+    rows = []
+    with _book(directory) as book:
+        for assignment in book.assignments:
+            for submission in assignment.submissions:
+                waiting = 0
+                for notebook in submission.notebooks:
+                    waiting += sum(grade.needs_manual_grade for grade in notebook.grades)
+                score = max(0.0, submission.score - (submission.late_submission_penalty or 0))
+                rows.append(
+                    (submission.student_id, assignment.name, score, submission.max_score, waiting)
+                )
+    return rows
+
+
+@contextlib.contextmanager
+def _book(directory: CourseDirectory) -> Iterator[Gradebook]:
+    """nbgrader's Gradebook of a course, once no other program holds it.
 
     A new one asks `alembic`, which is in the folder of this Python, for its version.
+
+    Raises: CourseError if another program holds it for longer than WAIT_SECONDS.
     """
     beside = str(Path(sys.executable).parent)
     if beside not in os.environ.get("PATH", "").split(os.pathsep):
         os.environ["PATH"] = os.pathsep.join((beside, os.environ.get("PATH", "")))
-    return Gradebook(directory.db_url, directory.course_id)
+    try:
+        _wait_until_free(directory)
+        with Gradebook(_url(directory), directory.course_id) as book:
+            yield book
+    except OperationalError as error:
+        raise _held(directory, error) from None
+
+
+def _url(directory: CourseDirectory) -> str:
+    """The database's address, with the seconds that SQLite waits for a lock."""
+    is_file = _file(directory) is not None
+    return f"{directory.db_url}?timeout={WAIT_SECONDS:g}" if is_file else directory.db_url
+
+
+def _file(directory: CourseDirectory) -> Path | None:
+    """The file of an SQLite database; None for a database of another kind."""
+    kind, _, path = directory.db_url.partition(":///")
+    return Path(path) if kind == "sqlite" else None
+
+
+def _wait_until_free(directory: CourseDirectory) -> None:
+    """Return once the gradebook can be written; say who holds it if that is not now."""
+    path = _file(directory)
+    if path is None or not path.exists():
+        return
+    for seconds in (0, WAIT_SECONDS):
+        with contextlib.closing(sqlite3.connect(path, timeout=seconds)) as database:
+            try:
+                database.execute("BEGIN IMMEDIATE")
+                return
+            except sqlite3.OperationalError as error:
+                if seconds or "locked" not in str(error):
+                    raise OperationalError("BEGIN IMMEDIATE", None, error) from None
+        print(f"waiting up to {WAIT_SECONDS:g} s for {path}, which {_holders(path)} holds")
+
+
+def _held(directory: CourseDirectory, error: OperationalError) -> Exception:
+    """What to raise for a database that could not be used."""
+    path = _file(directory)
+    if path is None or "locked" not in str(error):
+        return error
+    return CourseError(
+        f"{path} is held by {_holders(path)}, so nothing was entered. Close that program, then "
+        "run the same command: it continues where it was."
+    )
+
+
+def _holders(path: Path) -> str:
+    """The other processes that have a file open, as far as this user can see (Linux)."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            files = {os.path.realpath(file) for file in (process / "fd").iterdir()}
+            if str(path.resolve()) in files and int(process.name) != os.getpid():
+                words = (process / "cmdline").read_bytes().split(b"\0")
+                name = " ".join(word.decode("utf-8", "replace") for word in words[:3] if word)
+                found.append(f"{name} (process {process.name})")
+    return safe_text(", ".join(found)) or "another program"

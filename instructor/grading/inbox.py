@@ -1,5 +1,5 @@
 """What lies in an inbox: INBOX/<learner>/<unit>/<part>.ipynb -> Submissions, and a sentence about
-all that is left out.
+all that is left out, or read under another name.
 
 No notebook is opened here and no link is followed.  `received.csv` in the inbox says when a
 submission was received (columns learner, unit, received; ISO 8601), else the time of the folder
@@ -21,8 +21,12 @@ from instructor.grading.results import Submission
 from instructor.grading.sanitize import safe_text
 
 PLAIN = re.compile(r"\w([\w .+@,-]*\w)?")  # of a learner's name
+# what a browser, a file manager, Jupyter or `course update` makes of a part's name
+RENAMED = r"[ _-]*(?:\(\d+\)|\(old\)|\(copy\)|copy ?\d*|\d+)"
 # the last by nbgrader's submit
 EXPECTED = re.compile(r"\..*|__pycache__|(timestamp|submission_secret)\.txt")
+
+TABLE = "received.csv"
 
 Times = Mapping[tuple[str, str], datetime]  # (learner, unit) -> when it was received, in UTC
 
@@ -41,7 +45,8 @@ def read_inbox(folder: Path, wanted: dict[str, list[str]]) -> Inbox:
         wanted: {unit: its parts that count}.
 
     A learner is a folder in it; a part lies in <learner>/<unit>/<part>.ipynb, or in
-    <learner>/<part>.ipynb where no other unit has a part of that name.
+    <learner>/<part>.ipynb where no other unit has a part of that name. One whose name was changed
+    as programs do, "<part> (1).ipynb", counts where there is none of the name itself.
 
     Raises: CourseError if there is no such folder, or no submission of the units `wanted` in it.
     """
@@ -50,13 +55,17 @@ def read_inbox(folder: Path, wanted: dict[str, list[str]]) -> Inbox:
         raise CourseError(
             f"{folder} is no folder; name the inbox, a folder with one folder per learner."
         )
-    times = _times(folder / "received.csv")
+    times = _times(folder / TABLE)
     submissions = []
     left_out = []
-    for path in sorted(path for path in folder.iterdir() if path.is_dir()):
-        here = _of_folder(path, wanted, times)
-        submissions += here.submissions
-        left_out += here.left_out
+    for path in sorted(folder.iterdir()):
+        if path.is_dir():
+            here = _of_folder(path, wanted, times)
+            submissions += here.submissions
+            left_out += here.left_out
+        elif path.name != TABLE and not EXPECTED.fullmatch(path.name):
+            left_out.append(safe_text(f"{path.name}: a file beside the folders of learners."))
+    left_out += _rows_of_nobody(times, wanted, submissions)
     if not submissions:
         more = "".join(f"\n  left out: {sentence}" for sentence in left_out)
         raise CourseError(
@@ -103,34 +112,105 @@ def _of_learner(folder: Path, wanted: dict[str, list[str]], times: Times) -> Inb
     """What a learner's folder holds."""
     submissions = []
     left_out = []
+    loose = _names_in(folder)
     for unit, counted in wanted.items():
         place = folder / unit
-        if place.is_dir() and not place.is_symlink():
-            names = {f"{part}.ipynb" for part in counted}
-            if unknown := _unknown({path.name for path in place.iterdir()} - names):
-                left_out.append(f"{unit}: ignored {unknown}; its parts are {', '.join(counted)}.")
-        else:
-            place = folder
-            if not _own_names(unit, counted) & {path.name for path in place.iterdir()}:
-                continue
-        received = times.get((folder.name, unit)) or _time_of(place)
+        inside = _names_in(place) if place.is_dir() and not place.is_symlink() else set()
+        found = _Found(unit, [(place, inside), (folder, loose & _loose_names(unit, loose))])
+        files = {part: found.file_of(part) or place / f"{part}.ipynb" for part in counted}
+        left_out += found.sentences
+        if unknown := unknown_among(inside - found.taken):
+            left_out.append(f"{unit}: ignored {unknown}; its parts are {', '.join(counted)}.")
+        if not inside and not found.taken and not place.is_dir():
+            continue
+        loose -= found.taken
+        holder = place if place.is_dir() else folder
+        received = times.get((folder.name, unit))
+        is_told = received is not None
+        received = received or _time_of(holder)
         if not received:
             left_out.append(
                 f"{unit}: its folder has no time that there is; it counts as received now."
             )
             received = datetime.now(UTC)
-        files = {part: place / f"{part}.ipynb" for part in counted}
-        submissions.append(Submission(folder.name, unit, files, received))
+        submissions.append(Submission(folder.name, unit, files, received, is_told))
+    for unit in set(units()) - {*wanted}:
+        loose -= _loose_names(unit, loose)
+    handed_in = {name for name in loose if name.endswith((".ipynb", ".zip"))}
+    if unknown := unknown_among(handed_in):
+        left_out.append(f"ignored {unknown}, outside the folder of a unit.")
     return Inbox(submissions, left_out)
 
 
-def _own_names(unit: str, counted: Iterable[str]) -> set[str]:
-    """The names of notebooks that tell the unit, because no other unit has such a part."""
+class _Found:
+    """Finds the notebooks of one unit among what a learner handed in.
+
+    Args:
+        places: (folder, names of files in it), the first one first.
+    """
+
+    def __init__(self, unit: str, places: list[tuple[Path, set[str]]]) -> None:
+        self.unit = unit
+        self.places = places
+        self.taken: set[str] = set()  # names of files that are parts, or other versions of them
+        self.sentences: list[str] = []
+
+    def file_of(self, part: str) -> Path | None:
+        """The notebook of `part`: of its own name, else the only or latest one renamed."""
+        own = []
+        renamed = []
+        pattern = re.compile(re.escape(part) + RENAMED + r"\.ipynb", re.I)
+        for folder, names in self.places:
+            if f"{part}.ipynb" in names:
+                own.append(folder / f"{part}.ipynb")
+            copies = [name for name in names if pattern.fullmatch(name)]
+            renamed += [folder / name for name in sorted(copies, key=_number_in)]
+        found = own + renamed[::-1]
+        self.taken.update(path.name for path in found)
+        if len(found) > 1:
+            others = ", ".join(path.name for path in found[1:])
+            self.sentences.append(f"{self.unit}: {found[0].name} counts for {part}, not {others}.")
+        elif renamed:
+            self.sentences.append(f"{self.unit}: {found[0].name} is read as {part}.")
+        return found[0] if found else None
+
+
+def _number_in(name: str) -> tuple[int, str]:
+    """What sorts copies of a notebook by age: the last number in the name."""
+    numbers = re.findall(r"\d+", name)
+    return int(numbers[-1]), name
+
+
+def _names_in(folder: Path) -> set[str]:
+    """The names in a folder."""
+    return {path.name for path in folder.iterdir()}
+
+
+def _loose_names(unit: str, names: set[str]) -> set[str]:
+    """Those of `names` that tell the unit, because no other unit has such a part."""
     others: set[str] = set()
     for other in units():
         if other != unit:
             others.update(parts(other))
-    return {f"{part}.ipynb" for part in counted if part not in others}
+    mine = [part for part in parts(unit) if part not in others]
+    pattern = re.compile(
+        "(?:" + "|".join(map(re.escape, mine)) + f")(?:{RENAMED})?" + r"\.ipynb", re.I
+    )
+    return {name for name in names if mine and pattern.fullmatch(name)}
+
+
+def _rows_of_nobody(
+    times: Times, wanted: Mapping[str, list[str]], submissions: Iterable[Submission]
+) -> list[str]:
+    """A sentence about each row of the table of times that tells of nothing in the inbox."""
+    known = {(submission.learner, submission.unit) for submission in submissions}
+    sentences = []
+    for learner, unit in times:
+        is_of_another_batch = unit in units() and unit not in wanted
+        if (learner, unit) not in known and not is_of_another_batch:
+            who = safe_text(f"{learner}, {unit}")
+            sentences.append(f"{TABLE}: the row of {who} tells of no submission in this inbox.")
+    return sentences
 
 
 def _time_of(place: Path) -> datetime | None:
@@ -141,7 +221,7 @@ def _time_of(place: Path) -> datetime | None:
         return None
 
 
-def _unknown(names: Iterable[str]) -> str:
+def unknown_among(names: Iterable[str]) -> str:
     """The unknown files among `names`, a few of them by name; "" if there are none."""
     unknown = sorted(name for name in names if not EXPECTED.fullmatch(name))
     named = ", ".join(ascii(name)[1:-1][:60] for name in unknown[:UNKNOWN_FILES_NAMED])

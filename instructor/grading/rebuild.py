@@ -1,23 +1,28 @@
 """A submission -> *the released notebook with the learner's sources in it*.
 
-Reads JSON, executes nothing. Whatever else a submission carries (metadata, tags, edited, moved,
-repeated or missing cells, outputs, attachments) is dropped: of a submitted notebook only the text
-of solution cells and of code cells that the learner added comes through.
+Reads JSON, executes nothing. Metadata, tags, outputs and attachments of a submission are dropped;
+what the learner wrote comes through, in whatever cell it stands: in the cell of the answer, in a
+copy or the other half of it, in cells of the learner's own, or in a cell that was given. Locked
+cells are put back; the learner's version of one that is not a grade cell follows it.
 """
 
 import json
 import os
 import stat
+from collections import defaultdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from nbformat import NotebookNode
-from nbformat.v4 import new_code_cell
+from nbformat.v4 import new_code_cell, new_markdown_cell
 
-from course.notebook.cells import grade_id
+from course.notebook.cells import EXPERIMENT, grade_id
 from instructor.grading.limits import DEFAULTS, CourseGrading
 
 EXTRA = "extra"  # how the ids of cells start that a learner added
+GIVEN_EDITED = "# The locked cell above was put back; this is your version of it.\n"
+KIND_BYTES = 100  # at the start of a file, by which one sees what it is
+OWN_TEXT = "*In a cell of your own:*\n\n"
 
 
 class Unreadable(Exception):
@@ -26,6 +31,13 @@ class Unreadable(Exception):
 
 class Missing(Unreadable):
     """There is no such file; the message is a plain reason for the learner."""
+
+
+class Own(NamedTuple):
+    """What a learner wrote outside the cells for answers."""
+
+    kind: str  # "code" or "markdown"
+    source: str
 
 
 class SubmittedCell(NamedTuple):
@@ -78,13 +90,36 @@ def learners_cells(
     except (ValueError, KeyError, RecursionError):
         cells = None
     if not isinstance(cells, list):
-        raise Unreadable("the file is not a notebook: it holds no JSON with a list of cells.")
+        raise Unreadable(f"the file is not a notebook: {_what_it_is(data)}.")
     usable = []
     for cell in cells:
         source = _source_of(cell)
         if source is not None and len(source) <= characters_max:
             usable.append(_submitted_cell(cell, source))
     return usable
+
+
+def _what_it_is(data: bytes) -> str:
+    """What a file is that holds no list of cells, for a person who can hand in another."""
+    start = data[:KIND_BYTES].lstrip(b"\xef\xbb\xbf \t\r\n")
+    lines = data.split(b"\n")
+    for number, line in enumerate(lines, 1):
+        if line.startswith((b"<<<<<<<", b">>>>>>>")):
+            return (
+                f"line {number} holds a merge marker of git. Resolve the conflict, open the "
+                "notebook in Jupyter and save it"
+            )
+    if not start:
+        return "it is empty"
+    if start[:1] == b"<":
+        return "it is a web page (HTML). Download the notebook itself, not the page that shows it"
+    if start.startswith(b"PK"):
+        return "it is a zip archive. Unpack it, and hand in what it holds"
+    if start.startswith(b"%PDF"):
+        return "it is a PDF. Hand in the notebook that it was made from"
+    if start[:1] != b"{":
+        return "it holds no JSON with a list of cells, but other text"
+    return "it holds no JSON with a list of cells; it was perhaps cut off when it was copied"
 
 
 def _source_of(cell: Any) -> str | None:
@@ -129,46 +164,103 @@ def rebuild(
 ) -> NotebookNode:
     """A copy of the notebook `release` with the learner's sources, taken from `cells`.
 
-    A solution cell that comes several times counts once, the first time that it was edited; one
-    that is missing is empty, so that an answer in a cell of the learner's own stands. Those cells
-    follow the graded cell that they followed; their ids start with EXTRA.
+    What runs from top to bottom in the submission runs here in the same order. The first edited
+    cell of an answer is the answer's; further ones (a half that was split off, a copy) and cells of
+    the learner's own follow the cell of `release` that they followed, and their ids start with
+    EXTRA. A solution cell that is missing is empty, so that an answer in an own cell stands. Texts
+    below a free text become its end, so that nobody takes it for unanswered.
     """
-    answers, added = _sort(release, cells)
+    found = _Sorter(release)
+    for cell in cells:
+        found.take(cell)
     rebuilt = type(release)(release)
-    rebuilt.cells = []
     new_cells = _NewCells(limits)
-    rebuilt.cells += new_cells.of(added.get(None, []))
+    rebuilt.cells = new_cells.of(found.added[None])
     for cell in release.cells:
         copied = type(cell)(cell)
-        if cell.metadata.get("nbgrader", {}).get("solution"):
-            copied.source = answers.get(grade_id(cell), "")
+        below = found.added[cell.id]
+        if _is_free_text(cell):
+            copied.source, below = _with_text_below(found.answers.get(cell.id, ""), below, cell)
+        elif _takes_answer(cell):
+            copied.source = found.answers.get(cell.id, "")
+        else:
+            copied.source = found.edited.get(cell.id, cell.source)
         rebuilt.cells.append(copied)
-        if grade_id(cell):
-            rebuilt.cells += new_cells.of(added.pop(grade_id(cell), []))
+        rebuilt.cells += new_cells.of(below)
     return rebuilt
 
 
-def _sort(
-    release: NotebookNode, cells: list[SubmittedCell]
-) -> tuple[dict[str | None, str], dict[str | None, list[str]]]:
-    """({grade id: source} of solution cells, {the grade id before: sources} of added cells)."""
-    ours = {grade_id(cell): cell for cell in release.cells if grade_id(cell)}
-    given_ids = {cell.id for cell in release.cells}
-    given_sources = {cell.source.strip() for cell in release.cells}
-    answers: dict[str | None, str] = {}
-    added: dict[str | None, list[str]] = {}
-    last = None
-    for cell in cells:
-        if cell.grade_id in ours:
-            last = cell.grade_id
-            stub = ours[last]
-            if stub.metadata.nbgrader.solution and answers.get(last, stub.source) == stub.source:
-                answers[last] = cell.source
-            continue
-        is_given = cell.cell_id in given_ids or cell.source.strip() in given_sources
-        if cell.kind == "code" and not is_given and "experiment" not in cell.tags:
-            added.setdefault(last, []).append(cell.source)
-    return answers, added
+class _Sorter:
+    """Sorts the cells of a submission by the cell of the release that they are, or follow."""
+
+    def __init__(self, release: NotebookNode) -> None:
+        self.by_id = {cell.id: cell for cell in release.cells}
+        self.by_grade_id = {grade_id(cell): cell for cell in release.cells if grade_id(cell)}
+        self.given_sources = {cell.source.strip() for cell in release.cells}
+        # id of a cell in the release -> its source in the submission
+        self.answers: dict[str, str] = {}
+        self.edited: dict[str, str] = {}  # of given cells that are not locked
+        # id of a cell in the release, None for the start -> sources that follow it
+        self.added: defaultdict[str | None, list[Own]] = defaultdict(list)
+        self.last: str | None = None  # the latest cell of the release that was met
+
+    def take(self, cell: SubmittedCell) -> None:
+        """Sort in the next cell of the submission."""
+        ours = self._released(cell)
+        if ours is None:
+            if cell.source.strip() not in self.given_sources and EXPERIMENT not in cell.tags:
+                self._add(cell.kind, cell.source)
+            return
+        self.last = ours.id
+        if _takes_answer(ours):
+            self._take_answer(ours, cell)
+        elif not grade_id(ours) or not ours.metadata.nbgrader.grade:
+            self._take_given(ours, cell)
+
+    def _released(self, cell: SubmittedCell) -> NotebookNode | None:
+        """The cell of the release that `cell` is, or is a copy of, if any.
+
+        Where a tool dropped the metadata, the id of the cell tells.
+        """
+        ours = self.by_grade_id.get(cell.grade_id) or self.by_id.get(cell.cell_id)
+        return ours if ours is not None and ours.cell_type == cell.kind else None
+
+    def _take_answer(self, ours: NotebookNode, cell: SubmittedCell) -> None:
+        """An untouched copy of the stub counts only where nothing else was written."""
+        so_far = self.answers.get(ours.id, ours.source)
+        if so_far == ours.source:
+            self.answers[ours.id] = cell.source
+        elif cell.source != ours.source:
+            self._add(cell.kind, cell.source)
+
+    def _take_given(self, ours: NotebookNode, cell: SubmittedCell) -> None:
+        """A locked cell is put back, so the learner's version follows it."""
+        if cell.source.strip() in self.given_sources:
+            return
+        if grade_id(ours):
+            self._add(cell.kind, GIVEN_EDITED + cell.source)
+        else:
+            self.edited.setdefault(ours.id, cell.source)
+
+    def _add(self, kind: str | None, source: str) -> None:
+        if kind in ("code", "markdown") and source.strip():
+            self.added[self.last].append(Own(kind, source))
+
+
+def _takes_answer(cell: NotebookNode) -> bool:
+    return bool(cell.metadata.get("nbgrader", {}).get("solution"))
+
+
+def _is_free_text(cell: NotebookNode) -> bool:
+    return _takes_answer(cell) and cell.cell_type == "markdown"
+
+
+def _with_text_below(text: str, below: list[Own], stub: NotebookNode) -> tuple[str, list[Own]]:
+    """A free text with the learner's texts below it, and what else stands there."""
+    texts = [] if text == stub.source else [text]
+    texts += [own.source for own in below if own.kind == "markdown"]
+    others = [own for own in below if own.kind != "markdown"]
+    return "\n\n".join(filter(str.strip, texts)) or text, others
 
 
 class _NewCells:
@@ -179,13 +271,17 @@ class _NewCells:
         self.count = 0
         self.characters = 0
 
-    def of(self, sources: list[str]) -> list[NotebookNode]:
+    def of(self, sources: list[Own]) -> list[NotebookNode]:
         """The cells of `sources`, without those that are too many."""
         made = []
-        for source in sources:
-            self.characters += len(source)
+        for own in sources:
+            self.characters += len(own.source)
             fits = self.characters <= self.limits.added_characters
             if fits and self.count < self.limits.added_cells:
-                made.append(new_code_cell(source, id=f"{EXTRA}-{self.count:03d}"))
+                name = f"{EXTRA}-{self.count:03d}"
+                if own.kind == "code":
+                    made.append(new_code_cell(own.source, id=name))
+                else:
+                    made.append(new_markdown_cell(OWN_TEXT + own.source, id=name))
             self.count += 1
         return made

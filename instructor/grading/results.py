@@ -21,6 +21,7 @@ class Submission:
     unit: str
     files: dict[str, Path]  # part -> where its notebook should lie, for every part of the unit
     received: datetime  # in UTC
+    is_told: bool = False  # whether a person said when; else the time is that of a folder
 
     def __hash__(self) -> int:
         return hash((self.learner, self.unit))

@@ -25,6 +25,7 @@ from course.engine.stops import Raised, Stop
 from course.notebook.cells import grade_id
 from course.system.busy import PATIENCE, is_busy
 from instructor.grading import pending_results
+from instructor.grading.inbox import unknown_among
 from instructor.grading.limits import (
     PRINTED_CHARACTERS,
     REFUSED_CHARACTERS,
@@ -99,7 +100,10 @@ def grade(plan: Plan, submission: Submission, zygote: Zygote, limits: CourseGrad
     budget = Budget(limits.submission_seconds)
     results = []
     for name, part in plan.parts.items():
-        results.append(_grade_part(part, submission.files[name], zygote, limits, budget))
+        result = _grade_part(part, submission.files[name], zygote, limits, budget)
+        if MISSING in result.note:
+            result.note += _others_there(submission.files[name], submission)
+        results.append(result)
     return Graded(
         submission.learner,
         submission.unit,
@@ -139,6 +143,17 @@ def _grade_part(
     return PartResult(part.part, of_part, note, notebook)
 
 
+def _others_there(path: Path, submission: Submission) -> str:
+    """A sentence about unknown notebooks that lie where `path` should; "" if there are none."""
+    known = {file.name for file in submission.files.values()}
+    try:
+        names = {other.name for other in path.parent.iterdir() if other.suffix == ".ipynb"}
+    except OSError:
+        return ""
+    there = unknown_among(names - known)
+    return f" What is there: {there}." if there else ""
+
+
 class Budget:
     """The seconds that all code of a submission may take together."""
 
@@ -176,6 +191,8 @@ class PartRun:
         self.stopped_seconds = 0.0  # of all checks so far of answers that did not end
         self.restored: list[str] = []  # names that a report still has to tell
         self.ended_by_itself = False
+        self.answering = ""  # the exercise whose answer the latest cells hold
+        self.stops: dict[str, str] = {}  # exercise -> what stopped the latest cell of its answer
 
     def run(self, notebook: NotebookNode) -> tuple[dict[str, Mark], str]:
         """Run the cells and probes of `notebook`, whose cells get their outputs.
@@ -198,6 +215,10 @@ class PartRun:
         start = time.monotonic()
         with self.budget.take():
             cell.outputs = self._outputs(cell)
+        if cell.metadata.get("nbgrader", {}).get("solution"):
+            self.answering = str(grade_id(cell))
+        if _is_learners(cell):
+            self.stops[self.answering] = _stop_in(cell.outputs)
         self.cell_seconds += time.monotonic() - start
         if self.cell_seconds > self.limits.part_seconds:
             raise JailError(f"its cells took {self.cell_seconds:.0f} seconds together.")
@@ -280,6 +301,9 @@ class PartRun:
             raise JailError(NO_PROCESS)
         self.restored += _restored_in(message)
         outcome = _outcome_in(message)
+        stop = self.stops.get(check.exercise.name)
+        if outcome.refused and stop:
+            outcome.refused = f"its cell stops with {stop}"[:REFUSED_CHARACTERS]
         # whether the machine was busy is for this process to say
         if outcome.raised and outcome.raised.stop is Stop.BUSY:
             if time.monotonic() - start >= PATIENCE * limit and is_busy():
@@ -293,6 +317,14 @@ def _is_learners(cell: NotebookNode) -> bool:
     """Whether the learner may have written in a cell."""
     is_solution = bool(cell.metadata.get("nbgrader", {}).get("solution"))
     return is_solution or cell.id.startswith(EXTRA)
+
+
+def _stop_in(outputs: Iterable[Mapping[str, Any]]) -> str:
+    """The error that ended a cell with these outputs, `NameError: ...`; "" if none did."""
+    for output in outputs:
+        if output.get("output_type") == "error":
+            return f"{output.get('ename')}: {output.get('evalue')}"
+    return ""
 
 
 def _is_left_out(cell: NotebookNode) -> bool:

@@ -69,16 +69,30 @@ def _one_epoch(sampler: Iterable, batches: Batches, n_sequences: int) -> Facts:
 
 def _windows(answer: Answer, lengths: torch.Tensor) -> Facts:
     """What is sorted and what is shuffled."""
-    everything = _epoch(answer(lengths[:56], 8, 100))
+    one_window = answer(lengths[:56], 8, 100)
+    everything = _epoch(one_window)
     by_batch = [_lengths_of(lengths, batch) for batch in everything]
     fact = "lengths in each batch, one window over all: runs of the sorted lengths"
     yield fact, sorted(by_batch)
     longest = list(map(max, by_batch))
     is_shuffled = longest not in (sorted(longest), sorted(longest, reverse=True))
     yield "the batches of a window are shuffled", is_shuffled
+    ranks = [longest.index(length) for length in sorted(longest)]
+    longest_next = list(map(max, (_lengths_of(lengths, b) for b in _epoch(one_window, 1))))
+    ranks_next = [longest_next.index(length) for length in sorted(longest_next)]
+    yield "another epoch shuffles the batches in another order", ranks_next != ranks
     ascending = _epoch(answer(torch.arange(1, 65), 4, 4))
     runs = [list(range(first, first + 4)) for first in range(0, 64, 4)]
     yield "the set is shuffled before windows are cut", sorted(map(sorted, ascending)) != runs
+    in_windows = _epoch(answer(torch.arange(1, 257), 4, 8))
+    pieces = [in_windows[first : first + 8] for first in range(0, len(in_windows), 8)]
+    yield "the batches of all windows are shuffled together", not all(map(_are_runs, pieces))
+
+
+def _are_runs(batches: Batches) -> bool:
+    """Whether no two batches overlap in what they hold, as those of one sorted window."""
+    ascending = sorted(map(sorted, batches))
+    return all(one[-1] < other[0] for one, other in itertools.pairwise(ascending))
 
 
 def _amount_of_padding(answer: Answer, rng: torch.Generator) -> Facts:

@@ -49,6 +49,19 @@ MISTAKES = {
         "The batches of a window are not shuffled: they come from short to long in each window.",
         ("rng.permutation(len(batches))", "range(len(batches))"),
     ),
+    "ShuffledInsideWindows": (
+        "Batches are shuffled only inside their window. Gather the batches of all windows, then shuffle them.",
+        (
+            "batches += piece.split(self.batch_size)",
+            "of_window = piece.split(self.batch_size)\n"
+            "            batches += [of_window[i] for i in rng.permutation(len(of_window))]",
+        ),
+        ("rng.permutation(len(batches))", "range(len(batches))"),
+    ),
+    "OneOrderOfBatches": (
+        "Every epoch puts its batches in one order. Draw this order with the epoch's generator.",
+        ("in rng.permutation(len(batches))", "in np.random.default_rng(self.seed).permutation(len(batches))"),
+    ),
     "NotSorted": (
         "Nothing is sorted: batches are cut from the shuffled order and waste as much as random ones.",
         ("piece[self.lengths[piece].argsort()]", "piece"),

@@ -1,0 +1,176 @@
+"""What runs in a notebook from top to bottom is what is graded, whatever a tool or a hand did to its cells."""
+
+import json
+import random
+from datetime import UTC, datetime
+
+import pytest
+from submissions import UNIT, part_of, release, solved
+
+from course.learner import check_notebook
+from course.notebook.cells import grade_id
+from instructor.authoring import masters
+from instructor.grading.limits import DEFAULTS
+from instructor.grading.plan import Plan
+from instructor.grading.results import Submission
+from instructor.grading.submission import grade
+
+NAME = "scaled_lr"
+PART = part_of(NAME)
+IMPORT = "from functools import partial\n"
+
+
+@pytest.fixture(scope="module")
+def plan():
+    """The plan of the part's one exercise."""
+    return Plan(UNIT, asked={PART: {NAME}})
+
+
+@pytest.fixture
+def points(plan, zygote, tmp_path):
+    """A function: notebook as JSON -> (points, reports) that the grader gives."""
+
+    def graded(notebook):
+        path = tmp_path / f"{PART}.ipynb"
+        path.write_text(json.dumps(notebook))
+        handed = Submission("ann", UNIT, {PART: path}, datetime(2026, 3, 1, tzinfo=UTC))
+        (result,) = grade(plan, handed, zygote, DEFAULTS).parts
+        return sum(mark.score for mark in result.marks), [mark.report for mark in result.marks]
+
+    return graded
+
+
+@pytest.fixture
+def notebook():
+    """The released part with the right answer, as JSON has it."""
+    handed = release(PART)
+    for cell, right in zip(handed.cells, solved(PART).cells, strict=True):
+        if grade_id(cell) == NAME:
+            cell.source = right.source
+    return json.loads(masters.text_of(handed))
+
+
+def place(notebook, name=NAME):
+    """Where the cell `name` stands."""
+    ids = [cell["metadata"].get("nbgrader", {}).get("grade_id") for cell in notebook["cells"]]
+    return ids.index(name)
+
+
+def text(cell):
+    return "".join(cell["source"])
+
+
+def split(notebook):
+    """JupyterLab's split: both halves keep the metadata, the second has another id."""
+    at = place(notebook)
+    cell = notebook["cells"][at]
+    notebook["cells"].insert(at + 1, {**cell, "id": "half"})
+    notebook["cells"][at] = {**cell, "source": "HALF = 0.5\n"}
+
+
+def copied(notebook):
+    """A wrong first attempt stands above the right answer."""
+    at = place(notebook)
+    first = {**notebook["cells"][at], "id": "first", "source": f"def {NAME}(*args):\n    return 3.0"}
+    notebook["cells"].insert(at, first)
+
+
+def without_metadata(notebook):
+    for cell in notebook["cells"]:
+        cell["metadata"] = {}
+
+
+def import_in_setup(notebook):
+    setup = notebook["cells"][place(notebook, "setup")]
+    setup["source"] = text(setup) + "\n" + IMPORT
+    use(notebook, "partial(lambda value: value)")
+
+
+def helper_in_a_given_cell(notebook):
+    given = [cell for cell in notebook["cells"][: place(notebook)] if is_open(cell)]
+    given[-1]["source"] = text(given[-1]) + "\ndef helper(value):\n    return value\n"
+    use(notebook, "helper")
+
+
+def is_open(cell):
+    """Whether a given cell is neither locked nor an experiment."""
+    is_marked = "nbgrader" in cell["metadata"] or "experiment" in cell["metadata"].get("tags", ())
+    return cell["cell_type"] == "code" and not is_marked
+
+
+def use(notebook, helper):
+    """Let the answer need a name of another cell."""
+    answer = notebook["cells"][place(notebook)]
+    answer["source"] = (
+        text(answer)
+        + f"\n_plain = {NAME}\n\ndef {NAME}(*args, **named):\n    return ({helper})(_plain(*args, **named))\n"
+    )
+
+
+def own_cells_that_check_and_ask(notebook):
+    """As a learner does while he works: what follows such a line in its cell still runs."""
+    at = place(notebook)
+    lines = [
+        f"check.{NAME}({NAME})\nFACTOR = 1\nplain = course.solved(check.{NAME})",
+        f"def {NAME}(*args, **named):\n    return FACTOR * plain(*args, **named)",
+    ]
+    for number, source in enumerate(lines):
+        own = {"cell_type": "code", "id": f"own-{number}", "metadata": {}, "source": source, "outputs": []}
+        notebook["cells"].insert(at + 1 + number, own)
+
+
+KINDS = (own_cells_that_check_and_ask, split, copied, without_metadata, import_in_setup, helper_in_a_given_cell)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_solved_in_the_notebook_has_all_points(notebook, points, kind):
+    kind(notebook)
+    score, reports = points(notebook)
+    assert score == points_of(release(PART)), reports
+
+
+def points_of(notebook):
+    grades = [cell.metadata.nbgrader for cell in notebook.cells if "nbgrader" in cell.metadata]
+    return sum(marks.points for marks in grades if marks.grade and marks.grade_id.startswith(NAME))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_cells_of_ones_own_anywhere_change_nothing(notebook, points, seed):
+    rng = random.Random(seed)
+    for number in range(6):
+        kind = rng.choice(["code", "markdown"])
+        own = {"cell_type": kind, "id": f"own-{number}", "metadata": {}, "source": f"x{number} = {number}"}
+        if kind == "code":
+            own |= {"outputs": [], "execution_count": None}
+        notebook["cells"].insert(rng.randrange(len(notebook["cells"]) + 1), own)
+    rng.choice([split, copied, import_in_setup])(notebook)
+    assert points(notebook)[0] == points_of(release(PART))
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("import no_such_package", "its cell stops with ModuleNotFoundError: No module named 'no_such_package'"),
+        ("x = '\0'", "null byte"),
+    ],
+)
+def test_a_cell_that_stops_says_why(notebook, points, source, said):
+    notebook["cells"][place(notebook)]["source"] = source
+    score, reports = points(notebook)
+    assert score == 0 and any(said in " ".join(report.split()) for report in reports), reports
+
+
+def test_an_edited_check_is_told_before_it_costs_a_point(notebook, tmp_path, capfd):
+    notebook["cells"][place(notebook, f"{NAME}-visible")]["source"] = f"check.{NAME}(other)"
+    path = tmp_path / "mine.ipynb"
+    path.write_text(json.dumps(notebook))
+    assert check_notebook.check_notebook(path, (NAME,)) == 0
+    assert f"{NAME}: its check was edited; what is graded, and run here" in capfd.readouterr().out
+
+
+def test_without_metadata_a_notebook_can_be_checked(notebook, tmp_path, capfd):
+    without_metadata(notebook)
+    path = tmp_path / "mine.ipynb"
+    path.write_text(json.dumps(notebook))
+    assert check_notebook.check_notebook(path, (NAME,)) == 0
+    assert "1 of 1 solved" in capfd.readouterr().out
