@@ -176,7 +176,7 @@ def _text(score):
 
 
 def _picture(one, points, here, caption) -> Picture:
-    picture = Picture(figsize=(6.5, 3.6))
+    picture = Picture(figsize=(6.5, 3.6), layout="constrained")
     axes = picture.add_subplot()
     columns = []
     for row in one.scores:
