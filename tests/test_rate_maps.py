@@ -86,11 +86,11 @@ def test_a_log_has_a_line_per_epoch_and_a_star_for_each_new_best(capsys):
 
 
 def test_a_rule_reaches_as_far_as_it_stays_near_the_best_of_each_column():
-    assert rate_maps.rule_reach(a_map(RIDGE), LINEAR) == 16
-    assert rate_maps.rule_reach(a_map(RIDGE), 0.0) == 1
+    assert a_map(RIDGE).reach(LINEAR) == 16
+    assert a_map(RIDGE).reach(0.0) == 1
     flat = [[0.6, 0.5, 0.1], [0.58, 0.6, 0.1], [0.2, 0.59, 0.6]]
-    assert rate_maps.rule_reach(a_map(flat), 0.0) == 4
-    assert rate_maps.rule_reach(a_map(flat), SQUARE_ROOT) == 16
+    assert a_map(flat).reach(0.0) == 4
+    assert a_map(flat).reach(SQUARE_ROOT) == 16
 
 
 def test_a_map_finds_its_best_square_where_some_were_not_run():

@@ -45,6 +45,23 @@ class RateMap:
         score, rate = max(known)
         return rate, score
 
+    def reach(self, power: float, near: float = 0.9) -> int:
+        """Up to which factor of the smallest batch a rule stays near the best of each column.
+
+        Args:
+            power: of the batch size in the rule, which begins at the best rate of the smallest
+                batch.
+            near: share of the column's best score that is near.
+        """
+        rate, _ = self.best(self.batches[0])
+        reached = 1
+        for point in along_rule(self.batches, self.rates, self.scores, power, rate):
+            _, best = self.best(point.batch)
+            if point.score is None or point.score < near * best:
+                break
+            reached = point.batch // self.batches[0]
+        return reached
+
 
 def recorded_maps() -> dict[str, RateMap]:
     """The recorded maps by their labels."""
@@ -159,7 +176,7 @@ def _text(score):
 
 
 def _picture(one, points, here, caption) -> Picture:
-    picture = Picture(figsize=(6.5, 3.6))
+    picture = Picture(figsize=(6.5, 3.6), layout="constrained")
     axes = picture.add_subplot()
     columns = []
     for row in one.scores:

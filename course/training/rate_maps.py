@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from course.datasets import fashion
-from course.figures.batch_rate_map import RateMap, along_rule
 from course.training.ragged_transformer import RaggedTransformer
 from course.training.recommender import Experiment, final_scores
 
@@ -46,23 +45,6 @@ def ncf_score(
         make_optimizer, batch, seed=seed, epochs=epochs, evaluate_every=epochs
     )
     return final_scores([history])[0]
-
-
-def rule_reach(one: RateMap, power: float, near: float = 0.9) -> int:
-    """Up to which factor of the smallest batch a rule stays near the best score of each column.
-
-    Args:
-        power: of the batch size in the rule, which begins at the best rate of the smallest batch.
-        near: share of the column's best score that is near.
-    """
-    rate, _ = one.best(one.batches[0])
-    reach = 1
-    for point in along_rule(one.batches, one.rates, one.scores, power, rate):
-        _, best = one.best(point.batch)
-        if point.score is None or point.score < near * best:
-            break
-        reach = point.batch // one.batches[0]
-    return reach
 
 
 def transformer_score(make_optimizer: MakeOptimizer, batch: int, seed: int = 0) -> float:

@@ -220,7 +220,7 @@ few = difference_interval(as_far, in_the_end)
 course.claim("16 times the batch ends with a training loss at least 0.02 above the small batch's", higher, above=0.02,
              otherwise="The large batch fits as well: look at generalisation.")  # fmt: skip
 course.claim("after as many updates, the small batch is no further than 16 times the batch", few, above=-0.01,
-             otherwise="The small batch learns more per update, so the number of updates does not explain it.")  # fmt: skip
+             otherwise="The small batch learns more per update: it is not their number.")  # fmt: skip
 cause = "too few updates" if higher.low > 0.02 and few.low > -0.01 else None
 print(course.score("03/1", "what costs the score", predicted_cause, cause))
 

@@ -26,7 +26,7 @@ from course import figures
 from course.checks import large_batch as check
 from course.measure.comparison import difference_interval, signed_rank_interval
 from course.plots import large_batch as plots
-from course.training.rate_maps import adam, ncf_score, rule_reach, sgd
+from course.training.rate_maps import adam, ncf_score, sgd
 from course.training.recommender import Experiment, final_scores, print_seeds
 from course.training.seeds_at_once import each_seed
 
@@ -191,9 +191,9 @@ check.sweep(sweep, seed=4)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Now use it for SGD and for Adam, at 16× and at 192×, with one run per learning rate. **Predict** where SGD's best learning
-# rate lies at 192×, as a multiple of the small batch's. The linear rule says 192. Krizhevsky's square root, which keeps
-# the variance of a step the same, says 14. If nothing may grow, it is 1.
+# Now use it for SGD and for Adam, at 16× and at 192×, with one run per learning rate. **Predict** where SGD's best
+# learning rate lies at 192×, as a multiple of the small batch's. The linear rule says 192. Krizhevsky's square root,
+# which keeps the variance of a step the same, says 14. If nothing may grow, it is 1.
 
 # %%
 predicted_multiple = None  # your number: best learning rate of SGD at 192x, over that of the small batch
@@ -225,8 +225,8 @@ print(course.score("03/2", "best rate of SGD at 192x over the small batch's", pr
                    tuned_sgd[1] / sizes.base_lr))  # fmt: skip
 
 # %% [markdown]
-# SGD was swept from two starts, the unchanged learning rate and the linear rule's. A sweep goes uphill
-# only, so it may stop on a small hill: if your two sweeps found different rates, you have seen it happen. One seed per rate is enough
+# SGD was swept from two starts, the unchanged learning rate and the linear rule's. A sweep goes uphill only, so it may
+# stop on a small hill: if your two sweeps found different rates, you have seen it happen. One seed per rate is enough
 # to find the ridge, not to find its top.
 #
 # **Takeaway** Tune every contestant with the same sweep, start it where a rule points, and trust a best value only
@@ -301,7 +301,7 @@ course.claim("at 192×, both tuned by the same sweep, Adam beats SGD by more tha
 # %% tags=["experiment"]
 print(f"{'map':<20}{'smallest batch':>15}{'constant':>12}{'square root':>14}{'linear':>9}   (times the smallest batch)")
 for label, one in maps.items():
-    reach = [rule_reach(one, power) for power in (0.0, 0.5, 1.0)]
+    reach = [one.reach(power) for power in (0.0, 0.5, 1.0)]
     cells = "".join(f"{factor:>12}×" for factor in reach)
     print(f"{label:<20}{one.batches[0]:>15,}{cells}")
 figures.rate_maps(maps, "transformer, SGD")

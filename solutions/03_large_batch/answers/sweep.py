@@ -6,7 +6,7 @@ from course.engine.known_answers import alternative, mistake
 
 MISTAKES = {
     "only_three": (
-        "Three learning rates are tried, and the best may be at an edge. Go on until both its neighbours are worse.",
+        "Three learning rates are tried, and the best may be at an edge. Try until both its neighbours are worse.",
         ("while len(scores) < most:", "for _ in range(2):\n        best = 0"),
     ),
     "only_upwards": (
