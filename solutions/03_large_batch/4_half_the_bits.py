@@ -454,7 +454,8 @@ def whole_recipe(seed, is_mixed, weight_decay):
     scaler = torch.amp.GradScaler("cuda") if device.type == "cuda" else None
     mixed = functools.partial(amp_step_now, scaler=scaler, dtype=torch.float16 if scaler else torch.bfloat16)
     return experiment.train_fresh(
-        lambda p: Lars(p, lr=sizes.lars_lr, weight_decay=weight_decay, exclude_1d=False), batches[2], seed, schedule=schedule,
+        lambda p: Lars(p, lr=sizes.lars_lr, weight_decay=weight_decay, exclude_1d=False),
+        batches[2], seed, schedule=schedule,
         step=mixed if is_mixed else None,
         evaluate_every=sizes.epochs).hit_rate[-1]  # fmt: skip
 
@@ -470,7 +471,8 @@ gained = signed_rank_interval([hit - experiment.popularity for hit in hits[NO_DE
 course.claim("LARS with warm-up and mixed precision ends at least 0.1 of HR@10 above popularity at 192x", gained,
              above=0.1, otherwise="The training is too short, or your data suits another peak.")  # fmt: skip
 course.claim("mixed precision changes the HR@10 of LARS by less than 0.05",
-             difference_interval(hits[ALL], hits[IN_FP32]), within=(-0.05, 0.05), otherwise="The seeds differ by more than that.")  # fmt: skip
+             difference_interval(hits[ALL], hits[IN_FP32]), within=(-0.05, 0.05),
+             otherwise="The seeds differ by more than that.")  # fmt: skip
 course.claim("under LARS at 192x, weight decay of 1e-4 costs at least 0.1 of HR@10",
              difference_interval(hits[ALL], hits[NO_DECAY]), below=-0.1,
              otherwise="Your gradients are larger than the decay, or the training is too short.")  # fmt: skip
