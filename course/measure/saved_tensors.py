@@ -28,7 +28,7 @@ def most_bytes_kept(run: Callable[[], object], owned: Iterable[Tensor]) -> int:
 
 
 class _Kept:
-    """The storages that the forward pass at hand has saved, and most bytes of any before."""
+    """The storages that the current forward pass has saved, and most bytes of any so far."""
 
     def __init__(self, owned: set[int]) -> None:
         self.owned = owned

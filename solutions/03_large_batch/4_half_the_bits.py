@@ -435,10 +435,10 @@ course.claim("bf16 makes an update of NVIDIA's NeuMF at least 10 % faster than f
 # %% [markdown]
 # ## Does the whole recipe work?
 #
-# Now all that this unit has built, in one run at 192 times the batch: LARS, the exponential warm-up over a tenth of an
-# epoch, mixed precision, and weight decay of $10^{-4}$. The learning rate decays quadratically, as in part 3. The
-# same run in fp32 is the control, with the same seeds. On a CPU mixed precision means bf16, on a GPU fp16 with a
-# scaler.
+# Now all that this unit has built, in one run at 192 times the batch: LARS, the exponential warm-up, mixed precision,
+# and weight decay of $10^{-4}$. The learning rate decays quadratically. A warm-up of a tenth of an epoch would be a
+# single update here, so it lasts one epoch. The control is the same run in fp32, with the same seeds, and a third way
+# leaves out the weight decay. On a CPU mixed precision means bf16, on a GPU fp16 with a scaler.
 
 # %% tags=["experiment"]
 Lars, ramp = course.solved(check.LARS), course.solved(check.exponential_warmup)
@@ -446,34 +446,46 @@ Lars, ramp = course.solved(check.LARS), course.solved(check.exponential_warmup)
 
 def schedule(step, n):
     """The ramp to the peak over the first updates, times quadratic decay."""
-    return ramp(step, n, sizes.lars_lr, 0.1) * (1 - step / (sizes.epochs * n)) ** 2
+    return ramp(step, n, sizes.lars_lr, 1) * (1 - step / (sizes.epochs * n)) ** 2
 
 
-def whole_recipe(seed, is_mixed):
-    """The History of LARS with warm-up and weight decay at 192 times the batch, in mixed precision or in fp32."""
+def whole_recipe(seed, is_mixed, weight_decay):
+    """The HR@10 of LARS with warm-up at 192 times the batch, in mixed precision or in fp32."""
     scaler = torch.amp.GradScaler("cuda") if device.type == "cuda" else None
     mixed = functools.partial(amp_step_now, scaler=scaler, dtype=torch.float16 if scaler else torch.bfloat16)
     return experiment.train_fresh(
-        lambda p: Lars(p, lr=sizes.lars_lr, weight_decay=1e-4, exclude_1d=False), batches[2], seed, schedule=schedule,
-        step=mixed if is_mixed else None, evaluate_every=sizes.epochs)  # fmt: skip
+        lambda p: Lars(p, lr=sizes.lars_lr, weight_decay=weight_decay, exclude_1d=False),
+        batches[2], seed, schedule=schedule,
+        step=mixed if is_mixed else None,
+        evaluate_every=sizes.epochs).hit_rate[-1]  # fmt: skip
 
 
 # %% tags=["experiment"]
-seeds = range(sizes.whole_recipe_seeds)
-mixed, full = ([whole_recipe(seed, is_mixed).hit_rate[-1] for seed in seeds] for is_mixed in (True, False))
-print("HR@10 in mixed precision, per seed: " + ", ".join(f"{hit:.3f}" for hit in mixed))
-print("HR@10 in fp32, per seed:            " + ", ".join(f"{hit:.3f}" for hit in full))
-gained = signed_rank_interval([hit - experiment.popularity for hit in mixed])
-course.claim("LARS with warm-up, mixed precision and weight decay ends at least 0.1 of HR@10 above popularity at 192x",
-             gained, above=0.1, otherwise="The training is too short, or your data suits another peak.")  # fmt: skip
-course.claim("mixed precision changes the HR@10 of this recipe by less than 0.03", difference_interval(mixed, full),
-             within=(-0.03, 0.03), otherwise="Six seeds differ by more than that, so this is not decided.")  # fmt: skip
+ALL, IN_FP32, NO_DECAY = "mixed precision, decay", "fp32, decay", "mixed precision, no decay"
+settings = {ALL: (True, 1e-4), IN_FP32: (False, 1e-4), NO_DECAY: (True, 0.0)}
+hits = {}
+for name, setting in settings.items():
+    hits[name] = [whole_recipe(seed, *setting) for seed in range(sizes.whole_recipe_seeds)]
+    print(f"{name:<26} HR@10 per seed: " + ", ".join(f"{hit:.3f}" for hit in hits[name]))
+gained = signed_rank_interval([hit - experiment.popularity for hit in hits[NO_DECAY]])
+course.claim("LARS with warm-up and mixed precision ends at least 0.1 of HR@10 above popularity at 192x", gained,
+             above=0.1, otherwise="The training is too short, or your data suits another peak.")  # fmt: skip
+course.claim("mixed precision changes the HR@10 of LARS by less than 0.05",
+             difference_interval(hits[ALL], hits[IN_FP32]), within=(-0.05, 0.05),
+             otherwise="The seeds differ by more than that.")  # fmt: skip
+course.claim("under LARS at 192x, weight decay of 1e-4 costs at least 0.1 of HR@10",
+             difference_interval(hits[ALL], hits[NO_DECAY]), below=-0.1,
+             otherwise="Your gradients are larger than the decay, or the training is too short.")  # fmt: skip
 
 # %% [markdown]
+# **Shown** The decay alone differs between the first way and the third. **We think** that the reason is the trust
+# ratio: LARS scales $g + \beta w$ to a fixed share of $w$, so where $\beta \lVert w \rVert$ exceeds $\lVert g \rVert$,
+# the layer mostly shrinks. A large batch has little noise in $g$, so its norm is small. To test it, print both norms
+# per layer.
+#
 # The learning rate was tuned for LARS in fp32, and nothing was tuned again for 16 bits.
 #
-# **Takeaway** The remedies add up: each removes another obstacle, and none replaces a learning rate that suits the
-# batch.
+# **Takeaway** 16 bits leave a recipe as good as it was. Test each ingredient alone before you trust the sum.
 
 # %% [markdown]
 # ## Can you find the scale yourself? · extra
