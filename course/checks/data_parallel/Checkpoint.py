@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from course.engine.exercise import Answer, Facts, exercise
-from course.engine.probing.tensors import same_on_every_cpu
+from course.engine.probing.cpus import same_on_every_cpu
 from course.training.gpt_run import Run, update
 
 
@@ -19,6 +19,7 @@ def Checkpoint(answer: Answer, device: torch.device, seed: int) -> Facts:
     _train(first, before)
     state = answer().state(first)
     yield "the state is a dict with these keys", sorted(map(str, state))
+    yield "what in it is no tensor, number, list or dict", _not_plain(state)
     yield "names of the weights and buffers", sorted(state["model"])
     loaded = _written_and_read(state)
     yield "it can be read with weights_only=True", isinstance(loaded, dict)
@@ -90,6 +91,15 @@ def _inputs(run: Run) -> Tensor:
     of_step = torch.Generator().manual_seed(1000 * run.seed + run.step)
     inputs = torch.randn(6, 4, generator=of_step, dtype=torch.float64)
     return inputs + 0.1 * torch.randn(6, 4, generator=run.random, dtype=torch.float64)
+
+
+def _not_plain(state: dict) -> list[str]:
+    """The keys whose values weights_only refuses, or which are whole objects, with their types."""
+    found = []
+    for key, value in sorted(state.items(), key=str):
+        if not isinstance(value, (Tensor, int, float, str, list, tuple, dict)):
+            found.append(f"{key}: {type(value).__name__}")
+    return found
 
 
 def _written_and_read(state: Any) -> Any:

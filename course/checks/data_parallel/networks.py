@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from course.engine.probing.tensors import same_on_every_cpu
+from course.engine.probing.cpus import same_on_every_cpu
 
 STEPS = 5
 

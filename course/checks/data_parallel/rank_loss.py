@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from course.engine.exercise import Answer, Facts, exercise
-from course.engine.probing.tensors import same_on_every_cpu
+from course.engine.probing.cpus import same_on_every_cpu
 from course.training.ragged_transformer import RaggedTransformer, padded_losses
 
 VOCABULARY = 11

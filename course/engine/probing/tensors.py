@@ -7,7 +7,6 @@ from unittest import mock
 
 import numpy as np
 import torch
-from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -55,18 +54,6 @@ def same_tensor(a: torch.Tensor, b: torch.Tensor) -> bool:
 def near(value: Any, truth: Any, relative: float = 0.0, absolute: float = 0.0) -> bool:
     """True if the number `value` is within `absolute + relative * |truth|` of `truth`."""
     return abs(float(value) - float(truth)) <= absolute + relative * abs(float(truth))
-
-
-def same_on_every_cpu(module: nn.Module) -> None:
-    """Round the weights and buffers of `module` to multiples of 1/256.
-
-    The float32 numbers that layers begin with end in other digits on a CPU with other vectors
-    (ATEN_CPU_CAPABILITY), which facts in float64 would show.
-    """
-    with torch.no_grad():
-        for tensor in [*module.parameters(), *module.buffers()]:
-            if tensor.is_floating_point():
-                tensor.copy_((256 * tensor).round() / 256)
 
 
 def snapped(seen: torch.Tensor, truth: torch.Tensor, tolerance: float) -> torch.Tensor:
