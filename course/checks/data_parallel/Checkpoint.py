@@ -19,7 +19,7 @@ def Checkpoint(answer: Answer, device: torch.device, seed: int) -> Facts:
     _train(first, before)
     state = answer().state(first)
     yield "the state is a dict with these keys", sorted(map(str, state))
-    yield "what in it is no tensor, number, list or dict", _not_plain(state)
+    yield "what in the dict is neither tensor nor number, list or dict", _not_plain(state)
     yield "names of the weights and buffers", sorted(state["model"])
     loaded = _written_and_read(state)
     yield "it can be read with weights_only=True", isinstance(loaded, dict)

@@ -45,6 +45,6 @@ def _gathered(rank: int, world_size: int, answer: Answer, values: torch.Tensor) 
 
 
 def _is_new(rank: int, world_size: int, answer: Answer, values: torch.Tensor) -> bool:
-    """Whether the result has memory of its own."""
+    """Whether the result lies in other memory than the shard."""
     shard = values[rank].clone()
     return storage(answer(shard)) != storage(shard)

@@ -30,7 +30,7 @@ MISTAKES = {
         ("pieces[(rank - step) % world_size]", "shard"),
     ),
     "alone_the_same": (
-        "On one rank the result is the shard itself, so whoever writes into it changes the shard. Return a new vector "
+        "On one rank the result is the shard itself, and writing into one changes the other. Return a new vector "
         "there, too.",
         ("    pieces =", "    if world_size == 1:\n        return shard\n    pieces ="),
     ),
