@@ -150,6 +150,10 @@ def run(first, *words):
         runpy.run_path(first, run_name="__main__")
 
 
+# modules that read their stdin, and whose C library reads the environment when the process starts
+OWN_PROCESS = ("course.measure.fresh_memory",)
+
+
 def client(address, *words):
     """Ask for what `python WORDS` runs, if the first word is -u, -m, -c or a script, else run it; end as it ends.
 
@@ -159,7 +163,8 @@ def client(address, *words):
     if words[0].startswith("--keep="):
         numbers += map(int, words[0][7:].split(","))
         words = words[1:]
-    if words[0].startswith("-") and words[0] not in ("-u", "-m", "-c"):
+    is_own = words[0] == "-m" and words[1] in OWN_PROCESS
+    if is_own or words[0].startswith("-") and words[0] not in ("-u", "-m", "-c"):
         os.execv(sys.executable, [sys.executable, *words])
     with socket.socket(socket.AF_UNIX) as to:
         to.connect(address)

@@ -250,7 +250,7 @@ def test_what_is_not_asked_stands_there_solved_and_without_grade_cells(asked_les
     graded = [name for name, cell in cells.items() if cell.metadata.nbgrader.grade]
     assert graded == ["scaled_lr-visible", "scaled_lr-hidden"]
     assert "raise NotImplementedError()" in cells["scaled_lr"].source
-    given = cells["exponential_warmup"]
+    given = cells["sweep"]
     assert given.metadata.nbgrader.locked and not given.metadata.nbgrader.solution
     assert "NotImplementedError" not in given.source and "SOLUTION" not in given.source
     text = notebook.cells[notebook.cells.index(given) - 1].source
@@ -266,8 +266,8 @@ from course.checks import data_parallel, fast_loading, large_batch
 from course.notebook.registry import load_unit
 asked = {e.name for e in load_unit("03_large_batch").exercises if e.asked}
 assert asked == {"scaled_lr"}, asked
-warmup = course.solved(large_batch.exponential_warmup)
-assert callable(warmup) and "given" in warmup.__code__.co_filename, warmup
+swept = course.solved(large_batch.sweep)
+assert callable(swept) and "given" in swept.__code__.co_filename, swept
 assert course.solved(large_batch.leave_one_out).__name__ == "leave_one_out"
 from course.learner.solved import solved_answers
 solved_answers["02_data_parallel", "scatter"] = scatter = lambda *args: "mine"

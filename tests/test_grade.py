@@ -144,7 +144,11 @@ def test_learners_get_their_points_and_the_teacher_a_table(graded):
     assert "not handed in" in rows[0]["notes"], "three parts of four are missing, and cost nothing else"
     graded_parts = {one.learner: one.parts for one in gradebook.records(graded)}
     with_points = {who: [r.part for r in each if any(m.score for m in r.marks)] for who, each in graded_parts.items()}
-    assert with_points == {"ann": [part_of("scaled_lr")], "bob": [part_of("polynomial_decay")], "eve": []}
+    assert with_points == {
+        "ann": [part_of(name) for name in SOLVED[:2]],
+        "bob": [part_of("polynomial_decay")],
+        "eve": [],
+    }
     for part in parts(UNIT):
         assert (graded / "autograded" / "ann" / UNIT / f"{part}.ipynb").is_file()
 
@@ -154,7 +158,7 @@ def test_only_what_changed_is_graded_again_and_replaces_the_score(graded, inbox,
     mine = shutil.copytree(inbox, tmp_path / "inbox")
     run(mine, course)
     assert "3 submissions, 3 of them graded before" in capsys.readouterr().out
-    hand_in(mine, "ann", SOLVED[0])
+    (mine / "ann" / UNIT / f"{part_of(SOLVED[1])}.ipynb").unlink()
     hand_in(mine, "dan", SOLVED[2])
     run(mine, course)
     assert "4 submissions, 2 of them graded before" in capsys.readouterr().out
@@ -306,18 +310,20 @@ def test_answers_that_do_not_end_stop_a_part_after_a_while(monkeypatch):
 def test_of_a_release_that_asks_less_only_what_was_asked_counts(inbox, course, tmp_path):
     """In the table and in nbgrader's own maximum; by the release's record or by the same words."""
     (tmp_path / "class").mkdir()
-    (tmp_path / "class" / "asked.json").write_bytes(to_json(resolve("scaled_lr,LARS")))
+    (tmp_path / "class" / "asked.json").write_bytes(to_json(resolve("scaled_lr,noise_scale")))
     run(inbox, course, "--release", tmp_path / "class", "--workers", "1")
     assert points(course) == {"ann": 2, "bob": 0, "eve": 0}
     with Gradebook(f"sqlite:///{course / 'gradebook.db'}") as book:
-        assert book.find_assignment(UNIT).max_score == 2 + 6
+        assert book.find_assignment(UNIT).max_score == 2 + 3
     records = gradebook.records(course)
-    assert {mark.exercise for one in records for mark in one.marks} == {"scaled_lr", "LARS"}
+    assert {mark.exercise for one in records for mark in one.marks} == {"scaled_lr", "noise_scale"}
     ann = records[0].parts
-    assert [bool(result.note) for result in ann] == [result.part == part_of("LARS") for result in ann], "what is missed"
+    assert [bool(result.note) for result in ann] == [result.part == part_of("noise_scale") for result in ann], (
+        "what is missed"
+    )
     table = (course / "build" / "grading" / "scores.txt").read_text()
-    assert "1 scaled_lr (2)" in table and "2 LARS (6)" in table and "2 / 8" in table
-    same = grade_command._asked(None, "scaled_lr,LARS", (UNIT,))
+    assert "1 scaled_lr (2)" in table and "2 noise_scale (3)" in table and "2 / 5" in table
+    same = grade_command._asked(None, "scaled_lr,noise_scale", (UNIT,))
     assert same == grade_command._asked(tmp_path / "class", None, (UNIT,)), "by the same words"
     more = "--release", tmp_path / "class", "--unit", "04"
     assert "nothing of 04_fast_loading is asked" in sentence(inbox, course, *more)
@@ -342,25 +348,29 @@ def run_part(sources, one_zygote, before=()):
 
 KEEPS = """
 kept = []
+right = linear_warmup
 
 
-def scaled_lr(base_lr, base_batch, batch, accumulation=1, ranks=1):
-    kept.append(base_lr)
-    return base_lr * (batch * accumulation * ranks / base_batch)
+def linear_warmup(*args, **kwargs):
+    kept.append(args)
+    return right(*args, **kwargs)
 """
 
 
 def test_what_a_hidden_check_asked_is_not_there_for_the_next_visible_one(one_zygote):
-    counts = "def linear_warmup(*args, **kwargs):\n    return float(len(kept))\n"
-    marks, note, _ = run_part({"scaled_lr": KEEPS, "linear_warmup": counts}, one_zygote)
+    cells = {grade_id(cell): cell.source for cell in solved(part_of("linear_warmup")).cells}
+    counts = "def exponential_warmup(*args, **kwargs):\n    return float(len(kept))\n"
+    marks, note, _ = run_part(
+        {"linear_warmup": cells["linear_warmup"] + KEEPS, "exponential_warmup": counts}, one_zygote
+    )
     assert not note and [mark.score > 0 for mark in marks.values()] == [True, True, False, False]
-    assert re.search(r"yours +0\b", marks["linear_warmup-visible"].report), marks["linear_warmup-visible"].report
+    assert re.search(r"yours +0\b", marks["exponential_warmup-visible"].report), marks
 
 
 def test_right_answers_below_what_any_notebook_may_hold_keep_their_points(one_zygote):
     """Every cell runs, and what it changed is put back before a check."""
-    cells = {grade_id(cell): cell.source for cell in solved(part_of("scaled_lr")).cells}
-    marks, note, ran = run_part({name: cells[name] for name in SOLVED[:2]}, one_zygote, IDIOMS)
+    cells = {grade_id(cell): cell.source for cell in solved(part_of("linear_warmup")).cells}
+    marks, note, ran = run_part({name: cells[name] for name in SOLVED[1:3]}, one_zygote, IDIOMS)
     errors = [output.evalue for cell in ran for output in cell.outputs if output["output_type"] == "error"]
     assert errors == [] and not note
     assert {mark.cell: mark.report for mark in marks.values() if mark.score < mark.points} == {}
@@ -379,18 +389,18 @@ def exponential_warmup(*args, **kwargs):
         os.kill(os.getpid(), 9)
     return right(*args, **kwargs)
 """
-DIES = "def linear_warmup(*args, **kwargs):\n    os.kill(os.getpid(), 9)\n"
-TOO_MUCH = "def scaled_lr(*args, **kwargs):\n    return [9 * 10**4299] * 300\n"
+DIES = "def polynomial_decay(*args, **kwargs):\n    os.kill(os.getpid(), 9)\n"
+TOO_MUCH = "def linear_warmup(*args, **kwargs):\n    return [9 * 10**4299] * 300\n"
 
 
 def test_a_check_whose_process_dies_is_asked_once_more_and_a_bad_one_is_lost_alone(one_zygote):
-    cells = {grade_id(cell): cell.source for cell in solved(part_of("scaled_lr")).cells}
+    cells = {grade_id(cell): cell.source for cell in solved(part_of("linear_warmup")).cells}
     dies_once = cells["exponential_warmup"] + DIES_ONCE
-    answers = {"scaled_lr": TOO_MUCH, "exponential_warmup": dies_once, "linear_warmup": DIES}
+    answers = {"linear_warmup": TOO_MUCH, "exponential_warmup": dies_once, "polynomial_decay": DIES}
     marks, note, _ = run_part(answers, one_zygote)
     assert not note and [mark.score > 0 for mark in marks.values()] == [False, False, True, True, False, False]
-    assert "far more bytes" in marks["scaled_lr-visible"].report
-    assert "ended the process" in marks["linear_warmup-visible"].report
+    assert "far more bytes" in marks["linear_warmup-visible"].report
+    assert "ended the process" in marks["polynomial_decay-visible"].report
     assert not any(submission.RESTORED in mark.report for mark in marks.values()), "honest cells change nothing"
 
 

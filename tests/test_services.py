@@ -84,7 +84,7 @@ def test_a_notebook_alone_installs_the_course_checks_an_answer_and_keeps_it(addr
     assert "torch 2." in said[0] and "GPU: none" in said[0] and str(home / "scaling-pytorch") in said[0]
     assert "scaled_lr: correct" in said[-2] and "scaling_pytorch_course/course/__init__.py" in said[-1]
     assert [path.stem for path in home.glob("scaling-pytorch/data/answers/*/*/*.json")] == ["scaled_lr"]
-    assert re.search(r"igger step +1 +1 +\d", said[-1]), said[-1]
+    assert re.search(r"The map +1 +1 +\d", said[-1]), said[-1]
 
 
 @pytest.fixture

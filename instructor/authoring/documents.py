@@ -166,7 +166,8 @@ def document_texts(folder: Path = FOLDER) -> dict[str, str]:
 def claim_rows(records: list[Record]) -> list[Row]:
     """The Rows of all claims, in the order of the course.
 
-    A sentence stands where the first machine made it, in a part that still exists if there is one.
+    A sentence stands where the first machine made it, in a part that still exists. One that was
+    made only in parts that are gone is left out.
     """
     there = {f"{unit}/{part}" for unit, part in all_parts()}
     rows = {}
@@ -178,7 +179,8 @@ def claim_rows(records: list[Record]) -> list[Row]:
                 row.found[record["machine"]] = facts
                 if f"{row.unit}/{row.part}" not in there:
                     row.unit, row.part = unit, name
-    return sorted(rows.values(), key=lambda row: (row.unit, row.part))  # stable
+    made = [row for row in rows.values() if f"{row.unit}/{row.part}" in there]
+    return sorted(made, key=lambda row: (row.unit, row.part))  # stable
 
 
 def claims_text(records: list[Record]) -> str:

@@ -115,16 +115,19 @@ def _of_learner(folder: Path, wanted: dict[str, list[str]], times: Times) -> Inb
     loose = _names_in(folder)
     for unit, counted in wanted.items():
         place = folder / unit
-        inside = _names_in(place) if place.is_dir() and not place.is_symlink() else set()
+        if place.is_symlink():
+            left_out.append(f"{unit}: a link to a folder, which is not followed.")
+        has_folder = place.is_dir() and not place.is_symlink()
+        holder = place if has_folder else folder
+        inside = _names_in(place) if has_folder else set()
         found = _Found(unit, [(place, inside), (folder, loose & _loose_names(unit, loose))])
-        files = {part: found.file_of(part) or place / f"{part}.ipynb" for part in counted}
+        files = {part: found.file_of(part) or holder / f"{part}.ipynb" for part in counted}
         left_out += found.sentences
         if unknown := unknown_among(inside - found.taken):
             left_out.append(f"{unit}: ignored {unknown}; its parts are {', '.join(counted)}.")
-        if not inside and not found.taken and not place.is_dir():
+        if not has_folder and not found.taken:
             continue
         loose -= found.taken
-        holder = place if place.is_dir() else folder
         received = times.get((folder.name, unit))
         is_told = received is not None
         received = received or _time_of(holder)

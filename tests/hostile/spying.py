@@ -12,8 +12,10 @@ def asks_for_the_reference():
     for ask in (check.linear_warmup.reference, lambda: course.solved(check.linear_warmup), check.linear_warmup.mistakes,
                 lambda: check.linear_warmup.at("cpu", 88).expected()):  # fmt: skip
         try:
-            print("BREACH", ask())
-            linear_warmup = ask()
+            found = ask()
+            if type(found).__name__ != "Unsolved":
+                print("BREACH", found)
+            linear_warmup = found
         except Exception as error:
             print(type(error))
 
