@@ -67,7 +67,7 @@ def test_the_search_knows_every_section(built):
     out, _ = built
     entries = json.loads(re.search(r"const SECTIONS = (\[.*\]);\n", (out / "search.js").read_text())[1])
     titles = {title for _, _, title, _ in entries}
-    assert "Which learning rate wins it back?" in titles and len(entries) > 200
+    assert "How far does the linear rule lead?" in titles and len(entries) > 200
     assert any(title.startswith("How large is the largest batch?") for title in titles)
 
 

@@ -103,7 +103,7 @@ def hand_in(name, folder, honest, third, beside, host):
     if attack.is_file:
         made = attack.make(place, notebook)
     else:
-        by_id(notebook)[attack.at]["source"] = source(attack, host)
+        by_id(notebook)[attack.at]["source"] = "import torch\n" + source(attack, host)
         made = notebook
     if isinstance(made, dict):
         made = json.dumps(made)
