@@ -42,6 +42,6 @@ def test_the_page_shows_the_verdict_of_each_machine(monkeypatch):
     known = Remedy("a", "03_large_batch", wins=("it wins",), loses=("it loses",))
     monkeypatch.setattr(documents, "REMEDIES", (known,))
     claim = {"sentence": "it wins", "held": True, "value": "2.0"}
-    record = {"machine": "M", "parts": {"03_large_batch/x": {"claims": [claim]}}, "benchmarks": {}}
+    record = {"machine": "M", "parts": {"03_large_batch/2_the_map": {"claims": [claim]}}, "benchmarks": {}}
     text = documents.results_text([record])
     assert "| 03 | **a** | it wins (M: yes 2.0) | it loses (not measured yet) |" in text
