@@ -20,6 +20,12 @@ def scaled_table(
     return table.to(device)
 
 
+def one_number(loss: object) -> object:
+    """A tensor of one element without its shape, which is free; anything else as it is."""
+    is_one = isinstance(loss, torch.Tensor) and loss.numel() == 1
+    return loss.reshape(()) if is_one else loss
+
+
 class Batches:
     """Consecutive batches (x, y) of `sizes` rows of `table`, in one buffer that is refilled.
 

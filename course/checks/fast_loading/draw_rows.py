@@ -30,7 +30,7 @@ def draw_rows(answer: Answer, device: torch.device, seed: int) -> Facts:
     before = random_state()
     case = _Case(answer, seed)
     rows = case.drawn(MANY)
-    kind = [type(rows).__name__, str(getattr(rows, "dtype", "")), np.shape(rows)]
+    kind = [type(rows).__name__, str(getattr(rows, "dtype", "")), getattr(rows, "shape", None)]
     yield "returns a float32 array with columns + 1 numbers per row", kind
     x = rows[:, :-1].astype(np.float64)
     y = rows[:, -1].astype(np.float64)

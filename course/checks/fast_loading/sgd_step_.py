@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from course.checks.fast_loading.batches import Batches, scaled_table
+from course.checks.fast_loading.batches import Batches, one_number, scaled_table
 from course.engine.compare import same_values
 from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.tensors import Operations, kind_and_device, torch_only
@@ -72,7 +72,7 @@ def _two_steps(case: _Case) -> Facts:
     is_one_number = isinstance(loss, torch.Tensor) and loss.numel() == 1
     kind = "a tensor with one element" if is_one_number else kind_and_device(loss)
     yield "returns a tensor with one element", kind
-    yield "the sum of squared residuals before the step", loss.reshape(())
+    yield "the sum of squared residuals before the step", one_number(loss)
     yield "w is changed, in place", not same_values(w, case.first_w)
     yield "w after the step", w
     yield "b after the step, in place", b
@@ -85,7 +85,7 @@ def _two_steps(case: _Case) -> Facts:
     first_loss = loss
     before = loss.clone()
     loss, _ = case.step([5], w, b)
-    found = {"loss": loss.reshape(()), "w": w, "b": b}
+    found = {"loss": one_number(loss), "w": w, "b": b}
     yield "a second step, of 5 rows, with scratch as the first left it", found
     yield "the sum that the first step returned has not changed", same_values(first_loss, before)
 
@@ -99,7 +99,7 @@ def _several_blocks(case: _Case) -> Facts:
 
     loss, _ = case.step(case.sizes, w, b, asked=note_whether_unchanged)
     yield "w and b wait for the last block", all(waited)
-    yield "several blocks: the sum of squared residuals of all rows", loss.reshape(())
+    yield "several blocks: the sum of squared residuals of all rows", one_number(loss)
     yield "several blocks: w after the step, as if they were one", w
     yield "several blocks: b after the step", b
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from course.checks.fast_loading.batches import scaled_table
+from course.checks.fast_loading.batches import one_number, scaled_table
 from course.engine.compare import same_values
 from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.tensors import Operations, torch_only
@@ -38,7 +38,7 @@ def step_in_place(answer: Answer, device: torch.device, seed: int) -> Facts:
     w, b = case.w.clone(), case.b.clone()
     mean, std = case.mean.clone(), case.std.clone()
     loss, buffer = case.step(case.rows, w, b)
-    yield "returns the sum of squared residuals before the step, a tensor", loss.reshape(())
+    yield "returns the sum of squared residuals before the step, a tensor", one_number(loss)
     yield "w is changed, in place", not same_values(w, case.w)
     yield "w after the step", w
     yield "b after the step, in place", b
@@ -49,7 +49,7 @@ def step_in_place(answer: Answer, device: torch.device, seed: int) -> Facts:
     yield "does not write into mean or std", untouched
     kept = loss.clone()
     second, _ = case.step(8, w, b)
-    found = {"loss": second.reshape(()), "w": w, "b": b}
+    found = {"loss": one_number(second), "w": w, "b": b}
     yield "a second step, of 8 rows", found
     yield "the sum that the first step returned has not changed", same_values(loss, kept)
     x, y = case.table[:, : case.columns], case.table[:, case.columns]
