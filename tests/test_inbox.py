@@ -53,7 +53,7 @@ def test_loose_notebooks_next_to_a_units_folder_are_read_too(folder):
     assert handed_in[0].files[other] == folder / "ann" / f"{other}.ipynb"
     assert handed_in[0].files[PART] == folder / "ann" / UNIT / f"{PART}.ipynb"
     assert [line for line in left_out if "counts for" in line] == [
-        f"ann: {UNIT}: {PART}.ipynb counts for {PART}, not {PART}.ipynb."
+        f"ann: {UNIT}/{PART}.ipynb counts for {PART}, not {PART}.ipynb."
     ]
     assert "notes.ipynb" in left_out[-1] and "outside the folder of a unit" in left_out[-1]
 
@@ -64,17 +64,18 @@ def test_a_renamed_notebook_is_read_with_a_line(folder, ending):
     own.rename(own.with_stem(PART + ending))
     handed_in, left_out = read_inbox(folder, WANTED)
     assert handed_in[0].files[PART] == own.with_stem(PART + ending)
-    assert left_out == [f"ann: {UNIT}: {PART}{ending}.ipynb is read as {PART}."]
+    assert left_out == [f"ann: {UNIT}/{PART}{ending}.ipynb is read as {PART}."]
     write_text(own, "{}")
     handed_in, left_out = read_inbox(folder, WANTED)
     assert handed_in[0].files[PART] == own
-    assert left_out == [f"ann: {UNIT}: {PART}.ipynb counts for {PART}, not {PART}{ending}.ipynb."]
+    assert left_out == [f"ann: {UNIT}/{PART}.ipynb counts for {PART}, not {UNIT}/{PART}{ending}.ipynb."]
 
 
 def test_the_latest_of_several_copies_counts_and_another_parts_name_is_none(folder):
     own = folder / "ann" / UNIT / f"{PART}.ipynb"
     own.rename(own.with_stem(f"{PART} (2)"))
     write_text(own.with_stem(f"{PART} (10)"), "{}")
+    write_text(own.with_stem(f"{PART} (old)"), "{}")
     write_text(own.with_stem(f"{PART}_more"), "{}")
     handed_in, left_out = read_inbox(folder, WANTED)
     assert handed_in[0].files[PART] == own.with_stem(f"{PART} (10)")

@@ -104,9 +104,11 @@ def run(options: Options, zygote: Zygote | None) -> None:
 def _inbox(options: Options, folder: Path, limits: CourseGrading) -> Inbox:
     """What was handed in, in a folder or in a platform's archive, which `folder` gets unpacked."""
     place = Path(options.inbox)
+    left_out: list[str] = []
     if place.is_file():
-        place = unpacked(place, folder, limits.notebook_bytes)
-    return read_inbox(place, _wanted(options))
+        place, left_out = unpacked(place, folder, limits.notebook_bytes)
+    inbox = read_inbox(place, _wanted(options))
+    return inbox._replace(left_out=left_out + inbox.left_out)
 
 
 def _wanted(options: Options) -> dict[str, list[str]]:

@@ -167,21 +167,26 @@ class _Found:
             if f"{part}.ipynb" in names:
                 own.append(folder / f"{part}.ipynb")
             copies = [name for name in names if pattern.fullmatch(name)]
-            renamed += [folder / name for name in sorted(copies, key=_number_in)]
+            copies.sort(key=lambda name: _number_in(name[len(part) :]))
+            renamed += [folder / name for name in copies]
         found = own + renamed[::-1]
         self.taken.update(path.name for path in found)
         if len(found) > 1:
-            others = ", ".join(path.name for path in found[1:])
-            self.sentences.append(f"{self.unit}: {found[0].name} counts for {part}, not {others}.")
+            first, *others = map(self._shown, found)
+            self.sentences.append(f"{first} counts for {part}, not {', '.join(others)}.")
         elif renamed:
-            self.sentences.append(f"{self.unit}: {found[0].name} is read as {part}.")
+            self.sentences.append(f"{self._shown(found[0])} is read as {part}.")
         return found[0] if found else None
 
+    def _shown(self, path: Path) -> str:
+        """The path in the learner's folder."""
+        return path.relative_to(self.places[-1][0]).as_posix()
 
-def _number_in(name: str) -> tuple[int, str]:
-    """What sorts copies of a notebook by age: the last number in the name."""
-    numbers = re.findall(r"\d+", name)
-    return int(numbers[-1]), name
+
+def _number_in(ending: str) -> int:
+    """What sorts copies of a notebook by age: the number that its name ends in."""
+    number = re.search(r"\d+", ending)
+    return int(number[0]) if number else 0
 
 
 def _names_in(folder: Path) -> set[str]:

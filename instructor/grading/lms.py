@@ -45,8 +45,15 @@ class Member(NamedTuple):
     rest: PurePosixPath  # its path in the learner's folder
 
 
-def unpacked(archive: Path, folder: Path, bytes_max: int = DEFAULTS.notebook_bytes) -> Path:
-    """Unpack `archive` to a new inbox in `folder`, which replaces an earlier one; return the inbox.
+class Unpacked(NamedTuple):
+    """The inbox that an archive became, and a sentence about each file that is not in it."""
+
+    inbox: Path
+    left_out: list[str]
+
+
+def unpacked(archive: Path, folder: Path, bytes_max: int = DEFAULTS.notebook_bytes) -> Unpacked:
+    """Unpack `archive` to a new inbox in `folder`, which replaces an earlier one.
 
     The time of a learner's folder is that of the latest file in it, as the archive gives it.
 
@@ -58,7 +65,7 @@ def unpacked(archive: Path, folder: Path, bytes_max: int = DEFAULTS.notebook_byt
     inbox = folder / f"inbox-{NOT_PLAIN.sub('-', archive.stem)}"
     try:
         with zipfile.ZipFile(archive) as opened, atomic_folder(inbox) as new:
-            members = _members(opened, archive, bytes_max)
+            members, left_out = _members(opened, archive, bytes_max)
             for learner, of_learner in _by_learner(members).items():
                 _unpack(opened, of_learner, new / learner)
     except (OSError, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
@@ -66,11 +73,13 @@ def unpacked(archive: Path, folder: Path, bytes_max: int = DEFAULTS.notebook_byt
             f"{archive} cannot be unpacked ({error}); download it again, or unpack it and name the "
             "folder."
         ) from None
-    return inbox
+    return Unpacked(inbox, left_out)
 
 
-def _members(opened: zipfile.ZipFile, archive: Path, bytes_max: int) -> list[Member]:
-    """The files of the archive that are read; prints a sentence about each other one."""
+def _members(
+    opened: zipfile.ZipFile, archive: Path, bytes_max: int
+) -> tuple[list[Member], list[str]]:
+    """The files of the archive that are read, and a sentence about each other one."""
     infos = [info for info in opened.infolist() if not info.is_dir()]
     size = sum(info.file_size for info in infos)
     if len(infos) > MEMBERS_MAX or size > BYTES_MAX:
@@ -80,16 +89,17 @@ def _members(opened: zipfile.ZipFile, archive: Path, bytes_max: int) -> list[Mem
         )
     top = _common_folder(infos)
     members = []
+    left_out = []
     for info in infos:
         member = _member(info, info.filename.removeprefix(top))
         reason = _reason_against(info, bytes_max)
         if not reason and not member.learner:
             reason = "neither its name nor a folder says whose it is"
         if reason:
-            print(safe_text(f"left out of {archive.name}: {info.filename}: {reason}."))
+            left_out.append(safe_text(f"{archive.name}: {info.filename}: {reason}."))
         else:
             members.append(member)
-    return members
+    return members, left_out
 
 
 def _common_folder(infos: Iterable[zipfile.ZipInfo]) -> str:

@@ -99,11 +99,8 @@ def grade(plan: Plan, submission: Submission, zygote: Zygote, limits: CourseGrad
     fingerprint = plan.fingerprint(submission.files, limits.notebook_bytes)
     budget = Budget(limits.submission_seconds)
     results = []
-    for name, part in plan.parts.items():
-        result = _grade_part(part, submission.files[name], zygote, limits, budget)
-        if MISSING in result.note:
-            result.note += _others_there(submission.files[name], submission)
-        results.append(result)
+    for part in plan.parts.values():
+        results.append(_grade_part(part, submission, zygote, limits, budget))
     return Graded(
         submission.learner,
         submission.unit,
@@ -115,19 +112,24 @@ def grade(plan: Plan, submission: Submission, zygote: Zygote, limits: CourseGrad
 
 
 def _grade_part(
-    part: PartPlan, path: Path, zygote: Zygote, limits: CourseGrading, budget: "Budget"
+    part: PartPlan,
+    submission: Submission,
+    zygote: Zygote,
+    limits: CourseGrading,
+    budget: "Budget",
 ) -> PartResult:
-    """The PartResult of the notebook at `path`.
+    """The PartResult of a submission's notebook of `part`.
 
     A part whose process ended is run once more: Linux ends some, too.
     """
     marks: dict[str, Mark] = {}
     notebook = part.release
+    path = submission.files[part.part]
     try:
         data = read_submission(path, limits.notebook_bytes)
         notebook = rebuild(part.release, learners_cells(data, limits.cell_characters), limits)
     except Missing:
-        note = MISSING if part.asks else ""
+        note = MISSING + _others_there(path, submission) if part.asks else ""
     except Unreadable as error:
         note = f"This part could not be read: {error}"
     else:
