@@ -14,7 +14,7 @@ from nbclient import NotebookClient
 import course
 from course.learner import recorded
 from course.learner.claims import MARK, WORDS
-from course.learner.predictions import leaders, reveal
+from course.learner.predictions import leaders
 from course.measure.comparison import Interval
 
 SENTENCE = "two workers are faster"
@@ -131,10 +131,6 @@ def test_a_notebook_gets_colour_plain_text_and_the_facts():
     assert (facts.sentence, facts.held, facts.value, facts.scale) == ("a < b & c", False, "0.9 times", "smoke")
     assert facts.machine == course.machine()
     nbformat.validate(nb)
-
-
-def test_a_prediction_stands_in_brackets_and_none_is_silent():
-    assert reveal(None) == "" and reveal(0.25, "{:.0%}") == "   (you said 25%)"
 
 
 def test_names_within_the_margin_of_the_best_lead_together():

@@ -120,7 +120,7 @@ def test_the_gain_of_reading_ahead_is_told_per_kind_of_step():
     computing = [(0.5, Interval(1.2, 1.1, 1.3), 1.5), (1.0, Interval(1.3, 1.2, 1.4), 1.9)]
     waiting = [(1.0, Interval(1.8, 1.7, 1.9), 1.9)]
     title = fast_loading.pipeline_gain({"computing": computing, "waiting": waiting}).get_suptitle()
-    assert title == "Predicted up to 1.90 times; found with a step computing 1.30, waiting 1.80"
+    assert title.endswith("found of predicted: 1.30 of 1.90 with a step computing, 1.80 of 1.90 with a step waiting")
 
 
 def test_rates_are_printed_beside_the_ratio(capsys):

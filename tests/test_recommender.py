@@ -10,6 +10,7 @@ from course.datasets import movielens
 from course.notebook.solutions import load_solutions
 from course.training import half_precision, implicit_feedback
 from course.training.models import NEUMF_SIZES, NeuMF
+from course.training.rate_maps import sgd
 from course.training.recommender import Experiment, print_run
 
 SIZES = SimpleNamespace(dataset="tiny", base_batch=64, epochs=1)
@@ -51,7 +52,7 @@ def test_every_fresh_model_and_every_first_batch_must_be_the_same(experiment):
 
 
 def test_a_run_makes_one_epoch_of_updates_and_is_printed_in_one_line(experiment, capsys):
-    history = experiment[0].train_sgd(1024, 1.0)
+    history = experiment[0].train_fresh(sgd(1.0), 1024)
     assert history.updates == 95 == len(history.losses) and history.epoch == [1.0]
     capsys.readouterr()
     print_run("16×", history)

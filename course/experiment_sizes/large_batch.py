@@ -12,8 +12,6 @@ SIZES = {
     "adam_lr_small": (0.005, 0.00125, 0.001),  # at the base batch
     "seeds": (1, 3, 3),  # of every comparison
     "lars_lr": (100.0, 120.0, 120.0),
-    "lars_lr_constant": (15.0, 15.0, 15.0),  # without decay
-    "sgd_lr_192": (24.0, 24.0, 24.0),  # with warm-up and decay
     "epochs": (3, 6, 10),
     "long_epochs": (3, 12, 12),  # after which the small batch gains no more
     "pairs": (2, 6, 6),  # seeds of a comparison that needs an interval

@@ -26,16 +26,6 @@ from course.learner.verdicts import (
 from course.notebook.registry import find_parts
 
 
-def reveal(prediction: object, form: str = "{}") -> str:
-    """The learner's prediction in brackets, to print after a measured value; "" for None.
-
-    Args:
-        prediction: what the learner wrote into the cell before the measurement, or None.
-        form: format of the prediction, e.g. "{:.0%}".
-    """
-    return "" if prediction is None else f"   (you said {form.format(prediction)})"
-
-
 def leaders(values: Mapping[str, float], margin: float, most: bool = False) -> list[str]:
     """The names whose value is within `margin` of the best one, best first.
 

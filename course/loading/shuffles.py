@@ -1,24 +1,19 @@
 """The shuffles of libraries that stream shards, as orders of sample numbers.
 
-A *shard* is a file of consecutive samples, read from its beginning to its end. WebDataset and
-Hugging Face datasets shuffle the shards and then pass their samples through a buffer; MosaicML
-Streaming moves each sample by a random distance. Where a library is installed its own code runs,
+A *shard* is a file of consecutive samples, read from its beginning to its end. Hugging Face
+datasets shuffle the shards and then pass their samples through a buffer; MosaicML Streaming moves
+each sample by a random distance. Where a library is installed its own code runs,
 else its algorithm, written again here from its description; `source` says which.
 """
 
 import importlib
-import itertools
-import random
-from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
 from torch import Tensor
 
-Item = TypeVar("Item")
 EMULATED = "its algorithm"
-START = 100  # WebDataset yields as soon as its buffer holds so many samples
 SPREAD = (0.75, 1.25)  # of Streaming's block size: each shard draws its own
 
 
@@ -40,32 +35,6 @@ def buffer_rule(batch: int, shard: int, buffer: int) -> float:
     shards in the buffer on, while it is small against the file.
     """
     return 1 + batch * shard / (2 * buffer)
-
-
-def webdataset_shuffle(stream: Iterable[Item], size: int, rng: random.Random) -> Iterator[Item]:
-    """Yield the items of `stream` as WebDataset's `shuffle(size)` does.
-
-    Its buffer grows while it yields: two items come for one that leaves, until it is full.
-
-    Source: shuffle in filters.py of webdataset 0.2.
-    """
-    buffer: list[Item] = []
-    items = iter(stream)
-    for item in items:
-        buffer.append(item)
-        if len(buffer) < size:
-            buffer.extend(itertools.islice(items, 1))
-        if len(buffer) >= min(START, size):
-            yield _taken(buffer, rng)
-    while buffer:
-        yield _taken(buffer, rng)
-
-
-def _taken(buffer, rng):
-    """A random item, whose place the last one takes."""
-    place = rng.randrange(len(buffer))
-    buffer[place], buffer[-1] = buffer[-1], buffer[place]
-    return buffer.pop()
 
 
 def source(library: str) -> str:

@@ -454,46 +454,6 @@ def _draw_levels(line: Callable[..., Any], levels: Mapping[str, float]) -> None:
         line(level, color=GREY, ls="--", lw=1)
 
 
-def updates_against_batch(
-    runs: Mapping[int, Sequence[float]], predicted: tuple[float, float], title: str
-) -> Figure:
-    """Draw updates and samples to the target against batch size: median, range and prediction.
-
-    Args:
-        runs: {batch: updates of each seed, math.inf where the target was not reached}.
-        predicted: (fewest updates, critical batch) of the curve that is drawn.
-    """
-    figure, left, right = axes(9.6, 3.8, columns=2)
-    fewest, critical = predicted
-    batches = torch.logspace(math.log2(min(runs)), math.log2(max(runs)), 50, base=2)
-    curve = fewest * (1 + critical / batches)
-    missed = [batch for batch, updates in runs.items() if max(updates) == math.inf]
-    panels = ((left, 0, "updates to the target"), (right, 1, "samples to the target"))
-    for ax, power, ylabel in panels:
-        reached = []
-        ends = []  # lowest, median and highest of a batch
-        for batch, updates in runs.items():
-            finite = [number * batch**power for number in updates if number < math.inf]
-            if finite:
-                reached.append(batch)
-                ends.append((min(finite), statistics.median(finite), max(finite)))
-        low, middle, high = torch.tensor(ends, dtype=torch.float64).view(-1, 3).T
-        points = dict(fmt="o", color=BLUE, capsize=3, ms=5, label="measured, range of seeds")
-        ax.errorbar(reached, middle, [middle - low, high - middle], **points)
-        ax.plot(batches, curve * batches**power, color=GREY, lw=1, label="predicted")
-        ax.axvline(critical, color=GREY, ls=":", lw=1)
-        for place, batch in enumerate(missed):
-            label = "" if place else "not reached by all"
-            hollow = dict(mfc="none", color=BLUE, label=label)
-            ax.plot(batch, 0.97, "o", transform=ax.get_xaxis_transform(), **hollow)
-        ax.set_xscale("log", base=2)
-        ax.set_yscale("log")
-        ax.set(xlabel="batch size", ylabel=ylabel)
-    left.legend(frameon=False, fontsize=8)
-    figure.suptitle(title, fontsize=10)
-    return figure
-
-
 def memory(
     batch_sizes: Sequence[int],
     activations: Mapping[str, Sequence[int]],

@@ -170,16 +170,6 @@ class Experiment:
         optimizer = make_optimizer(model.parameters())
         return self.train(model, optimizer, batch_size, seed=seed, **options)
 
-    def train_sgd(
-        self, batch_size: int, lr: float, momentum: float = 0.9, **options: Any
-    ) -> History:
-        """The History of training a fresh model by SGD."""
-
-        def sgd(parameters: Iterator[nn.Parameter]) -> torch.optim.Optimizer:
-            return torch.optim.SGD(parameters, lr=lr, momentum=momentum)
-
-        return self.train_fresh(sgd, batch_size, **options)
-
     def test(self, model: nn.Module) -> tuple[float, float]:
         """(HR@10, NDCG@10) of `model` on the test items, which nothing may be tuned on."""
         return evaluate(model, self.data.test_items, self.data.duplicate, self.rank_metrics)

@@ -1,14 +1,11 @@
-"""How much a call holds, reads and runs: bytes, read calls, lines of Python; counted, not timed."""
+"""How much a call holds and runs: bytes, lines of Python; counted, not timed."""
 
 import contextlib
-import os
 import sys
 import tracemalloc
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import Any, NamedTuple
-
-REPEATS = 3  # the least of so many runs counts: a notebook's own threads read now and then
+from typing import Any
 
 
 @contextlib.contextmanager
@@ -56,45 +53,3 @@ def runs_at_most(lines: int, call: Callable[[], object]) -> bool:
     finally:
         sys.settrace(before)
     return count <= lines
-
-
-class ReadSoFar(NamedTuple):
-    """What a process has read by read calls, as Linux counts it."""
-
-    bytes: int
-    calls: int
-    bytes_of_count: int  # of the read of this very count
-
-
-def bytes_and_calls_read(run: Callable[[], object]) -> list[int] | None:
-    """[bytes, calls] that `run()` reads by read calls; None where the system does not tell.
-
-    The whole process is counted, so the least of REPEATS runs is taken.
-    """
-    found = []
-    for _ in range(REPEATS):
-        before = read_so_far()
-        if before is None:
-            return None
-        run()
-        after = read_so_far()
-        if after is None:
-            return None
-        # less the count before itself
-        bytes_read = after.bytes - before.bytes - before.bytes_of_count
-        found.append((bytes_read, after.calls - before.calls - 1))
-    return [min(column) for column in zip(*found, strict=True)]
-
-
-def read_so_far() -> ReadSoFar | None:
-    """What this process has read so far; None where the system does not tell."""
-    try:
-        file = os.open("/proc/self/io", os.O_RDONLY)
-    except OSError:
-        return None
-    try:
-        text = os.read(file, 4096)
-    finally:
-        os.close(file)
-    counts = dict(line.split(b": ") for line in text.splitlines())
-    return ReadSoFar(int(counts[b"rchar"]), int(counts[b"syscr"]), len(text))

@@ -27,17 +27,6 @@ def raised(call: Call, *args: Any, **options: Any) -> Exception | None:
     return None
 
 
-def raised_at_all(call: Call, *args: Any, **options: Any) -> BaseException | None:
-    """As `raised`, but KeyboardInterrupt, SystemExit and GeneratorExit count too."""
-    try:
-        call(*args, **options)
-    except Stuck:
-        raise
-    except BaseException as error:
-        return error
-    return None
-
-
 def type_name(error: BaseException | None, none: str = NOTHING) -> str:
     """The name of an exception's type; `none` for None."""
     return none if error is None else type(error).__name__

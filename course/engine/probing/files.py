@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-from pathlib import Path
 
 DESCRIPTORS = "/dev/fd"  # the folder of a process's open files, where the system has one
 
@@ -17,13 +16,4 @@ def open_descriptors(path: str | os.PathLike[str]) -> list[int]:
         with contextlib.suppress(OSError):  # the handle that listed the folder
             if os.path.samestat(os.fstat(number), stat):
                 found.append(number)
-    return found
-
-
-def sizes_in(folder: str | os.PathLike[str]) -> dict[str, int]:
-    """{name: bytes} of the files in a folder; a file that vanishes meanwhile is left out."""
-    found = {}
-    for name in os.listdir(folder):
-        with contextlib.suppress(FileNotFoundError):
-            found[name] = os.path.getsize(Path(folder, name))
     return found
