@@ -178,8 +178,8 @@ course.claim("an update in 12 pieces takes at most 10 % longer than the whole ba
 # embeddings and the masks of dropout are kept as they are. So the bytes shrink by less than half. The two remedies can
 # be combined.
 #
-# On a machine whose device is full with a micro-batch, pieces cost nothing. The recorded GPU is not full with a piece
-# of this size, so it takes longer.
+# Where a micro-batch fills the device, pieces cost nothing. **We think** that a piece of this size does not fill a GPU,
+# so there they take longer. To test it, make the pieces larger.
 #
 # **Takeaway** With micro-batches the bytes follow the micro-batch, not the batch, and the update stays the same.
 
