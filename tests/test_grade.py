@@ -21,7 +21,7 @@ from click.testing import CliRunner
 from conftest import ROOT
 from nbformat.v4 import new_code_cell, new_notebook
 from nbgrader.api import Gradebook
-from submissions import UNIT, children, command, content, hand_in, orphans_adopted, part_of, solved, wait_until
+from submissions import DUE, UNIT, children, command, content, hand_in, orphans_adopted, part_of, solved, wait_until
 
 from course.engine.judge import Judge
 from course.engine.outcome import Outcome
@@ -38,7 +38,7 @@ from instructor.grading.inbox import read_inbox
 from instructor.grading.limits import CourseGrading
 from instructor.grading.lock import only_one
 from instructor.grading.plan import Plan
-from instructor.grading.results import Graded
+from instructor.grading.results import Graded, Submission
 from instructor.grading.right_answers import refuse_unless_right_answers_pass
 from instructor.grading.submission import Budget, Execution, PartRun
 from instructor.jail.errors import JailError
@@ -289,7 +289,8 @@ def test_a_part_whose_process_ended_is_run_once_more(times, monkeypatch, tmp_pat
         return {}, "it ended" * self.ended_by_itself
 
     monkeypatch.setattr(PartRun, "run", run)
-    graded = submission._grade_part(part, tmp_path, None, CourseGrading(), Budget(600))
+    handed_in = Submission("ann", UNIT, {part.part: tmp_path}, DUE)
+    graded = submission._grade_part(part, handed_in, None, CourseGrading(), Budget(600))
     assert (graded.note == "it ended") == (times == 2)
 
 
