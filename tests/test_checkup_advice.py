@@ -350,7 +350,7 @@ def test_a_trial_that_helped_is_advised_and_one_that_did_not_is_told():
     assert told[-3:] == ["compile: 0.9x.", little, "fused optimizer: 1.5x, not trusted."]
     tried = {"batch x4": dataclasses.replace(helped, text="1.42x, faster")}
     told = verdict.would_not_help(Facts(phases=PLAIN, trials=Trials(tried)), [])
-    assert told[-1] == "batch x4: 1.42x, faster. But a larger batch changes what is learned, so it has to gain more (06/2)."
+    assert told[-1] == f"batch x4: 1.42x, faster. {verdict.NOT_WORTH['batch x4']}"
 
 
 @pytest.mark.parametrize(("late", "lines"), [(0.02, 1), (0.005, 0)])

@@ -60,7 +60,7 @@ class Claim:
 
     @property
     def text(self) -> str:
-        """The words after the verdict: the sentence, its number, and `otherwise` if it does not hold."""
+        """The words after the verdict: the sentence, its number; `otherwise` if it fails."""
         text = self.sentence.rstrip(".")
         if self.estimate is None and self.value:
             text += f" ({self.value})"

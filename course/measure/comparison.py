@@ -343,6 +343,16 @@ def ratio_interval(numerators: torch.Tensor, denominators: torch.Tensor) -> Inte
     return Interval(*map(math.exp, (interval.estimate, interval.low, interval.high)))
 
 
+def ratio_of_gains(one: Comparison, other: Comparison) -> Interval:
+    """The Interval of how many times as large the gain of one pair is as that of another.
+
+    The rounds of two results of `compare_pairs` are taken in their order.
+    """
+    rounds = min(one.rounds, other.rounds)
+    gains = [found.seconds[USUAL] / found.seconds[CHANGED] for found in (one, other)]
+    return ratio_interval(gains[0][:rounds], gains[1][:rounds])
+
+
 def difference_interval(scores: Sequence[float], others: Sequence[float]) -> Interval:
     """The Interval of `scores` minus `others`, two trainings that share their seeds in pairs.
 
