@@ -56,7 +56,9 @@ class Claim:
         """The words before the sentence, e.g. "Does not hold here at smoke scale"."""
         if self.scale != "smoke":
             return WORDS[self.held]
-        return SMOKE_UNDECIDED if self.held is None else f"{WORDS[self.held]} at smoke scale"
+        if self.held is None and self.value != NOT_MEASURED:
+            return SMOKE_UNDECIDED
+        return f"{WORDS[self.held]} at smoke scale"
 
     @property
     def text(self) -> str:

@@ -948,9 +948,9 @@ def end_of(runs):
 
 
 # %% tags=["experiment"]
-three = (lr / 4, lr, 4 * lr)
+four = (lr / 4, lr, 4 * lr, 16 * lr)
 settings = {  # pixels, norm, and the learning rates of which the best counts
-    "both": (centred, "batch", three), "input only": (centred, None, three), "BatchNorm only": (raw, "batch", three),
+    "both": (centred, "batch", four), "input only": (centred, None, four), "BatchNorm only": (raw, "batch", four),
     "neither": (raw, None, [lr]), "neither, lr / 100": (raw, None, [lr / 100]),
 }  # fmt: skip
 curves, best_lr = {}, {}
@@ -980,7 +980,7 @@ course.claim("with neither, trainings diverge at this learning rate, and none at
 # **We think** that BatchNorm after the first convolution does what normalised input does, because it subtracts and
 # divides as well; to test it, move the first BatchNorm behind the second convolution.
 #
-# Each of the first three stands at the best of three learning rates, because one rate may suit one training better than
+# Each of the first three stands at the best of four learning rates, because one rate may suit one training better than
 # another. With more steps the order may change.
 #
 # **Takeaway** Keep the scale of what each layer sees. With BatchNorm, raw and normalised input end nearly alike.
