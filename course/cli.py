@@ -31,6 +31,11 @@ ELSEWHERE = {
         "checkup",
         "Look where your own training loses time, and what would help.",
     ),
+    "loader-report": (
+        "course.commands.loader_report",
+        "loader_report",
+        "Say how random and how fast the batches of your own loader are.",
+    ),
 }
 # verbs of instructor/verbs.py
 INSTRUCTORS = "bench book build demo grade guide new release slides".split()

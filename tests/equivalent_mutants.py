@@ -4,7 +4,6 @@ FREE = "the learner's own experiment: any bias, any rate and any number of steps
 UNREAD = "these places are overwritten before they are read, or never read"
 SEEDS = "any seeds do that differ for each step and rank"
 GPUS = "a check's ranks compute on the CPU; only a machine with GPUs could show it"
-MACOS = "a given line, for systems without O_DIRECT such as macOS; a check's machine may have it"
 WITHOUT_GPU = "without a GPU there is no such state; with one, the facts about dropout show it"
 EQUIVALENT = {
     "ResumingLoader: 0 => 1 in def __init__(self, dataset, batch_size, num_workers=0, seed=0):": (
@@ -95,14 +94,7 @@ EQUIVALENT = {
     "token_budget_batches: 0 => 1 in longest = 0": (
         "a length is at least 1, so the longest of a batch that begins may as well be 1"
     ),
-    "PageReader: if direct and (not hasattr(os, 'O_DIRECT')): => pass in "
-    "if direct and (not hasattr(os, 'O_DIRECT')):": MACOS,
-    "PageReader: raise ValueError('this system has no O_DIRECT; read with direct=False.') => pass in "
-    "raise ValueError('this system has no O_DIRECT; read with direct=False.')": MACOS,
-    "PageReader: self.views.clear() => pass in self.views.clear()": (
-        "a given line: a closed reader that is kept would keep the views' memory, nothing else"
-    ),
-    "write_records: run_ranks(write_range, writers, backend='gloo', timeout=HOUR) => "
-    "run_ranks(write_range, writers, timeout=HOUR) in "
-    "run_ranks(write_range, writers, backend='gloo', timeout=HOUR)": GPUS,
+    "draw_rows: x @ w + b + rng.standard_normal(rows, dtype=np.float32) => "
+    "x @ w + b - rng.standard_normal(rows, dtype=np.float32) in "
+    "y = x @ w + b + rng.standard_normal(rows, dtype=np.float32)": ("normal noise is as likely with the other sign"),
 }

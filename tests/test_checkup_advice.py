@@ -205,7 +205,7 @@ def test_noise_scale_of_known_noise_is_found():
     )
     seen = Facts(gradient_norms=norms, batch=Batch(32, [(batch,)], ["float32"], batch), backwards=1.0)
     found = predict.noise(seen)
-    assert found.values["scale"] == pytest.approx(4 * 400 / (0.25 * 400), rel=0.1) and "03/3" in found.sentence
+    assert found.values["scale"] == pytest.approx(4 * 400 / (0.25 * 400), rel=0.1) and "03/5" in found.sentence
 
 
 def test_formulas_that_are_not_there_are_asked_for(monkeypatch):

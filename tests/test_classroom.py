@@ -107,7 +107,19 @@ def use(notebook, helper):
     )
 
 
-KINDS = (split, copied, without_metadata, import_in_setup, helper_in_a_given_cell)
+def own_cells_that_check_and_ask(notebook):
+    """As a learner does while he works: what follows such a line in its cell still runs."""
+    at = place(notebook)
+    lines = [
+        f"check.{NAME}({NAME})\nFACTOR = 1\nplain = course.solved(check.{NAME})",
+        f"def {NAME}(*args, **named):\n    return FACTOR * plain(*args, **named)",
+    ]
+    for number, source in enumerate(lines):
+        own = {"cell_type": "code", "id": f"own-{number}", "metadata": {}, "source": source, "outputs": []}
+        notebook["cells"].insert(at + 1 + number, own)
+
+
+KINDS = (own_cells_that_check_and_ask, split, copied, without_metadata, import_in_setup, helper_in_a_given_cell)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -88,7 +88,7 @@ def test_a_mistake_is_one_sentence(args, words, monkeypatch, capsys):
 
 def test_a_class_has_no_commands_of_its_instructor(monkeypatch, capsys):
     monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: ())
-    learners = ["lab", "doctor", "data", "check", "notebooks", "update", "progress", "checkup"]
+    learners = ["lab", "doctor", "data", "check", "notebooks", "update", "progress", "checkup", "loader-report"]
     assert cli.verbs.list_commands(None) == learners
     for words in (["grade", "submitted"], ["progress", "--class", "submitted"]):
         with pytest.raises(

@@ -114,9 +114,13 @@ def test_loaders_are_bars_and_yardsticks_lines_by_their_names():
     assert [bar.get_width() for bar in ax.patches] == [2.0]
     assert [label.get_text() for label in ax.get_yticklabels()] == ["ours"]
     assert ax.get_legend().get_texts()[0].get_text() == yardsticks.MEMCPY
-    gains = [Interval(1.2, 1.1, 1.3), Interval(1.9, 1.7, 2.0)]
-    title = fast_loading.pipeline_gain([0.5, 1.0], gains, [1.3, 2.0]).get_suptitle()
-    assert title == "Reading ahead gains most, 1.90 times, where a step takes 1.00 fills"
+
+
+def test_the_gain_of_reading_ahead_is_told_per_kind_of_step():
+    computing = [(0.5, Interval(1.2, 1.1, 1.3), 1.5), (1.0, Interval(1.3, 1.2, 1.4), 1.9)]
+    waiting = [(1.0, Interval(1.8, 1.7, 1.9), 1.9)]
+    title = fast_loading.pipeline_gain({"computing": computing, "waiting": waiting}).get_suptitle()
+    assert title == "Predicted up to 1.90 times; found with a step computing 1.30, waiting 1.80"
 
 
 def test_rates_are_printed_beside_the_ratio(capsys):

@@ -1,9 +1,11 @@
 """README, CONTRIBUTING and the pages of commands and parts say what the masters, the checks and the commands say."""
 
 import re
+import subprocess
 
 import pytest
 import torch
+import yaml
 from conftest import ROOT
 
 from course import cli
@@ -12,6 +14,7 @@ from course.engine.limits import Limits
 from course.engine.run import run_probe
 from course.notebook.registry import all_units
 from instructor.authoring import build
+from instructor.release.class_folder import given_files
 
 README = (ROOT / "README.md").read_text()
 
@@ -21,7 +24,7 @@ def test_the_list_of_parts_is_current():
 
 
 def test_the_table_of_commands_has_every_verb():
-    named = set(re.findall(r"`course ([a-z]+)", (ROOT / "docs/commands.md").read_text().split("\n## ")[0]))
+    named = set(re.findall(r"`course ([a-z][a-z-]*)", (ROOT / "docs/commands.md").read_text().split("\n## ")[0]))
     assert named == set(cli.verbs.list_commands(None))
 
 
@@ -77,3 +80,12 @@ def test_right_answers_have_the_facts_of_the_reference_and_mistakes_do_not():
             assert changed.count(old) == 1, name
             changed = changed.replace(old, new)
         assert not facts(defined(changed, "clipped_norm")).same(expected), name
+
+
+def test_the_workflow_for_a_class_runs_commands_that_there_are():
+    """What a class's repository runs on every push."""
+    steps = yaml.safe_load((ROOT / "learners/.github/workflows/check.yml").read_text())["jobs"]["check"]["steps"]
+    commands = "\n".join(step.get("run", "") for step in steps)
+    assert "make install" in commands and ".venv/bin/course check" in commands
+    assert subprocess.run(["bash", "-n"], input=commands, text=True).returncode == 0
+    assert {".github/workflows/check.yml", "AGENTS.md", "README.md", "Makefile"} <= given_files().keys()

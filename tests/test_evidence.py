@@ -1,4 +1,4 @@
-"""The rules of evidence: each refuses a planted offence, and the list of parts that owe them only shrinks."""
+"""The rules of evidence: each refuses a planted offence, and the build holds every part to them."""
 
 import inspect
 import re
@@ -7,15 +7,14 @@ import pytest
 from conftest import ROOT
 from small_master import GOOD, MEASURES, faults_of
 
-from course.notebook.cells import cells_of, script_cells
-from course.notebook.registry import load_unit, parts, solutions_folder, units
-from instructor.authoring import evidence, masters, prose
+from course.notebook.cells import script_cells
+from course.notebook.registry import load_unit, units
+from instructor.authoring import evidence, prose
 
 MASTER = GOOD + MEASURES
 TAKEAWAY = "# **Takeaway** It is fast."
 EXPERIMENT = 'print(f"{11 / 4} times")'
 FOUR = "predicted_speed, predicted_a, predicted_b, predicted_c = None, None, None, None"
-OWED = [(unit, part) for unit, names in evidence.NOT_REBUILT.items() for part in names]
 
 
 @pytest.mark.parametrize(
@@ -59,19 +58,6 @@ def test_the_sizes_of_the_experiments_may_stand_in_the_text():
     runs = {"": prose.Run("at 0.035")}
     assert [*evidence.static_numbers("03_large_batch", cells, runs)] == []
     assert len([*evidence.static_numbers("00_a", cells, runs)]) == 1
-
-
-@pytest.mark.parametrize("unit, part", OWED, ids=["-".join(pair) for pair in OWED])
-def test_a_part_that_obeys_every_rule_is_not_on_the_list(unit, part):
-    """Take it off NOT_REBUILT."""
-    assert part in parts(unit), "a part of that name does not exist"
-    cells = cells_of(masters.source_notebook(unit, part))  # with the ids by which outputs are found
-    runs = prose.runs_of(solutions_folder() / unit / f"{part}.ipynb")
-    assert [*evidence.lint_evidence(unit, cells, runs)] != []
-
-
-def test_the_list_never_grows():
-    assert len(OWED) <= 32, "a new part obeys the rules"
 
 
 def test_the_style_guide_names_each_rule_that_a_program_checks():

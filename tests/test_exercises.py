@@ -110,7 +110,7 @@ def test_a_wrong_answer_is_refused(exercise, kind, device):
         assert exercise.given_modules_only or "Copy it first" in message
 
 
-@pytest.mark.parametrize("exercise", [e for e in EXERCISES if e.name in ("row_stride", "ShardSampler")])
+@pytest.mark.parametrize("exercise", [e for e in EXERCISES if e.name in ("gather", "ShardSampler")])
 def test_solved_hands_on_the_learners_answer_or_says_that_it_does_not(exercise, capsys):
     right = exercise.alternatives()[0]
     exercise(right, device="cpu")

@@ -187,7 +187,7 @@ def drawn_timeline(axes, data):
 
 def drawn_map(axes, data):
     scores = {(text.get_position()[0], round(text.get_position()[1], 6)): float(text.get_text()) for text in axes.texts}
-    (line,) = axes.lines
+    (line,) = [line for line in axes.lines if line.get_marker() == "o"]
     squares = [(x, math.floor(y) + 0.1) for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True)]
     return [data["power"], *(scores.get(square) for square in squares)]
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from datetime import timedelta
 
 import nbformat
@@ -20,6 +21,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 from nbgrader import preprocessors as nbg
 from nbgrader import utils
 from nbgrader.api import Gradebook
+from nbgrader.apps.api import NbGraderAPI
 from nbgrader.plugins import CsvExportPlugin
 from PIL import Image
 from submissions import DUE, UNIT, enter, grade_cells, graded, part_of, release, sources, with_text
@@ -27,6 +29,7 @@ from submissions import DUE, UNIT, enter, grade_cells, graded, part_of, release,
 from course.errors import CourseError
 from course.notebook.cells import grade_id
 from course.notebook.registry import parts
+from course.system.files import write_text
 from instructor.authoring import masters
 from instructor.grading import analysis, demo, exchange, feedback, gradebook, pending_results
 from instructor.grading import plots as grading
@@ -416,3 +419,21 @@ def test_the_secret_of_the_exchange_lies_where_release_feedback_looks_and_nobody
         secrets.append({path.parts[-3]: path.read_bytes() for path in tmp_path.glob(f"autograded/*/*/{exchange.FILE}")})
     assert secrets[0] == secrets[1] and secrets[0].keys() == {"ann", "bob", "eve"} and secrets[0]["ann"] == b"0af3"
     assert len({*secrets[0].values(), handed_in["eve"]}) == 4, "a made-up one is nobody else's"
+
+
+def test_formgrader_lists_what_was_graded_as_graded(course):
+    place = course / "submitted" / "ann" / UNIT
+    write_text(place / f"{parts(UNIT)[0]}.ipynb", "{}")
+    os.utime(place, (1000, 1000))
+    handed = Submission("ann", UNIT, {parts(UNIT)[0]: place / f"{parts(UNIT)[0]}.ipynb"}, DUE)
+    elsewhere = course / "inbox" / "ann" / UNIT
+    write_text(elsewhere / "part.ipynb", "{}")
+    gradebook.prepare(UNIT, course, sources())
+    enter(course, graded())
+    exchange.write_times([handed, replace(handed, files={"part": elsewhere / "part.ipynb"})], course)
+    assert place.stat().st_mtime == 1000, "the time of the folder, which an inbox is read by, stays"
+    assert [path.name for path in elsewhere.iterdir()] == ["part.ipynb"], "no other inbox is written to"
+    api = NbGraderAPI(course_folders(course).directory)
+    assert UNIT in api.get_source_assignments(), "or Manual Grading and Manage Assignments stay empty"
+    (shown,) = api.get_submissions(UNIT)
+    assert shown["autograded"] and shown["submitted"] and shown["timestamp"] == DUE.replace(tzinfo=None).isoformat()

@@ -7,7 +7,7 @@ from course.errors import CourseError
 from course.notebook.solutions import load_reference
 
 pytestmark = pytest.mark.check
-UNIT, NAME = "04_fast_loading", "row_stride"
+UNIT, NAME = "04_fast_loading", "gather"
 
 
 def edit(*pieces):
@@ -16,7 +16,7 @@ def edit(*pieces):
 
 def test_an_edit_changes_the_solution_cell_alone():
     reference = load_reference(UNIT, NAME)
-    wrong = edit(("def row_stride(", "HERE = 1\n\n\ndef row_stride("))
+    wrong = edit(("def gather(", "HERE = 1\n\n\ndef gather("))
     assert wrong.__globals__["HERE"] == 1 and wrong.__code__.co_code == reference.__code__.co_code
     assert "HERE" not in reference.__globals__
 
@@ -26,12 +26,12 @@ def test_an_edit_changes_the_solution_cell_alone():
     [
         ([("no such text", "x")], "'no such text' must be in the solution cell once, found it 0 times."),
         ([("e", "x")], r"'e' must be in the solution cell once, found it \d\d+ times."),
-        ([("def row_stride", "def row_stride")], "replaces 'def row_stride' by itself"),
-        ([("def row_stride", "def def")], "the edited cell is not Python"),
+        ([("def gather", "def gather")], "replaces 'def gather' by itself"),
+        ([("def gather", "def def")], "the edited cell is not Python"),
         ([], "has no edit"),
     ],
 )
 def test_an_edit_that_does_not_fit_is_an_error_with_its_file_and_name(pieces, words):
-    with pytest.raises(CourseError, match=rf"answers/row_stride\.py, wrong: .*{words}") as info:
+    with pytest.raises(CourseError, match=rf"answers/gather\.py, wrong: .*{words}") as info:
         edit(*pieces)
     assert "\n" not in str(info.value)

@@ -7,7 +7,7 @@ import pytest
 from conftest import ROOT
 from traitlets.config import Config
 
-from course.checks import fast_loading
+from course.checks import data_parallel
 from course.engine.limits import Limits
 from course.errors import CourseError
 from course.system.busy import PATIENCE
@@ -23,7 +23,7 @@ def test_the_document_lists_all_numbers_with_their_defaults():
 
 
 def test_the_numbers_in_the_text_are_those_of_the_program():
-    short, long = Limits.seconds, fast_loading.write_records.limits.seconds
+    short, long = Limits.seconds, data_parallel.train_ddp.limits.seconds
     for sentence in (
         f"up to {DEFAULTS.added_cells}, with {DEFAULTS.added_characters:,} characters per part",
         f"up to {PATIENCE:g} times its limit on the clock; gives a cell {DEFAULTS.patience_seconds:g} seconds more",

@@ -18,7 +18,7 @@ from course.learner.kept_predictions import FILE, Prediction
 from course.measure.comparison import Interval
 from course.plots.calibration import predicted_over_measured
 
-PLACE, UNIT, PART = "03/2", "03_large_batch", "2_bigger_batch_bigger_step"
+PLACE, UNIT, PART = "03/2", "03_large_batch", "2_the_map"
 WHAT = "two workers over none"
 RATIO = Interval(1.13, 1.05, 1.20)
 UNKNOWN = Interval(1.2, -math.inf, math.inf)

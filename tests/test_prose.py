@@ -155,9 +155,10 @@ def test_worked_examples_of_tasks_are_true(unit):
     for part in parts(unit):
         nb = masters.source_notebook(unit, part)
         for code in [match["code"] for task in prose.tasks(cells_of(nb)) for match in prose.EXAMPLE.finditer(task)]:
+            import numpy as np
             import torch
 
             names = {name: references[name] for name in references if re.search(rf"\b{name}\b", code)}
-            example = doctest.DocTestParser().get_doctest(code, {"torch": torch, **names}, part, None, None)
+            example = doctest.DocTestParser().get_doctest(code, {"np": np, "torch": torch, **names}, part, None, None)
             results = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE, verbose=False).run(example)
             assert names and results.failed == 0, f"{part}: {code}"

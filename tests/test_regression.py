@@ -9,7 +9,7 @@ import regression as script  # data_scripts/regression.py
 
 from course.datasets import regression
 from course.errors import CourseError
-from course.notebook.solutions import load_solutions
+from course.loading.records import write_records
 
 
 def test_data_follows_the_model_and_has_the_numbers_of_this_version(tmp_path):
@@ -92,7 +92,7 @@ def test_the_peak_of_disk_is_told_before_anything_is_written_and_is_what_is_writ
     _free(monkeypatch, 10**10)
     made = regression.prepare(3000, 100, data=tmp_path)
     assert f"{tmp_path / 'regression'} gets one file of 0.0 GB, nothing twice; 10.0 GB are free." in said[0]
-    load_solutions("04_fast_loading").write_records(made.folder / regression.RECORDS, made, writers=1)
+    write_records(made.folder / regression.RECORDS, made)
     written = sum(file.stat().st_size for file in tmp_path.rglob("*") if file.is_file())
     assert written == pytest.approx(regression.record_bytes(3000, 100), rel=0.01)
     _free(monkeypatch, 0)  # all is there: nothing is asked for again

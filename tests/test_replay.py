@@ -14,7 +14,7 @@ from course.engine.run import all_tensors
 
 CPU = torch.device("cpu")
 OURS, THEIRS = 98768, 31  # the grader's seed, and one whose facts are known: no remainder by 2 to 7 is the same
-QUICK = "scaled_lr", "padding_waste", "speedup_bound", "row_stride"  # of the shorter tiers, one each of four units
+QUICK = "scaled_lr", "padding_waste", "speedup_bound", "gather"  # of the shorter tiers, one each of four units
 
 
 def is_asked(exercise):

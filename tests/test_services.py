@@ -23,7 +23,7 @@ from instructor.release import asked
 from instructor.release import class_folder as class_release
 from instructor.release.wheel import CELL
 
-UNIT, PART = "03_large_batch", "2_bigger_batch_bigger_step"
+UNIT, PART = "03_large_batch", "2_the_map"
 ANSWER = """
 def scaled_lr(base_lr, base_batch, batch, accumulation=1, ranks=1):
     return base_lr * (batch * accumulation * ranks / base_batch)

@@ -91,3 +91,15 @@ def test_an_attribute_of_a_check_is_seen_and_put_back():
     assert len(before.changed()) == 2
     before.restore()
     assert before.changed() == [] and large_batch.LARS.probe is not print
+
+
+@pytest.mark.parametrize("owner", [large_batch.scaled_lr, large_batch, torch], ids=["exercise", "checks", "module"])
+def test_an_exchanged_class_of_an_object_is_seen_and_put_back_first(owner, before):
+    was = type(owner)
+    lies = {"outcome": lambda *args: None, "__setattr__": lambda *args: None, "__dict__": property(lambda self: {})}
+    other = type("Other", (was,), lies)
+    object.__setattr__(owner, "__class__", other)
+    (name,) = before.changed()
+    assert name.endswith(".__class__")
+    before.restore()
+    assert type(owner) is was and before.changed() == []

@@ -21,6 +21,7 @@ from course.checkup.phases import DATA, OPTIMIZER
 from course.checkup.schedule import COUNTED_STEPS
 from course.checkup.seen import Seen
 from course.checkup.tensors import tensors_in
+from course.measure.gradient_noise import in_units_of
 
 # calls that need a value of a tensor in Python, and so wait for a GPU
 SYNCS = "item tolist __bool__ __float__ __int__ __index__ nonzero cpu numpy".split()
@@ -81,14 +82,17 @@ class Counted:
             self.losses.append(weakref.ref(token))
 
     def read_gradients(self, optimizer: Optimizer) -> None:
-        """Note the squared norm of this step's gradient, and of the mean of each GROUP of them."""
+        """Note the squared norm of this step's gradient, and of the mean of each GROUP of them.
+
+        Norms are in the optimizer's units, see `measure.gradient_noise`.
+        """
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         gradients = [p.grad for p in parameters if p.grad is not None]
         if not gradients or any(g.is_sparse for g in gradients):
             return
         if sum(g.nbytes for g in gradients) > GRADIENT_BYTES_MAX:
             return
-        flat = torch.cat([g.detach().flatten().float() for g in gradients])
+        flat = torch.cat(in_units_of(optimizer))
         self.small.append(flat.square().sum())
         before = self._gradient_sum
         goes_on = before is not None and before.shape == flat.shape

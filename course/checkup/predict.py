@@ -178,7 +178,7 @@ def ranks(facts: Facts) -> Prediction | None:
 
 
 def noise(facts: Facts) -> Prediction | None:
-    """The gradient noise scale with its jackknife interval, from consecutive steps (03/3)."""
+    """The gradient noise scale with its jackknife interval, from consecutive steps (03/5)."""
     norms = facts.gradient_norms
     n = len(norms.large)
     if n < GROUPS_OF_STEPS_MIN or facts.batch is None:
@@ -186,7 +186,7 @@ def noise(facts: Facts) -> Prediction | None:
     noise_scale = formula("03_large_batch", "noise_scale")
     if noise_scale is None:
         return Prediction(
-            {}, "Noise scale: solve noise_scale (03/3), and its estimate appears here."
+            {}, "Noise scale: solve noise_scale (03/5), and its estimate appears here."
         )
     size = facts.batch.samples * max(1, round(facts.backwards))
     group = len(norms.small) // n
@@ -205,10 +205,10 @@ def noise(facts: Facts) -> Prediction | None:
     high = scale + 2 * error
     values = {"scale": scale, "low": low, "high": high, "batch": size}
     if not math.isfinite(scale + error) or scale <= 0:
-        return Prediction(values, "Gradient noise scale (03/3): too few steps to tell.")
+        return Prediction(values, "Gradient noise scale (03/5): too few steps to tell.")
     return Prediction(
         values,
-        f"Gradient noise scale (03/3): {scale:,.0f} samples ({low:,.0f} to {high:,.0f}), "
+        f"Gradient noise scale (03/5): {scale:,.0f} samples ({low:,.0f} to {high:,.0f}), "
         f"and {size:,} in a batch. Far beyond it, more samples per step buy little.",
     )
 

@@ -14,6 +14,18 @@ ADVICE = (
     "or choose another folder (COURSE_DATA, or --data for a script)."
 )
 
+_LOADED: dict[str, None] = {}  # descriptions, in order
+
+
+def note_loaded(name: str, real: bool) -> None:
+    """Note that the set `name` was loaded, so that claims can say what they were measured on."""
+    _LOADED[f"{name} ({'real' if real else 'stand-in'})"] = None
+
+
+def loaded() -> str:
+    """The sets that this process has loaded, such as "ml-100k (real)"."""
+    return ", ".join(_LOADED)
+
 
 def check_name(kind: str, name: str, names: Iterable[str]) -> None:
     """Raise a CourseError, with the choices and the nearest, unless `name` is one of `names`."""

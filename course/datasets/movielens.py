@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from course.datasets import check_name, data_folder
+from course.datasets import check_name, data_folder, note_loaded
 from course.datasets.arrays import damaged, read_arrays, standin
 from course.errors import CourseError
 
@@ -94,6 +94,7 @@ def load(name: str = "ml-100k", folder: str | os.PathLike | None = None) -> Rati
     check_name("MovieLens", name, STANDINS)
     folder = prepared_folder(folder)
     path = folder / f"{name}.npz"
+    note_loaded(name, real=path.exists())
     if path.exists():
         return _ratings(path, name, read_arrays(path, FIELDS, REMEDY.format(name)), real=True)
     notice = "{}: stand-in, {:,} users x {:,} items, {:,} rows".format(name, *STANDINS[name])

@@ -9,9 +9,11 @@ SIZES = {
     "batch_size": (128, 2048, 2048),
     "seconds": (0.0, 12.0, 20.0),  # after which a comparison begins no further round
     "one_by_one": (200, 2000, 4000),  # rows that are loaded one by one
-    "rows_written": (500, 25_000, 20_000),  # when writers are timed
+    "rows_written": (500, 25_000, 20_000),  # to a file of part 1
     # bytes of two batches
     "gathered": ((2**16, 2**18), (2**23, 34 * 2**20), (2**23, 34 * 2**20)),
+    # MiB of new tensors
+    "fresh_mib": ((1, 33), (1, 4, 8, 16, 31, 33, 48, 64), (1, 4, 8, 16, 31, 33, 48, 64)),
     "page": (2**11, 2**18, 2**18),  # bytes
     "window": (2**17, 2**25, 2**25),  # bytes, or a batch if that is more
     "sorted_rows": (2048, 65_536, 131_072),  # of the file that orders are compared on
@@ -19,8 +21,20 @@ SIZES = {
     "sorted_batch": (16, 64, 64),
     "blocks": (2, 4, 8),  # of a batch that is used up block by block
     "epochs": (2, 10, 10),
-    "few_epochs": (4, 12, 12),  # of the comparison of methods
+    "ridge_rows": ((100, 400), (500, 5000), (500, 5000)),  # of the two kinds of problems
+    "ridge_columns": (10, 100, 100),
+    "ridge_seeds": (2, 6, 6),
     "cold_rows": (512, 16_384, 32_768),  # that are read from the disk again and again
+    "judged_samples": (4096, 65_536, 131_072),  # of a token file
+    "judged_length": (64, 1024, 1024),  # tokens of a sample
+    "judged_shard": (32, 256, 256),  # samples
+    "judged_buffer": (128, 1024, 1024),  # samples, also of a window
+    "judged_batch": (16, 64, 64),
+    "judged_pictures": (256, 2048, 16_384),
+    "judged_side": (16, 64, 64),  # pixels
+    "judged_tar": (16, 64, 64),  # pictures of a tar file
+    "judged_tar_buffer": (64, 256, 256),
+    "judged_seconds": (0.0, 3.0, 3.0),  # of a comparison with memcpy
     "targets": (8, 32, 128),  # columns of the matrix with which such a batch is multiplied
 }
 

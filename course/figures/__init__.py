@@ -11,16 +11,19 @@ the two.
 
 from course.figures.backward_timeline import Layer, layers_of_checkup, step_timeline
 from course.figures.backward_times import backward_layers
-from course.figures.batch_rate_map import rate_map
+from course.figures.batch_rate_map import RateMap, rate_map, rate_maps, recorded_maps
 from course.figures.loader_pipeline import pipeline
 from course.figures.padded_batches import padding
 
 __all__ = [
     "Layer",
+    "RateMap",
     "backward_layers",
     "layers_of_checkup",
     "padding",
     "pipeline",
     "rate_map",
+    "rate_maps",
+    "recorded_maps",
     "step_timeline",
 ]

@@ -50,6 +50,7 @@ class Claim:
     low: float | None = None
     high: float | None = None
     null: str = ""  # such as "above 1"
+    data: str = ""  # the data sets that were loaded, and whether they are real
 
     @property
     def verdict(self) -> str:
@@ -102,6 +103,7 @@ def claim(
         below: the same the other way round.
         within: (low, high): holds if the whole interval lies inside, fails if all of it is outside.
     """
+    from course.datasets import loaded
     from course.device import machine, machine_name, scale
 
     with contextlib.suppress(Exception, SystemExit):
@@ -110,6 +112,7 @@ def claim(
             "machine": machine(),
             "scale": scale(),
             "otherwise": _text(otherwise),
+            "data": loaded(),
         }
         has_null = not (above is None and below is None and within is None)
         if not has_null:

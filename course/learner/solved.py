@@ -16,7 +16,7 @@ from course.errors import CourseError
 from course.learner.carry import NotCarried, cells_of_kernel, load_script, script_of
 from course.learner.given import load_given
 from course.learner.protocols import Exercise, Verdict
-from course.notebook.registry import has_solutions, load_unit
+from course.notebook.registry import has_solutions, is_grading, load_unit
 
 WIDTH = 80  # characters of a printed line
 solved_answers = {}  # (unit, exercise) -> the answer whose latest check in this process passed
@@ -42,14 +42,20 @@ def solved(exercise: Exercise) -> Any:
 
     Prints which, unless the check passed here. An answer that was kept, by another notebook or
     before a restart, is used if its visible check passes once more. Where there is neither an
-    answer nor a solution, it says so and returns an Unsolved.
+    answer nor a solution, it says so and returns an Unsolved. In a grader it is what the notebook
+    has written so far.
     """
     key = (exercise.unit, exercise.name)
     if key in solved_answers:
         return solved_answers[key]
+    if is_grading():
+        return _written(exercise)
     given = load_given(exercise, solved)
-    if given is not None:
-        return given
+    return _kept(exercise, key) if given is None else given
+
+
+def _kept(exercise, key):
+    """The learner's answer of another notebook or kernel, else what stands for it."""
     try:
         record = store.read(*key)
     except CourseError as error:
@@ -71,6 +77,12 @@ def solved(exercise: Exercise) -> Any:
         _say(f"{exercise.name}: {yours}")
         solved_answers[key] = answer
     return answer
+
+
+def _written(exercise):
+    """What the main module holds under the name of an exercise, else an Unsolved."""
+    written = vars(sys.modules["__main__"]).get(exercise.name)
+    return written if callable(written) else Unsolved(exercise.name)
 
 
 def _load(exercise, record):

@@ -94,7 +94,7 @@ class Loader:
         fill: callable (index, buffer) -> the rows `index` as a view of the buffer, float32 (n, S);
             index is int64 (n,).
         ahead: callable (fill, work, buffers) -> generator of what `fill` returns for each item of
-            `work`; the `read_ahead` of unit 04. Not called for a single buffer, which is filled
+            `work`; such as `read_ahead`. Not called for a single buffer, which is filled
             when its rows are needed.
         buffers: list of 1 or more float32 tensors (R, S); a fill brings R rows, the last one of an
             epoch maybe fewer.

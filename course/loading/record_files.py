@@ -1,7 +1,7 @@
 """Loaders over a record file, made of answers to unit 04.
 
-`answers` holds them (writing and opening the file, orders, filling a buffer, reading ahead): a
-notebook passes the learner's, instructor/bench/loading.py the reference's.
+`answers` holds them (orders, filling a buffer): a notebook passes the learner's,
+instructor/bench/loading.py the reference's.
 """
 
 from pathlib import Path
@@ -9,6 +9,9 @@ from typing import Any
 
 from course.datasets.regression import RECORDS, Regression
 from course.loading.loaders import Loader, aligned_buffers
+from course.loading.page_reader import PageReader
+from course.loading.reading_ahead import read_ahead
+from course.loading.records import Records, write_records
 
 PAGE_BYTES = 1 << 18
 WINDOW_BYTES = 1 << 23  # a window is at least one batch
@@ -18,15 +21,14 @@ class RecordFile:
     """The record file of a regression problem, with the sizes of its pages and windows.
 
     Args:
-        answers: has the answers to unit 04 that are used: write_records (unless the file is there)
-            and Records; for `loader` also read_ahead, gather or PageReader, random_order or
-            quasi_random_order.
+        answers: has the answers to unit 04 that `loader` uses: random_order or
+            quasi_random_order, and gather unless pages are read.
         source: its problem; the file is `records` in its folder, written if missing.
         batch: rows of a batch.
         page, window: bytes of a page and of a window; a window holds one batch or several.
 
-    `records` is what answers.Records made; `stride` bytes per row; `page_rows` and `window_rows` in
-    rows.
+    `records` is the open file, a Records; `stride` in bytes per row; `page_rows` and `window_rows`
+    in rows.
     """
 
     def __init__(
@@ -41,8 +43,8 @@ class RecordFile:
         self.batch = batch
         self.path = Path(source.folder) / RECORDS
         if not self.path.exists():
-            answers.write_records(self.path, source)
-        self.records = answers.Records(self.path)
+            write_records(self.path, source)
+        self.records = Records(self.path)
         self.stride = 4 * self.records.table.shape[1]
         # a power of two, as the batch is
         self.page_rows = 1 << max(0, (page // self.stride).bit_length() - 1)
@@ -71,7 +73,7 @@ class RecordFile:
         rows = rows or self.records.rows
         batch = batch or self.batch
         if threads:
-            reader = self.answers.PageReader(
+            reader = PageReader(
                 self.path, rows, self.stride, self.page_rows, threads=threads, direct=direct
             )
             fill = reader.fill
@@ -80,7 +82,6 @@ class RecordFile:
             fill = self._gather_from(rows)
             buffer_rows = batch
         held = aligned_buffers(buffers, buffer_rows, self.stride // 4)
-        read_ahead = self.answers.read_ahead
         columns = self.records.columns
         return Loader(self._order(order, rows), fill, read_ahead, held, columns, batch)
 

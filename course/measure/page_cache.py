@@ -18,12 +18,13 @@ import torch
 HEADER = 4096  # bytes before the first row of a record file
 
 
-def drop_cached(path: Path | str, *mappings: mmap.mmap) -> bool:
+def drop_cached(path: Path | str, *mappings: mmap.mmap, is_written: bool = False) -> bool:
     """Drop the clean pages of a file from the page cache; pages that another process maps stay.
 
     Args:
         mappings: mappings of the file by this process, whose pages are given back first (their
             tensors stay valid).
+        is_written: whether all of it is on the disk already, so that nobody need wait for that.
 
     Returns: False where the system offers no such call (macOS, Windows): the file is then as warm
     as before.
@@ -35,7 +36,8 @@ def drop_cached(path: Path | str, *mappings: mmap.mmap) -> bool:
         mapping.madvise(mmap.MADV_DONTNEED)
     file = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(file)  # pages that are not yet written cannot be dropped
+        if not is_written:
+            os.fsync(file)  # pages that are not yet written cannot be dropped
         os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
     finally:
         os.close(file)

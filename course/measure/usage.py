@@ -8,6 +8,7 @@ import contextlib
 import math
 import multiprocessing
 import os
+import resource
 from collections.abc import Callable
 
 
@@ -26,6 +27,15 @@ def private_bytes() -> float:
     RssAnon and RssShmem of proc_pid_status(5).
     """
     return _sum(lambda pid: _bytes_of(pid, "status", "RssAnon:", "RssShmem:"))
+
+
+def disk_bytes() -> float:
+    """Bytes that this process and its multiprocessing children have fetched from the disk.
+
+    The system's read-ahead is included, what came from the page cache is not. Children that have
+    ended count too. Source: read_bytes of proc_pid_io(5).
+    """
+    return _sum(_bytes_fetched)
 
 
 def busy_seconds() -> float:
@@ -48,6 +58,14 @@ def open_after(make: Callable[[int], object], n: int) -> int:
     return after - before
 
 
+def page_faults_of(call: Callable[[], object]) -> int:
+    """Memory pages that the system had to find for this process while `call` ran a second time."""
+    call()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    call()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+
 def _sum(of):
     children = multiprocessing.active_children()  # this waits for those that have ended
     try:
@@ -65,6 +83,14 @@ def _cpu_seconds(pid):
         fields = file.read().rpartition(")")[2].split()  # after the name, which may hold anything
     # its own and that of children it has waited for
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+
+
+def _bytes_fetched(pid):
+    try:
+        with open(f"/proc/{pid}/io") as lines:
+            return sum(int(line.split()[1]) for line in lines if line.startswith("read_bytes:"))
+    except PermissionError:  # a container that hides it
+        return math.nan
 
 
 def _bytes_of(pid, file, *names):

@@ -19,6 +19,7 @@ MEMCPY = "memcpy, one thread"
 ALL_THREADS = "memcpy, all threads"
 READING = "reading the file, page cache"
 MEMCPY_BYTES_MAX = 400_000_000  # that memcpy copies at a time: no second array of 40 GB
+DRAWN_BYTES = 2**24  # of rows that are drawn at a time
 
 
 def iterate(loader: Iterable) -> None:
@@ -86,12 +87,36 @@ def rows_in_memory(data: Regression, share: float = 1 / 3) -> tuple[torch.Tensor
 
     Those are all rows, or as many as take `share` of the memory.
     """
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    held = min(data.rows, int(share * memory / (4 * data.columns)))
-    if held < data.rows:
-        gets = f"TensorDataset gets {held:,} rows, and its times are scaled up"
-        print(f"X has no room in memory: {gets}")
+    held = rows_that_fit(data.rows, data.columns, share)
     x = data.x[:held]
     if isinstance(x, np.memmap):
         x = np.array(x)
     return torch.from_numpy(x), torch.from_numpy(np.array(data.y[:held]))
+
+
+def rows_that_fit(rows: int, columns: int, share: float) -> int:
+    """`rows`, or as many as take `share` of the memory, which is said then."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    held = min(rows, int(share * memory / (4 * columns)))
+    if held < rows:
+        gets = f"TensorDataset gets {held:,} rows, and its times are scaled up"
+        print(f"X has no room in memory: {gets}")
+    return held
+
+
+def drawn_table(
+    draw: Callable[..., np.ndarray], rows: int, columns: int, share: float = 1 / 4
+) -> torch.Tensor:
+    """float32 tensor (rows, columns + 1) of what `draw` draws, a part at a time.
+
+    Args:
+        draw: draw_rows of unit 04.
+        share: of the memory that the table may take; there are fewer rows then.
+    """
+    rng = np.random.default_rng(0)
+    w = rng.random(columns, dtype=np.float32)
+    b = float(rng.random())
+    table = torch.empty(rows_that_fit(rows, columns, share), columns + 1)
+    for part in table.split(max(1, DRAWN_BYTES // (4 * columns))):
+        part.copy_(torch.from_numpy(draw(len(part), w, b, rng)))
+    return table

@@ -35,6 +35,11 @@ def has_solutions() -> bool:
     return any(solutions_folder().glob("[0-9][0-9]_*/[0-9]_*.py"))
 
 
+def is_grading() -> bool:
+    """Whether this process is a grader's, whose cells call checks that are graded elsewhere."""
+    return bool(os.environ.get("COURSE_GRADING"))
+
+
 @dataclass(frozen=True)
 class ExerciseFacts:
     """What the text of a task says about it."""

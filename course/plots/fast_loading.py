@@ -4,10 +4,13 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
+from matplotlib import colormaps
 from matplotlib.axes import Axes
+from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from course.loading.real_formats import Judged
 from course.measure.comparison import Comparison, Interval
 from course.measure.traffic import Moved
 from course.measure.yardsticks import ALL_THREADS, GIGA, MEMCPY, READING
@@ -18,72 +21,47 @@ from course.plots.style import (
     GREY,
     ORANGE,
     RED,
-    arrow,
     axes,
-    box,
-    canvas,
-    integer_ticks,
     label_point,
+    plain_log,
     rows,
+    ticks_at,
 )
 
 PAGE_BYTES = 4096
-COLUMN_BYTES = 4
+NEARLY_RANDOM = 1.5  # times the variance of random batches
+FRUGAL = 2  # times the files are read
 SAME_LOSS = 0.3  # two excess losses whose logarithms differ by less stand at one height
 LEGEND_ABOVE = dict(frameon=False, fontsize=8, loc="upper center")
 
 
-# ---- the record file
+# ---- new memory
 
 
-def record_file() -> Figure:
-    """Draw the record file: a header, then rows of equal stride in pages."""
-    rows_of_page = 4
-    figure, ax = canvas(8.6, 1.9, 12.2, 3.2)
-    figure.suptitle("Row i begins at byte 4096 + i · stride", fontsize=10)
-    small = dict(ha="center", fontsize=8, color=GREY)
-    box(ax, 0.9, 1.6, "header", GREY, 1.5, 0.7)
-    ax.text(0.9, 0.85, "4096 bytes", **small)
-    for page, color in enumerate((BLUE, GREEN, ORANGE)):
-        start = 2.0 + 3.4 * page
-        for place in range(rows_of_page):
-            number = page * rows_of_page + place
-            box(ax, start + 0.4 + 0.8 * place, 1.6, f"row {number}", color, 0.68, 0.7)
-        ax.text(start + 1.6, 2.5, f"page {page}", ha="center", fontsize=9)
-    arrow(ax, (2.4, 0.9), (3.2, 0.9))
-    ax.text(2.8, 0.35, "stride", **small)
-    ax.text(7.4, 0.35, "a row: D values of x, one of y, zeros up to the stride", **small)
-    return figure
+def page_faults(mebibytes: Sequence[int], faults: Mapping[str, Sequence[float]]) -> Figure:
+    """Draw the share of a new tensor's memory pages that cost a page fault, against its size.
 
-
-def record_rows() -> Figure:
-    """Draw one row of a record file per number of columns: x, y and padding in bytes.
-
-    A tick is at each border of a page.
+    Args:
+        mebibytes: sizes of the tensor, ascending.
+        faults: {what the C library was told: page faults per tensor of each size}; the first is
+            the C library as it is.
     """
-    columns = (1000, 1023, 1024, 2500)
-    figure, ax = axes(8.6, 1.2 + 0.42 * len(columns))
-    figure.suptitle("One column more than 1,023 doubles the row", fontsize=10)
-    for place, n in enumerate(columns):
-        x_bytes = COLUMN_BYTES * n
-        used = x_bytes + COLUMN_BYTES
-        stride = math.ceil(used / PAGE_BYTES) * PAGE_BYTES
-        labels = ("x", "y", "padding") if place == 0 else (None, None, None)
-        y_drawn = max(COLUMN_BYTES, 60)  # four bytes would not be seen
-        bar = dict(height=0.6)
-        ax.barh(place, x_bytes, left=0, color=BLUE, alpha=1, label=labels[0], **bar)
-        ax.barh(place, y_drawn, left=x_bytes, color=ORANGE, alpha=1, label=labels[1], **bar)
-        padding = stride - used
-        ax.barh(place, padding, left=used, color=GREY, alpha=0.35, label=labels[2], **bar)
-        text = f"{stride:,} bytes, {padding / stride:.0%} padding"
-        ax.text(stride + 100, place, text, va="center", fontsize=8)
-    rows(ax, [f"{n:,} columns" for n in columns], 8)
-    ax.set(
-        xlabel="byte of the row (ticks: borders of memory pages)",
-        xticks=range(0, 3 * PAGE_BYTES + 1, PAGE_BYTES),
-        xlim=(0, 15500),
-    )
-    ax.legend(frameon=False, fontsize=8, ncols=3, loc="lower center", bbox_to_anchor=(0.45, 1))
+    figure, ax = axes(7.4, 3.0)
+    sizes = np.array(mebibytes)
+    pages = sizes * 2**20 / PAGE_BYTES
+    default = next(iter(faults.values()))
+    many = sizes[np.array(default) > pages / 2]
+    if len(many):
+        title = f"From {many[0]} MiB on, a new tensor costs a page fault for each memory page"
+    else:
+        title = f"New tensors of up to {sizes[-1]} MiB cost hardly any page faults"
+    figure.suptitle(title, fontsize=10)
+    for (name, counts), color in zip(faults.items(), (BLUE, GREEN), strict=False):
+        ax.plot(sizes, np.array(counts) / pages, "o-", color=color, label=name, ms=4)
+    ax.set_xscale("log", base=2)
+    ax.xaxis.set_major_formatter("{x:g}")
+    ax.set(xlabel="MiB of the new tensor", ylabel="page faults\nper memory page", ylim=(-0.05, 1.1))
+    figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=8)
     return figure
 
 
@@ -101,17 +79,28 @@ def orders(drawn: Mapping[str, Tensor], page_rows: int, batch: int, title: str) 
     figure, *panels = axes(4.3 * len(drawn), 0.9 + 0.26 * n_lines, columns=len(drawn))
     figure.suptitle(title, fontsize=10)
     size = max(4, 2600 / batch**1.3)
+    n_pages = max(int(order.max()) for order in drawn.values()) // page_rows + 1
+    shades = _distinct_colors(n_pages)
     for ax, (name, order) in zip(panels, drawn.items(), strict=True):
         pages = (order // page_rows).tolist()
         lines, places = np.divmod(np.arange(len(order)), batch)
-        points = ax.scatter(places, lines, c=pages, cmap="viridis", marker="s", s=size)
+        points = ax.scatter(
+            places, lines, c=pages, cmap=shades, vmin=-0.5, vmax=n_pages - 0.5, marker="s", s=size
+        )
         ax.invert_yaxis()
         ax.grid(False)
         ax.set_title(name, fontsize=9)
         ax.set(xlabel="place in the batch", ylabel="batch", yticks=range(max(lines) + 1))
-    ticks = range(0, max(pages) + 1, 5)
-    figure.colorbar(points, ax=panels, label="page in the file", fraction=0.02, ticks=ticks)
+    ticks = range(n_pages)
+    bar = figure.colorbar(points, ax=panels, label="page in the file", fraction=0.03, ticks=ticks)
+    bar.ax.tick_params(labelsize=6)
     return figure
+
+
+def _distinct_colors(n: int) -> ListedColormap:
+    """Colours of which two neighbours are far apart, because a page is a category."""
+    colors = colormaps["tab20"].colors
+    return ListedColormap([colors[i % len(colors)] for i in range(n)])
 
 
 def bias(pages: Sequence[int], biases: Sequence[float], batch: int) -> Figure:
@@ -138,6 +127,75 @@ def bias(pages: Sequence[int], biases: Sequence[float], batch: int) -> Figure:
         ylabel="variance of batch means\nover that of random batches",
     )
     ax.legend(frameon=False, fontsize=8)
+    return figure
+
+
+def buffer_bias(held: Sequence[int], found: Tensor, batch: int, shard: int) -> Figure:
+    """Draw the bias of the batches of two buffers and of windows, and the rules they follow.
+
+    Args:
+        held: samples in memory, K.
+        found: (len(held), seeds, 3), the biases of a buffer in file order, of one over shuffled
+            shards, and of windows.
+        batch: samples of a batch, B.
+        shard: samples of a shard, S.
+    """
+    figure, ax = axes(7.4, 3.6)
+    middle = found.median(1).values
+    last = middle[-1].tolist()
+    figure.suptitle(
+        f"With {held[-1]:,} samples in memory: {last[0]:.0f} times the variance of random batches "
+        f"in file order,\n{last[1]:.1f} with shuffled shards, {last[2]:.1f} with windows",
+        fontsize=10,
+    )
+    names = ("buffer, file order", "buffer, shuffled shards", "windows")
+    for way, (name, color) in enumerate(zip(names, (GREY, ORANGE, BLUE), strict=True)):
+        ax.loglog(held, middle[:, way], "o-", color=color, ms=4)
+        label_point(ax, name, (held[-1], last[way]), (6, 0), color=color, fontsize=8, va="center")
+    samples = np.array(held)
+    ax.loglog(samples, 1 + batch * shard / (2 * samples), "--", color="black", lw=1)
+    ax.loglog(samples, 1 + batch * shard / samples, ":", color="black", lw=1)
+    ax.plot([], [], "--", color="black", lw=1, label="1 + BS / 2K")
+    ax.plot([], [], ":", color="black", lw=1, label="1 + BS / K = 1 + B / W")
+    ax.set(
+        xlabel="samples in memory, K",
+        ylabel="variance of batch means\nover that of random batches",
+        xlim=(held[0] / 1.2, held[-1] * 3),
+    )
+    ticks_at(ax, held, "{:,}")
+    plain_log(ax.yaxis)
+    ax.legend(frameon=False, fontsize=8, loc="lower left")
+    return figure
+
+
+def judged_formats(rows: Sequence[Judged]) -> Figure:
+    """Draw how random loaders are, how far from memcpy, and how often they read their files."""
+    figure, ax = axes(8.2, 4.2)
+    best = min(rows, key=lambda row: (row.bias > NEARLY_RANDOM, row.memcpy.estimate))
+    figure.suptitle(
+        f"The fastest of the random loaders takes {best.memcpy.estimate:.1f} times as long as "
+        f"memcpy and reads its files {best.bytes_read:.1f} times",
+        fontsize=10,
+    )
+    for number, row in enumerate(rows):
+        color = GREEN if row.bytes_read < FRUGAL else RED
+        place = (0, 6) if number % 2 == 0 else (0, -7)  # neighbours must not overlap
+        interval = [row.memcpy.low, row.memcpy.high]
+        ax.loglog(interval, [row.bias, row.bias], color=color, lw=2, alpha=0.4)
+        ax.loglog(row.memcpy.estimate, row.bias, "o", color=color, ms=5)
+        text = f"{row.name} ({row.bytes_read:.1f})"
+        label_point(ax, text, (row.memcpy.estimate, row.bias), place, fontsize=7, ha="center")
+    for color, text in ((GREEN, "files read about once"), (RED, "read more often (times)")):
+        ax.plot([], [], "o", color=color, label=text)
+    ax.axhline(1, color=GREY, ls=":", lw=1)
+    ax.set(
+        xlabel="times as long as memcpy of the batch, one thread",
+        ylabel="variance of batch means\nover that of random batches",
+    )
+    ax.margins(x=0.2, y=0.12)
+    plain_log(ax.xaxis)
+    plain_log(ax.yaxis)
+    ax.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.6, 1))
     return figure
 
 
@@ -244,7 +302,10 @@ def timelines(runs: Mapping[str, Sequence[tuple[str, float, float]]]) -> Figure:
         runs: {title: list of (lane, start, end) in seconds}.
     """
     figure, ax = axes(8.6, 1.2 + 0.75 * len(runs))
-    figure.suptitle("With three buffers, reading and computing overlap", fontsize=10)
+    ends = [
+        f"{title} {1e3 * max(end for *_, end in events):.0f} ms" for title, events in runs.items()
+    ]
+    figure.suptitle("An epoch: " + "; ".join(ends), fontsize=10)
     ticks = []
     names = []
     for place, (title, events) in enumerate(runs.items()):
@@ -264,41 +325,38 @@ def timelines(runs: Mapping[str, Sequence[tuple[str, float, float]]]) -> Figure:
     return figure
 
 
-def pipeline_gain(
-    shares: Sequence[float], gains: Sequence[Interval], predicted: Sequence[float]
-) -> Figure:
-    """Draw the gain of reading ahead against the length of a step.
+def pipeline_gain(kinds: Mapping[str, Sequence[tuple[float, Interval, float]]]) -> Figure:
+    """Draw the gain of reading ahead against the length of a step, per kind of step.
 
     Args:
-        shares: seconds of steps over seconds of fills.
-        gains: how many times as fast as with one buffer.
-        predicted: predicted gains.
+        kinds: {kind: (seconds of the steps over those of the fills, how many times as fast as with
+            one buffer, predicted gain) of each length}.
     """
-    figure, ax = axes(7.4, 3.2)
-    line = sorted(zip(shares, predicted, strict=True))
-    ax.plot(*zip(*line, strict=True), "--", color=RED, lw=1.5, label="predicted")
-    middle = [gain.estimate for gain in gains]
-    most = max(middle)
-    share = shares[middle.index(most)]
-    finding = f"Reading ahead gains most, {most:.2f} times, where a step takes {share:.2f} fills"
+    figure, ax = axes(7.4, 3.4)
+    points = [point for measured in kinds.values() for point in measured]
+    line = sorted((share, due) for share, _, due in points)
+    ax.plot(*zip(*line, strict=True), "--", color=RED, lw=1.5, label="predicted from the parts")
+    ax.axhline(1, color=GREY, lw=0.8, label="no gain")
+    said = []
+    for (kind, measured), color in zip(kinds.items(), (GREEN, BLUE), strict=False):
+        for share, gain, _ in measured:
+            ax.vlines(share, gain.low, gain.high, color=color, lw=1)
+        middle = [gain.estimate for _, gain, _ in measured]
+        ax.plot([share for share, *_ in measured], middle, "o", color=color, label=f"step {kind}")
+        said.append(f"{kind} {max(middle):.2f}")
+    most = max(due for _, _, due in points)
+    finding = f"Predicted up to {most:.2f} times; found with a step " + ", ".join(said)
     figure.suptitle(finding, fontsize=10)
-    for x, gain in zip(shares, gains, strict=True):
-        ax.vlines(x, gain.low, gain.high, color="black", lw=1)
-    ax.plot(shares, middle, "o", color=GREEN, label="measured, with its interval")
-    ax.axhline(1, color=GREY, lw=0.8)
     ax.set_xscale("log", base=2)
     ax.xaxis.set_major_formatter("{x:g}")
     ax.set(
         xlabel="seconds of a step over those of a fill", ylabel="times as fast\nas with one buffer"
     )
-    figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=8)
+    figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=8)
     return figure
 
 
-def cold_race(
-    results: Mapping[tuple[str, str], tuple[float, float]],
-    title: str = "Without room for the file, random rows from a mapping read it again and again",
-) -> Figure:
+def cold_race(results: Mapping[tuple[str, str], tuple[float, float]]) -> Figure:
     """Draw bytes from the disk over those of the file, and seconds, of one epoch.
 
     Args:
@@ -307,7 +365,9 @@ def cold_race(
     rooms = list(dict.fromkeys(room for room, _ in results))
     names = list(dict.fromkeys(name for _, name in results))
     figure, left, right = axes(9.6, 1.4 + 0.55 * len(names), columns=2)
-    figure.suptitle(title, fontsize=10)
+    room, name = max(results, key=lambda key: results[key][1])
+    finding = f"With {room}, {name} read {results[room, name][1]:.1f} times the file per epoch"
+    figure.suptitle(finding, fontsize=10)
     for (room, name), (seconds, share) in results.items():
         number = rooms.index(room)
         color = (BLUE, ORANGE)[number]
@@ -369,26 +429,32 @@ def _blocks(ax: Axes, y: int, operations: Iterable[Moved], batch_bytes: float) -
     return end
 
 
-def loss(curves: Mapping[str, tuple[Sequence[float], Sequence[float]]], floor: float) -> Figure:
-    """Draw excess losses against passes over the data.
+def passes_needed(
+    needed: Mapping[tuple[str, str], Mapping[str, Sequence[int]]], most: int
+) -> Figure:
+    """Draw the passes that each method needs, a dot per problem; the normal equations are a line.
 
     Args:
-        curves: {name: (passes, losses)}.
-        floor: loss of the true weights.
+        needed: {(rows, target): {method: passes of each problem}}, a panel each.
+        most: passes at which a method was stopped, drawn hollow.
     """
-    figure, ax = axes(7.8, 3.8)
-    for (name, (passes, losses)), color in zip(curves.items(), COLORS, strict=False):
-        # 0: no difference left in float32
-        shown = [value if value > 0 else math.nan for value in losses]
-        ax.semilogy(passes, shown, "o-", color=color, label=name, ms=3)
-    ax.axhline(floor, color=GREY, ls=":", lw=1, label="true weights")
-    last = {name: losses[-1] for name, (_, losses) in curves.items()}
-    ax.set(
-        xlabel="passes over the data",
-        ylabel="mean squared residual\nabove the best weights'",
-        xlim=(0, None),
-        title=f"{min(last, key=last.get)} ends nearest to the best weights",
-    )
-    integer_ticks(ax.xaxis)
-    ax.legend(frameon=False, fontsize=8)
+    figure, *panels = axes(2.6 * len(needed), 2.9, columns=len(needed))
+    winners = []
+    for ax, ((size, target), by_method) in zip(panels, needed.items(), strict=True):
+        middle = {method: sum(passes) / len(passes) for method, passes in by_method.items()}
+        winners.append(f"{size}, {target}: {min(middle, key=middle.get)}")
+        for place, passes in enumerate(by_method.values()):
+            for number, count in enumerate(passes):
+                face = "none" if count >= most else COLORS[place]
+                x = place + 0.08 * (number - len(passes) / 2)
+                ax.plot(x, count, "o", ms=5, mec=COLORS[place], mfc=face)
+        ax.axhline(1, color=GREY, ls="--", lw=1)
+        ax.set_yscale("log", base=2)
+        ax.yaxis.set_major_formatter("{x:g}")
+        ax.set_ylim(0.8, 1.4 * most)
+        ax.set_xticks(range(len(by_method)), by_method, fontsize=8)
+        ax.set_title(f"{size}, {target} target", fontsize=9)
+    panels[0].set(ylabel="passes over the data")
+    figure.suptitle("Fewest passes after the one of the normal equations (dashed): "
+                    + "; ".join(winners), fontsize=9)  # fmt: skip
     return figure

@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -27,6 +27,7 @@ from course.plots.style import (
     legend_beside,
     middle_and_reach,
     plain_log,
+    rows,
 )
 
 History = Any  # training.recommender_loop.History: a figure does not import a training loop
@@ -39,6 +40,7 @@ LARGEST = 65504.0
 GUESSING = 10 / 101  # HR@10 of a random order of 101 candidates
 DRAWN_POINTS_MAX = 200  # of a loss curve; more are averaged
 DRAWN_LOSS_MAX = 1e3
+WARM_UP_STEPS = 5  # whose mean is a point of a loss curve
 
 
 def neumf_diagram() -> Figure:
@@ -49,18 +51,18 @@ def neumf_diagram() -> Figure:
     box(ax, users_x, 0.5, "user id", GREY)
     box(ax, items_x, 0.5, "item id", GREY)
     tables = (
-        (1.2, "GMF user", BLUE, users_x),
-        (3.7, "GMF item", BLUE, items_x),
-        (6.3, "MLP user", RED, users_x),
-        (8.8, "MLP item", RED, items_x),
+        (1.2, "p: GMF user", BLUE, users_x),
+        (3.7, "q: GMF item", BLUE, items_x),
+        (6.3, "p': MLP user", RED, users_x),
+        (8.8, "q': MLP item", RED, items_x),
     )
     for x, text, color, id_x in tables:
         box(ax, x, 1.8, text, color)
         arrow(ax, (id_x, 0.85), (x, 1.44))
-    box(ax, 2.45, 3.4, "element by element: u ⊙ i", BLUE, 3.6)
+    box(ax, 2.45, 3.4, "element by element: p ⊙ q", BLUE, 3.6)
     box(ax, 7.55, 3.0, "concatenate", RED, 2.6)
-    box(ax, 7.55, 3.8, "linear, ReLU (dropout)", RED, 3.4)
-    box(ax, 7.55, 4.6, "narrower and narrower ...", RED, 3.4)
+    box(ax, 7.55, 3.8, "h: linear, ReLU", RED, 3.4)
+    box(ax, 7.55, 4.6, "h: linear, ReLU, narrower", RED, 3.4)
     box(ax, 5.0, 5.6, "linear → logit of “will interact”", GREY, 4.2)
     arrows = (
         ((1.2, 2.14), (2.0, 3.06)),
@@ -86,9 +88,9 @@ def many_small_steps_or_one_large() -> Figure:
     """
     k = 4
     lr = 0.12
-    figure, left, right = axes(8.2, 3.3, columns=2, sharex=True, sharey=True)
+    figure, left, right = axes(8.2, 3.3, columns=2, sharex=True)
     parabolas = (
-        (left, 0.6, "flat: one step with k·lr lands near"),
+        (left, 0.6, f"flat: one step of {k}α lands near {k} of α"),
         (right, 5.2, "steep: it overshoots"),
     )
     for ax, stiffness, title in parabolas:
@@ -98,7 +100,7 @@ def many_small_steps_or_one_large() -> Figure:
         for _ in range(k):
             small.append(small[-1] * (1 - lr * stiffness))
         large = [-2.0, -2.0 * (1 - k * lr * stiffness)]
-        ways = ((small, BLUE, f"{k} steps, lr"), (large, RED, f"1 step, {k}·lr"))
+        ways = ((small, BLUE, f"{k} steps of α"), (large, RED, f"1 step of {k}α"))
         for weights, color, label in ways:
             path = torch.tensor(weights)
             ax.plot(path, stiffness * path**2 / 2, "o-", color=color, label=label, ms=5)
@@ -204,7 +206,11 @@ def color_of(label: str, place: int = 0) -> str:
 
 
 def accuracy(
-    runs: Mapping[str, History], title: str, popularity: float, constant: float | None = None
+    runs: Mapping[str, History],
+    title: str,
+    popularity: float,
+    constant: float | None = None,
+    by_update: bool = False,
 ) -> Figure:
     """Draw training loss of every update (log axis) and HR@10 of {label: History}, against epoch.
 
@@ -214,6 +220,7 @@ def accuracy(
     Args:
         popularity: HR@10 of the most popular items, a dashed line.
         constant: loss of the best constant prediction, a dashed line; None draws none.
+        by_update: against the number of updates, on a log axis.
     """
     figure, left, right = axes(9.6, 3.6, columns=2)
     markers = "os^DvPX*"
@@ -221,19 +228,21 @@ def accuracy(
         color = color_of(label, place)
         losses = smoothed(history.losses)
         updates = torch.arange(1, len(losses) + 1, dtype=torch.float64)
-        left.plot(updates / max(1, history.steps_per_epoch), losses, color=color, lw=1.2)
+        per_epoch = max(1, history.steps_per_epoch)
+        scale = per_epoch if by_update else 1
+        left.plot(updates * scale / per_epoch, losses, color=color, lw=1.2)
         epochs = []
         hit_rates = []
         for epoch, hit_rate in zip(history.epoch, history.hit_rate, strict=True):
             if not math.isnan(hit_rate):
-                epochs.append(epoch)
+                epochs.append(epoch * scale)
                 hit_rates.append(hit_rate)
         if history.diverged:
             label += " (diverged)"
         right.plot(epochs, hit_rates, f"-{marker}", color=color, ms=4, lw=1.5, label=label)
         if history.diverged:
             last = hit_rates[-1] if hit_rates else 0
-            right.plot(history.epoch[-1], last, "x", color=color, ms=11, mew=3)
+            right.plot(history.epoch[-1] * scale, last, "x", color=color, ms=11, mew=3)
     right.axhline(GUESSING, color=GREY, ls=":", lw=1, label="guessing")
     right.axhline(popularity, color=GREY, ls="--", lw=1, label="most popular films")
     if constant is not None:
@@ -242,8 +251,12 @@ def accuracy(
         across = left.get_yaxis_transform()
         left.text(0.99, constant, "best constant", transform=across, **small)
     log_losses(left)
-    left.set(xlabel="epoch", ylabel="training loss per update")
-    right.set(xlabel="epoch", ylabel="HR@10", ylim=(-0.03, None))
+    xlabel = "updates" if by_update else "epoch"
+    left.set(xlabel=xlabel, ylabel="training loss per update")
+    right.set(xlabel=xlabel, ylabel="HR@10", ylim=(-0.03, None))
+    if by_update:
+        left.set_xscale("log")
+        right.set_xscale("log")
     figure.suptitle(title)
     handles, labels = right.get_legend_handles_labels()
     figure.legend(handles, labels, frameon=False, fontsize=9, loc="outside right upper")
@@ -390,6 +403,57 @@ def layer_ratios(
     return figure
 
 
+def warm_up(runs: Mapping[str, Tensor], levels: Mapping[str, float], title: str) -> Figure:
+    """Draw the losses of {label: (steps, seeds)}: the middle seed as a line, all seeds as a band.
+
+    Args:
+        levels: {text: loss}, drawn as dashed lines.
+    """
+    figure, ax = axes(8.0, 3.4)
+    for (label, losses), color in zip(runs.items(), COLORS, strict=False):
+        means = torch.stack([part.mean(0) for part in losses.split(WARM_UP_STEPS)])
+        steps = [WARM_UP_STEPS * (k + 0.5) for k in range(len(means))]
+        ax.plot(steps, means.median(1).values, color=color, lw=1.6, label=label)
+        ax.fill_between(steps, means.amin(1), means.amax(1), color=color, alpha=0.18, lw=0)
+    _draw_levels(ax.axhline, levels)
+    for text, level in levels.items():
+        where = dict(transform=ax.get_yaxis_transform(), ha="right", va="bottom")
+        ax.text(0.99, level, text, color=GREY, fontsize=8, **where)
+    ax.set(xlabel="update", ylabel="loss, nats per token", title=title)
+    legend_beside(ax)
+    return figure
+
+
+def by_seed(
+    found: Mapping[str, Sequence[float]], levels: Mapping[str, float], xlabel: str, title: str
+) -> Figure:
+    """Draw {label: one number per seed}, a row of dots per label, its middle as a bar.
+
+    Args:
+        levels: {text: number}, drawn as dashed lines.
+    """
+    figure, ax = axes(7.6, 1.1 + 0.34 * len(found))
+    for place, values in enumerate(found.values()):
+        ax.plot(values, [place] * len(values), "o", color=BLUE, ms=6, alpha=0.6, mew=0)
+        middle = statistics.median(values)
+        ax.plot([middle, middle], [place - 0.32, place + 0.32], color=RED, lw=2)
+    _draw_levels(ax.axvline, levels)
+    for text, level in levels.items():
+        where = dict(transform=ax.get_xaxis_transform(), ha="center", va="bottom")
+        ax.text(level, 1.01, text, color=GREY, fontsize=8, **where)
+    rows(ax, found)
+    ax.set_ylim(len(found) - 0.5, -0.5)
+    ax.set(xlabel=f"{xlabel}, a dot per seed, a bar for the middle")
+    ax.set_title(title, fontsize=10, pad=18)
+    return figure
+
+
+def _draw_levels(line: Callable[..., Any], levels: Mapping[str, float]) -> None:
+    """Draw a dashed line at each level."""
+    for level in levels.values():
+        line(level, color=GREY, ls="--", lw=1)
+
+
 def updates_against_batch(
     runs: Mapping[int, Sequence[float]], predicted: tuple[float, float], title: str
 ) -> Figure:
@@ -470,4 +534,61 @@ def loss_scale(scales: Sequence[float], skipped: Sequence[int]) -> Figure:
     title = f"The scaler skips {share} and ends at 2^{math.log2(scales[-1]):.0f}"
     ax.set(xlabel="update", ylabel="loss scale", title=title)
     ax.legend(frameon=False)
+    return figure
+
+
+def final_losses(ends: Mapping[str, Sequence[float]], constant: float) -> Figure:
+    """Draw the loss at the end of {way: a loss per seed}: a line per way, a dot per seed.
+
+    Args:
+        constant: loss of the best constant prediction, a dashed line.
+    """
+    figure, ax = axes(7.4, 1.0 + 0.42 * len(ends))
+    for place, losses in enumerate(ends.values()):
+        finite = [loss for loss in losses if math.isfinite(loss)]
+        ax.plot(finite, [place] * len(finite), "o", color=COLORS[place], ms=7, alpha=0.7)
+    ax.axvline(constant, color=GREY, ls="--", lw=1)
+    small = dict(color=GREY, fontsize=8, ha="center", va="bottom")
+    ax.text(constant, 1.01, "a constant model", transform=ax.get_xaxis_transform(), **small)
+    ax.set_xscale("log")
+    plain_log(ax.xaxis)
+    ax.set_yticks(range(len(ends)), ends)
+    ax.set_ylim(len(ends) - 0.5, -0.5)
+    learned = []
+    for way, losses in ends.items():
+        better = sum(loss < constant - 0.01 for loss in losses)
+        learned.append(f"{way} {better} of {len(losses)}")
+    ax.set_xlabel("training loss at the end, a dot per seed")
+    ax.set_title("Runs that learn: " + ", ".join(learned), fontsize=9, pad=18)
+    return figure
+
+
+def time_to_target(
+    seconds: Mapping[int, Sequence[float]],
+    predicted: Callable[[float], float],
+    fastest: float,
+    title: str,
+) -> Figure:
+    """Draw seconds to the target against batch size, measured and predicted.
+
+    Args:
+        seconds: {batch: seconds of each seed, math.inf where the target was not reached}.
+        predicted: seconds for a batch size; its curve is drawn.
+        fastest: batch at the minimum of the curve, a dotted line.
+    """
+    figure, ax = axes(7.4, 3.6)
+    for place, (batch, own) in enumerate(seconds.items()):
+        reached = [value for value in own if value < math.inf]
+        label = "" if place else "measured, a dot per seed"
+        ax.plot([batch] * len(reached), reached, "o", color=BLUE, alpha=0.6, label=label)
+    batches = torch.logspace(math.log2(min(seconds)), math.log2(max(seconds)), 60, base=2).tolist()
+    curve = [predicted(batch) for batch in batches]
+    ax.plot(batches, curve, color=GREY, lw=1.2, label="predicted from one batch size")
+    ax.axvline(fastest, color=GREY, ls=":", lw=1, label="predicted fastest batch")
+    ax.set_xscale("log", base=2)
+    ax.set_yscale("log")
+    plain_log(ax.yaxis)
+    ax.set_xticks(list(seconds), [f"{batch:,}" for batch in seconds], fontsize=8)
+    ax.set(xlabel="batch size", ylabel="seconds to the target", title=title)
+    ax.legend(frameon=False, fontsize=8)
     return figure

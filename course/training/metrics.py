@@ -5,10 +5,13 @@ that the user has never seen. How hits are counted is the argument `rank_metrics
 unit 03_large_batch.
 """
 
+import math
 from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+
+from course.measure.comparison import Interval
 
 # (scores, duplicate, k) -> (hit_rate, ndcg), with the positive in column 0
 RankMetrics = Callable[[Tensor, Tensor, int], tuple[float, float]]
@@ -61,3 +64,15 @@ def evaluate(
     finally:
         model.train(was_training)
     return rank_metrics(scores.view(items.shape), duplicate, k)
+
+
+def hit_rate_interval(hit_rate: float, n_users: int) -> Interval:
+    """The Interval of 95 % of a hit rate: how it would vary with other users of the same kind.
+
+    Source: Wilson 1927, the score interval of a proportion.
+    """
+    z = 1.96
+    middle = (hit_rate + z * z / (2 * n_users)) / (1 + z * z / n_users)
+    variance = hit_rate * (1 - hit_rate) / n_users + z * z / (4 * n_users**2)
+    reach = z * math.sqrt(variance) / (1 + z * z / n_users)
+    return Interval(hit_rate, middle - reach, middle + reach)

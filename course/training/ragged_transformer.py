@@ -19,12 +19,23 @@ NO_TARGET = -1  # where no next token is to be predicted: padding, and the last 
 
 
 class RaggedTransformer(nn.Module):
-    """Scores of the next token; see `forward`. `heads` divides `dim`, which is even."""
+    """Scores of the next token; see `forward`. `heads` divides `dim`, which is even.
 
-    def __init__(self, vocabulary: int, dim: int, layers: int, heads: int = 4):
+    Its blocks are pre-norm, unless `block` is PostNormBlock.
+    """
+
+    def __init__(
+        self,
+        vocabulary: int,
+        dim: int,
+        layers: int,
+        heads: int = 4,
+        block: "type[Block] | None" = None,
+    ):
         super().__init__()
+        block = block or Block
         self.embedding = nn.Embedding(vocabulary, dim)
-        self.blocks = nn.ModuleList(Block(dim, heads) for _ in range(layers))
+        self.blocks = nn.ModuleList(block(dim, heads) for _ in range(layers))
         self.norm = nn.LayerNorm(dim)
         self.scores = nn.Linear(dim, vocabulary, bias=False)
 
@@ -59,15 +70,28 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """Like `x`, (rows, columns, dim)."""
+        x = x + self.attention(self.norm_1(x), mask)
+        return x + self.mlp(self.norm_2(x))
+
+    def attention(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """Like `x`: what each token gathers from those that it may look at."""
         # (3, rows, heads, columns, dim / heads)
-        split = self.qkv(self.norm_1(x)).unflatten(-1, (3, self.heads, -1)).movedim(-3, 0)
+        split = self.qkv(x).unflatten(-1, (3, self.heads, -1)).movedim(-3, 0)
         q, k, v = split.transpose(-3, -2)
         if mask is None:
             attended = self.attend(q, k, v, is_causal=True)
         else:
             attended = self.attend(q, k, v, attn_mask=mask[:, None])
-        x = x + self.out(attended.transpose(-3, -2).flatten(-2))
-        return x + self.mlp(self.norm_2(x))
+        return self.out(attended.transpose(-3, -2).flatten(-2))
+
+
+class PostNormBlock(Block):
+    """The block of Vaswani et al. 2017, which normalises after each addition."""
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """Like `x`, (rows, columns, dim)."""
+        x = self.norm_1(x + self.attention(x, mask))
+        return self.norm_2(x + self.mlp(x))
 
 
 def position_codes(positions: Tensor, like: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ recommender_loop.py.
 """
 
 import math
+import statistics
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +19,7 @@ from course.datasets import movielens
 from course.device import device
 from course.training.implicit_feedback import leave_one_out, rank_metrics, sample_negatives
 from course.training.metrics import RankMetrics, evaluate
-from course.training.models import NEUMF_SIZES, NeuMF
+from course.training.models import NEUMF_SIZES, DotProduct, NeuMF
 from course.training.recommender_loop import (
     Batch,
     History,
@@ -52,6 +53,7 @@ class Experiment:
 
     Attributes:
         data: Interactions on `course.device()`.
+        is_real: False if the ratings are a stand-in.
         batches: 1, 16 and 192 times the base batch.
         popularity: HR@10, on the validation items, of ranking by the number of training positives,
             the same for all users.
@@ -67,6 +69,7 @@ class Experiment:
     ):
         ratings = movielens.load(sizes.dataset)
         self.data = Interactions.from_ratings(ratings, leave_one_out, sample_negatives, device())
+        self.is_real = ratings.real
         self.batches = [sizes.base_batch * factor for factor in BATCH_FACTORS]
         self.epochs = sizes.epochs
         self.sample_negatives = sample_negatives
@@ -101,6 +104,11 @@ class Experiment:
         model = model.to(self.data.device)
         nn.init.constant_(model.output.bias, output_bias)
         return model
+
+    def fresh_dot_product(self, factors: int, seed: int = 0) -> DotProduct:
+        """A new matrix factorisation, with the same initial values at every call with one seed."""
+        torch.manual_seed(seed)
+        return DotProduct(self.data.n_users, self.data.n_items, factors).to(self.data.device)
 
     def first_batch(self, batch_size: int) -> Batch:
         """The first (users, items, labels) of an epoch, the same at every call."""
@@ -176,6 +184,17 @@ class Experiment:
         """(HR@10, NDCG@10) of `model` on the test items, which nothing may be tuned on."""
         return evaluate(model, self.data.test_items, self.data.duplicate, self.rank_metrics)
 
+    def test_among_all(self, model: nn.Module, most_users: int = 2000) -> float:
+        """HR@10 of the first users' test films, each among all films that its user did not take."""
+        data = self.data
+        films = data.test_items[:most_users, :1]
+        everything = torch.arange(data.n_items, device=films.device).expand(len(films), -1)
+        taken = data.seen[: len(films)] | (everything == films)
+        taken = taken | (everything == data.valid_items[: len(films), :1])
+        candidates = torch.cat([films, everything], dim=1)
+        left_out = torch.cat([torch.zeros_like(films, dtype=torch.bool), taken], dim=1)
+        return evaluate(model, candidates, left_out, self.rank_metrics)[0]
+
 
 class _Popularity(nn.Module):
     """A model that scores an item by how often it was chosen, the same for all users."""
@@ -201,3 +220,41 @@ def print_run(label: str, history: History) -> None:
         health = "  silent units " + ", ".join(f"{share:.0%}" for share in history.silent)
     cost = f"{history.updates:>7,} updates{sum(history.seconds_train):>6.1f} s"
     print(f"{label:<31}{end:<28}loss {history.loss[-1]:<8.3g}{cost}{health}")
+
+
+def print_log(history: History) -> None:
+    """Print a line per epoch: the scores, the throughput and the seconds of training and scoring.
+
+    A star marks the best hit rate so far.
+    """
+    best = -math.inf
+    print("epoch   HR@10  NDCG@10    loss    samples/s   train s  score s")
+    for i, (hit_rate, ndcg) in enumerate(zip(history.hit_rate, history.ndcg, strict=True)):
+        star = "*" if hit_rate > best else " "
+        best = max(best, hit_rate)
+        seconds = f"{history.seconds_train[i]:9.1f} {history.seconds_eval[i]:8.2f}"
+        speed = f"{history.throughput[i]:12,.0f}"
+        scores = f"{hit_rate:.3f}{star} {ndcg:8.3f} {history.loss[i]:7.3f}"
+        print(f"{history.epoch[i]:5.0f}   {scores} {speed} {seconds}")
+
+
+def print_seeds(label: str, histories: list[History]) -> None:
+    """Print a line about runs that differ in the seed alone: scores, loss and updates."""
+    scores = listed(final_scores(histories))
+    loss = statistics.mean(history.loss[-1] for history in histories)
+    print(f"{label:<28} HR@10 {scores}   loss {loss:.3f}   {histories[0].updates:,} updates")
+
+
+def final_scores(histories: list[History]) -> list[float]:
+    """The last HR@10 of each run, 0 for one that diverged."""
+    return [0.0 if history.diverged else history.hit_rate[-1] for history in histories]
+
+
+def silent_last_layer(histories: list[History]) -> list[float]:
+    """The silent share of the last MLP layer of each run, 1 for one that diverged."""
+    return [1.0 if history.diverged else history.silent[-1] for history in histories]
+
+
+def listed(values: list[float]) -> str:
+    """The values of all seeds as text, with three decimals."""
+    return ", ".join(f"{value:.3f}" for value in values)

@@ -17,6 +17,7 @@ from course.system.files import write_text
 from course.system.folders import ROOT
 from instructor.authoring.gpu_steps import step_names
 from instructor.authoring.records import Record, read_records
+from instructor.authoring.remedies import REMEDIES, Remedy
 
 DOCS = ROOT / "docs"
 HELD = {True: "yes", False: "**no**", None: "not decided"}
@@ -58,11 +59,11 @@ figure in part 1 of unit 06 are made from these files. The rows are in `course/l
 RESULTS_HEAD = """\
 # Measured results
 
-What flips between the recorded machines, and then the benchmarks. [claims.md](claims.md) has every
-claim on every machine, [results-gpu.md](results-gpu.md) the steps that ran on a GPU. Counts of
-messages and batches are the same everywhere; counts of page faults and bytes from a disk depend on
-the allocator and the system. Times depend on your machine and on what else runs there, so compare
-ratios.
+What flips between the recorded machines, where each remedy wins and loses, and the benchmarks.
+[claims.md](claims.md) has every claim on every machine, [results-gpu.md](results-gpu.md) the steps
+that ran on a GPU. Counts of messages and batches are the same everywhere; counts of page faults and
+bytes from a disk depend on the allocator and the system. Times depend on your machine and on what
+else runs there, so compare ratios.
 
 Do not edit this page: `course build` makes it from the files in `recorded/`, one per machine.
 """
@@ -73,6 +74,12 @@ Each of these claims holds on one recorded machine and fails on another. Before 
 sentence about speed, ask on which machine it was measured.
 """
 NO_FLIPS = "No claim does: none holds on one recorded machine and fails on another."
+REMEDIES_HEAD = """\
+## Where each remedy wins, and where it loses
+
+The remedies of units 03 and 04. Each cell is a claim that a notebook's cell computes, and what each
+recorded machine found; an empty cell says that no claim shows it yet.
+"""
 BENCHMARKS_HEAD = """\
 ## Benchmarks
 
@@ -181,7 +188,9 @@ def claims_text(records: list[Record]) -> str:
     lines = [CLAIMS_HEAD]
     for record in with_claims:
         details = {part["details"]: None for part in record["parts"].values()}
-        lines.append(f"**{record['machine']}**: {'; '.join(details)}.\n")
+        data = {part["data"]: None for part in record["parts"].values() if part.get("data")}
+        said = f" Data of the parts that name them: {'; '.join(data)}." if data else ""
+        lines.append(f"**{record['machine']}**: {'; '.join(details)}.{said}\n")
     lines += _head(["unit", "part", "claim", *names])
     for row in claim_rows(records):
         sentence = f"{row.sentence} ({FLIPS})" if row.flips else row.sentence
@@ -219,7 +228,7 @@ def map_text(found: FlipMap) -> str:
 
 
 def results_text(records: list[Record]) -> str:
-    """docs/results.md: the claims that flip, and the benchmarks of each unit."""
+    """docs/results.md: the claims that flip, the remedies, and the benchmarks of each unit."""
     lines = [RESULTS_HEAD, FLIPS_HEAD]
     flipping = [row for row in claim_rows(records) if row.flips]
     unit = ""
@@ -231,6 +240,7 @@ def results_text(records: list[Record]) -> str:
         lines.append(_flip(row) + ("\n" if last else ""))
     if not flipping:
         lines.append(NO_FLIPS + "\n")
+    lines += _remedies(claim_rows(records))
     lines.append(BENCHMARKS_HEAD)
     for title, tables in _benchmarks_by_unit(records).items():
         lines.append(f"### {title}\n")
@@ -260,6 +270,32 @@ def _flip(row):
     text = f"- **{row.sentence}** (part {row.part[0]}): holds on {'; '.join(held)}, "
     text += f"fails on {'; '.join(failed)}."
     return f"{text} Its cell says there: “{why}”" if why else text
+
+
+def _remedies(rows: list[Row]) -> Iterator[str]:
+    """The lines of the table of remedies."""
+    found = {row.sentence: row for row in rows}
+    yield REMEDIES_HEAD
+    yield from _head(["unit", "remedy", "wins", "loses"])
+    for remedy in REMEDIES:
+        yield _remedy(remedy, found)
+    yield ""
+
+
+def _remedy(remedy: Remedy, found: dict[str, Row]) -> str:
+    cells = []
+    for sentences in (remedy.wins, remedy.loses):
+        texts = [_with_verdicts(sentence, found.get(sentence)) for sentence in sentences]
+        cells.append("<br>".join(texts))
+    return _line(remedy.unit[:2], f"**{remedy.name}**", *cells)
+
+
+def _with_verdicts(sentence: str, row: Row | None) -> str:
+    """A claim's sentence, and what each machine found."""
+    if row is None:
+        return f"{sentence} ({NOT_MEASURED})"
+    verdicts = [f"{machine}: {_result(facts)}" for machine, facts in row.found.items()]
+    return f"{sentence} ({'; '.join(verdicts)})"
 
 
 def _benchmarks_by_unit(records: Iterable[Record]) -> dict[str, list[tuple[Record, str]]]:

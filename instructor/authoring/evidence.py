@@ -1,7 +1,6 @@
 """Find what makes a part's evidence weak: a function per rule of docs/style.md.
 
-Parts written before these rules are listed in NOT_REBUILT, and the build does not hold them to the
-rules yet. The rules of text and minutes, which every part obeys: prose.py.
+The rules of text and minutes: prose.py.
 """
 
 import ast
@@ -12,7 +11,7 @@ from pathlib import Path
 
 from course.notebook.cells import Cell, read_cells
 from course.notebook.outline import outline
-from course.notebook.registry import PartName, all_parts, package_of, solutions_folder
+from course.notebook.registry import all_parts, package_of, solutions_folder
 from course.system.folders import ROOT
 from instructor.authoring.prose import (
     GIVES_NOTHING_AWAY,
@@ -29,25 +28,6 @@ PREDICTIONS_MAX = 3  # per part
 EXPERIMENT_LINES_MAX = 15  # neither blank nor comments
 CONFIDENCE = "95 %"  # of all intervals
 NULLS = {"above", "below", "within"}  # the arguments of a claim that name its null
-# only shrinks: a part that obeys every rule here must be taken off
-NOT_REBUILT = {
-    "02_data_parallel": (),
-    "03_large_batch": (
-        "1_from_ratings_to_a_score",
-        "2_bigger_batch_bigger_step",
-        "3_a_learning_rate_for_every_layer",
-        "4_half_the_bits_part_of_the_batch",
-    ),
-    "04_fast_loading": (
-        "1_a_file_and_a_fast_batch",
-        "2_orders_and_data_larger_than_memory",
-        "3_reading_ahead_up_to_the_gpu",
-        "4_fewer_bytes",
-        "5_fewer_passes",
-    ),
-    "05_batch_grouping": (),
-    "06_faster_training": (),
-}
 
 # a number with decimals, or one before a unit that only a measurement has
 _MEASURED = re.compile(
@@ -58,11 +38,6 @@ _RUN_AGAIN = re.compile(
     r"\b(?:run|repeat|try) (?:it|(?:the|this) cell) again\b|\brepeat it\b", re.I
 )
 _CONFIDENCE = re.compile(r"\*\*(?:Shown|Known|We think)\b")
-
-
-def is_rebuilt(unit: str, part: str) -> bool:
-    """Whether the rules of this module hold for a part."""
-    return part not in NOT_REBUILT.get(unit, ())
 
 
 def lint_evidence(unit: str, cells: list[Cell], runs: Runs) -> Iterator[str]:
@@ -189,13 +164,9 @@ def repeated_sentences(unit: str) -> Iterator[str]:
         for sentence in _sentences(path, path.stat().st_mtime_ns):
             places.setdefault(sentence, []).append(name)
     for sentence, names in places.items():
-        if len(names) > 1 and any(_concerns(name, unit) for name in names):
+        if len(names) > 1 and any(name.unit == unit for name in names):
             where = " and ".join(f"{name.unit}/{name.part}" for name in names)
             yield f'the claim "{sentence}" is in {where}; a sentence is in the course once'
-
-
-def _concerns(name: PartName, unit: str) -> bool:
-    return name.unit == unit and is_rebuilt(*name)
 
 
 @lru_cache(maxsize=64)

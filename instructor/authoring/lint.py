@@ -25,7 +25,7 @@ from course.notebook.statements import (
     task_facts,
 )
 from course.system.folders import ROOT
-from instructor.authoring.evidence import is_rebuilt, lint_evidence, repeated_sentences
+from instructor.authoring.evidence import lint_evidence, repeated_sentences
 from instructor.authoring.prose import lint_prose, runs_of
 
 FACTS_EXAMPLE = (
@@ -67,8 +67,7 @@ def lint_part(unit: str, part: str, cells: list[Cell], forbids: Forbids) -> list
         return faults
     executed = solutions_folder() / unit / f"{part}.ipynb"
     faults += lint_prose(cells, executed)
-    if is_rebuilt(unit, part):
-        faults += lint_evidence(unit, cells, runs_of(executed))
+    faults += lint_evidence(unit, cells, runs_of(executed))
     return faults
 
 

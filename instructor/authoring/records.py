@@ -132,6 +132,7 @@ def record_part(
         "scale": of_scale,
         "on": today(),
         "details": claims[0]["machine"] if claims else record["details"],
+        "data": claims[-1].get("data", "") if claims else "",
         "claims": made,
         "predictions": values,
     }

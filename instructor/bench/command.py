@@ -145,6 +145,18 @@ def accuracy(model: str, factors: tuple[int, ...], epochs: int, seeds: int) -> N
         ncf.accuracy(model, number, epochs, seeds)
 
 
+@bench.command("rate-maps", epilog="Example: course bench rate-maps --seeds 1")
+@_option("--seeds", type=POSITIVE, default=3, help="Runs per square.")
+def rate_maps(seeds: int) -> None:
+    """Run the maps of batch size and learning rate that part 03/2 shows, and write them.
+
+    It takes about 15 minutes per seed on a core, and continues where it was interrupted.
+    """
+    from instructor.bench import rate_maps
+
+    rate_maps.run(seeds)
+
+
 @ncf.command(epilog="Example: course bench ncf critical --optimizer adam --batch 1024 --batch 4096")
 @_option(
     "--optimizer",

@@ -25,7 +25,7 @@ from course.notebook.registry import find_parts, parts, units
 from course.system.folders import ROOT
 from instructor.grading import BAR, feedback, gradebook, seeds
 from instructor.grading.cluster import Cluster, grade_on_cluster
-from instructor.grading.exchange import hand_on_secrets
+from instructor.grading.exchange import hand_on_secrets, write_times
 from instructor.grading.folders import course_folders
 from instructor.grading.inbox import Inbox, read_inbox
 from instructor.grading.limits import CourseGrading, configured
@@ -177,7 +177,7 @@ class Batch:
         """The submissions whose score is not in the gradebook yet.
 
         Or was given to other files or by other checks. All of them where `again` is asked. A
-        folder that only became newer, as one does that somebody opened, is no new submission.
+        folder that only became newer, because somebody opened it, holds the same submission.
         """
         if self.options.again:
             return self.submissions
@@ -243,9 +243,10 @@ class Batch:
         return [self.plans[unit].parts[part] for unit, part in sorted(handed_in)]
 
     def enter_results(self) -> None:
-        """Enter what was graded into the gradebook, and give nbgrader's exchange its secrets."""
+        """Enter what was graded into the gradebook, and give nbgrader its secrets and times."""
         gradebook.merge(sorted(self.pending.glob("*.json")), self.root)
         hand_on_secrets(self.submissions, self.root)
+        write_times(self.submissions, self.root)
 
     def write_feedback(self) -> None:
         """Write the pages that learners get."""

@@ -25,6 +25,8 @@ EXAMPLE = """
     course grade submitted
     course grade "my inbox" --unit 03_large_batch --workers 4 --feedback
     course grade submitted --release class          # count what that class release asks
+    course grade submissions.zip                    # as Moodle, Canvas or Blackboard gives it
+    course grade --export moodle                    # scores for the platform
 
 These numbers and all others can also be set in nbgrader_config.py (docs/grading.md).
 """
@@ -55,7 +57,7 @@ def number(name: str, kind: Any = float) -> Callable[[Any], Any]:
 
 
 @click.command(epilog=f"Examples:\n{EXAMPLE}")
-@click.argument("inbox", type=click.Path(path_type=Path))
+@click.argument("inbox", required=False, type=click.Path(path_type=Path))
 @click.option("--unit", "units", multiple=True, help="Only this unit (may be repeated).")
 @click.option(
     "--release", type=click.Path(path_type=Path), help="A class release: count only what it asks."
@@ -84,6 +86,13 @@ def number(name: str, kind: Any = float) -> Callable[[Any], Any]:
     "--again", is_flag=True, help="Grade again what was graded before and has not changed."
 )
 @click.option("--feedback", is_flag=True, help="Also make the pages that learners get.")
+@click.option(
+    "--export",
+    "forms",
+    multiple=True,
+    type=click.Choice(["moodle", "canvas", "gradescope"]),
+    help="Write the scores in this platform's form (may be repeated); needs no INBOX.",
+)
 @number("memory_gib")
 @number("cell_seconds")
 @number("answer_seconds")
@@ -93,13 +102,35 @@ def number(name: str, kind: Any = float) -> Callable[[Any], Any]:
 @click.option("--unsafe", is_flag=True, help="Without bubblewrap: learners' code gets your rights.")
 @command
 def grade(
-    inbox: Path, release: Path | None, ask: str | None, slurm: Sequence[Any], **options: Any
+    inbox: Path | None,
+    release: Path | None,
+    ask: str | None,
+    slurm: Sequence[Any],
+    forms: Sequence[str],
+    **options: Any,
 ) -> None:
     """Grade a class: INBOX/<learner>/<unit>/<part>.ipynb to a gradebook, a table and an item
     analysis.
 
-    INBOX holds one folder per learner, as nbgrader's submitted/; nothing is ever written there.
+    INBOX holds one folder per learner, as nbgrader's submitted/, or is the archive that a learning
+    platform gives.
     """
+    if inbox is None and not forms:
+        raise CourseError("name an inbox: course grade INBOX (or --export FORM without one).")
+    if inbox is not None:
+        _grade(inbox, release, ask, slurm, options)
+    if forms:
+        _export(forms, options)
+
+
+def _grade(
+    inbox: Path,
+    release: Path | None,
+    ask: str | None,
+    slurm: Sequence[Any],
+    options: dict[str, Any],
+) -> None:
+    """Grade an inbox, by processes that start before all slow imports."""
     given = {name: options.pop(name) for name in OPTIONS}
     numbers = {name: value for name, value in given.items() if value is not None}
     with _zygote_unless_cluster(options) as zygote:
@@ -115,6 +146,16 @@ def grade(
         what = batch.Options(inbox, asked=asked, numbers=numbers, slurm=dict(slurm), **options)
         batch.run(what, zygote)
     gc.freeze()  # or Python looks through everything once more at its end, for a second
+
+
+def _export(forms: Sequence[str], options: Mapping[str, Any]) -> None:
+    """Write the scores of the course folder in these forms."""
+    from course.notebook.registry import find_parts
+    from instructor.grading.export import export
+
+    only = {unit for name in options["units"] for unit, _ in find_parts(name)}
+    for form in forms:
+        print(export(form, options["course"], only))
 
 
 def _zygote_unless_cluster(options: Mapping[str, Any]) -> Any:

@@ -1,5 +1,5 @@
-"""What nbgrader's exchange needs of a graded submission: the secret with which a learner fetches
-feedback.
+"""What nbgrader needs next to a graded submission: the secret for feedback,
+and the time, by which formgrader sees that the submission is graded.
 
 `nbgrader submit` leaves a secret in each submission, and `nbgrader release_feedback` names the
 pages after it, so that only the learner who handed in can fetch them. It looks for the secret next
@@ -7,10 +7,14 @@ to the autograded notebook, where `nbgrader autograde` puts it. `course grade` r
 so it copies the secret too.
 """
 
+import contextlib
+import os
 import secrets
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 
+from course.errors import CourseError
 from course.system.files import atomic_write
 from instructor.grading.folders import course_folders
 from instructor.grading.limits import EXCHANGE_SECRET_BYTES
@@ -18,6 +22,7 @@ from instructor.grading.rebuild import Unreadable, read_submission
 from instructor.grading.results import Submission
 
 FILE = "submission_secret.txt"
+TIME_FILE = "timestamp.txt"
 
 
 def hand_on_secrets(submissions: Iterable[Submission], root: Path) -> None:
@@ -40,6 +45,33 @@ def hand_on_secrets(submissions: Iterable[Submission], root: Path) -> None:
         if secret or not (folder / FILE).is_file():
             with atomic_write(folder / FILE) as file:
                 file.write(secret or secrets.token_hex(64).encode())
+
+
+def write_times(submissions: Iterable[Submission], root: Path) -> None:
+    """Write the time of each submission that lies in the course's own submitted/.
+
+    Without it formgrader says "needs autograding" of what is graded, and offers to run it outside
+    the sandbox. The folder keeps its time. Of another inbox formgrader sees nothing, so nothing is
+    written there.
+    """
+    _, directory = course_folders(root)
+    for submission in submissions:
+        of_course = directory.format_path(
+            directory.submitted_directory, submission.learner, submission.unit
+        )
+        folder = Path(of_course)
+        handed_in = next(iter(submission.files.values())).parent
+        if not folder.is_dir() or not os.path.samefile(folder, handed_in):
+            continue
+        status = folder.stat()
+        with contextlib.suppress(CourseError), atomic_write(folder / TIME_FILE) as file:
+            file.write(time_text(submission.received).encode())
+        os.utime(folder, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def time_text(received: datetime) -> str:
+    """A time as nbgrader writes it into timestamp.txt."""
+    return f"{received.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f %Z}"
 
 
 def _secret(path: Path) -> bytes:

@@ -18,7 +18,6 @@ import os
 import sqlite3
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +34,10 @@ from sqlalchemy.exc import OperationalError
 from course.errors import CourseError
 from course.notebook.cells import grade_id
 from course.notebook.registry import parts
-from course.system.files import atomic_folder
+from course.system.files import atomic_folder, write_text
 from course.system.folders import ROOT
 from instructor.authoring.masters import RELEASE_STEPS, source_notebook
+from instructor.grading.exchange import TIME_FILE, time_text
 from instructor.grading.feedback import notebook_text
 from instructor.grading.folders import course_folders
 from instructor.grading.pending_results import load
@@ -65,7 +65,8 @@ def prepare(
 ) -> None:
     """Make the gradebook of the course folder `root` know `unit` and its cells.
 
-    As `nbgrader generate_assignment` enters them.
+    As `nbgrader generate_assignment` enters them; formgrader gets the source notebooks that it
+    looks for.
 
     Args:
         sources: {part: source notebook}, where somebody has them.
@@ -100,8 +101,17 @@ def prepare(
             raise CourseError(f"{error} in {directory.db_url}. {advice}") from None
         except OperationalError as error:
             raise _held(directory, error) from None
+        _write_source(directory, unit, part, source)
     with _book(directory) as book, _transaction(book):
         book.db.execute(text(ASKED_INSERT), {"unit": unit, "words": asked})
+
+
+def _write_source(directory: CourseDirectory, unit: str, part: str, source: NotebookNode) -> None:
+    """Write the source notebook of a part where there is none: formgrader lists no unit without."""
+    folder = directory.source_directory
+    path = Path(directory.format_path(folder, ".", unit)) / f"{part}.ipynb"
+    if not path.exists():
+        write_text(path, notebook_text(source))
 
 
 def _asked_before(directory: CourseDirectory, unit: str) -> str | None:
@@ -181,8 +191,7 @@ def _write_notebooks(graded: Graded, directory: CourseDirectory, autograde: Auto
         for result in graded.parts:
             notebook = notebook_text(result.notebook)
             (folder / f"{result.part}.ipynb").write_text(notebook, encoding="utf-8")
-        received = graded.received.astimezone(UTC)
-        (folder / "timestamp.txt").write_text(f"{received:%Y-%m-%d %H:%M:%S.%f %Z}")
+        (folder / TIME_FILE).write_text(time_text(graded.received))
     autograde.set_permissions(graded.unit, graded.learner)
 
 
@@ -284,6 +293,23 @@ def scores(unit: str, root: Path = ROOT) -> dict[str, dict[str, tuple[float, flo
                         cells[grade.name] = (grade.score, grade.max_score)
             table[submission.student.id] = cells
     return table
+
+
+def totals(root: Path = ROOT) -> list[tuple[str, str, float, float, int]]:
+    """(learner, unit, score less penalty, points, cells to look at) of each submission."""
+    _, directory = course_folders(root)
+    rows = []
+    with _book(directory) as book:
+        for assignment in book.assignments:
+            for submission in assignment.submissions:
+                waiting = 0
+                for notebook in submission.notebooks:
+                    waiting += sum(grade.needs_manual_grade for grade in notebook.grades)
+                score = max(0.0, submission.score - (submission.late_submission_penalty or 0))
+                rows.append(
+                    (submission.student_id, assignment.name, score, submission.max_score, waiting)
+                )
+    return rows
 
 
 @contextlib.contextmanager

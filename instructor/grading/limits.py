@@ -109,7 +109,7 @@ class CourseGrading(Configurable):
         20_000_000, "Bytes of a submitted notebook, which takes up to 25 times as many in memory."
     )
     cell_characters = _count(200_000, "Characters of a submitted cell; a longer one is dropped.")
-    added_cells = _count(200, "Code cells that a learner added to a part.")
+    added_cells = _count(200, "Cells that a learner added to a part.")
     added_characters = _count(2_000_000, "Characters in all of these.")
 
     # what is kept of outputs

@@ -2,7 +2,7 @@
 right facts.
 
     plan = Plan("03_large_batch")
-    plan.parts["2_bigger_batch"].checks["scaled_lr-hidden"]
+    plan.parts["2_the_map"].checks["scaled_lr-hidden"]
 
 Built once per batch. What the checks expect is filled in by right_answers.find_right_answers, or
 asked for here.

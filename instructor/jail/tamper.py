@@ -66,6 +66,18 @@ class _Function(NamedTuple):
         )
 
 
+class _Kind(NamedTuple):
+    """The class of a module or an Exercise, which Python lets anybody exchange."""
+
+    owner: Any
+    kind: type
+    name: str  # of the owner, with a dot
+
+    def is_changed(self) -> bool:
+        """Whether it is of another class now."""
+        return type(self.owner) is not self.kind
+
+
 class _Difference(NamedTuple):
     """A name that stands for something else now, and what it stood for."""
 
@@ -96,7 +108,9 @@ class Snapshot:
         for function in _functions(modules):
             defaults, keywords = function.__defaults__, function.__kwdefaults__
             self.functions.append(_Function(function, function.__code__, defaults, keywords))
-        self.exercises = [_Names(check, dict(vars(check))) for check in _exercises(modules)]
+        exercises = _exercises(modules)
+        self.exercises = [_Names(check, dict(vars(check))) for check in exercises]
+        self.kinds = [_Kind(owner, type(owner), _home(owner)) for owner in (*modules, *exercises)]
 
     def forget_units_but(self, unit: str) -> None:
         """Watch no probes of other units.
@@ -111,12 +125,16 @@ class Snapshot:
             self.classes,
             self.functions,
             self.exercises,
+            self.kinds,
         )
         for watched in lists:
             watched[:] = [one for one in watched if not _home(one.owner).startswith(others)]
 
     def changed(self) -> list[str]:
         """The dotted names that stand for something else now."""
+        names = [f"{kind.name}__class__" for kind in self.kinds if kind.is_changed()]
+        if names:  # an exchanged class may lie about all else
+            return names
         names = [f"{each.owner.__name__}.{each.name}" for each in self._differences()]
         for function in self._changed_functions():
             names.append(f"{function.owner.__module__}.{function.owner.__qualname__}")
@@ -125,6 +143,9 @@ class Snapshot:
 
     def restore(self) -> None:
         """Make every name stand again for what it stood for."""
+        for kind in self.kinds:
+            if kind.is_changed():
+                object.__setattr__(kind.owner, "__class__", kind.kind)
         for owner, name, was in list(self._differences()):
             if was is _NOTHING:
                 delattr(owner, name)

@@ -39,6 +39,7 @@ GIVEN = (  # patterns of what is copied
     "requirements.txt",
     "course/**/*.py",
     "course/**/*.js",
+    "course/**/*.json",
     "data_scripts/*.py",
     "docs/claims.md",
     "docs/flip-map.md",
@@ -47,7 +48,9 @@ GIVEN = (  # patterns of what is copied
     "docs/results.md",
     "scripts/*.*",
     "recorded/*.json",
-    "learners/*",
+    "learners/*.md",
+    "learners/Makefile",
+    "learners/.github/workflows/*.yml",
 )
 # in a release: the names of its files, by which the next release knows them
 LIST = ".class-release"

@@ -12,16 +12,19 @@ from course.checks.large_batch.linear_warmup import linear_warmup
 from course.checks.large_batch.LossScaler import LossScaler
 from course.checks.large_batch.neumf_forward import neumf_forward
 from course.checks.large_batch.noise_scale import noise_scale
+from course.checks.large_batch.NoiseMeter import NoiseMeter
 from course.checks.large_batch.polynomial_decay import polynomial_decay
 from course.checks.large_batch.rank_metrics import rank_metrics
 from course.checks.large_batch.sample_negatives import sample_negatives
 from course.checks.large_batch.scaled_lr import scaled_lr
 from course.checks.large_batch.sgd_step import sgd_step
 from course.checks.large_batch.shows_frozen_bias import shows_frozen_bias
+from course.checks.large_batch.sweep import sweep
 
 __all__ = [
     "LARS",
     "LossScaler",
+    "NoiseMeter",
     "accumulated_step",
     "amp_step",
     "exponential_warmup",
@@ -36,4 +39,5 @@ __all__ = [
     "scaled_lr",
     "sgd_step",
     "shows_frozen_bias",
+    "sweep",
 ]

@@ -1,0 +1,59 @@
+"""Ways to put the rows of a random batch together, and data sets that fetch it in one call."""
+
+import itertools
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.utils.data import TensorDataset
+
+BATCHES = 8  # that a way gathers per run
+LIST = "table[list]"
+TENSOR = "table[tensor]"
+STACK = "torch.stack of single rows"
+NEW = "index_select into a new tensor"
+INTO = "gather into a buffer"
+Gather = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+class WholeBatches(TensorDataset):
+    """A TensorDataset whose batches are fetched in one call, for `collate_fn=unchanged`.
+
+    Since torch 2, a DataLoader asks `__getitems__` for all rows of a batch, if there is one.
+    """
+
+    def __getitems__(self, index: list[int]) -> list[Tensor]:
+        return [tensor[index] for tensor in self.tensors]
+
+
+def unchanged(batch: list[Tensor]) -> list[Tensor]:
+    """The batch, which is one already."""
+    return batch
+
+
+def ways_to_gather(table: Tensor, n_rows: int, gather: Gather) -> dict[str, Callable[[], Tensor]]:
+    """{name: function} of ways to put `n_rows` random rows together, other rows in each call."""
+    drawn = [torch.randint(len(table), (n_rows,)) for _ in range(BATCHES)]
+    next_rows = itertools.cycle(drawn).__next__
+    next_list = itertools.cycle([rows.tolist() for rows in drawn]).__next__
+    buffer = torch.empty(n_rows, table.shape[1])
+    return {
+        LIST: lambda: table[next_list()],
+        TENSOR: lambda: table[next_rows()],
+        STACK: lambda: torch.stack([table[i] for i in next_list()]),
+        NEW: lambda: torch.index_select(table, 0, next_rows()),
+        INTO: lambda: gather(table, next_rows(), buffer),
+    }
+
+
+def repeated(call: Callable[[], Tensor]) -> Callable[[], None]:
+    """A function that calls `call` BATCHES times.
+
+    So long a run hardly depends on what another way has left in the caches.
+    """
+
+    def run():
+        for _ in range(BATCHES):
+            call()
+
+    return run

@@ -1,0 +1,23 @@
+"""Measure how far one update moves each tensor: *a step -> update-to-weight ratios*.
+
+A ratio of 1 means that the update is as long as the weights themselves.
+"""
+
+from collections.abc import Callable
+
+from torch import nn
+
+
+def update_ratios(model: nn.Module, step: Callable[[], object]) -> dict[str, float]:
+    """{name: norm of the update / norm of the weights before it} of the parameters of `model`.
+
+    Args:
+        step: makes one update of `model`. A tensor of zeros that moves has the ratio infinity, one
+            that stays NaN.
+    """
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    step()
+    ratios = {}
+    for name, p in model.named_parameters():
+        ratios[name] = ((p.detach() - before[name]).norm() / before[name].norm()).item()
+    return ratios

@@ -1,0 +1,348 @@
+# %% [markdown]
+# # Large batches, part 2: The map
+#
+# **Which learning rate does a larger batch need?**
+#
+# In part 1, SGD with 16 times the batch made too few updates. The classic remedy lengthens each of them: multiply the
+# learning rate by the factor of the batch. Does it work, how far, and compared with what? A map answers all three: the
+# final score for each batch size and each learning rate. A rule is a line on the map, and a comparison is fair if it
+# compares the best squares.
+#
+# **You will be able to**
+#
+# - scale the learning rate with the batch, over ranks and accumulation, and say why it may fail;
+# - find a learning rate whose neighbours are both worse, with few runs;
+# - read from a map how far a scaling rule stays on the ridge, for three models and three optimizers.
+#
+# **Minutes** 30 core · 34 in all
+#
+# **Needs** the model of part 1
+
+# %% locked="setup"
+import math
+
+import course
+from course import figures
+from course.checks import large_batch as check
+from course.measure.comparison import difference_interval, signed_rank_interval
+from course.plots import large_batch as plots
+from course.training.rate_maps import adam, ncf_score, sgd
+from course.training.recommender import Experiment, final_scores, print_seeds
+from course.training.seeds_at_once import each_seed
+
+print(course.machine())
+sizes = course.sizes("03_large_batch")
+experiment = Experiment(sizes)
+batches = experiment.batches
+maps = figures.recorded_maps()
+
+# %% [markdown]
+# ## Why should the learning rate grow with the batch?
+#
+# Follow the weights through $k$ small steps, with batches of $n$ samples and learning rate $\alpha$, and through one
+# step on all these $kn$ samples with learning rate $\hat\alpha$:
+#
+# $$w_{k} = w_0 - \alpha\, \frac{1}{n} \sum_{j < k} \sum_{i \in B_j} \nabla f_i(w_{\color{red}{j}}), \qquad
+# \hat w_{1} = w_0 - \hat\alpha\, \frac{1}{kn} \sum_{j < k} \sum_{i \in B_j} \nabla f_i(w_{\color{red}{0}})$$
+#
+# They differ in where the gradients are taken, marked red. If the gradient hardly changes over $k$ small steps, both
+# end at the same weights for $\hat\alpha = k \alpha$: the **linear scaling rule**. On a parabola with curvature
+# $\lambda$, a step multiplies the distance to the minimum by $1 - \alpha\lambda$, so the rule suits a flat one and
+# overshoots on a steep one:
+
+# %%
+plots.many_small_steps_or_one_large()
+
+# %% [markdown]
+# ### Exercise 1 · The learning rate that fits the batch
+#
+# Compute the learning rate for a batch by the linear scaling rule, from one that works with another batch. The loss of
+# an update is the *mean* over its samples.
+#
+# **Must** count all samples of one *update*: `accumulation` micro-steps of `batch` samples on each of `ranks`
+# processes, against the `base_batch` samples of the known recipe.
+#
+# ```python
+# >>> scaled_lr(0.5, 256, 1024, accumulation=2, ranks=4)
+# 16.0
+# ```
+#
+# **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 5 · **Lines** 1
+#
+# **Source** Goyal et al. 2017, arXiv:1706.02677, sections 2.1 (the rule) and 3 (the mean over all workers).
+#
+# <details><summary>Hint 1</summary>
+#
+# With 4 ranks, 2 micro-steps and a batch of 1,024 each: over how many samples is the gradient of one update averaged?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# $k$ is the number of samples per update over `base_batch`; it need not be a whole number. The learning rate is
+# `base_lr` times `batch * accumulation * ranks / base_batch`.
+#
+# </details>
+
+
+# %% solution="scaled_lr"
+def scaled_lr(base_lr, base_batch, batch, accumulation=1, ranks=1):
+    """The learning rate for a larger batch by the linear scaling rule, a float.
+
+    Args:
+        base_lr: learning rate that works with `base_batch` samples per update.
+        base_batch: samples per update of the known recipe.
+        batch: samples that one rank reads in one micro-step.
+        accumulation: micro-steps per update.
+        ranks: processes whose gradients are averaged.
+    """
+    ### BEGIN SOLUTION
+    return base_lr * batch * accumulation * ranks / base_batch
+    ### END SOLUTION
+
+
+# %% test="scaled_lr-visible" points=1
+check.scaled_lr(scaled_lr)
+
+# %% test="scaled_lr-hidden" points=1
+### BEGIN HIDDEN TESTS
+check.scaled_lr(scaled_lr, seed=256)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## What is a fair learning rate?
+#
+# "Adam beats SGD" says nothing if one of them was tuned. So tune both, in the same way, at each batch size. The
+# Deep Learning Tuning Playbook (Godbole et al. 2023) asks for one thing first: if the best value is at the edge of what
+# you tried, you have not found it.
+
+# %% [markdown]
+# ### Exercise 2 · A sweep
+#
+# Search a grid of learning rates, `start` times powers of `factor`. `score(lr)` trains once and returns a score, larger
+# is better, or NaN if the run diverged. A run takes minutes, so make few: begin at `start`, which does not diverge, and
+# always try a neighbour of the best rate so far. Return the best rate once it lies between two that were tried.
+#
+# **Must**
+# - return the best learning rate after both its neighbours were tried, or after `most` runs;
+# - train each learning rate once;
+# - count NaN as worse than any number.
+#
+# ```python
+# >>> sweep({0.01: 0.3, 0.04: 0.5, 0.16: 0.6, 0.64: float("nan")}.get, start=0.04)
+# 0.16
+# ```
+#
+# **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 12 · **Lines** 12
+#
+# **Source** Godbole et al. 2023, Deep Learning Tuning Playbook, on search spaces.
+#
+# <details><summary>Hint 1</summary>
+#
+# After three runs, how do you know whether you must go up, go down, or stop?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# Count places on the grid, whole numbers from 0, and keep a dictionary from place to score. Rates themselves are poor
+# keys: `0.3 * 3 / 3` need not be `0.3`.
+#
+# </details>
+#
+# <details><summary>Hint 3</summary>
+#
+# While fewer than `most` places have a score: list those of `best + 1` and `best - 1` without one, and stop if there is
+# none. Run the first of the list, store -inf for NaN, and let `best` be `max(scores, key=scores.get)`.
+#
+# </details>
+
+
+# %% solution="sweep"
+def sweep(score, start, factor=4.0, most=9):
+    """The best learning rate of the grid start * factor**k, k a whole number of any sign, as a float.
+
+    Args:
+        score: learning rate -> score of one training, larger is better; NaN if it diverged. Called once per rate.
+        start: a learning rate that does not diverge, the first that is tried.
+        factor: from one learning rate of the grid to the next, above 1.
+        most: number of trainings, at most.
+    """
+    ### BEGIN SOLUTION
+    scores = {0: score(start)}  # by place on the grid
+    best = 0
+    while len(scores) < most:
+        untried = [place for place in (best + 1, best - 1) if place not in scores]
+        if not untried:
+            break
+        value = score(start * factor ** untried[0])
+        scores[untried[0]] = -math.inf if math.isnan(value) else value
+        best = max(scores, key=scores.get)
+    return start * factor**best
+    ### END SOLUTION
+
+
+# %% test="sweep-visible" points=2
+check.sweep(sweep)
+
+# %% test="sweep-hidden" points=2
+### BEGIN HIDDEN TESTS
+check.sweep(sweep, seed=4)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# Now use it for SGD and for Adam, at 16× and at 192×, with one run per learning rate. **Predict** where SGD's best
+# learning rate lies at 192×, as a multiple of the small batch's. The linear rule says 192. Krizhevsky's square root,
+# which keeps the variance of a step the same, says 14. If nothing may grow, it is 1.
+
+# %%
+predicted_multiple = None  # your number: best learning rate of SGD at 192x, over that of the small batch
+
+# %% tags=["experiment"]
+sweep_now, scaled_lr_now = course.solved(check.sweep), course.solved(check.scaled_lr)
+runs = []  # (optimizer, batch, learning rate, HR@10)
+
+
+def best_rate(name, make_optimizer, batch, starts):
+    """The best learning rate that sweeps from `starts` find for an optimizer at a batch size."""
+
+    def score(lr):
+        runs.append((name, batch, lr, ncf_score(experiment, make_optimizer(lr), batch, sizes.long_epochs)))
+        return runs[-1][-1]
+
+    for start in starts:
+        print(f"{name} at batch {batch:,}, from {start:g}: best learning rate {sweep_now(score, start):g}")
+    return max((run for run in runs if run[:2] == (name, batch)), key=lambda run: run[-1])[2]
+
+# %% tags=["experiment"]
+tuned_sgd, tuned_adam = [], []
+for batch in batches[1:]:
+    rule = scaled_lr_now(sizes.base_lr, batches[0], batch)
+    tuned_sgd.append(best_rate("SGD", sgd, batch, [sizes.base_lr, rule]))
+    tuned_adam.append(best_rate("Adam", adam, batch, [4 * sizes.adam_lr_small]))
+print(f"{len(runs)} runs; best of all: SGD {tuned_sgd}, Adam {tuned_adam}")
+print(course.score("03/2", "best rate of SGD at 192x over the small batch's", predicted_multiple,
+                   tuned_sgd[1] / sizes.base_lr))  # fmt: skip
+
+# %% [markdown]
+# SGD was swept from two starts, the unchanged learning rate and the linear rule's. A sweep goes uphill only, so it may
+# stop on a small hill: if your two sweeps found different rates, you have seen it happen. One seed per rate is enough
+# to find the ridge, not to find its top.
+#
+# **Takeaway** Tune every contestant with the same sweep, start it where a rule points, and trust a best value only
+# between two that are worse.
+
+# %% [markdown]
+# ## How far does the linear rule lead?
+#
+# Here is the map that was recorded: SGD, each square one training with as many epochs as in part 1. The orange line is
+# the linear rule, from the best learning rate of the smallest batch. Red frames are squares that your sweep ran just
+# now. Move the power to 0.5 and to 0. **Which line stays on dark squares, and up to which batch?**
+
+# %%
+here = [(batch, lr, score) for name, batch, lr, score in runs if name == "SGD"]
+figures.rate_maps(maps, "NCF, SGD", rate=sizes.map_rate, here=here)
+
+# %% [markdown]
+# The map has one seed per square. The cell tests what it suggests with pairs of seeds: at 16×, the rule against the
+# unchanged learning rate; at 192×, the best of your sweeps. **Predict** which share of the lost HR@10 the rule restores
+# at 16×: all of it if the gradient hardly changes over 16 small steps, none if the loss is too steep for long steps.
+
+# %%
+predicted_restored = None  # your number: 0 = nothing of the lost HR@10, 1 = all of it
+
+# %% tags=["experiment"]
+lr_16 = scaled_lr_now(sizes.base_lr, batches[0], batches[1])
+ways = {
+    "SGD, 1×": (sgd(sizes.base_lr), batches[0]),
+    "SGD, 16×, unchanged": (sgd(sizes.base_lr), batches[1]),
+    "SGD, 16×, linear rule": (sgd(lr_16), batches[1]),
+    "SGD, 16×, swept": (sgd(tuned_sgd[0]), batches[1]),
+    "SGD, 192×, swept": (sgd(tuned_sgd[1]), batches[2]),
+    "Adam, 192×, swept": (adam(tuned_adam[1]), batches[2]),
+}
+scores = {}
+for name, (make_optimizer, batch) in ways.items():
+    histories = each_seed(experiment, make_optimizer, batch, sizes.long_epochs, sizes.pairs)
+    print_seeds(name, histories)
+    scores[name] = final_scores(histories)
+
+# %% tags=["experiment"]
+small, same, rule, swept, sgd_192, adam_192 = scores.values()
+shares = [(c - b) / (a - b) for a, b, c in zip(small, same, rule, strict=True)]
+print(course.score("03/2", "share of the lost HR@10 that the rule restores at 16x", predicted_restored,
+                   signed_rank_interval(shares), null=0))  # fmt: skip
+otherwise = "Your data suit another learning rate: look at the map."
+course.claim("the linear rule restores more than a third of the lost HR@10", signed_rank_interval(shares), above=1 / 3,
+             otherwise=otherwise)  # fmt: skip
+course.claim("at 16×, no learning rate of the sweep beats the linear rule by 0.1 of HR@10",
+             difference_interval(swept, rule), below=0.1, otherwise=otherwise)  # fmt: skip
+course.claim("at 192×, the best learning rate of the sweep leaves SGD at least 0.1 of HR@10 below the small batch",
+             difference_interval(small, sgd_192), above=0.1, otherwise=otherwise)  # fmt: skip
+course.claim("at 192×, both tuned by the same sweep, Adam beats SGD by more than 0.1 of HR@10",
+             difference_interval(adam_192, sgd_192), above=0.1, otherwise=otherwise)  # fmt: skip
+
+# %% [markdown]
+# **Shown** At 192× all learning rates of the grid were tried, so SGD's loss is not a matter of tuning. **We think** the
+# reason is the rate at which rare films are touched: what is a flat direction for most embeddings is steep for the
+# output layer, so no one learning rate suits both. Part 3 tests this with a learning rate for every layer.
+#
+# **Takeaway** The linear rule is a line on a map. It helps as far as the ridge follows it, and no rule helps where
+# every learning rate is bad.
+
+# %% [markdown]
+# ## Does another model have the same ridge?
+#
+# The switch above the figure shows the same map for Adam and LARS, for a small transformer on drawn text, and for a CNN
+# on Fashion-MNIST. The last two train for one epoch. Draw your rule over each. The cell asks a stricter question of all
+# maps: **up to which batch does a rule, started at the best square of the smallest batch, stay within a tenth of each
+# column's best score?**
+
+# %% tags=["experiment"]
+print(f"{'map':<20}{'smallest batch':>15}{'constant':>12}{'square root':>14}{'linear':>9}   (times the smallest batch)")
+for label, one in maps.items():
+    reach = [one.reach(power) for power in (0.0, 0.5, 1.0)]
+    cells = "".join(f"{factor:>12}×" for factor in reach)
+    print(f"{label:<20}{one.batches[0]:>15,}{cells}")
+figures.rate_maps(maps, "transformer, SGD")
+
+# %% [markdown]
+# **Known** Shallue et al. (2019) searched the learning rate for each batch, on many models and data sets. They found no
+# rule that held for all: linear, square root and neither. Beyond a batch that depends on the model, none helps.
+#
+# Long before the last column, all rows grow pale. There the batch leaves too few updates for any learning rate. Part 5
+# computes where that begins.
+#
+# **Takeaway** A scaling rule is a first guess. Sweep around it.
+
+# %% [markdown]
+# ## Does your machine draw the same map? · extra
+#
+# The cell runs a map of SGD on your data, one seed per square, with the learning rates of the recorded one. It takes
+# minutes. **Does the ridge lie where it lay?**
+
+# %% tags=["experiment"]
+rates = [sizes.base_lr * times for times in (0.25, 1, 4, 16, 64)]
+mine = [sizes.base_batch * times for times in sizes.map_times]
+table = []
+for batch in mine:
+    table.append([ncf_score(experiment, sgd(lr), batch, sizes.map_epochs) for lr in rates])
+figures.rate_map(mine, rates, table, name="HR@10")
+
+# %% [markdown]
+# The recorded map is from real MovieLens 100K. If you see the stand-in, its ridge may begin elsewhere: invented users
+# have fewer tastes.
+#
+# **Takeaway** A map belongs to a model and its data, so draw your own before a long training.
+
+# %% [markdown]
+# ## References
+#
+# 1. P. Goyal et al., Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour, 2017.
+#    [arXiv:1706.02677](https://arxiv.org/abs/1706.02677)
+# 2. A. Krizhevsky, One weird trick for parallelizing convolutional neural networks, 2014.
+#    [arXiv:1404.5997](https://arxiv.org/abs/1404.5997)
+# 3. C. J. Shallue, J. Lee, J. Antognini, J. Sohl-Dickstein, R. Frostig, G. E. Dahl, Measuring the Effects of Data
+#    Parallelism on Neural Network Training, JMLR 2019. [arXiv:1811.03600](https://arxiv.org/abs/1811.03600)
+# 4. V. Godbole, G. E. Dahl, J. Gilmer, C. J. Shallue, Z. Nado, Deep Learning Tuning Playbook, 2023.
+#    [github.com/google-research/tuning_playbook](https://github.com/google-research/tuning_playbook)

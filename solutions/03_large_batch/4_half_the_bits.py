@@ -1,0 +1,758 @@
+# %% [markdown]
+# # Large batches, part 4: Half the bits
+#
+# **A large batch does not fit into memory, and it takes long. What do 16 bits change, and what can go wrong?**
+#
+# Two remedies save memory. Gradient accumulation takes the batch in pieces and still makes the same update. Mixed
+# precision computes in 16 bits where 16 bits suffice. You measure what each saves and what it costs. Then you see a
+# training that fails in 16 bits, and repair it with a few lines.
+#
+# **You will be able to**
+#
+# - make the update of a large batch from small pieces, and count the bytes that this saves;
+# - write a training step under `torch.amp`;
+# - say which trainings need a loss scale in fp16, and why bf16 needs none;
+# - find out whether 16 bits save time on your machine.
+#
+# **Minutes** 43 core · 111 in all · session 2
+#
+# **Needs** part 3 (its answers are used if you solved it)
+
+# %% locked="setup"
+import functools
+import math
+
+import torch
+from torch.nn import functional as F
+
+import course
+from course.checks import large_batch as check
+from course.measure.comparison import compare, difference_interval, ratio_interval, signed_rank_interval
+from course.plots import large_batch as plots
+from course.training import half_precision, recommender_loop
+from course.training.half_precision import below_normal, bf16_step, lost_in_fp16, some_updates, watched_backward
+from course.training.recommender import CONSTANT_LOSS, Experiment
+
+print(course.machine())
+device = course.device()
+sizes = course.sizes("03_large_batch")
+experiment = Experiment(sizes)
+batches = experiment.batches
+print(experiment)
+
+# %% [markdown]
+# ## What if the batch does not fit?
+#
+# The gradient of a mean is a weighted mean of gradients, so a batch can be processed in pieces: `backward()` *adds* to
+# `grad`. Weight each piece by its share of the rows, and let the optimizer step after the last one. Batch norm, which
+# NeuMF does not use, would see only the pieces.
+#
+# **Known** The weight is what people forget. Where the loss is a mean over tokens, pieces have different numbers of
+# them, and a mean of the pieces' means weights short pieces too much. In 2024 the widely used trainers were found to do
+# that (reference 5). Divide a sum by the count of the whole batch, as you do now, and it cannot happen.
+
+# %% [markdown]
+# ### Exercise 1 · Accumulated step
+#
+# Make one training step on the whole batch, in as few pieces of at most `micro_batch` rows as possible. The loss is
+# `F.binary_cross_entropy_with_logits` of the model's outputs and `labels`, as in all of this unit.
+#
+# **Must**
+# - give every row the same weight in the mean, whatever the sizes of the pieces;
+# - run each piece's backward pass before the next piece's forward pass, so that only one piece is in memory;
+# - call `optimizer.step()` once, and return the mean loss of the whole batch, detached.
+#
+# ```python
+# >>> model = torch.nn.Embedding(2, 1)
+# >>> _ = torch.nn.init.zeros_(model.weight)
+# >>> users, labels = torch.tensor([0, 1, 1]), torch.tensor([0.0, 1.0, 1.0])
+# >>> optimizer = torch.optim.SGD(model.parameters(), lr=6.0)
+# >>> loss = accumulated_step(lambda u, i: model(u)[:, 0], users, users, labels, optimizer, micro_batch=2)
+# >>> round(loss.item(), 4), model.weight.flatten().tolist()
+# (0.6931, [-1.0, 2.0])
+# ```
+#
+# **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 12 · **Lines** 8
+#
+# **Source** Goyal et al. 2017, arXiv:1706.02677, section 3: the loss is normalised by the size of the whole minibatch.
+#
+# <details><summary>Hint 1</summary>
+#
+# 10 rows in pieces of 4, 4 and 2: by what must the mean losses of the three be multiplied, so that their sum is the
+# mean of the ten?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# A slice may end past the end of a tensor, so the smaller last piece needs no special case. With
+# `reduction="sum"` you need one division, by the same number for every piece.
+#
+# </details>
+#
+# <details><summary>Hint 3</summary>
+#
+# In the loop over `range(0, len(labels), micro_batch)`, with `rows = slice(start, start + micro_batch)`: the sum of
+# the losses of these rows divided by `len(labels)`, its `backward()`, and the running total of `loss.detach()`.
+#
+# </details>
+
+
+# %% solution="accumulated_step"
+def accumulated_step(model, users, items, labels, optimizer, micro_batch):
+    """Make the training step of the whole batch from parts of at most `micro_batch` rows; return the mean loss.
+
+    Args:
+        model: called with (users, items), gives logits.
+        users, items: int64 tensors (n,).  labels: float32 tensor (n,) of zeros and ones, on the same device.
+        optimizer: holds the parameters of `model`; steps once.
+        micro_batch: most rows of one forward pass, at least 1.
+
+    Returns: float32 tensor of shape (), detached.
+    """
+    optimizer.zero_grad()
+    ### BEGIN SOLUTION
+    total = 0.0
+    for start in range(0, len(labels), micro_batch):
+        rows = slice(start, start + micro_batch)
+        loss = F.binary_cross_entropy_with_logits(model(users[rows], items[rows]), labels[rows], reduction="sum")
+        loss = loss / len(labels)  # of the whole batch: every row weighs the same
+        loss.backward()
+        total += loss.detach()
+    optimizer.step()
+    return total
+    ### END SOLUTION
+
+
+# %% test="accumulated_step-visible" points=2
+check.accumulated_step(accumulated_step)
+
+# %% test="accumulated_step-hidden" points=2
+### BEGIN HIDDEN TESTS
+check.accumulated_step(accumulated_step, seed=14)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# From here on, "the large model" is NeuMF in the sizes that NVIDIA trains (reference 3). Saved-tensor hooks count the
+# bytes that autograd keeps between forward and backward pass, for fp32 as it is, in pieces, and under autocast to bf16.
+#
+# **Predict**: by what factor does bf16 reduce the bytes kept for the backward pass, at 192 times the batch? By 2,
+# because all numbers have half the bits? By less, because part of what is kept stays in fp32? Or by 1, because the
+# weights stay in fp32?
+
+# %%
+predicted_bf16_saving = None  # your number: bytes kept in fp32 over bytes kept in bf16
+
+# %% tags=["experiment"]
+accumulated = functools.partial(course.solved(check.accumulated_step), micro_batch=batches[1])
+memory_batches = [sizes.base_batch * times for times in (4, 16, 64, 192)]
+WHOLE, PIECES, IN_BF16 = "the whole batch", f"micro-batches of {batches[1]:,}", "the whole batch in bf16"
+steps = {WHOLE: recommender_loop.training_step, PIECES: accumulated, IN_BF16: bf16_step}
+kept = {}
+for name, step in steps.items():
+    kept[name] = [half_precision.kept_by_step(experiment, step, batch) for batch in memory_batches]
+    print(f"{name:<28}" + "".join(f"{value / 1e6:>9.1f} MB" for value in kept[name]))
+whole, in_pieces, in_bf16 = (kept[name][-1] for name in (WHOLE, PIECES, IN_BF16))
+weights = sum(p.numel() * p.element_size() for p in experiment.fresh_model("nvidia").parameters())
+title = f"At {memory_batches[-1]:,} samples, pieces keep {whole / in_pieces:.1f} times fewer bytes"
+plots.memory(memory_batches, kept, weights, f"{title}, bf16 {whole / in_bf16:.1f} times")
+
+# %% tags=["experiment"]
+print(course.score("03/4", "bytes kept in fp32 over bytes kept in bf16", predicted_bf16_saving, whole / in_bf16))
+of_pieces = kept[PIECES][1:]  # of batches that are one micro-batch or several
+no_more, fewer = max(of_pieces) < 1.1 * of_pieces[0], in_bf16 <= 0.75 * whole
+course.claim("with micro-batches, a batch of 12 of them keeps at most a tenth more bytes than a batch of one", no_more,
+             ", ".join(f"{b / 1e6:.1f}" for b in of_pieces) + " MB",
+             otherwise="Look for what grows with the batch and not with the piece.")  # fmt: skip
+course.claim("autocast to bf16 keeps at most three quarters of the bytes that fp32 keeps for backward",
+             fewer, f"{in_bf16 / whole:.2f} of them",
+             otherwise="A small batch keeps mostly 16-bit copies of the weights.")  # fmt: skip
+ways = {name: some_updates(experiment, steps[name], batches[2], sizes.amp_steps) for name in (WHOLE, PIECES)}
+compared = compare(ways, device=device, seconds=sizes.seconds, progress=False)
+longer = compared.ratio(WHOLE, to=PIECES)
+course.claim("an update in 12 pieces takes at most 10 % longer than the whole batch", longer, below=1.1,
+             otherwise="A micro-batch does not fill your device, so pieces cost time.")  # fmt: skip
+
+# %% [markdown]
+# **Known** Autocast runs matrix products in 16 bits and keeps their 16-bit inputs. Sums, the loss, the indices of the
+# embeddings and the masks of dropout are kept as they are. So the bytes shrink by less than half. The two remedies can
+# be combined.
+#
+# On a machine whose device is full with a micro-batch, pieces cost nothing. The recorded GPU is not full with a piece
+# of this size, so it takes longer.
+#
+# **Takeaway** With micro-batches the bytes follow the micro-batch, not the batch, and the update stays the same.
+
+# %% [markdown]
+# ## What do 16 bits keep?
+#
+# How much 16 bits lose depends on how they are divided. The exponent sets the range, and the fraction sets the spacing.
+#
+# | format | exponent bits | largest | smallest normal | smallest above 0 | spacing at 1 |
+# |---|---|---|---|---|---|
+# | fp32 | 8 | 3.4e38 | 1.2e-38 | 1.4e-45 | 1.2e-7 |
+# | fp16 | 5 | 65504 | 6.1e-5 (2^-14) | 6.0e-8 (2^-24) | 9.8e-4 |
+# | bf16 | 8 | 3.4e38 | 1.2e-38 | 9.2e-41 | 7.8e-3 |
+#
+# `torch.amp.autocast` runs some operations, above all matrix products, in 16 bits. Weights, optimizer and `p.grad`
+# stay in fp32, but in the backward pass the gradients of activations are 16-bit. A mean loss gives each row one part in
+# $B$, so these gradients shrink as the batch grows. A gradient that becomes zero trains nothing.
+#
+# **Known** In a training of the object detector SSD, 31 % of the gradients of activations would be zero in fp16, and
+# the training diverged (reference 2). A detector averages its loss over thousands of boxes per image.
+
+# %% tags=["experiment"]
+small, lost = [], []
+for batch in batches:
+    activations, parameters = watched_backward(experiment, batch, torch.float32)
+    small.append(below_normal(activations))
+    lost.append(lost_in_fp16(activations))
+    print(f"batch {batch:>7,}: of the activations' gradients {small[-1]:5.1f} % below 2^-14, {lost[-1]:5.2f} % zero")
+peaks = [max(g.abs().max().item() for g in tensors) for tensors in (activations, parameters)]
+safe = 2.0 ** math.floor(math.log2(65504 / (2 * max(peaks))))  # leaves a factor of two of headroom
+scaled = [safe * g for g in activations]
+print(f"with all gradients multiplied by 2^{math.log2(safe):.0f}: {below_normal(scaled):.1f} % below 2^-14, "
+      f"{lost_in_fp16(scaled):.2f} % zero")  # fmt: skip
+title = f"Below fp16's normal range: {small[-1]:.0f} %, and {below_normal(scaled):.0f} % after multiplying"
+plots.gradient_histogram({"gradients of activations": activations, "p.grad": parameters}, safe, title)
+
+# %% tags=["experiment"]
+in_half, grads = watched_backward(experiment, batches[2], torch.float16)
+few_lost, limits = lost[2] < 5, peaks[1] > peaks[0]
+course.claim("under autocast the backward pass is 16-bit and p.grad is fp32",
+             {g.dtype for g in in_half} == {torch.float16} and {g.dtype for g in grads} == {torch.float32},
+             otherwise="Your version of torch casts elsewhere.")  # fmt: skip
+course.claim("the larger the batch, the more of the activations' gradients is below 2^-14", small == sorted(small),
+             ", ".join(f"{share:.1f} %" for share in small),
+             otherwise="All of them are below it already at the smallest batch.")  # fmt: skip
+course.claim("without a loss scale, less than 5 % of the gradients is lost here", few_lost, f"{lost[2]:.2f} %",
+             otherwise="Your batch is larger, so each row's gradient is smaller.")  # fmt: skip
+course.claim("p.grad has larger values than the activations' gradients, so it limits the loss scale", limits,
+             otherwise="Your batch is small.")  # fmt: skip
+
+# %% [markdown]
+# The line before the histogram shows the remedy. Multiply the loss by a constant, the **loss scale**, before the
+# backward pass, and divide the gradients by it, in fp32, before the update. Weight gradients are the largest numbers of
+# the backward pass, and they are computed in fp16 before they are cast to fp32. So they decide how large the scale may
+# be. Zeros that ReLU makes stay zero under each scale.
+#
+# **Takeaway** The larger the batch, the smaller the gradients of activations. They lose digits long before they become
+# zero, and a constant factor moves them back.
+
+# %% [markdown]
+# ## When does fp16 fail?
+#
+# In the next exercise you write the step in mixed precision, in the three lines that the frameworks advertise.
+# (NVIDIA's `apex.amp`, level O2, was the first to do it; `torch.amp` replaced it.)
+
+# %% [markdown]
+# ### Exercise 2 · The training step under autocast
+#
+# Write the training step in mixed precision, with a loss scaler or without. The loss is again
+# `F.binary_cross_entropy_with_logits`.
+#
+# **Must**
+# - run `model(users, items)` under `torch.amp.autocast` (device type of `labels`, `dtype`), all else outside, with the
+#   loss from float32 logits;
+# - without a scaler call `loss.backward()` and `optimizer.step()`;
+# - with one, run backward on the loss that `scaler.scale` returns, then call `scaler.step(optimizer)` and
+#   `scaler.update()`.
+#
+# ```python
+# >>> model = torch.nn.Embedding(2, 1)
+# >>> _ = torch.nn.init.zeros_(model.weight)
+# >>> users, labels = torch.tensor([0, 1]), torch.tensor([0.0, 1.0])
+# >>> optimizer = torch.optim.SGD(model.parameters(), lr=4.0)
+# >>> loss = amp_step(lambda u, i: model(u)[:, 0], users, users, labels, optimizer)
+# >>> round(loss.item(), 4), model.weight.flatten().tolist()
+# (0.6931, [-1.0, 1.0])
+# ```
+#
+# **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 10 · **Lines** 10
+#
+# **Source** PyTorch documentation, "Automatic Mixed Precision examples"; `torch.cuda.amp` is its deprecated name.
+#
+# <details><summary>Hint 1</summary>
+#
+# Which of the five things that a training step does (clear gradients, forward, loss, backward, update) run under
+# autocast, and which of them does a scaler take over?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# The scaler has three calls: one makes a larger loss for the backward pass, one stands in place of `optimizer.step()`,
+# and one comes last.
+#
+# </details>
+#
+# <details><summary>Hint 3</summary>
+#
+# Clear with `optimizer.zero_grad()`, which sets to None; `with torch.amp.autocast(labels.device.type, dtype):` around
+# the model only; the loss from `logits.float()`; then `scaler.scale(loss).backward()`, `scaler.step(optimizer)`,
+# `scaler.update()`, or the two plain calls.
+#
+# </details>
+
+
+# %% solution="amp_step"
+def amp_step(model, users, items, labels, optimizer, scaler=None, dtype=torch.bfloat16):
+    """Make one training step in mixed precision and return the mean loss of the batch.
+
+    Args:
+        model: called with (users, items), gives logits (n,).
+        users, items: int64 tensors (n,).  labels: float32 tensor (n,) of zeros and ones, on the same device.
+        optimizer: holds the parameters of `model`.
+        scaler: None, or a loss scaler for fp16.
+        dtype: 16-bit type of the forward pass.
+
+    Returns: float32 tensor of shape (), detached and unscaled.
+    """
+    optimizer.zero_grad()  # sets to None: what the model does not use is left alone
+    ### BEGIN SOLUTION
+    with torch.amp.autocast(labels.device.type, dtype):
+        logits = model(users, items)
+    loss = F.binary_cross_entropy_with_logits(logits.float(), labels)
+    if scaler is None:
+        loss.backward()
+        optimizer.step()
+    else:
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    return loss.detach()
+    ### END SOLUTION
+
+
+# %% test="amp_step-visible" points=2
+check.amp_step(amp_step)
+
+# %% test="amp_step-hidden" points=2
+### BEGIN HIDDEN TESTS
+check.amp_step(amp_step, seed=13)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# Is a loss scale needed? NeuMF rarely needs one, because its embeddings of the GMF half are two products away from the
+# loss. Its other half alone, the MLP of the same paper, is a test: all that reaches an embedding has come through five
+# layers, and each makes the gradient smaller.
+#
+# A batch of $2^{20}$ samples, NVIDIA's for this model, would take minutes per update here. So few rows stand for it:
+# in a mean over $2^{20}$ samples each row's gradient has the factor $2^{-20}$. The first scaler below keeps a scale of
+# rows / $2^{20}$, and so gives each row that factor. The second starts $2^{16}$ times higher and adapts, as
+# `GradScaler` does by default. Both divide in fp32 afterwards, so the update is the same except for what 16 bits lose.
+#
+# **Predict** the loss at the end of fp16 without a scale over that of fp32. Is it 1, because Adam makes up for small
+# gradients? Is it about a sixth more, the loss of a model that says the same to all, because nothing moves? Or far
+# more, because a part of the network moves and the rest does not?
+
+# %%
+predicted_alone = None  # your number: loss of fp16 without a scale over loss of fp32, at the end
+
+# %% tags=["experiment"]
+amp_step_now, weight_of_row = course.solved(check.amp_step), sizes.tower_rows / 2**20
+half = functools.partial(amp_step_now, dtype=torch.float16)
+FP32, ALONE, SCALED, BF16 = "fp32", "fp16 without a scale", "fp16 with a scaler", "bf16"
+ends = {name: [] for name in (FP32, ALONE, SCALED, BF16)}
+for seed in range(sizes.tower_seeds):
+    fixed = torch.amp.GradScaler(device.type, init_scale=weight_of_row, growth_interval=10**9)  # never changes
+    adapting = torch.amp.GradScaler(device.type, init_scale=2**16 * weight_of_row, growth_interval=50)
+    ways = {FP32: None, ALONE: functools.partial(half, scaler=fixed), SCALED: functools.partial(half, scaler=adapting),
+            BF16: functools.partial(amp_step_now, scaler=fixed)}  # fmt: skip
+    for name, step in ways.items():
+        history = half_precision.train_tower(experiment, sizes, step, seed)
+        ends[name].append(sum(history.losses[-20:]) / len(history.losses[-20:]))
+for name, losses in ends.items():
+    print(f"{name:<22} loss at the end, per seed: " + ", ".join(f"{loss:.3f}" for loss in losses))
+plots.final_losses(ends, CONSTANT_LOSS)
+
+# %% tags=["experiment"]
+alone = signed_rank_interval(ends[ALONE])
+otherwise = "Your training is shorter, or its gradients are larger."
+worse = ratio_interval(torch.tensor(ends[ALONE]), torch.tensor(ends[FP32]))
+print(course.score("03/4", "loss of fp16 without a scale over loss of fp32", predicted_alone, worse))
+course.claim("in fp16 without a loss scale, a deep network at batch 2^20 learns nothing: its loss is 0.49 or more",
+             alone, above=0.49, otherwise=otherwise)  # fmt: skip
+course.claim("with a loss scaler the same training in fp16 ends within 0.01 of the loss of fp32",
+             difference_interval(ends[SCALED], ends[FP32]), within=(-0.01, 0.01), otherwise=otherwise)  # fmt: skip
+course.claim("in bf16 without a loss scale the same training ends within 0.01 of the loss of fp32",
+             difference_interval(ends[BF16], ends[FP32]), within=(-0.01, 0.01), otherwise=otherwise)  # fmt: skip
+
+# %% [markdown]
+# **Shown** The scale alone differs between the two runs in fp16, so the small gradients are the reason. Some runs do
+# not just stay where they are, they diverge. **We think** that the last layers, whose gradients survive, train on the
+# outputs of layers that do not follow. To test it, print which `p.grad` are zero, layer by layer.
+#
+# Adam cannot make up for a gradient that is zero. NeuMF loses gradients at this batch too, as the claim above says for
+# the recorded GPU, and still trains: its GMF half gets gradients that are large enough.
+#
+# **Takeaway** fp16 fails where a small gradient has no other way: deep networks without normalisation, and means over
+# many terms. A scale repairs it, and bf16 has the range of fp32.
+
+# %% [markdown]
+# ## Is it faster here?
+#
+# For 16 bits, take bf16 on NVIDIA GPUs since Ampere (2020) and on CPUs that multiply bf16 in hardware, and fp16 with a
+# loss scale on older GPUs. Does 16-bit arithmetic save time on *your* machine? The cell times an update of the large
+# model, and one matrix product alone.
+#
+# **Predict** how many times as fast the update is in bf16. Half the bits are twice as fast if bytes decide. Below 1 is
+# possible, if your processor has to convert each number. And only products are in 16 bits.
+
+# %%
+predicted_speedup = None  # your number: seconds in fp32 over seconds in bf16
+
+# %% tags=["experiment"]
+ways = {FP32: some_updates(experiment, recommender_loop.training_step, batches[1], sizes.amp_steps),
+        BF16: some_updates(experiment, bf16_step, batches[1], sizes.amp_steps)}  # fmt: skip
+update = compare(ways, device=device, seconds=sizes.seconds, progress=False)
+matrix = torch.randn(512, 512, device=device)
+in_16 = matrix.bfloat16()
+ways = {FP32: lambda: [matrix @ matrix for _ in range(sizes.amp_steps)],
+        BF16: lambda: [in_16 @ in_16 for _ in range(sizes.amp_steps)]}  # fmt: skip
+product = compare(ways, device=device, seconds=sizes.seconds, progress=False)
+print(f"an update\n{update}\na product alone\n{product}")
+if device.type == "cpu":
+    print("instructions of this CPU for products of bf16:", ", ".join(half_precision.bf16_instructions()) or "none")
+
+# %% tags=["experiment"]
+print(course.score("03/4", "how many times as fast an update is in bf16", predicted_speedup, update.ratio(BF16)))
+course.claim("bf16 makes a product of two matrices at least 10 % faster than fp32", product.ratio(BF16), above=1.1,
+             otherwise="Without such instructions, or without tensor cores, bf16 is converted first.")  # fmt: skip
+course.claim("bf16 makes an update of NVIDIA's NeuMF at least 10 % faster than fp32", update.ratio(BF16), above=1.1,
+             otherwise="Conversions, or operations other than products, take much of the update.")  # fmt: skip
+
+# %% [markdown]
+# If the line of instructions names none, your CPU has no unit for bf16. **We think** that torch then converts each
+# value to fp32 before it multiplies, so 16 bits cost time. To test it, compare two CPUs, one of them with
+# `avx512_bf16` or `amx_bf16` in `lscpu`. A GPU with tensor cores wins by products, and the smaller the matrices, the
+# less it wins: casts and launches remain. So the recorded GPU flips with the size: an update at this batch gains
+# nothing, and [results-gpu.md](../../docs/results-gpu.md) has NCF at batch $2^{20}$, where all 16-bit ways gain.
+#
+# **Takeaway** 16 bits save memory everywhere, and time only where the hardware multiplies them. Measure before you
+# switch.
+
+# %% [markdown]
+# ## Does the whole recipe work?
+#
+# Now all that this unit has built, in one run at 192 times the batch: LARS, the exponential warm-up, mixed precision,
+# and weight decay of $10^{-4}$. The learning rate decays quadratically. A warm-up of a tenth of an epoch would be a
+# single update here, so it lasts one epoch. The control is the same run in fp32, with the same seeds, and a third way
+# leaves out the weight decay. On a CPU mixed precision means bf16, on a GPU fp16 with a scaler.
+
+# %% tags=["experiment"]
+Lars, ramp = course.solved(check.LARS), course.solved(check.exponential_warmup)
+
+
+def schedule(step, n):
+    """The ramp to the peak over the first updates, times quadratic decay."""
+    return ramp(step, n, sizes.lars_lr, 1) * (1 - step / (sizes.epochs * n)) ** 2
+
+
+def whole_recipe(seed, is_mixed, weight_decay):
+    """The HR@10 of LARS with warm-up at 192 times the batch, in mixed precision or in fp32."""
+    scaler = torch.amp.GradScaler("cuda") if device.type == "cuda" else None
+    mixed = functools.partial(amp_step_now, scaler=scaler, dtype=torch.float16 if scaler else torch.bfloat16)
+    return experiment.train_fresh(
+        lambda p: Lars(p, lr=sizes.lars_lr, weight_decay=weight_decay, exclude_1d=False),
+        batches[2], seed, schedule=schedule,
+        step=mixed if is_mixed else None,
+        evaluate_every=sizes.epochs).hit_rate[-1]  # fmt: skip
+
+
+# %% tags=["experiment"]
+ALL, IN_FP32, NO_DECAY = "mixed precision, decay", "fp32, decay", "mixed precision, no decay"
+settings = {ALL: (True, 1e-4), IN_FP32: (False, 1e-4), NO_DECAY: (True, 0.0)}
+hits = {}
+for name, setting in settings.items():
+    hits[name] = [whole_recipe(seed, *setting) for seed in range(sizes.whole_recipe_seeds)]
+    print(f"{name:<26} HR@10 per seed: " + ", ".join(f"{hit:.3f}" for hit in hits[name]))
+gained = signed_rank_interval([hit - experiment.popularity for hit in hits[NO_DECAY]])
+course.claim("LARS with warm-up and mixed precision ends at least 0.1 of HR@10 above popularity at 192x", gained,
+             above=0.1, otherwise="The training is too short, or your data suits another peak.")  # fmt: skip
+course.claim("mixed precision changes the HR@10 of LARS by less than 0.05",
+             difference_interval(hits[ALL], hits[IN_FP32]), within=(-0.05, 0.05),
+             otherwise="The seeds differ by more than that.")  # fmt: skip
+course.claim("under LARS at 192x, weight decay of 1e-4 costs at least 0.1 of HR@10",
+             difference_interval(hits[ALL], hits[NO_DECAY]), below=-0.1,
+             otherwise="Your gradients are larger than the decay, or the training is too short.")  # fmt: skip
+
+# %% [markdown]
+# **Shown** The decay alone differs between the first way and the third. **We think** that the reason is the trust
+# ratio: LARS scales $g + \beta w$ to a fixed share of $w$, so where $\beta \lVert w \rVert$ exceeds $\lVert g \rVert$,
+# the layer mostly shrinks. A large batch has little noise in $g$, so its norm is small. To test it, print both norms
+# per layer.
+#
+# The learning rate was tuned for LARS in fp32, and nothing was tuned again for 16 bits.
+#
+# **Takeaway** 16 bits leave a recipe as good as it was. Test each ingredient alone before you trust the sum.
+
+# %% [markdown]
+# ## Can you find the scale yourself? · extra
+#
+# You write the two other pieces of mixed precision in fp16: a measure of what it loses, and a scaler that finds its
+# scale.
+
+# %% [markdown]
+# ### Exercise 3 · What fp16 loses
+#
+# Compute the share of non-zero gradient values that become exactly zero in fp16.
+#
+# **Must**
+# - multiply by `loss_scale` in float32, then cast;
+# - count all values of all tensors together, but not those that were 0 before;
+# - return 0.0 if no value is different from 0.
+#
+# ```python
+# >>> flushed_share([torch.tensor([1.0, 0.0, 1e-9]), torch.tensor([2e-9, 1e-3])])
+# 0.5
+# ```
+#
+# **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 8 · **Lines** 4
+#
+# **Source** Micikevicius et al. 2018, "Mixed Precision Training", arXiv:1710.03740, section 3.2.
+#
+# <details><summary>Hint 1</summary>
+#
+# Which values belong in the denominator? Should a tensor with ten values count as much as one with a million?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# Do not compare with a limit from the table: rounding decides at the edge. Cast with `.half()` and count the zeros.
+#
+# </details>
+#
+# <details><summary>Hint 3</summary>
+#
+# `g = torch.cat([...flatten()...])`, `alive = g[g != 0]`, then the zeros of `(alive * loss_scale).half()` over
+# `len(alive)`, with a case of its own for an empty `alive`.
+#
+# </details>
+
+
+# %% solution="flushed_share"
+def flushed_share(gradients, loss_scale=1.0):
+    """Share of the non-zero values that become exactly zero when multiplied by `loss_scale` and cast to fp16.
+
+    Args:
+        gradients: list of float32 tensors of any shapes, all on one device.
+        loss_scale: factor by which the values are multiplied in float32 before the cast.
+
+    Returns: a float from 0.0 to 1.0; 0.0 if every value is zero.
+    """
+    ### BEGIN SOLUTION
+    values = torch.cat([g.flatten() for g in gradients])
+    alive = values[values != 0]
+    flushed = (alive * loss_scale).half() == 0
+    return flushed.sum().item() / max(len(alive), 1)
+    ### END SOLUTION
+
+
+# %% test="flushed_share-visible" points=1
+check.flushed_share(flushed_share)
+
+# %% test="flushed_share-hidden" points=1
+### BEGIN HIDDEN TESTS
+check.flushed_share(flushed_share, seed=10)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ### Exercise 4 · A loss scaler that finds its scale
+#
+# A dynamic scaler starts high, skips a step whose gradients overflow and lowers the scale, and raises it after many
+# good steps in a row. Its state is given; write its methods, for one optimizer.
+#
+# **Must**
+# - `unscale_`: divide every gradient by the scale in place, once per update, and note whether one was `inf` or `nan`;
+# - `step`: unscale if that was not done, and call `optimizer.step()` unless there was an overflow (return whether);
+# - `update`: multiply the scale by `backoff` after an overflow, by `growth` after `growth_interval` good ones in a row.
+#
+# **Not allowed** `torch.amp.GradScaler`
+#
+# ```python
+# >>> w = torch.nn.Parameter(torch.ones(1))
+# >>> scaler, optimizer = LossScaler(init_scale=4.0), torch.optim.SGD([w], lr=1.0)
+# >>> w.grad = torch.tensor([float("inf")])
+# >>> scaler.step(optimizer), scaler.update(), scaler.scale(1.0), w.item()
+# (False, None, 2.0, 1.0)
+# ```
+#
+# **Points** 6 · **Extra** · **Difficulty** ●●● · **Minutes** 28 · **Lines** 20
+#
+# **Source** Micikevicius et al. 2018, section 3.2; `torch.amp.GradScaler`, whose defaults these are.
+#
+# <details><summary>Hint 1</summary>
+#
+# What must the object remember from `unscale_` to `step`, from `step` to `update`, and from one update to the next?
+# Can one attribute say both "not unscaled yet" and "unscaled, all finite"?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# Clipping by value turns an `inf` into an ordinary number. When must the scaler look, so that it does not miss the
+# overflow?
+#
+# </details>
+#
+# <details><summary>Hint 3</summary>
+#
+# Keep `self.overflow = None` until `unscale_` has run. In `unscale_`: return if it is not None; collect the gradients
+# of all groups; `div_` each; `self.overflow = not all(...isfinite()...)`. `step` calls `unscale_` and looks at it,
+# `update` looks at it and sets it back to None.
+#
+# </details>
+
+
+# %% solution="LossScaler"
+class LossScaler:
+    """A dynamic loss scale for fp16, for one optimizer: starts high, backs off on overflow, grows after good steps.
+
+    Args:
+        init_scale: the scale before the first update.
+        growth: factor after `growth_interval` good steps in a row.
+        backoff: factor after a step whose gradients held inf or nan.
+        growth_interval: number of good steps in a row after which the scale grows.
+    """
+
+    def __init__(self, init_scale=2.0**16, growth=2.0, backoff=0.5, growth_interval=2000):
+        self.factor = init_scale
+        self.growth, self.backoff, self.growth_interval = growth, backoff, growth_interval
+        self.good_steps = 0
+        self.overflow = None  # None until unscale_ has run, then whether a gradient was inf or nan
+
+    def scale(self, loss):
+        """`loss` times the current scale, differentiable."""
+        ### BEGIN SOLUTION
+        return loss * self.factor
+        ### END SOLUTION
+
+    def unscale_(self, optimizer):
+        """Divide the gradients of `optimizer` by the scale in place, once per update, and note inf and nan."""
+        ### BEGIN SOLUTION
+        if self.overflow is not None:
+            return
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        gradients = [p.grad for p in params if p.grad is not None]
+        for g in gradients:
+            g.div_(self.factor)
+        self.overflow = not all(g.isfinite().all() for g in gradients)  # the sync point: Python has to know
+        ### END SOLUTION
+
+    def step(self, optimizer):
+        """Step with unscaled gradients and return True; if they hold inf or nan, skip the step and return False."""
+        ### BEGIN SOLUTION
+        self.unscale_(optimizer)
+        if not self.overflow:
+            optimizer.step()
+        return not self.overflow
+        ### END SOLUTION
+
+    def update(self):
+        """Change the scale according to the step that was just made, and allow the next unscale_."""
+        ### BEGIN SOLUTION
+        self.good_steps += 1
+        if self.overflow:
+            self.factor *= self.backoff
+            self.good_steps = 0
+        elif self.good_steps == self.growth_interval:
+            self.factor *= self.growth
+            self.good_steps = 0
+        self.overflow = None
+        ### END SOLUTION
+
+
+# %% test="LossScaler-visible" points=3
+check.LossScaler(LossScaler)
+
+# %% test="LossScaler-hidden" points=3
+### BEGIN HIDDEN TESTS
+check.LossScaler(LossScaler, seed=12)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# Your scaler starts at $2^{24}$ times what a row weighs in the large batch, too high on purpose, and trains the MLP of
+# above. What does it do first?
+
+# %% tags=["experiment"]
+Scaler, flushed = course.solved(check.LossScaler), course.solved(check.flushed_share)
+scaler = Scaler(init_scale=2.0**24, growth_interval=50)
+scale_seen, skipped = [], []
+
+
+def step_with_scaler(model, users, items, labels, optimizer):
+    """One step in fp16 with the scaler above; notes its scale and the updates that it skipped."""
+    scale_seen.append(float(scaler.scale(torch.ones((), device=device))))
+    before = model.body[0].weight.detach().clone()
+    loss = half(model, users, items, labels, optimizer, scaler=scaler)
+    if torch.equal(before, model.body[0].weight):
+        skipped.append(len(scale_seen) - 1)
+    return loss
+
+
+history = half_precision.train_tower(experiment, sizes, step_with_scaler, 0)
+plots.loss_scale(scale_seen, skipped)
+
+# %% tags=["experiment"]
+print(f"loss at the end {history.loss[-1]:.3f}")
+for scale in (1.0, weight_of_row, 2.0**16 * weight_of_row):
+    print(f"zero in fp16 among the large model's gradients, times {scale:g}: {100 * flushed(activations, scale):.1f} %")
+a_few = 0 < len(skipped) < len(scale_seen) / 2
+course.claim("the scaler skips a few updates until its scale fits, and trains on", a_few,
+             f"{len(skipped)} of {len(scale_seen)} skipped",
+             otherwise="The training is too short: the skipped updates are most of it.")  # fmt: skip
+
+# %% [markdown]
+# **Takeaway** A scaler needs no tuning. It costs the updates that it skips, so start it low in a short training.
+
+# %% [markdown]
+# ## What else can we do? · extra
+#
+# ### Exercise 5 · What else can we do?
+#
+# You get four times the hardware and are asked for a shorter training time at the same HR@10. Name at least three
+# methods that this unit has not used. Say for each what it changes, what limits it, and which measurement would
+# convince you. Refer to at least one number or plot of *your* runs, from any part. About 200 words.
+#
+# **Points** 4, graded by hand · **Extra** · **Minutes** 20
+
+# %% [markdown] answer="what_else" points=4
+# <!-- BEGIN SOLUTION -->
+# My critical batch is about 25,000 samples (part 5), so four times the rows per update help only below it.
+#
+# *Data parallelism* (unit 02): each of four ranks takes a quarter of the batch. The limit is the all-reduce. I would
+# measure samples/s with 1, 2 and 4 ranks at a fixed batch per rank.
+#
+# *A growing batch* (Smith et al. 2018) instead of a falling learning rate: the limit is the critical batch late in the
+# training. I would compare seconds to the same HR@10 with three seeds and the learning rate tuned again.
+#
+# *Cheaper steps*: a fused optimizer and `torch.compile` save kernel launches, which count as long as the batch is
+# small. A profile of ten steps tells how much.
+#
+# === BEGIN MARK SCHEME ===
+# **1 point** for at least three methods that the unit did not use, each with what it changes. Warm-up, LARS, AMP or
+# accumulation under another name do not count.
+#
+# **1 point** for the limits: at least two of the methods with a cause that ends them, not just "may not work".
+#
+# **1 point** for a number or plot of the learner's own run, used as an argument; half if it is only quoted.
+#
+# **1 point** for a measurement that could fail: what is compared, what is held fixed, to what target, repeated.
+#
+# Take off 1 point for a speed-up that is claimed as measured but was not.
+# === END MARK SCHEME ===
+# <!-- END SOLUTION -->
+
+# %% [markdown]
+# ## References
+#
+# 1. P. Goyal et al., Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour, 2017.
+#    [arXiv:1706.02677](https://arxiv.org/abs/1706.02677)
+# 2. P. Micikevicius et al., Mixed Precision Training, ICLR 2018. [arXiv:1710.03740](https://arxiv.org/abs/1710.03740)
+# 3. NVIDIA, Deep Learning Examples: Neural Collaborative Filtering for PyTorch.
+#    [Recommendation/NCF](https://github.com/NVIDIA/DeepLearningExamples/tree/master/PyTorch/Recommendation/NCF)
+# 4. X. He et al., Neural Collaborative Filtering, WWW 2017. [arXiv:1708.05031](https://arxiv.org/abs/1708.05031)
+# 5. D. Han, M. Han, Bug Fixes in LLM Training: Gradient Accumulation, 2024.
+#    [unsloth.ai/blog/gradient](https://unsloth.ai/blog/gradient)

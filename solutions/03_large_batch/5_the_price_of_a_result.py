@@ -1,0 +1,518 @@
+# %% [markdown]
+# # Large batches, part 5: The price of a result
+#
+# **Which batch size reaches your target first?**
+#
+# Part 1 measured what an update costs, and the parts after it how to make a large batch learn. The product of seconds
+# per update and updates to the target is what you pay. It has a minimum, and you can predict where. For that you need
+# one number of your own training, the gradient noise scale, and you write the few lines that measure it for free.
+#
+# **You will be able to**
+#
+# - measure the gradient noise scale of any training that accumulates micro-batches;
+# - predict how many updates, samples and seconds a batch size needs to a target;
+# - say which batch is fastest on your machine, and which one is cheapest.
+#
+# **Minutes** 39 core · 67 in all · session 2
+#
+# **Needs** part 4
+
+# %% locked="setup"
+import math
+import statistics
+
+import torch
+
+import course
+from course.checks import large_batch as check
+from course.checkup import predict
+from course.checkup.schedule import COUNTED_STEPS
+from course.measure.comparison import difference_interval, furthest, ratio_interval
+from course.measure.gradient_noise import gradient_norm
+from course.plots import large_batch as plots
+from course.training import recommender_loop, time_to_target
+from course.training.adamw_recipe import RECIPE, train_recipe
+from course.training.recommender import Experiment
+
+print(course.machine())
+sizes = course.sizes("03_large_batch")
+experiment = Experiment(sizes)
+batches = experiment.batches
+print(experiment)
+
+# %% [markdown]
+# ## Where does a larger batch stop helping?
+#
+# The gradient $g_B$ of a batch of $B$ samples is the true gradient $G$ plus noise, whose variance falls with $B$.
+# With $S$ for the sum of the variances of one sample's gradient over all parameters, on average
+#
+# $$\lVert g_B \rVert^2 = \lVert G \rVert^2 + S / B .$$
+#
+# Signal and noise are equal at $B = S / \lVert G \rVert^2$, the **gradient noise scale** (McCandlish et al. 2018,
+# reference 1). They use it to predict the *critical batch* $B_c$, in
+#
+# $$\text{updates to the target} = u\,(1 + B_c / B).$$
+#
+# Far below $B_c$, twice the batch halves the updates. At $B_c$, a run needs $2u$, twice the fewest updates. Far above,
+# a larger batch saves nearly nothing.
+
+# %% [markdown]
+# ### Exercise 1 · The gradient noise scale
+#
+# Two mean squared norms give two equations for $\lVert G \rVert^2$ and $S$. Solve them. `small_batch < large_batch`.
+#
+# **Must**
+# - estimate $S$ and $\lVert G \rVert^2$ from the means of the *squared* norms of each batch size;
+# - return $S / \lVert G \rVert^2$ as a float, in samples;
+# - return `math.inf` if the estimate of $\lVert G \rVert^2$ is 0 or less: then noise has drowned the signal.
+#
+# ```python
+# >>> noise_scale(torch.tensor([3.0]), torch.tensor([2.0]), small_batch=1, large_batch=6)
+# 2.0
+# ```
+#
+# **Points** 3 · **Core** · **Difficulty** ●●○ · **Minutes** 10 · **Lines** 5
+#
+# **Source** McCandlish et al. 2018, arXiv:1812.06162, appendix A.1.
+#
+# <details><summary>Hint 1</summary>
+#
+# Subtract one equation from the other. What is left, and what is it multiplied by?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# With $a$ and $b$ for the mean squared norms at batch sizes $m < n$: $S = (a - b) / (1/m - 1/n)$, and
+# $\lVert G \rVert^2 = (n b - m a) / (n - m)$.
+#
+# </details>
+
+
+# %% solution="noise_scale"
+def noise_scale(small_norms, large_norms, small_batch, large_batch):
+    """The gradient noise scale, in samples.
+
+    Args:
+        small_norms: float tensor (n,), norms of gradients of n batches of `small_batch` samples each.
+        large_norms: float tensor (m,), norms of gradients of m batches of `large_batch` samples each.
+
+    Returns: a float; math.inf if the squared norm of the true gradient is estimated as 0 or less.
+    """
+    ### BEGIN SOLUTION
+    small, large = small_norms.square().mean(), large_norms.square().mean()
+    signal = (large_batch * large - small_batch * small) / (large_batch - small_batch)
+    noise = (small - large) / (1 / small_batch - 1 / large_batch)
+    return (noise / signal).item() if signal > 0 else math.inf
+    ### END SOLUTION
+
+
+# %% test="noise_scale-visible" points=2
+check.noise_scale(noise_scale)
+
+# %% test="noise_scale-hidden" points=1
+### BEGIN HIDDEN TESTS
+check.noise_scale(noise_scale, seed=17)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## Can you measure it while you train?
+#
+# A training in micro-batches has both norms already. After the first `backward()` of an update, `grad` belongs to one
+# micro-batch; after the last, to the whole batch. Across ranks it is the same: the gradient of a rank before the
+# all-reduce, and the mean after it. So the noise scale costs two norms per update.
+#
+# One detail decides whether the number is right. Adam divides each coordinate by $\sqrt{v}$, the root of its mean
+# square. That is plain gradient descent on the weights $w\,v^{1/4}$, whose gradient is $g / v^{1/4}$. So for Adam you
+# measure $\sqrt{\sum g^2 / (\sqrt{v} + \epsilon)}$, with $v$ = `exp_avg_sq` / $(1 - \beta_2^t)$. This is our extension
+# of reference 1, which takes the plain norm. The experiment compares the two.
+
+# %% [markdown]
+# ### Exercise 2 · Noise meter
+#
+# Write a callback that you can take to any training. It is called after each `backward()`. Each update consists of
+# `pieces` micro-batches of equal size, and the loss of each is divided by the rows of the whole batch, as in part 4.
+#
+# **Must**
+# - `norm()` returns the norm of the gradients of all parameters of all groups (skip those without one), in Adam's units
+#   where `optimizer.state[p]` has an `exp_avg_sq` (`betas` and `eps` are in the group, `step` in the state);
+# - `after_backward()` notes, after the first piece of an update, the norm of that piece's own mean gradient, and after
+#   the last piece the norm of the batch's;
+# - both are appended to `small` and `large` when the update is complete, and not before.
+#
+# ```python
+# >>> w = torch.nn.Parameter(torch.zeros(2))
+# >>> meter = NoiseMeter(torch.optim.SGD([w], lr=0.1), pieces=2)
+# >>> w.grad = torch.tensor([1.0, 0.0])
+# >>> meter.after_backward()
+# >>> w.grad = torch.tensor([3.0, 4.0])
+# >>> meter.after_backward()
+# >>> meter.small, meter.large
+# ([tensor(2.)], [tensor(5.)])
+# ```
+#
+# **Points** 5 · **Core** · **Difficulty** ●●○ · **Minutes** 14 · **Lines** 16
+#
+# **Source** McCandlish et al. 2018, arXiv:1812.06162, appendix A.1.
+#
+# <details><summary>Hint 1</summary>
+#
+# The loss of a piece is divided by the rows of the whole batch. By how much is `grad` after the first piece too short
+# to be the gradient of that piece's mean loss?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# Count the calls. At the first of an update, keep `self.pieces * self.norm()`. At the last, append both and start to
+# count again.
+#
+# </details>
+#
+# <details><summary>Hint 3</summary>
+#
+# For a parameter with state: `v = state["exp_avg_sq"] / (1 - group["betas"][1] ** state["step"])`, then
+# `(p.grad.square() / (v.sqrt() + group["eps"])).sum()`. Add these sums, and take the root at the end.
+#
+# </details>
+
+
+# %% solution="NoiseMeter"
+class NoiseMeter:
+    """Collects the gradient norms of a training in micro-batches, from which its noise scale is computed.
+
+    Args:
+        optimizer: whose parameters are trained; Adam, or one without a mean square, such as SGD.
+        pieces: micro-batches per update, at least 1.
+
+    Attributes:
+        small: norms of the mean gradient of one micro-batch, a float32 tensor of shape () per update.
+        large: norms of the gradient of the whole batch, as many.
+    """
+
+    def __init__(self, optimizer, pieces):
+        self.optimizer, self.pieces = optimizer, pieces
+        self.small, self.large = [], []
+        self.seen = 0  # backward passes of this update
+
+    @torch.no_grad()
+    def norm(self):
+        """The norm of the gradients in the optimizer's units, a tensor of shape ()."""
+        ### BEGIN SOLUTION
+        squares = []
+        for group in self.optimizer.param_groups:
+            for p in group["params"]:
+                if p.grad is None:
+                    continue
+                square, state = p.grad.square(), self.optimizer.state[p]
+                if "exp_avg_sq" in state:
+                    v = state["exp_avg_sq"] / (1 - group["betas"][1] ** state["step"])
+                    square = square / (v.sqrt() + group["eps"])
+                squares.append(square.sum())
+        return torch.stack(squares).sum().sqrt()
+        ### END SOLUTION
+
+    def after_backward(self):
+        """Call this after the backward pass of each micro-batch."""
+        ### BEGIN SOLUTION
+        self.seen += 1
+        if self.seen == 1:
+            self.first = self.pieces * self.norm()
+        if self.seen == self.pieces:
+            self.small.append(self.first)
+            self.large.append(self.norm())
+            self.seen = 0
+        ### END SOLUTION
+
+
+# %% test="NoiseMeter-visible" points=3
+check.NoiseMeter(NoiseMeter)
+
+# %% test="NoiseMeter-hidden" points=2
+### BEGIN HIDDEN TESTS
+check.NoiseMeter(NoiseMeter, seed=11)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# The cell trains with Adam at 16 times the batch, in four pieces, until HR@10 reaches the target. The meter watches,
+# and so does one with plain norms.
+
+# %% tags=["experiment"]
+noise_scale_now, Meter = course.solved(check.noise_scale), course.solved(check.NoiseMeter)
+PIECES, TIMES = 4, 16
+
+
+def two_meters(optimizer):
+    """Your meter for this optimizer, and one that takes the same gradients for those of SGD: plain norms."""
+    as_sgd = torch.optim.SGD(optimizer.param_groups[0]["params"], lr=0.1)
+    return [Meter(optimizer, PIECES), Meter(as_sgd, PIECES)]
+
+
+def noise_of(meter, start=1):
+    """The noise scale that a meter has seen, from update `start` on; in the first, Adam has no v yet."""
+    small, large = torch.stack(meter.small[start:]), torch.stack(meter.large[start:])
+    return noise_scale_now(small, large, batches[1] // PIECES, batches[1])
+
+
+# %% tags=["experiment"]
+of_adam, of_plain, updates = [], [], []
+for seed in range(sizes.noise_seeds):
+    meters = []
+    step = time_to_target.metered_step(PIECES, two_meters, meters)
+    updates.append(time_to_target.run_to_target(experiment, sizes, TIMES, seed, step).updates)
+    of_adam.append(noise_of(meters[0]))
+    of_plain.append(noise_of(meters[1]))
+critical = statistics.median(of_adam)
+fewest = statistics.median(updates) / (1 + critical / batches[1])
+print("noise scale in Adam's units, per seed: " + ", ".join(f"{scale:,.0f}" for scale in of_adam))
+print("noise scale by plain norms, per seed:  " + ", ".join(f"{scale:,.0f}" for scale in of_plain))
+print(f"predicted: critical batch {critical:,.0f} samples, fewest updates {fewest:.1f}")
+course.claim("under Adam, the noise scale in Adam's units is at least three times the one by plain norms",
+             ratio_interval(torch.tensor(of_adam), torch.tensor(of_plain)), above=3,
+             otherwise="Your training is short, or its coordinates have gradients of similar sizes.")  # fmt: skip
+
+# %% [markdown]
+# **Takeaway** A training in micro-batches or on ranks knows its noise scale already. Take the norms in the units in
+# which your optimizer moves.
+
+# %% [markdown]
+# ## Which batch is fastest?
+#
+# Part 1 found that an update takes $c + s B$ seconds: $c$ for the update, $s$ for each sample. The updates to the
+# target are $u\,(1 + B_c / B)$. The time to the target is their product:
+#
+# $$T(B) = u\,\Big(1 + \frac{B_c}{B}\Big)(c + s B) = u\,\Big(c + s B_c + s B + \frac{c\,B_c}{B}\Big).$$
+#
+# The term $s B$ grows and $c B_c / B$ falls, so $T$ has a minimum. There both are equal (the derivative
+# $s - c B_c / B^2$ is 0):
+#
+# $$B^* = \sqrt{\frac{c}{s}\,B_c} .$$
+#
+# Below $c / s$, a larger batch uses the machine better. Above $B_c$, it wastes samples. The best batch is the geometric
+# mean of the two. What you *pay* in samples, $B$ times the updates, only grows with $B$.
+#
+# **Predict** from the two numbers above and what you saw in part 1: which batch is fastest? And how many times as long
+# does 192 times the batch take as 16 times? The largest batch has the most samples per second, which says less than 1.
+# Beyond $B_c$ its updates are hardly fewer, which says more.
+
+# %%
+predicted_fastest = None  # your number: the fastest batch, in samples
+predicted_ratio = None  # your number: seconds to the target at 192 times the batch over those at 16 times
+
+# %% tags=["experiment"]
+cost = time_to_target.measured_cost(experiment, sizes)
+
+
+def seconds_for(batch):
+    """Predicted seconds to the target: one batch size gave u and B_c, two timings gave c and s."""
+    return fewest * (1 + critical / batch) * (cost.per_update + cost.per_sample * batch)
+
+
+fastest = math.sqrt(cost.per_update / cost.per_sample * critical)
+print(f"c {1e3 * cost.per_update:.2f} ms, s {1e6 * cost.per_sample:.2f} µs, "
+      f"c / s {cost.per_update / cost.per_sample:,.0f} samples")  # fmt: skip
+print(f"predicted fastest batch: {fastest:,.0f} samples")
+
+# %% [markdown]
+# Now the test: five batch sizes, each with its own tuned learning rate, several seeds. (The learning rates were
+# searched on a grid of factors of two, with three seeds each, by `course bench ncf critical`. From 4 to 64 times the
+# batch they grow fourfold, as the square root.)
+
+# %% tags=["experiment"]
+grid = [times * sizes.base_batch for times in sizes.critical_times]
+updates_of, seconds_of = {batch: [] for batch in grid}, {batch: [] for batch in grid}
+for seed in range(sizes.price_seeds):
+    for batch, times in zip(grid, sizes.critical_times, strict=True):  # one after the other, so that they pair up
+        run = time_to_target.run_to_target(experiment, sizes, times, seed)
+        updates_of[batch].append(run.updates_to_target or math.inf)
+        seconds_of[batch].append(sum(run.seconds_train) if run.updates_to_target else math.inf)
+medians = {batch: statistics.median(own) for batch, own in seconds_of.items()}
+best = min(medians, key=medians.get)
+for batch, median in medians.items():
+    print(f"batch {batch:>7,}: updates {updates_of[batch]}, {median:.2f} s, predicted {seconds_for(batch):.2f} s")
+title = f"Of these batches, {best:,} is fastest; predicted {fastest:,.0f}"
+plots.time_to_target(seconds_of, seconds_for, fastest, title)
+
+# %% tags=["experiment"]
+seconds = {batch: torch.tensor(own, dtype=torch.float64) for batch, own in seconds_of.items()}
+slower = ratio_interval(seconds[192 * sizes.base_batch], seconds[16 * sizes.base_batch])
+fits = [time_to_target.fitted({batch: own[seed] for batch, own in updates_of.items()}).critical
+        for seed in range(sizes.price_seeds)]  # fmt: skip
+off = ratio_interval(torch.tensor(fits), torch.full((len(fits),), critical))
+print(f"critical batch: predicted {critical:,.0f} samples, fitted {statistics.median(fits):,.0f}")
+print(course.score("03/5", "the fastest batch", predicted_fastest, best, null=None))
+print(course.score("03/5", "seconds at 192 times the batch over 16 times", predicted_ratio, slower))
+otherwise = "Your machine has another c / s, other data needs other learning rates, and smoke has too few updates."
+course.claim("192 times the batch takes at least 10 % longer to the target than 16 times the batch", slower, above=1.1,
+             otherwise=otherwise)  # fmt: skip
+course.claim("Adam's critical batch is predicted within a factor of two", off, within=(0.5, 2), otherwise=otherwise)
+
+# %% tags=["experiment"]
+errors = [ratio_interval(own, torch.full_like(own, seconds_for(batch))) for batch, own in seconds.items()]
+for batch, error in zip(seconds, errors, strict=True):
+    print(f"batch {batch:>7,}: measured over predicted {error}")
+course.claim("u (1 + B_c / B) (c + s B) predicts the seconds of each batch size within a factor of two",
+             furthest(errors), within=(0.5, 2), otherwise=otherwise)  # fmt: skip
+samples = {batch: torch.tensor(own, dtype=torch.float64) * batch for batch, own in updates_of.items()}
+smallest, largest = samples[min(samples)], samples[max(samples)]
+course.claim("from the smallest to the largest batch, the samples to the target grow at least twofold",
+             ratio_interval(largest, smallest), above=2, otherwise=otherwise)  # fmt: skip
+
+# %% [markdown]
+# **Known** The shape of the curve follows from the two models, so the minimum is flat: around $B^*$, half or twice the
+# batch costs a few per cent. Shallue et al. (reference 2) measured updates against batch size for many models and
+# found the same two ends, and critical batches that differ a hundredfold between models.
+#
+# **We think** that the predicted curve errs most at its ends, because the noise scale grows during a training and one
+# number stands for all of it. To test it, print the meter's value for the first and the last third of the updates.
+#
+# **We think** that a GPU, which needs little time per sample, has a larger $c / s$, so its best batch is larger. Ranks
+# do the same: $s$ falls with their number, and the all-reduce adds to $c$. To test it, compare $c / s$ above with that
+# of your GPU.
+#
+# **Takeaway** The fastest batch is the geometric mean of what fills the machine and what the gradient's noise allows.
+
+# %% [markdown]
+# ## Can a growing batch replace a falling learning rate? · extra
+#
+# **Known** In SGD the noise of the weights depends on learning rate over batch. So Smith et al. (reference 3) increase
+# the batch where others decay the learning rate, and need fewer updates. Here Adam trains one epoch as before. Then it
+# either divides the learning rate by four, twice, or multiplies the batch by four, twice. The third way does neither.
+
+# %% tags=["experiment"]
+rate, batch = time_to_target.TUNED[16][0], batches[1]
+FALLING, GROWING, NEITHER = "falling learning rate", "growing batch", "neither"
+stages = {
+    FALLING: [(1, batch, rate), (0.5, batch, rate / 4), (0.5, batch, rate / 16)],
+    GROWING: [(1, batch, rate), (0.5, 4 * batch, rate), (0.5, 16 * batch, rate)],
+    NEITHER: [(2, batch, rate)],
+}
+hits, counts = {}, {}
+for name, plan in stages.items():
+    ended = [time_to_target.train_in_stages(experiment, plan, seed) for seed in range(sizes.grown_seeds)]
+    hits[name], counts[name] = [hit for hit, _ in ended], ended[0][1]
+    print(f"{name:<22} {counts[name]:>4} updates, HR@10 " + ", ".join(f"{hit:.3f}" for hit in hits[name]))
+
+# %% tags=["experiment"]
+course.claim("a growing batch ends within 0.02 of the HR@10 of a falling learning rate",
+             difference_interval(hits[GROWING], hits[FALLING]), within=(-0.02, 0.02),
+             otherwise="The batch grows beyond the critical batch, so updates are missing.")  # fmt: skip
+course.claim("a falling learning rate ends within 0.02 of the HR@10 of a constant one",
+             difference_interval(hits[FALLING], hits[NEITHER]), within=(-0.02, 0.02),
+             otherwise="Look which of the two is higher: less noise gains, and shorter steps cost.")  # fmt: skip
+fewer = counts[GROWING] <= 2 / 3 * counts[FALLING]
+course.claim("the growing batch makes at most two thirds of the updates of the falling learning rate", fewer,
+             f"{counts[GROWING]} of {counts[FALLING]}",
+             otherwise="The training has too few epochs to grow the batch.")  # fmt: skip
+
+# %% [markdown]
+# Read the second claim before the first. If the constant learning rate ends as high, there was no noise to remove, and
+# a growing batch only shows that updates late in this training are hardly needed.
+#
+# **Takeaway** Late in a training a larger batch may replace a smaller learning rate. Compare it with doing nothing,
+# too.
+
+# %% [markdown]
+# ## What is today's recipe worth? · extra
+#
+# Language models are usually trained with AdamW, a learning rate that grows with the **square root** of the batch
+# (reference 4 derives it for Adam), a short warm-up, then **cosine** decay to 0 (reference 5), and gradients
+# **clipped** to a joint norm of 1. Each way below changes one ingredient, at 192 times the batch. "No decay" is a
+# constant learning rate without warm-up. The seeds come in pairs. No way was tuned: the learning rate at 16 times the
+# batch was, and the rules say what it becomes.
+
+# %% tags=["experiment"]
+rates = {"root": sizes.adam_lr[0] * math.sqrt(batches[2] / batches[1]), "same": sizes.adam_lr[0],
+         "linear": sizes.adam_lr[0] * batches[2] / batches[1]}  # fmt: skip
+changes = {RECIPE: {}, "same lr": {"lr": rates["same"]}, "linear rule": {"lr": rates["linear"]},
+           "no decay": {"decays": False}, "no weight decay": {"weight_decay": 0.0}}  # fmt: skip
+histories, hit_rates, clipped = {}, {}, []
+for name, change in changes.items():
+    settings = {"lr": rates["root"], "clipped": clipped} | change
+    runs = [train_recipe(experiment, batches[2], seed, **settings) for seed in range(sizes.recipe_seeds)]
+    histories[name], hit_rates[name] = runs, [run.hit_rate[-1] for run in runs]
+worth = {name: difference_interval(own, hit_rates[RECIPE]) for name, own in hit_rates.items() if name != RECIPE}
+for name, gain in worth.items():
+    print(f"{name:<16} HR@10 minus the recipe's {gain}")
+print(f"updates whose gradient was longer than 1, so that clipping changed it: {sum(clipped)} of {len(clipped)}")
+costly = min(worth, key=lambda name: worth[name].estimate)
+plots.recipes(histories, experiment.popularity, f"Costs most: {costly} ({worth[costly].estimate:+.2f})")
+
+# %% tags=["experiment"]
+otherwise = "Your training has other numbers of updates, or your data suits another learning rate."
+course.claim("at 192x the square-root rule beats the unchanged learning rate by at least 0.05 of HR@10",
+             worth["same lr"], below=-0.05, otherwise=otherwise)  # fmt: skip
+course.claim("the linear rule beats the square-root rule under cosine decay", worth["linear rule"], above=0,
+             otherwise=otherwise)  # fmt: skip
+course.claim("in so few updates a constant learning rate beats cosine decay with the same peak", worth["no decay"],
+             above=0, otherwise=otherwise)  # fmt: skip
+course.claim("weight decay changes HR@10 by less than 0.03", worth["no weight decay"], within=(-0.03, 0.03),
+             otherwise=otherwise)  # fmt: skip
+
+# %% [markdown]
+# **We think** that the linear rule and the constant learning rate gain for the same reason: both move further in these
+# few updates. To test it, double the epochs and look whether the gains shrink. Clipping was not tested if no gradient
+# was longer than 1.
+#
+# **Takeaway** A recipe is a starting point. In a training of few updates, the learning rate is worth more than the
+# rest.
+
+# %% [markdown]
+# ## The unit on one page
+#
+# | symptom | measurement | fix | part |
+# |---|---|---|---|
+# | is a large batch worth it? | c / s, where an update costs as much as its samples | a larger batch below it | 1 |
+# | large batch learns less | loss after equal updates | a learning rate from the map | 1, 2 |
+# | loss blows up early | update-to-weight ratios | warm-up, LARS, Adam | 3 |
+# | memory is full | bytes kept for backward | accumulation, bf16 | 4 |
+# | loss stays constant in fp16 | zeros among the gradients | loss scale, bf16 | 4 |
+# | how large a batch? | noise scale, c and s | the geometric mean of B_c and c / s | 5 |
+# | score too good | HR@10 of a constant model | strict comparison | 6 |
+
+# %% [markdown]
+# ## On your own training
+#
+# **How large may your own batch be?**
+#
+# `course.checkup` watches a training and prints its noise scale, computed by your `noise_scale` from the gradients of
+# consecutive steps, in the optimizer's units. Your meter watches the same training. Replace `loader` and the
+# step with yours: `NoiseMeter` needs nothing from this course.
+
+# %% tags=["experiment"]
+model, meters = experiment.fresh_model(), []
+optimizer = torch.optim.Adam(model.parameters(), lr=sizes.adam_lr[0])
+loader = list(recommender_loop.epoch_batches(experiment.data, batches[1], experiment.sample_negatives))[:-1]
+metered = time_to_target.metered_step(PIECES, two_meters, meters)
+report = course.checkup(loader, lambda batch: metered(model, *batch, optimizer), steps=60, only_watch=True)
+print(report)
+by_checkup = predict.noise(report.facts).values
+print(f"\nnoise scale by your meter: {noise_of(meters[0]):,.0f} samples over all steps, "
+      f"{noise_of(meters[0], -COUNTED_STEPS):,.0f} over the last ones; "
+      f"by the check-up over the last ones: {by_checkup.get('scale', math.nan):,.0f}")  # fmt: skip
+agrees = torch.isclose(meters[0].norm(), gradient_norm(optimizer)).item()
+course.claim("the noise meter and the check-up take the same norm of the same gradient", agrees,
+             otherwise="Your optimizer keeps a mean square under another name.")  # fmt: skip
+
+# %% [markdown]
+# Both solve the same two equations. The check-up sees few steps, so its range is wide, and the noise scale grows while
+# a model trains. So expect the same order of magnitude, not the same number.
+#
+# **Takeaway** Measure the noise scale of your own training before you make its batch larger.
+
+# %% [markdown]
+# ## References
+#
+# 1. S. McCandlish, J. Kaplan, D. Amodei et al., An Empirical Model of Large-Batch Training, 2018.
+#    [arXiv:1812.06162](https://arxiv.org/abs/1812.06162)
+# 2. C. J. Shallue et al., Measuring the Effects of Data Parallelism on Neural Network Training, JMLR 2019.
+#    [arXiv:1811.03600](https://arxiv.org/abs/1811.03600)
+# 3. S. L. Smith, P.-J. Kindermans, C. Ying, Q. V. Le, Don't Decay the Learning Rate, Increase the Batch Size,
+#    ICLR 2018. [arXiv:1711.00489](https://arxiv.org/abs/1711.00489)
+# 4. S. Malladi, K. Lyu, A. Panigrahi, S. Arora, On the SDEs and Scaling Rules for Adaptive Gradient Algorithms,
+#    NeurIPS 2022. [arXiv:2205.10287](https://arxiv.org/abs/2205.10287)
+# 5. I. Loshchilov, F. Hutter, SGDR: Stochastic Gradient Descent with Warm Restarts, ICLR 2017.
+#    [arXiv:1608.03983](https://arxiv.org/abs/1608.03983); Decoupled Weight Decay Regularization, ICLR 2019.
+#    [arXiv:1711.05101](https://arxiv.org/abs/1711.05101)
+# 6. Google Research, Deep Learning Tuning Playbook, 2023.
+#    [tuning_playbook](https://github.com/google-research/tuning_playbook)

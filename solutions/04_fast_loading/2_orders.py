@@ -1,0 +1,439 @@
+# %% [markdown]
+# # Fast loading, part 2: Orders
+#
+# **Which shuffles keep batches nearly random and disk reads large?**
+#
+# SGD learns best from rows in random order, and a disk is fastest in long reads. If the file fits into RAM, a random
+# order costs little. If it is larger than RAM, every row of a random order is a request to the disk. You write a random
+# order and one that shuffles windows of pages. Then you measure how far its batches are from random ones, and what an
+# order costs in seconds, in bytes and in loss.
+#
+# **You will be able to**
+#
+# - make a random order that ranks share and that differs in every epoch
+# - shuffle in windows of pages
+# - judge any shuffle by the variance of its batch means, and predict it by 1 + B / W
+# - choose an order for a file that does not fit into memory
+#
+# **Minutes** 46 core · 46 in all
+#
+# **Needs** nothing; what you solved in part 1 is not used here
+
+# %% [markdown]
+# Write down what you expect (a cell with `None`), solve the exercise, run its check, look at the measurement. Later
+# cells use your answer if its check passed: `random_order_now` is your `random_order`.
+
+# %% locked="setup"
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import course
+from course.checks import fast_loading as check
+from course.datasets import data_folder
+from course.loading import sorted_file
+from course.measure.comparison import compare, furthest, ratio_interval
+from course.plots import fast_loading as plots
+
+print(course.machine())
+sizes = course.sizes("04_fast_loading")
+rows, page_rows, batch = sizes.sorted_rows, sizes.sorted_page_rows, sizes.sorted_batch  # of a file that is sorted
+held = [n for n in (1, 2, 4, 8, 16, 32, 64, 128) if 2 * n * page_rows <= rows]
+in_file_order = torch.arange(rows)
+print(f"a file of {rows // page_rows} pages of {page_rows} rows; batches of B = {batch} rows")
+
+# %% [markdown]
+# ## Which orders can a disk read in long runs?
+#
+# SGD uses the gradient of a batch in place of the gradient of all data, which is right on average if the batch is a
+# random draw. Rows of a file are seldom in random order: they were written day by day or class by class. Read in the
+# order of the file, each batch knows one day or one class.
+#
+# A *random* order avoids that, but each row then comes from another place of the file. From a disk that is one request
+# per row, and the system reads at least a memory page of 4,096 bytes for it.
+#
+# ### Exercise 1 · A random order
+#
+# Write the order that all others are compared with: the row numbers that one rank reads in one epoch. Seed a generator
+# of NumPy with both numbers, `np.random.default_rng((seed, epoch))`. torch's `DistributedSampler` and FFCV's `RANDOM`
+# take `seed + epoch` instead. With these, epoch 1 of seed 0 has the order of epoch 0 of seed 1, so runs with
+# neighbouring seeds share most of their orders.
+#
+# ```python
+# >>> whole = random_order(6, seed=0, epoch=3)
+# >>> torch.equal(random_order(6, seed=0, epoch=3, rank=1, world_size=2), whole[1::2])
+# True
+# ```
+#
+# **Must**
+# - permute all rows, in a way that depends on seed and epoch alone;
+# - give rank r the places r, r + `world_size`, r + 2 `world_size` and so on;
+# - give unrelated orders for any two pairs (seed, epoch).
+#
+# **Points** 3 · **Core** · **Difficulty** ●○○ · **Minutes** 5 · **Lines** 2
+#
+# **Source** NumPy documentation, "Parallel random number generation", section "Sequence of integer seeds".
+#
+# <details><summary>Hint 1</summary>
+#
+# What must the ranks have in common, so that no row is drawn by two of them?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# `np.random.default_rng((seed, epoch)).permutation(rows)` is the order of all ranks, an array of int64.
+# `torch.from_numpy` makes a tensor of it, and a slice with a step is the share of a rank.
+#
+# </details>
+
+
+# %% solution="random_order"
+def random_order(rows, seed, epoch, rank=0, world_size=1):
+    """The row numbers that one rank reads in one epoch, in random order: an int64 tensor (n,) on the CPU.
+
+    Args:
+        rows: number of rows of the file, 1 or more.
+        seed: int from 0 to a million, the same on all ranks.
+        epoch: int from 0 to a million; each has an order of its own.
+        rank: which rank this is, from 0 to world_size - 1.
+        world_size: number of ranks, 1 or more, also more than rows.
+
+    The ranks share one permutation of all rows; each row is read by one of them, once.
+    """
+    ### BEGIN SOLUTION
+    order = np.random.default_rng((seed, epoch)).permutation(rows)
+    return torch.from_numpy(order)[rank::world_size]
+    ### END SOLUTION
+
+
+# %% test="random_order-visible" points=1
+check.random_order(random_order)
+
+# %% test="random_order-hidden" points=2
+### BEGIN HIDDEN TESTS
+check.random_order(random_order, seed=613)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ### Exercise 2 · An order of windows
+#
+# A *page* in this part is `page_rows` consecutive rows of the file. CorgiPile (Xu et al. 2022) shuffles the pages, cuts
+# them into *windows* of W pages, reads a window into memory and shuffles its rows. (FFCV calls a similar order
+# `QUASI_RANDOM`.) Each page is read once per epoch, in one run. Write this order for one rank.
+#
+# ```python
+# >>> order = quasi_random_order(6, page_rows=2, window_pages=1, seed=0, epoch=0)
+# >>> [sorted(page) for page in order.view(3, 2).tolist()]
+# [[4, 5], [0, 1], [2, 3]]
+# ```
+#
+# **Must**
+# - draw a random order of the full pages, and append a short last page;
+# - cut the pages into windows of `window_pages`, of which the last may have fewer;
+# - shuffle the rows of each window together, with the same generator as in `random_order`.
+#
+# **Not allowed**: a Python loop over rows. One over windows is welcome.
+#
+# **Points** 5 · **Core** · **Difficulty** ●●○ · **Minutes** 14 · **Lines** 8
+#
+# **Source** Xu et al. 2022, "In-Database Machine Learning with CorgiPile", SIGMOD.
+#
+# <details><summary>Hint 1</summary>
+#
+# In which order do you need these: cut into windows, shuffle the pages, shuffle the rows? What is a window once pages
+# have been written out as row numbers?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# `pages[:, None] * page_rows + np.arange(page_rows)` is a table of row numbers, a page per line. `.ravel()` makes the
+# order of it; `rows // page_rows` is the number of full pages, and the rows from there on are the short page.
+#
+# </details>
+#
+# <details><summary>Hint 3</summary>
+#
+# With `rng = np.random.default_rng((seed, epoch))`: `rng.permutation(rows // page_rows)` are the full pages. Append
+# `np.arange(len(order), rows)` by `np.concatenate`. A slice of an array is a view, so `rng.shuffle(order[start : start
+# + n])`, with n the rows of a window, shuffles it in place.
+#
+# </details>
+
+
+# %% solution="quasi_random_order"
+def quasi_random_order(rows, page_rows, window_pages, seed, epoch):
+    """Row numbers of one epoch, random within windows of pages: an int64 tensor (rows,) on the CPU.
+
+    Args:
+        rows: number of rows of the file, 1 or more.
+        page_rows: rows of a page, 1 or more, also more than rows.
+        window_pages: pages of a window, 1 or more, also more than there are.
+        seed, epoch: ints from 0 to a million.
+    """
+    ### BEGIN SOLUTION
+    rng = np.random.default_rng((seed, epoch))
+    pages = rng.permutation(rows // page_rows)
+    order = (pages[:, None] * page_rows + np.arange(page_rows)).ravel()
+    order = np.concatenate([order, np.arange(len(order), rows)])  # a short last page
+    window = window_pages * page_rows  # in rows
+    for start in range(0, rows, window):
+        rng.shuffle(order[start : start + window])  # in place: a slice is a view
+    return torch.from_numpy(order)
+    ### END SOLUTION
+
+
+# %% test="quasi_random_order-visible" points=2
+check.quasi_random_order(quasi_random_order)
+
+# %% test="quasi_random_order-hidden" points=3
+### BEGIN HIDDEN TESTS
+check.quasi_random_order(quasi_random_order, seed=947)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# The cell draws two orders of a file of 256 rows, in pages of 16 rows and batches of 32, with 4 pages in memory. Each
+# square is a row, coloured by its page.
+#
+# **Predict**: rows of how many pages are in the first batch of windows?
+
+# %%
+predicted_pages = None
+
+# %% tags=["experiment"]
+random_order_now = course.solved(check.random_order)
+quasi_random_order_now = course.solved(check.quasi_random_order)
+drawn = {"windows of 4 pages": quasi_random_order_now(256, 16, 4, 0, 0), "random": random_order_now(256, 0, 0)}
+first = {name: len(set((order[:32] // 16).tolist())) for name, order in drawn.items()}
+print(
+    course.score("04/2", "pages in the first batch of windows", predicted_pages, first["windows of 4 pages"], null=None)
+)
+plots.orders(drawn, 16, 32, f"A batch of 32 rows holds {first['windows of 4 pages']} pages with windows, "
+                            f"{first['random']} in random order")  # fmt: skip
+
+# %% [markdown]
+# A window of 4 pages has the rows of two batches, so after two batches four other colours come. In the random order
+# every batch holds most of the colours.
+#
+# **Takeaway** Shuffle pages first, then rows within a window: the disk reads whole pages, the batch sees W of them.
+
+# %% [markdown]
+# ## How random are the batches?
+#
+# A batch mean, such as the gradient of a batch, varies from batch to batch. Compare this variance with that of random
+# batches: if it is the same, SGD cannot tell the two orders apart. One value per row is enough for the comparison.
+#
+# Let W be the pages of a window, B the rows of a batch, and s² the variance of the values of all rows. Random batches
+# have means of variance s² / B. Now take the worst file, in which the rows of a page are all alike. With windows, two
+# things vary: which B rows of its window a batch gets, and which W pages its window got. The second is a mean of W
+# random pages.
+#
+# ### Exercise 3 · The bias of batches
+#
+# Compute V / V₀, the variance of an order's batch means over that of random batches. Part 5 judges real loaders by it.
+# The given lines refuse input for which it is 0 / 0. In the example the batch means are 0.5 and 2.5, each 1 away from
+# the mean, so V = 1. With s² = 1.25, V₀ is 1.25 / 2 · 2 / 3.
+#
+# ```python
+# >>> round(batch_bias(torch.tensor([0.0, 1.0, 2.0, 3.0]), torch.arange(4), 2), 6)
+# 2.4
+# ```
+#
+# **Must**
+# - V: the mean of (batch mean - m)² over the full batches of `order`, with m the mean of all N values;
+# - V₀: s² / `batch` · (N - `batch`) / (N - 1), where s² is the mean of (value - m)²;
+# - compute in float64, and subtract m before you square.
+#
+# **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 8 · **Lines** 4
+#
+# **Source** Kish 1965, "Survey Sampling" (design effect); Cochran 1977, "Sampling Techniques", chapter 2.
+#
+# <details><summary>Hint 1</summary>
+#
+# How many values belong to full batches? Which shape makes the batch means one call?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# `off = values - values.mean()` in float64; `off[order][: n // batch * batch].view(-1, batch).mean(1)` are the
+# batch means; `off.square().mean()` is s². `.item()` makes a float of the ratio.
+#
+# </details>
+
+
+# %% solution="batch_bias"
+def batch_bias(values, order, batch):
+    """The variance of an order's batch means over that of random batches, a float: 1 is as good as random.
+
+    Args:
+        values: tensor (N,) of any real dtype, one value of each row of the file.
+        order: int64 tensor (N,), a permutation of the row numbers, on the device of `values`.
+        batch: rows of a batch, 1 or more.
+
+    Raises: ValueError if there is no full batch, if one batch holds all rows, or if all values are the same.
+    """
+    n = len(order)
+    if batch >= n:
+        raise ValueError(f"batches of {batch} of {n} rows have no variance; make them smaller.")
+    if values.min() == values.max():
+        raise ValueError("all values are the same, and so are all batches; take values that differ.")
+    ### BEGIN SOLUTION
+    off = values.double() - values.double().mean()
+    means = off[order][: n // batch * batch].view(-1, batch).mean(1)
+    by_chance = off.square().mean() / batch * (n - batch) / (n - 1)
+    return (means.square().mean() / by_chance).item()
+    ### END SOLUTION
+
+
+# %% test="batch_bias-visible" points=2
+check.batch_bias(batch_bias)
+
+# %% test="batch_bias-hidden" points=2
+### BEGIN HIDDEN TESTS
+check.batch_bias(batch_bias, seed=358)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# The values of a file are sorted, so the rows of a page are nearly alike.
+#
+# **Predict**: how many times as large is the variance of batch means with windows of *one* page as with random batches?
+# (The first cell printed B.) Then W grows. If the variance depends on the share of the file in memory, one page or two
+# make no difference. If it depends on B / W, twice the pages halve it.
+
+# %%
+predicted_at_one = None  # times
+
+# %% tags=["experiment"]
+batch_bias_now, EPOCHS = course.solved(check.batch_bias), 40
+
+
+def biases(values, window_pages):
+    """V / V₀ in EPOCHS epochs of windows, a tensor; `values` makes the values of the file."""
+    epochs = [quasi_random_order_now(rows, page_rows, window_pages, 0, epoch) for epoch in range(EPOCHS)]
+    return torch.tensor([batch_bias_now(values(), order, batch) for order in epochs])
+
+
+is_sorted = {n: biases(lambda: in_file_order, n) for n in held}
+shuffled_once = biases(lambda: torch.randperm(rows), 1)
+
+# %% tags=["experiment"]
+nothing = torch.ones(EPOCHS)  # what random batches have
+one_page, no_order = ratio_interval(is_sorted[1], nothing), ratio_interval(shuffled_once, nothing)
+print(course.score("04/2", "variance of batch means, windows of one page", predicted_at_one, one_page))
+print(f"windows of {batch} pages, batches of {batch} rows: {ratio_interval(is_sorted[batch], nothing)} times")
+print(f"a file whose rows were shuffled once, windows of one page: {no_order} times")
+rule = [ratio_interval(torch.full((EPOCHS,), 1 + batch / n), is_sorted[n]) for n in held if 8 * n * page_rows <= rows]
+course.claim("with windows of up to an eighth of the file, 1 + B / W is within a third of the measured variance",
+             furthest(rule), within=(2 / 3, 4 / 3), otherwise="The file has too few pages.")  # fmt: skip
+course.claim("in a file shuffled once, batches of one-page windows vary as random ones do, within 10 %", no_order,
+             within=(0.9, 1.1), otherwise="Shuffles of a small file differ more.")  # fmt: skip
+plots.bias(held, [values.mean().item() for values in is_sorted.values()], batch)
+
+# %% [markdown]
+# The two variances add up: s² / B + s² / W is **1 + B / W** times that of random batches. The size of the file does not
+# matter, while a window is a small part of it. The curve ends below the rule, because a window of half the file misses
+# only half of the pages.
+#
+# The rule is the worst case. **Shown**: if the rows were shuffled once, when the file was written, a page is a random
+# draw itself, and no window is needed.
+#
+# **Takeaway** Hold W = B pages, and the variance of a batch mean at most doubles. Of a file that was shuffled once, one
+# page is enough.
+
+# %% [markdown]
+# ## What does an order cost from the disk, and in loss?
+#
+# You train a regression of 31 columns on a file whose rows are sorted by y, 128 bytes each. It is dropped from the page
+# cache before each read, as if it were much larger than RAM. A given reader
+# ([page_reader.py](../../course/loading/page_reader.py)) makes one request per page, `os.preadv(file, rows, offset)`,
+# which writes straight into shuffled rows. A page is read when its first row is due and dropped after its last one.
+# (FFCV does so with `os_cache=False` and `QUASI_RANDOM`.)
+#
+# A random order reads single rows, and the disk gives at least a memory page of 4,096 bytes each time. *Times the file*
+# are the bytes from the disk per epoch over those of the file. *Excess loss* is the loss over that of the true weights.
+#
+# **Predict**: how many times the file does an epoch in random order read?
+
+# %%
+predicted_times_read = None
+
+# %% tags=["experiment"]
+middle, IN_ORDER = f"windows, W = {batch}", "order of the file"
+torch.set_num_threads(1)  # else small copies wait for a second thread, which a busy machine delays
+
+
+def windows_of(n):
+    """The order of windows of `n` pages."""
+    return lambda seed, epoch: quasi_random_order_now(rows, page_rows, n, seed, epoch)
+
+
+orders = {middle: windows_of(batch), IN_ORDER: lambda seed, epoch: in_file_order}
+orders |= {f"windows, W = {n}": windows_of(n) for n in (1, 4, 16, 64) if n in held and n != batch}
+orders["random"] = lambda seed, epoch: random_order_now(rows, seed, epoch)
+page_of = {name: page_rows for name in orders} | {"random": 1}  # rows that one request brings
+data_folder().mkdir(parents=True, exist_ok=True)
+folder = tempfile.TemporaryDirectory(dir=data_folder())
+file = sorted_file.SortedFile(Path(folder.name) / "sorted", rows, batch)
+print(f"{file.table.nbytes / 1e6:.1f} MB, {rows // page_rows} pages of {4 * sorted_file.FLOATS * page_rows:,} bytes;",
+      "read from the disk" if file.is_cold else "this system cannot drop a file: read from the page cache")  # fmt: skip
+
+# %% tags=["experiment"]
+WARM = {name: f"{name}, file in memory" for name in (middle, "random")}
+ways = {name: file.eighth(order(0, 0), page_of[name]) for name, order in orders.items()}
+ways |= {warm: file.eighth(orders[name](0, 0), page_of[name], cold=False) for name, warm in WARM.items()}
+compared = compare(ways, seconds=sizes.seconds)
+excess = {name: torch.tensor([file.excess(order, seed) for seed in range(7)]) for name, order in orders.items()}
+times_read = {name: file.times_read(order(0, 0), page_of[name]) for name, order in orders.items()}
+held_bytes = {name: file.held(order(0, 0), page_of[name]) for name, order in orders.items()}
+sorted_file.show_costs({name: 8 * compared.time(name).estimate for name in ways}, times_read, held_bytes, excess)
+
+# %% tags=["experiment"]
+print(f"seconds are 8 times those of an eighth; control: {middle} against itself {compared.control}")
+print(course.score("04/2", "times the file that a random epoch reads", predicted_times_read, times_read["random"]))
+slower, slower_warm = compared.ratio(middle, to="random"), compared.ratio(WARM[middle], to=WARM["random"])
+more, lost = (ratio_interval(excess[name], excess["random"]) for name in (middle, IN_ORDER))
+course.claim("in the order of the file the excess loss is at least ten times that of a random order", lost, above=10,
+             otherwise="A short file has been forgotten less at its end.")  # fmt: skip
+course.claim("from a cold file, windows of B pages are at least three times as fast as a random order", slower, above=3,
+             otherwise="Look at the column of bytes: did they come from the disk?")  # fmt: skip
+course.claim("from a file in memory, windows of B pages are at least three times as fast as a random order",
+             slower_warm, above=3, otherwise="A request costs little on your system.")  # fmt: skip
+
+# %% tags=["experiment"]
+read_more = times_read["random"] > 10 and times_read[middle] < 3
+course.claim("per epoch, a random order reads at least ten times the bytes of the file from the disk, windows of B "
+             "pages less than three times", read_more,
+             f"{times_read['random']:.0f} and {times_read[middle]:.1f} times",
+             otherwise="A value of nan or 0 means that your system does not count what the disk reads.")  # fmt: skip
+course.claim("windows of B pages leave less than 2.5 times the excess loss of a random order", more, below=2.5,
+             otherwise="Seven seeds are few: take more.")  # fmt: skip
+
+# %% tags=["experiment"]
+folder.cleanup()
+plots.order_against_learning({name: 8 * compared.time(name).estimate for name in orders},
+                             {name: values.median().item() for name, values in excess.items()}, middle,
+                             f"A random order takes {slower.estimate:.0f} times as long as windows of B pages, which "
+                             f"leave {more.estimate:.1f} times its excess loss")  # fmt: skip
+
+# %% [markdown]
+# Two costs add up. Each row of the random order brings a memory page, most of which is thrown away, and each row is a
+# request. **Shown**: with the file in memory nothing comes from the disk, and the random order is slower still. So
+# equal factors of bytes and of seconds would be a coincidence.
+#
+# The order of the file and all windows make one request per page and read each page once. They differ in where the next
+# page lies, and in how many pages are asked for together.
+#
+# **Takeaway** Make few, large requests. Reading single rows costs seconds; reading in file order costs loss; windows of
+# as many pages as a batch has rows cost little of either.
+
+# %% [markdown]
+# ## What to take home
+#
+# - A random order costs a disk one request per row, and a memory page for each. Windows of pages avoid both.
+# - On a sorted file, windows of W pages multiply the variance of a batch mean by about 1 + B / W.
+# - Shuffle a file once, when you write it, and an order that the disk likes is random enough.
+# - `DataLoader(dataset, batch_size, sampler=order.tolist())` takes any order that you write.

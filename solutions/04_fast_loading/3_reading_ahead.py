@@ -1,0 +1,493 @@
+# %% [markdown]
+# # Fast loading, part 3: Reading ahead
+#
+# **When is it worth reading the next batch while the model computes on this one?**
+#
+# A loop that reads a batch and then computes takes the sum of both times. A thread that reads ahead can hide the
+# shorter of the two. You predict how much, measure how much, and find out what comes between.
+#
+# **You will be able to**
+#
+# - predict from recorded times what reading ahead gains, and with how many buffers
+# - tell whether a loader and a step compete for the same cores
+# - say how many bytes a loader reads from the disk, also when the file is larger than memory
+# - copy batches to a GPU while it computes
+#
+# **Minutes** 29 core · 56 in all · session 2
+#
+# **Needs** parts 1 and 2 (their answers are used if you solved them)
+
+# %% [markdown]
+# Later cells call your answer by its name plus `_now`, here `pipeline_now`. Until your check passes, that is ours.
+
+# %% locked="setup"
+import time
+from types import SimpleNamespace
+
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+import course
+from course import figures
+from course.checks import fast_loading as check
+from course.datasets import regression
+from course.loading import recorded_epochs
+from course.loading.copies import DeviceCopies
+from course.loading.record_files import RecordFile
+from course.loading.recorded_epochs import COMPUTE, READ
+from course.measure import usage
+from course.measure.comparison import compare, compare_measured, ratio_interval, signed_rank_interval
+from course.measure.page_cache import read_around
+from course.measure.yardsticks import rows_in_memory, show_rates
+from course.parallel.distributed import run_ranks
+from course.plots import fast_loading as plots
+
+device = course.device()
+print(course.machine())
+sizes = course.sizes("04_fast_loading")
+data = regression.prepare(sizes.rows, sizes.columns)
+x_bytes = 4 * data.rows * data.columns
+asked = (check.gather, check.random_order, check.quasi_random_order)
+answers = SimpleNamespace(**{exercise.name: course.solved(exercise) for exercise in asked})
+
+# %% [markdown]
+# ## How long does a pipeline of two take?
+#
+# One thread reads, the other computes. Both run in C code that releases Python's lock, so they can overlap. A buffer
+# belongs to the consumer from the moment it gets a batch until it asks for the next one, and to the reader otherwise.
+# With one buffer they alternate. With two, batch i + 1 is read while the consumer computes on batch i.
+#
+# The given `course.loading.loaders.Loader` joins the pieces: `order(epoch)` gives row numbers, `fill(index, buffer)`
+# fetches rows, and with more than one buffer `course.loading.reading_ahead.read_ahead` fills them in a thread. (Look at
+# its 40 lines if you wonder how such a thread ends when its consumer leaves.) A batch is a view of a buffer, so **it is
+# yours only until you ask for the next one**. Clone what you want to keep.
+#
+# ### Exercise 1 · Predict the pipeline
+#
+# Compute how many seconds an epoch takes, from the start of the first fill to the end of the last step. One thread
+# makes the fills in order, and fill i goes into buffer i modulo `buffers`.
+#
+# ```python
+# >>> pipeline_seconds([2, 2, 2], [3, 3, 3], buffers=1), pipeline_seconds([2, 2, 2], [3, 3, 3], buffers=2)
+# (15.0, 11.0)
+# ```
+#
+# **Must**
+# - begin step i when fill i and step i - 1 are over;
+# - begin fill i when fill i - 1 is over and its buffer is free;
+# - count the buffer of fill i as free when step i - `buffers` is over.
+#
+# **Points** 3 · **Core** · **Difficulty** ●●○ · **Minutes** 10 · **Lines** 7
+#
+# **Source** Bryant and O'Hallaron 2015, "Computer Systems", section 4.4 (pipelining).
+#
+# <details><summary>Hint 1</summary>
+#
+# Write two rows of numbers for the example with two buffers: when does each fill end, and each step?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# Keep two lists, `filled` and `done`, the ends of all fills and steps so far. Each new end is a `max` of two earlier
+# ends, plus a duration.
+#
+# </details>
+
+
+# %% solution="pipeline_seconds"
+def pipeline_seconds(fills, steps, buffers):
+    """Seconds of an epoch in which one thread fills buffers while another computes, a float.
+
+    Args:
+        fills: list of seconds, what each fill takes.
+        steps: list of seconds, what each step takes, as long as `fills`.
+        buffers: 1 or more; with 1, reading and computing take turns.
+    """
+    ### BEGIN SOLUTION
+    filled, done = [0.0], [0.0]
+    for i, fill in enumerate(fills):
+        free = done[i - buffers + 1] if i >= buffers else 0.0
+        filled.append(max(filled[-1], free) + fill)
+        done.append(max(filled[-1], done[-1]) + steps[i])
+    return done[-1]
+    ### END SOLUTION
+
+
+# %% test="pipeline_seconds-visible" points=1
+check.pipeline_seconds(pipeline_seconds)
+
+# %% test="pipeline_seconds-hidden" points=2
+### BEGIN HIDDEN TESTS
+check.pipeline_seconds(pipeline_seconds, seed=44)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## What is reading ahead worth?
+#
+# The formula takes what a fill and a step last and assumes that neither slows the other down. Test that with two kinds
+# of step, equally long. One *computes*: it multiplies the batch by a matrix, again and again. The other only *waits*,
+# as your program does while a GPU computes. The file is cold: pages of rows are read past the page cache where the file
+# system allows it, and elsewhere the file is dropped before each epoch.
+#
+# **Predict** A step computes for as long as a fill takes. How many times as fast is an epoch with three buffers as with
+# one? Your formula gives an answer. It is less if passing buffers between threads costs time, or if reading and
+# computing want the same cores. In the first case both kinds of step gain less, in the second only the one that
+# computes.
+
+# %%
+predicted_gain = None  # times as fast, a step as long as a fill
+
+# %% tags=["experiment"]
+pipeline_now = course.solved(check.pipeline_seconds)
+n_cold = min(data.rows, sizes.cold_rows)
+file = RecordFile(answers, data, sizes.batch_size, sizes.page, window=1)  # the file of part 1; a fill is a batch
+directly = recorded_epochs.reads_directly(file, n_cold)
+weights = torch.randn(sizes.columns, sizes.targets, generator=torch.Generator().manual_seed(0)).to(device)
+
+
+def computing(batch, repeats=1):
+    """Multiply a batch with the weights, `repeats` times."""
+    x = batch.to(device)
+    for _ in range(repeats):
+        product = x @ weights
+    return product[0, 0].item()  # waits for a GPU
+
+
+def epoch(buffers, step):
+    """A recorded epoch of page reads from the cold file."""
+    loader = file.loader("quasi-random", rows=n_cold, buffers=buffers, threads=2, direct=directly)
+    return recorded_epochs.recorded_epoch(loader, step, file.path)
+
+
+# %% [markdown]
+# The next cell finds out how long a fill takes, and how many products make a step of a given length. Then each round
+# runs one epoch of each of the four ways, for five lengths of the step.
+
+# %% tags=["experiment"]
+epoch(1, computing)  # not counted: it warms up threads and memory
+once, nine_times = epoch(1, computing), epoch(1, lambda x: computing(x, 9))
+fill, first = once.median(READ), once.median(COMPUTE)
+another = max((nine_times.median(COMPUTE) - first) / 8, first / 100)  # seconds of a product more
+
+
+def ways_for(share):
+    """{(kind of step, buffers): function that runs an epoch}, for steps of `share` fills."""
+    repeats = 1 + max(0, round((share * fill - first) / another))
+    steps = {"computing": lambda x: computing(x, repeats), "waiting": lambda x: time.sleep(share * fill)}
+    return {(kind, n): lambda n=n, step=step: epoch(n, step) for kind, step in steps.items() for n in (1, 3)}
+
+
+measured = {}
+for share in (0.25, 0.5, 1, 2, 4):
+    measured[share] = recorded_epochs.compare_epochs(ways_for(share), sizes.seconds)
+    print(f"a step of {share} fills: {measured[share][0].rounds} rounds, control {measured[share][0].control}")
+
+# %% tags=["experiment"]
+gains = {"computing": [], "waiting": []}
+for compared, ran in measured.values():
+    for kind, found in gains.items():
+        alone = recorded_epochs.typical(ran[kind, 1])
+        fills, steps = alone.durations(READ), alone.durations(COMPUTE)
+        due = pipeline_now(fills, steps, 1) / pipeline_now(fills, steps, 3)
+        found.append((sum(steps) / sum(fills), compared.ratio((kind, 3), to=(kind, 1)), due))
+plots.pipeline_gain(gains)
+
+# %% tags=["experiment"]
+(_, gain, due), (_, waiting_gain, waiting_due) = gains["computing"][2], gains["waiting"][2]
+compared, ran = measured[1]
+print(course.score("04/3", "reading ahead, a step as long as a fill", predicted_gain, gain))
+course.claim("on a cold file, where a step takes about as long as a fill, reading ahead is at least 1.2 times as fast",
+             gain, above=1.2)  # fmt: skip
+course.claim("where a step takes about as long as a fill, more than half of the predicted gain of reading ahead is "
+             "found, so the formula is nearer than 'no gain'", recorded_epochs.share_found(gain, due), above=0.5,
+             otherwise="While the thread reads, a step itself takes longer.")  # fmt: skip
+course.claim("where a step of the same length only waits, more than half of the predicted gain is found",
+             recorded_epochs.share_found(waiting_gain, waiting_due), above=0.5)  # fmt: skip
+time_of = compared.seconds
+more = ratio_interval(time_of["waiting", 1] * time_of["computing", 3], time_of["waiting", 3] * time_of["computing", 1])
+course.claim("reading ahead gains at least 10 % more if the step waits than if it computes", more, above=1.1,
+             otherwise="There are cores to spare, or reading itself is what slows down.")  # fmt: skip
+
+# %% [markdown]
+# Where does the rest of the gain go? Put the times that fills and steps took *next to each other* into your formula,
+# instead of those that they take alone.
+
+# %% tags=["experiment"]
+for kind in gains:
+    alone, ahead = (recorded_epochs.typical(ran[kind, n]) for n in (1, 3))
+    slower = {lane: ahead.median(lane) / alone.median(lane) for lane in (READ, COMPUTE)}
+    print(f"{kind}: next to each other, a fill takes {slower[READ]:.2f} times as long and a step {slower[COMPUTE]:.2f}")
+off = []
+for seen in ran["computing", 3]:
+    off.append(seen.seconds / pipeline_now(seen.durations(READ), seen.durations(COMPUTE), 3))
+course.claim("with the times that fills and steps take next to each other, the formula is right within 10 %",
+             signed_rank_interval(off), within=(0.9, 1.1))  # fmt: skip
+shown = [("computing", 1), ("computing", 3), ("waiting", 3)]
+plots.timelines({f"{kind}, {n} buffer{'s' * (n > 1)}": recorded_epochs.typical(ran[kind, n]).events
+                 for kind, n in shown})  # fmt: skip
+
+# %% [markdown]
+# **Shown** Only the step differs between the two kinds, and only in whether it needs a core. So if the computing kind
+# gains less than the waiting one, they compete for the machine, and passing buffers is not what costs. The formula
+# itself is right: where it promises too much, its times are those of runs in which only one of the two works.
+#
+# **We think** that cores are what they compete for, because the reading threads copy and the products use all cores. To
+# test it, call `torch.set_num_threads(1)` above the measurement, which leaves a core to the reader if you have two.
+#
+# Play with your own times: a worker of the figure is the reading thread, and "asked ahead" is one less than the number
+# of buffers.
+
+# %% tags=["experiment"]
+alone = recorded_epochs.typical(ran["computing", 1])
+figures.pipeline([1000 * taken for taken in alone.durations(READ)], 1000 * alone.median(COMPUTE), workers=1, batches=8,
+                 prefetch=2)  # fmt: skip
+
+# %% [markdown]
+# **Takeaway** Reading ahead hides the shorter of two times, as long as the two do not want the same cores.
+
+# %% [markdown]
+# ## How many bytes come from the disk?
+#
+# The page cache keeps what was read while there is room. So does FFCV, which caches the whole file by default
+# (`os_cache=True`). With too little memory such a loader gets slow, where a `TensorDataset` ends the program, because
+# its tensor has to be in memory. How slow depends on how you read:
+#
+# - A mapping fetches a memory page when it is touched, and by default its neighbours too, because the system guesses
+#   that they come next. `madvise(MADV_RANDOM)` tells it not to.
+# - A page read asks for many rows in one call. With `O_DIRECT` it bypasses the page cache.
+#
+# Each way runs two epochs from a cold start, once with room for the whole file and once with room for a quarter. To
+# emulate that limit, the file is dropped whenever a quarter of it has been read.
+#
+# **Predict** Random rows come from a mapping, with room for a quarter of the file. How many times the bytes of the file
+# come from the disk per epoch? Three quarters, if the disk delivers what is missing and no more. About once, if
+# everything is fetched once. Several times, if neighbours are fetched and dropped before they are used.
+
+# %%
+predicted_rereads = None  # times the bytes of the file
+
+# %% tags=["experiment"]
+ROOM = {"room for all": None, "room for a quarter": 0.25}
+cold = recorded_epochs.ColdReading(file, n_cold, answers.gather, computing)
+print(f"a fault in a mapping brings up to {read_around(file.path) / 1024:,.0f} KiB (read_ahead_kb of this disk)")
+race = {(room, way): cold.epochs(way, share) for room, share in ROOM.items() for way in recorded_epochs.WAYS}
+recorded_epochs.print_cold(cold, race)
+read = {key: [cold.share_read(found, 1), cold.share_read(found, 2)] for key, found in race.items()}  # of the file
+plots.cold_race({key: (found[1][0], read[key][1]) for key, found in race.items() if not isinstance(found, str)})
+
+# %% tags=["experiment"]
+MAPPED, PAGES = recorded_epochs.MAPPED, recorded_epochs.PAGES
+rereads, again = read["room for a quarter", MAPPED][1], read["room for all", MAPPED][1]
+print(course.score("04/3", "times the file from the disk", predicted_rereads, rereads, form="{:.1f}"))
+unknown = "A value of nan means that your system does not count the bytes read (/proc/self/io)."
+is_read_once, is_reread = again < 0.01, rereads > 2
+course.claim("a file that fits into memory is read from the disk once: epoch 2 reads less than 1 % of it",
+             is_read_once, f"{again:.1%} of the file", otherwise=unknown)  # fmt: skip
+course.claim("without room, random rows from a mapping read more than twice the file per epoch", is_reread,
+             f"{rereads:.1f} times", otherwise=f"Your disk may fetch few neighbours. {unknown}")  # fmt: skip
+by_pages = [read[room, PAGES][0] for room in ROOM]
+is_little = all(share < 1.5 for share in by_pages)
+course.claim("page reads fetch less than 1.5 times the bytes of the file, with room and without", is_little,
+             ", ".join(f"{share:.2f}" for share in by_pages) + " times", otherwise=unknown)  # fmt: skip
+
+# %% tags=["experiment"]
+without_room = compare_measured([PAGES, MAPPED], lambda way: cold.epochs(way, 0.25, 1)[0][0], seconds=sizes.seconds)
+print(f"a cold epoch without room\n{without_room}")
+course.claim("without room for the file, page reads are at least twice as fast as random rows from a mapping",
+             without_room.ratio(PAGES, to=MAPPED), above=2,
+             otherwise="Compare the bytes and the major faults of the two rows.")  # fmt: skip
+
+# %% [markdown]
+# With room for the file, epoch 2 reads nothing from the disk, except with `O_DIRECT`, which reads the file every time.
+# Without room, each fault of a mapping brings its neighbours, which are dropped before they are used.
+#
+# **Shown** `MADV_RANDOM` changes only that: a fault then brings one memory page, so the bytes fall. But the program
+# waits for a fault per row. Page reads bring every page once, in large requests.
+#
+# **Known** How many neighbours a fault brings is a setting of the disk, `read_ahead_kb`, printed above (Linux,
+# Documentation/ABI/stable/sysfs-block). So this count differs between machines, although nothing is timed.
+#
+# **Takeaway** Count bytes, not only seconds. Without room for the file, read whole pages, each of them once.
+
+# %% [markdown]
+# ## How much memory does a loader hold? · extra
+#
+# A mapped file takes no memory of the program, so a loader needs only its buffers. A `TensorDataset` holds all rows,
+# and what a batch of them takes.
+
+
+# %% tags=["experiment"]
+def record_file():
+    """The record file of part 1, opened again."""
+    return RecordFile(answers, data, sizes.batch_size, sizes.page, sizes.window)
+
+
+def tensor_dataset():
+    """A DataLoader of the rows in memory, which fetches them one by one."""
+    return DataLoader(TensorDataset(*rows_in_memory(data)), sizes.batch_size, shuffle=True)
+
+
+def most_memory(rank, world_size, make):
+    """Most bytes beyond mapped files that a loader takes in an epoch, `make` included."""
+    before = usage.private_bytes()
+    return max(usage.private_bytes() for _ in make()) - before
+
+
+# %% tags=["experiment"]
+makers = {
+    "TensorDataset, 0 workers": tensor_dataset,
+    "ours, random": lambda: record_file().loader(),
+    "ours, random, read ahead": lambda: record_file().loader(buffers=2),
+    "ours, quasi-random, read by pages": lambda: record_file().loader("quasi-random", threads=2),
+}
+# each in a new process: memory that another loader gave back would not be counted
+memory = {name: run_ranks(most_memory, 1, make, backend="gloo")[0] for name, make in makers.items()}
+most = max(value for name, value in memory.items() if "ours" in name)
+is_small = most < 64e6
+course.claim("loaders of this unit hold less than 64 MB beyond mapped files", is_small,
+             f"at most {most / 1e6:.0f} MB of {x_bytes / 1e6:,.0f}",
+             otherwise="A loader holds one window per buffer. How large is yours?")  # fmt: skip
+plots.memory(memory, x_bytes)
+
+# %% [markdown]
+# **Takeaway** A loader that fills buffers holds a few batches, not the file.
+
+# %% [markdown]
+# ## When may you refill a buffer that a GPU reads? · extra
+#
+# A copy to a GPU goes over a bus, by a separate engine. It is *queued*: the call returns immediately, and the bytes are
+# read from the buffer later. For that the buffer must be *pinned*. Pin a buffer once and use it for all batches. Nobody
+# may write into the buffer before the copy ends, but the loader will, as soon as it is asked for the next batch. The
+# given `course.loading.copies.DeviceCopies` offers both waits:
+#
+# | call | what it does | who waits |
+# |---|---|---|
+# | `copy = copies.start(tensors)` | queues the copy of a batch | nobody |
+# | `copy.tensors()` | the tensors on the device; work queued after this call begins after the copy's end | the GPU |
+# | `copy.wait()` | returns when the copy is over; the source may then be refilled | the processor |
+#
+# `x` and `y` are views of one buffer, padding included. `start` copies it in one transfer and makes the views again on
+# the device. On the CPU `start` copies immediately.
+#
+# ### Exercise 2 · Copy ahead
+#
+# Yield the batches of a loader on the device. While the consumer computes on one batch, the next is copied. The end is
+# given, for a consumer that leaves early.
+#
+# **Must**
+# - yield `tensors()` of each copy, in order;
+# - `wait()` for each copy before you ask for the next batch, because the loader may have one buffer;
+# - while the consumer has batch i, have started copy i + 1, without its `wait()` or `tensors()`.
+#
+# **Points** 5 · **Extra** · **Difficulty** ●●○ · **Minutes** 20 · **Lines** 8
+#
+# **Source** "CUDA semantics" in the PyTorch documentation.
+#
+# <details><summary>Hint 1</summary>
+#
+# For a loader with one buffer, write down the calls for three batches in the order in which they may happen: ask 0,
+# start 0, ... Before which call must you wait for copy 0? And for copy 1, if batch 0 is to be yielded meanwhile?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# For each batch: `running = copies.start(batch)`; if there is a `ready`, `yield ready.tensors()`; `running.wait()`;
+# `ready = running`. After the loop yield the last `ready`.
+#
+# </details>
+
+
+# %% solution="copy_ahead"
+def copy_ahead(batches, copies):
+    """A generator over the batches of `batches` on the device, each yielded while the next is being copied.
+
+    Args:
+        batches: iterable of tuples of tensors in the computer's memory; a batch may be refilled as soon as the next
+            one is asked for. Its iterator may have a `close()`.
+        copies: a `course.loading.copies.DeviceCopies`, or what has a `start` like its own.
+
+    Yields: what `tensors()` of each copy returns.
+    """
+    batches = iter(batches)
+    ready = running = None
+    try:
+        ### BEGIN SOLUTION
+        for batch in batches:
+            running = copies.start(batch)
+            if ready:
+                yield ready.tensors()
+            running.wait()  # asked for more, the loader refills what this copy reads
+            ready = running
+        if ready:
+            yield ready.tensors()
+        ### END SOLUTION
+    finally:  # also when the consumer leaves early
+        try:
+            if running:
+                running.wait()
+        finally:  # also when that fails
+            if hasattr(batches, "close"):
+                batches.close()
+
+
+# %% test="copy_ahead-visible" points=2
+check.copy_ahead(copy_ahead)
+
+# %% test="copy_ahead-hidden" points=3
+### BEGIN HIDDEN TESTS
+check.copy_ahead(copy_ahead, seed=342)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# **Predict** On a GPU, a step takes about as long as the copy of a batch. How many times as fast is copying ahead as
+# copying, waiting and computing one after the other? The copy engine is a unit of the GPU that needs none of its cores.
+
+# %%
+predicted_copies = None  # times
+
+# %% tags=["experiment"]
+copy_ahead_now, copies = course.solved(check.copy_ahead), DeviceCopies(device)
+ring, wide = record_file().loader(buffers=3), torch.randn(sizes.columns, sizes.targets, device=device)
+TURNS, AHEAD = "copy, wait, compute", "copies ahead"
+
+
+def copied_then_computed():
+    for batch in ring:
+        copy = copies.start(batch)
+        copy.wait()
+        copy.tensors()[0] @ wide
+
+
+def copied_ahead():
+    for x, _ in copy_ahead_now(iter(ring), copies):
+        x @ wide
+
+
+# %% tags=["experiment"]
+copying = None  # nothing to copy to
+if device.type == "cuda":
+    wide = torch.randn(sizes.columns, 4096, device=device)  # a step about as long as a copy
+    to_gpu = compare({TURNS: copied_then_computed, AHEAD: copied_ahead}, device=device, seconds=sizes.seconds)
+    show_rates(to_gpu, x_bytes)
+    copying = to_gpu.ratio(AHEAD)
+    print(course.score("04/3", "copying ahead over one after the other", predicted_copies, copying))
+course.claim("copying ahead is at least 10 % faster than copying, waiting and computing one after the other",
+             copying, above=1.1,
+             otherwise="Without a GPU there is nothing to copy to. With one, the copy may be much longer or shorter "
+                       "than the step.")  # fmt: skip
+
+# %% [markdown]
+# **Known** A copy to a GPU and a kernel can overlap if they are in different streams and the source is pinned (CUDA C++
+# Programming Guide, "Overlap of Data Transfer and Kernel Execution"). On a CPU the cell measures nothing: then the
+# line shows recorded machines, if one has a GPU.
+#
+# **Takeaway** Wait for the copy before the loader refills its source, and start the next copy before you compute.
+
+# %% [markdown]
+# ## What to take home
+#
+# - A buffer belongs to the consumer until it asks for the next batch, and to the thread or the copy after that.
+# - Record the times of fills and steps, alone and next to each other, before you blame the formula.
+# - Drop a file from the cache before you time reading it.

@@ -1,0 +1,279 @@
+# %% [markdown]
+# # Fast loading, part 5: The judge
+#
+# **Which of the loaders that people use shuffles well, reads little and is fast?**
+#
+# Parts 1 to 4 built a loader. Most trainings use one that somebody else wrote: a mapped token file, a folder of JPEGs,
+# tar shards with a shuffle buffer. Here you write that buffer, learn how random its batches are, and judge all of these
+# formats by the same three numbers. Then you judge your own loader.
+#
+# **You will be able to**
+#
+# - shuffle a stream with a buffer, and say beforehand how random its batches are;
+# - choose a format by its shuffle, the bytes that it reads and its distance from `memcpy`;
+# - judge your own loader in your own training step with `course loader-report`.
+#
+# **Minutes** 25 core · 25 in all · session 2
+#
+# **Needs** `quasi_random_order` and `batch_bias` of part 2
+
+
+# %% locked="setup"
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import course
+from course.checks import fast_loading as check
+from course.loading import judge, planted_loader, real_formats
+from course.loading.shuffles import buffer_rule, shard_order
+from course.measure.comparison import furthest, quotient, ratio_interval
+from course.plots import fast_loading as plots
+from course.system.folders import data_folder
+
+print(course.machine())
+data_folder().mkdir(parents=True, exist_ok=True)
+sizes = course.sizes("04_fast_loading")
+samples, shard, batch = sizes.judged_samples, sizes.judged_shard, sizes.judged_batch
+print(f"{samples:,} samples in shards of {shard}; batches of {batch}")
+
+# %% [markdown]
+# ## What does a shuffle buffer do?
+#
+# Large data sets lie in *shards*: files of some hundred or thousand samples, which are read from beginning to end. So
+# a loader gets a stream and cannot jump to a random sample. WebDataset's `shuffle(1000)` and Hugging Face's
+# `IterableDataset.shuffle(buffer_size=1000)` pass the stream through a buffer.
+#
+# ### Exercise 1 · A shuffle buffer
+#
+# Write a generator that fills a buffer with `size` items. Then, for each further item of the stream, a random item
+# leaves the buffer, and the new one takes its place. At the end, the rest leaves in random order.
+#
+# ```python
+# >>> import numpy as np
+# >>> mixed = list(shuffle_buffer(range(1000), 10, np.random.default_rng(0)))
+# >>> sorted(mixed) == list(range(1000)), max(mixed[:50]) < 60
+# (True, True)
+# ```
+#
+# **Must**
+# - hold `size` items while the stream lasts, and yield each item once;
+# - draw the leaving item from the full buffer, before the new one comes in;
+# - take all random numbers from `rng`.
+#
+# **Points** 3 · **Core** · **Difficulty** ●○○ · **Minutes** 10 · **Lines** 9
+#
+# **Source** Hugging Face datasets, "Stream": shuffle with a buffer.
+#
+# <details><summary>Hint 1</summary>
+#
+# What happens to an item of the stream while the buffer is not full? And afterwards?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# `i = rng.integers(size)` draws a place. Yield `buffer[i]` first, then write the new item there. `rng.shuffle(buffer)`
+# shuffles the rest in place, and `yield from buffer` yields it.
+#
+# </details>
+
+
+# %% solution="shuffle_buffer"
+def shuffle_buffer(stream, size, rng):
+    """Yield the items of `stream`, shuffled by a buffer.
+
+    Args:
+        stream: iterable of any items, read once.
+        size: items in the buffer, 1 or more, also more than the stream has.
+        rng: generator of NumPy, as `np.random.default_rng(0)` makes it.
+    """
+    ### BEGIN SOLUTION
+    buffer = []
+    for item in stream:
+        if len(buffer) < size:
+            buffer.append(item)
+            continue
+        i = rng.integers(size)
+        yield buffer[i]
+        buffer[i] = item
+    rng.shuffle(buffer)
+    yield from buffer
+    ### END SOLUTION
+
+
+# %% test="shuffle_buffer-visible" points=1
+check.shuffle_buffer(shuffle_buffer)
+
+# %% test="shuffle_buffer-hidden" points=2
+### BEGIN HIDDEN TESTS
+check.shuffle_buffer(shuffle_buffer, seed=811)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## How random are the batches of a buffer?
+#
+# The worst file again: its samples are sorted. `batch_bias` of part 2 compares the variance of the batch means with
+# that of random batches. Windows of W shards had 1 + B / W. Three ways hold the same K samples in memory:
+#
+# | way | how |
+# |---|---|
+# | buffer, file order | your buffer over the shards in the order of the file |
+# | buffer, shuffled shards | your buffer over the shards in random order |
+# | windows | K / S shards in memory, all their samples shuffled (part 2); S is the samples of a shard |
+#
+# **Predict** In file order, a buffer holds an eighth of all samples. How many times the variance of random batches is
+# left? If it mixes like a window, it is about 1 + B / W with W = K / S. If the buffer holds only neighbours, hardly
+# anything is gained, and no shuffle at all has about B.
+#
+# The *excess* is the variance above 1. With shuffled shards and a sixteenth of the samples in memory, how many times
+# the excess of the buffer do the windows have? If memory decides, it is 1. But a window is emptied before the next one
+# is filled, and in a buffer some samples stay for long.
+
+# %%
+predicted_in_order = None  # times the variance of random batches
+predicted_excess = None  # excess of windows over excess of the buffer
+
+# %% tags=["experiment"]
+buffer_now = course.solved(check.shuffle_buffer)
+bias_now, windows_now = course.solved(check.batch_bias), course.solved(check.quasi_random_order)
+half = samples // 2  # of the samples are enough here
+held, in_file_order = [half // part for part in (64, 32, 16, 8)], torch.arange(half)
+
+
+def biases(size, seed):
+    """The bias of the three ways with `size` samples in memory."""
+    rng = np.random.default_rng(seed)
+    in_order = buffer_now(range(half), size, rng)
+    shuffled = buffer_now(shard_order(half, shard, rng).tolist(), size, rng)
+    windows = windows_now(half, shard, size // shard, seed, 0)
+    return [bias_now(in_file_order, torch.as_tensor(list(order)), batch) for order in (in_order, shuffled, windows)]
+
+
+found = torch.tensor([[biases(size, seed) for seed in range(8)] for size in held], dtype=torch.float64)
+plots.buffer_bias(held, found, batch, shard)
+
+# %% tags=["experiment"]
+in_order, shuffled, windows = found.unbind(2)  # each (sizes, seeds)
+unshuffled = torch.full((8,), bias_now(in_file_order, in_file_order, batch))
+left = ratio_interval(in_order[-1], torch.ones(8))
+excess = ratio_interval(windows[-2] - 1, shuffled[-2] - 1)
+print(course.score("04/5", "variance of a buffer in file order", predicted_in_order, left))
+print(course.score("04/5", "excess of windows over a buffer", predicted_excess, excess))
+course.claim("in file order, a buffer with an eighth of a sorted file leaves at least half of the variance of no "
+             "shuffle", ratio_interval(in_order[-1], unshuffled), above=0.5)  # fmt: skip
+course.claim("with shuffled shards and equal memory, windows have at least 1.5 times the excess variance of a buffer",
+             excess, above=1.5)  # fmt: skip
+off = [ratio_interval(shuffled[i], torch.full((8,), buffer_rule(batch, shard, held[i]))) for i in (-2, -1)]
+course.claim("with a sixteenth or an eighth of the file in a buffer, 1 + BS / 2K is within a third of its variance",
+             furthest(off), within=(2 / 3, 4 / 3))  # fmt: skip
+
+# %% [markdown]
+# **Shown** In file order, everything in the buffer comes from one stretch of the file, so each batch does, too. Only
+# the order of the shards changes between the first two ways, and it decides.
+#
+# **Shown** With shuffled shards the buffer follows 1 + BS / 2K, a rule without anything fitted. At each step a sample
+# leaves with probability 1 / K, so the share of samples that have stayed for t steps falls as exp(-t / K). A batch
+# draws from shards with these weights. Shards with weights w count as 1 / Σw² equal ones, which here is 2K / S.
+#
+# **Takeaway** Shuffle the shards first. Then a buffer of K samples mixes like a window of 2K.
+
+# %% [markdown]
+# ## Which format is random, frugal and fast?
+#
+# The cell writes a token file and its shards, a folder of JPEGs and tar shards of them, then judges each loader:
+#
+# - **× random**: the variance of its batch means, in times that of random batches;
+# - **× files**: bytes from the disk per epoch, in times its files, with room for a quarter of the files in memory;
+# - **× memcpy**: how long a step waits for a batch, in times a copy of the same bytes. Both use one thread, both *in a
+#   step that reads the batch*.
+#
+# "Its algorithm" means that the library is not installed, and we wrote its shuffle again. Streaming's `py1e` moves each
+# sample of a shuffled shard by a random distance. Before you run the cell, choose the loader that you would take.
+
+# %% tags=["experiment"]
+torch.set_num_threads(1)
+folder = tempfile.TemporaryDirectory(dir=data_folder(), ignore_cleanup_errors=True)
+place = Path(folder.name)
+formats = real_formats.token_formats(place, sizes, windows_now, buffer_now)
+formats += real_formats.picture_formats(place, sizes, buffer_now)
+rows = {}
+for loader in formats:
+    rows[loader.name] = real_formats.judged(loader, bias_now, batch, sizes.judged_seconds)
+    print(rows[loader.name])
+folder.cleanup()
+plots.judged_formats(list(rows.values()))
+
+# %% tags=["experiment"]
+random, one_call = rows["token file, random"], rows[real_formats.ONE_CALL]
+shards, jpegs = rows["token shards, windows of part 2"], rows["JPEG folder, random"]
+is_frugal = random.bytes_read > 2 and shards.bytes_read < 1.5
+course.claim("with room for a quarter of a mapped file, random samples read it at least twice per epoch, windows of "
+             "shards less than 1.5 times", is_frugal, f"{random.bytes_read:.1f} and {shards.bytes_read:.1f} times",
+             otherwise="A value of nan means that your system does not count bytes.")  # fmt: skip
+course.claim("gathering a random batch of tokens in one call is at least twice as fast as sample by sample",
+             quotient(random.memcpy, one_call.memcpy), above=2)  # fmt: skip
+course.claim("a batch from a folder of JPEGs takes at least 20 times as long as a copy of its pixels", jpegs.memcpy,
+             above=20)  # fmt: skip
+
+# %% [markdown]
+# **Shown** The two rows of random tokens read the same file in the same order; only the number of calls per batch
+# differs. **Known** A mapped file is read in pieces of up to the disk's read-ahead (Linux, `read_ahead_kb`), so a
+# random sample brings its neighbours. If they leave memory before they are used, the file is read several times. **We
+# think** that JPEGs cost mostly decoding, not reading: their tar shards are read in one go and take about as long.
+# Decode them once beforehand to test it.
+#
+# **Takeaway** Shards read little and shuffle less; single samples the reverse. Decoding outweighs both, so decode once
+# if the disk has room.
+
+# %% [markdown]
+# ## What would the judge say about your loader?
+#
+# The command `course loader-report module:make_loader` prints these numbers for any loader, from the values in its
+# batches. `--step` names your training step. The judge waits for batches *inside* it, because a loader that is timed
+# alone has the cache and all cores for itself. The next cell judges a small loader with two workers over shards that
+# are sorted by label. **Which two faults does it have, and which lines tell?**
+
+# %% tags=["experiment"]
+file = data_folder() / "planted_loader.py"
+if not file.exists():
+    shutil.copy(planted_loader.__file__, file)
+
+
+def report(function):
+    """Print what the command says about a function of the file."""
+    call = [sys.executable, "-m", "course.cli", "loader-report", f"{file}:{function}", "--seconds", "10"]
+    print(subprocess.run(call, capture_output=True, text=True).stdout)
+
+
+report("make_loader")
+
+# %% tags=["experiment"]
+report("make_repaired")
+seen = {make.__name__: judge.look(make()) for make in (planted_loader.make_loader, planted_loader.make_repaired)}
+faulty, repaired = seen.values()
+course.claim("two workers that do not share the shards deliver every sample twice",
+             faulty.samples == 2 * faulty.distinct and repaired.samples == repaired.distinct,
+             f"{faulty.samples:,} samples, {faulty.distinct:,} distinct")  # fmt: skip
+
+# %% [markdown]
+# In the second report one fault is left: the samples of a shard are still neighbours. The file lies in your data
+# folder. Pass the samples through your `shuffle_buffer` there, and judge it again. Then judge your own loader:
+#
+# ```sh
+# course loader-report train.py:make_loader --step train.py:step --data path/of/your/data
+# ```
+#
+# **Takeaway** Count samples, batch means and bytes before you trust a loader. None of them shows in the loss.
+
+# %% [markdown]
+# ## What to take home
+#
+# - A buffer over shards in file order hardly shuffles; over shuffled shards it follows 1 + BS / 2K.
+# - Random samples, little reading and large files: you get two of the three, unless the file was shuffled once.
+# - `course loader-report` asks your own loader three questions in your own step.

@@ -1,0 +1,98 @@
+"""What unit 03 measures around a training: the optimizer's units, saved tensors, the fitted curve."""
+
+import math
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from course.measure.gradient_noise import gradient_norm, in_units_of
+from course.measure.saved_tensors import most_bytes_kept
+from course.training.time_to_target import fitted, metered_step
+
+
+def after_updates(make, updates=3):
+    """(weights, optimizer) after some updates with drawn gradients, and one gradient more."""
+    torch.manual_seed(0)
+    w = torch.nn.Parameter(torch.randn(5))
+    unused = torch.nn.Parameter(torch.randn(2))
+    optimizer = make([w, unused])
+    for _ in range(updates):
+        w.grad = torch.randn(5)
+        optimizer.step()
+    w.grad = torch.randn(5)
+    return w, optimizer
+
+
+def test_the_units_of_sgd_are_plain():
+    w, optimizer = after_updates(lambda params: torch.optim.SGD(params, lr=0.1))
+    torch.testing.assert_close(in_units_of(optimizer), [w.grad])
+    torch.testing.assert_close(gradient_norm(optimizer), w.grad.norm())
+
+
+def test_adam_without_momentum_moves_by_the_gradient_in_its_units():
+    """On the weights w * v ** (1/4), whose gradient is g / v ** (1/4), Adam is gradient descent."""
+    w, optimizer = after_updates(lambda params: torch.optim.Adam(params, lr=1e-4, betas=(0.0, 0.999)))
+    before = w.detach().clone()
+    optimizer.step()
+    v = optimizer.state[w]["exp_avg_sq"] / (1 - 0.999**4)
+    moved = (before - w.detach()) * v**0.25 / 1e-4
+    torch.testing.assert_close(moved, in_units_of(optimizer)[0], rtol=0.01, atol=0)
+
+
+def test_a_coordinate_that_never_had_a_gradient_counts_nothing():
+    w = torch.nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.Adam([w])
+    for _ in range(2):
+        w.grad = torch.tensor([1.0, 0.0])
+        optimizer.step()
+    assert gradient_norm(optimizer) == pytest.approx(1.0, rel=1e-3)
+
+
+def test_bytes_kept_are_those_of_one_piece():
+    w = torch.nn.Parameter(torch.randn(8, 8))
+    x = torch.randn(16, 8)
+
+    def in_pieces(rows):
+        for part in x.split(rows):
+            F.linear(part.clone(), w).square().sum().backward()
+
+    # per row: the input of the product, and its output, which the square keeps
+    assert most_bytes_kept(lambda: in_pieces(16), [w]) == 16 * 8 * 4 * 2
+    assert most_bytes_kept(lambda: in_pieces(4), [w]) == 4 * 8 * 4 * 2
+
+
+def test_the_curve_of_updates_is_found_again():
+    need = fitted({batch: 12 * (1 + 5000 / batch) for batch in (500, 2000, 8000, 32000)})
+    assert need.fewest == pytest.approx(12, rel=0.03) and need.critical == pytest.approx(5000, rel=0.03)
+    assert math.isnan(fitted({500: 10.0, 2000: math.inf, 8000: 5.0}).critical)
+
+
+def test_pieces_make_the_update_of_the_batch_and_meters_are_called_after_each():
+    calls = []
+
+    class Counts:
+        def after_backward(self):
+            calls.append(1)
+
+    class Dot(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(0)
+            self.table = torch.nn.Embedding(4, 1)
+
+        def forward(self, users, items):
+            return self.table(users)[:, 0] + items
+
+    users, items, labels = torch.tensor([0, 1, 2, 3]), torch.zeros(4), torch.tensor([0.0, 1.0, 1.0, 0.0])
+    step = metered_step(2, lambda optimizer: [Counts()], [])
+    models = [Dot(), Dot()]
+    optimizers = [torch.optim.SGD(model.parameters(), lr=1.0) for model in models]
+    loss = step(models[0], users, items, labels, optimizers[0])
+    whole = F.binary_cross_entropy_with_logits(models[1](users, items), labels)
+    whole.backward()
+    optimizers[1].step()
+    torch.testing.assert_close(loss, whole.detach())
+    torch.testing.assert_close(models[0].table.weight, models[1].table.weight)
+    step(models[0], users[:3], items[:3], labels[:3], optimizers[0])  # a last, smaller batch
+    assert len(calls) == 2
