@@ -229,12 +229,15 @@ OVERHEAD = Facts(
 )
 
 
+MODEL = "bound by the model's forward and backward pass"  # what it waits for there, phases do not tell
+
+
 @pytest.mark.parametrize(
     ("seen", "names", "regime"),
     [
-        (Facts(phases=PLAIN), [], "compute-bound"),
-        (Facts(phases=PLAIN, loader=LOADER), ["pin_memory"], "compute-bound"),  # there is no GPU
-        (Facts(phases=PLAIN, loader=dataclasses.replace(LOADER, pin_memory=False)), [], "compute-bound"),
+        (Facts(phases=PLAIN), [], MODEL),
+        (Facts(phases=PLAIN, loader=LOADER), ["pin_memory"], MODEL),  # there is no GPU
+        (Facts(phases=PLAIN, loader=dataclasses.replace(LOADER, pin_memory=False)), [], MODEL),
         (Facts(phases=WAITS, trials=Trials(items=ITEMS)), ["collate"], "data-bound"),
         (
             Facts(phases=WAITS, trials=Trials(items=dataclasses.replace(ITEMS, own_collate=False))),
@@ -343,7 +346,11 @@ def test_a_trial_that_helped_is_advised_and_one_that_did_not_is_told():
     lines = advice.advise(facts)
     assert [line.name for line in lines][:2] == ["workers", "bf16 autocast"]
     told = verdict.would_not_help(facts, lines)
-    assert told[-3:] == ["compile: 0.9x.", "channels_last: 1.02x, faster.", "fused optimizer: 1.5x, not trusted."]
+    little = f"channels_last: 1.02x, faster. {verdict.LITTLE}"
+    assert told[-3:] == ["compile: 0.9x.", little, "fused optimizer: 1.5x, not trusted."]
+    tried = {"batch x4": dataclasses.replace(helped, text="1.42x, faster")}
+    told = verdict.would_not_help(Facts(phases=PLAIN, trials=Trials(tried)), [])
+    assert told[-1] == f"batch x4: 1.42x, faster. {verdict.NOT_WORTH['batch x4']}"
 
 
 @pytest.mark.parametrize(("late", "lines"), [(0.02, 1), (0.005, 0)])

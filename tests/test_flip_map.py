@@ -6,7 +6,7 @@ import pytest
 
 from course.learner import claims, flip_map
 from course.learner.advice import ADVICE, COUNT, LOSS, POINTS, TIMES, Advice
-from course.learner.flip_map import EXACT, HERE, LOSES, NOT_DECIDED, NOT_MEASURED, SAME, WINS
+from course.learner.flip_map import EXACT, LOSES, NOT_DECIDED, NOT_MEASURED, SAME, WINS
 from course.measure.comparison import Interval
 from course.notebook.cells import read_cells
 from course.notebook.registry import find_parts, solutions_folder
@@ -94,6 +94,7 @@ def test_the_map_of_two_machines(two):
     assert [cell.text for cell in found.row("two GPUs").cells.values()] == [NOT_MEASURED, NOT_MEASURED]
     assert found.row("cyclic").cells["A-GPU"].verdict == NOT_MEASURED
     assert found.sentences() == "workers: wins on A-GPU (1.31), loses on B-CPU (0.80 (0.70 to 0.90)). cores"
+    assert flip_map.flip_map({}, "A-GPU", two, ROWS).machines == ["A-GPU", "B-CPU"]
 
 
 def test_the_checklist_says_where_each_item_wins_and_why(two):
@@ -123,15 +124,28 @@ def test_the_picture_counts_what_flips_and_writes_each_cell(two):
     assert [text.get_text() for text in figure.axes[0].texts if text.get_weight() == "bold"] == ["workers"]
 
 
-def test_what_this_kernel_claimed_is_the_first_column_and_its_record_fills_the_rest(two, monkeypatch, capsys):
+def test_only_what_this_kernel_claimed_is_called_here_and_its_record_fills_the_rest(two, monkeypatch, capsys):
     monkeypatch.setattr(claims, "_MADE", {})
+    monkeypatch.setenv("COURSE_SCALE", "laptop")
     claims.claim("workers are faster", Interval(1.4, 1.3, 1.5), above=1.0)
     claims.claim("cosine is ahead", None, above=0)  # this machine cannot measure it
     assert "Holds here" in capsys.readouterr().out
     found = flip_map.flip_map(claims.claimed(), "B-CPU", two, ROWS)
-    assert found.machines == [HERE, "A-GPU"]
-    assert found.row("workers").cells[HERE].words == "wins 1.40 (1.30 to 1.50)"
-    assert found.row("cyclic").cells[HERE].verdict == LOSES  # from the record of this machine
+    assert found.machines == ["B-CPU", "A-GPU"]
+    assert found.row("workers").cells["B-CPU"].words == "wins 1.40 (1.30 to 1.50)"
+    assert found.row("workers").places(WINS, "on ") == "here (1.40 (1.30 to 1.50)) and on A-GPU (1.31)"
+    recorded = found.row("cyclic").cells["B-CPU"]  # from the record of this machine
+    assert recorded.verdict == LOSES and not recorded.is_here
+    assert found.row("cyclic").places(LOSES) == "B-CPU (-1.9 (-2.6 to -1.2))"
+    framed = [patch for patch in plots.flip_map(found).axes[0].patches if patch.get_edgecolor()[3]]
+    assert len(framed) == 1
+
+
+def test_what_a_kernel_claimed_at_smoke_scale_is_not_entered(two):
+    made = {"workers are faster": facts("workers are faster", 1.4, 1.3, 1.5) | {"scale": "smoke"}}
+    found = flip_map.flip_map(made, "B-CPU", two, ROWS)
+    assert found.row("workers").cells["B-CPU"].words == "loses 0.80 (0.70 to 0.90)"
+    assert flip_map.flip_map(made, "C-CPU", two, ROWS).machines == ["B-CPU", "A-GPU"]  # has no record
 
 
 def test_each_row_has_a_claim_that_its_part_makes():

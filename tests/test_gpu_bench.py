@@ -236,7 +236,7 @@ def test_the_race_writes_the_latest_run_of_a_seed_at_once_and_a_row_for_each_con
     assert seen == [["race: seed 0", "plain 3.0 s 2,000 images"], ["race: seed 0", "everything 1.5 s 2,000 images"]]
     assert json.loads(rows.path.read_text())[1:] == [
         [f"race: {speedrun.table_head(gpu_measures.at(1, 6))}", "; ".join(speedrun.COLUMNS)],
-        ["race: plain", "3.0 (3.0 to 3.0); 2,000; 2.00 (interval unknown); 0.5000 (0.5000 to 0.5000)"],
+        ["race: plain", "3.0 (3.0 to 3.0); 2,000; 2.00 (no interval: fewer than 6 runs); 0.5000 (0.5000 to 0.5000)"],
         ["race: everything", "1.5 (1.5 to 1.5); 2,000; 1; 0.5000 (0.5000 to 0.5000)"],
     ]
 

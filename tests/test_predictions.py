@@ -116,7 +116,7 @@ def test_a_line_says_what_was_measured_what_was_said_and_how_they_compare():
     assert say(0.5, 0.714, null=None, form="{:.0%}").startswith(f"{WHAT}: 71%; you said 50%: ")
     assert say(1000, 2500, null=None).startswith(f"{WHAT}: 2,500; you said 1,000: ")
     assert say(None, ["a", "b"]) == f"{WHAT}: a or b: too close to call"
-    assert say(2, UNKNOWN).startswith(f"{WHAT}: 1.20 (interval unknown); ")
+    assert say(2, UNKNOWN).startswith(f"{WHAT}: 1.20 (no interval: fewer than 6 runs); ")
     assert say(2, 3.0, form="{:d}").startswith(f"{WHAT}: 3; you said 2: ")
 
 

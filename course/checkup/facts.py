@@ -39,7 +39,7 @@ class Phase:
     """One phase of a step."""
 
     share: float  # of all timed steps together
-    low: float = 0.0  # quartiles of the share of one step
+    low: float = 0.0  # the ends of the share's interval of 95 %
     high: float = 0.0
     seconds: float = 0.0  # per step
 

@@ -49,6 +49,7 @@ PHASES_OF_WAYS = {  # the phases of a step that another way to compute it concer
     FUSED: (OPTIMIZER,),
     ONE_OPTIMIZER: (OPTIMIZER,),
 }
+WORKERS_GAIN_MIN = 1.05  # times as fast; less is told in words
 BOUND_MIN = 1.01  # times as fast; less is not worth a word
 
 
@@ -119,6 +120,9 @@ def workers(facts: Facts) -> Prediction | None:
     cores = max(1.0, os.cpu_count() / busy_cores)
     predicted = predict(list(WORKERS), costs.batch, costs.step, cores).tolist()
     seconds = {0: alone, **dict(zip(WORKERS, predicted, strict=True))}
+    if alone <= WORKERS_GAIN_MIN * min(predicted):
+        words = f"no number of them gains 5 % on the {duration(alone)} per batch without"
+        return Prediction(seconds, f"Workers, predicted (01/4): {words}.")
     words = ", ".join(f"{n}: {duration(s)}" for n, s in seconds.items())
     return Prediction(seconds, f"Workers, predicted per batch (01/4): {words}.")
 

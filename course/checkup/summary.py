@@ -1,6 +1,7 @@
 """From what a Watch has seen to plain numbers: Watch -> *summary* -> Facts."""
 
 import collections
+import math
 import statistics
 
 import torch
@@ -116,25 +117,33 @@ def _quartiles(values: list[float]) -> list[float]:
 
 
 def phases(steps: list[Step]) -> Phases:
-    """Shares of the phases of all timed steps together, with the quartiles of those of one."""
+    """Shares of the phases of all timed steps together, each with its interval."""
     timed = [step for step in _of_kind(steps, TIMED) if not step.evaluated]
     without_starts = [step for step in timed if not step.started]
     per_step = [_seconds_by_phase(step) for step in without_starts or timed]
     _cut_disturbances(per_step)
-    sums: collections.Counter[str] = collections.Counter()
-    shares = collections.defaultdict(list)
-    for by_phase in per_step:
-        sums.update(by_phase)
-        step_seconds = max(1e-12, sum(by_phase.values()))
-        for name in PHASES:
-            shares[name].append(by_phase[name] / step_seconds)
-    total = sum(sums.values()) or 1.0
+    of_steps = [sum(by_phase.values()) for by_phase in per_step]
+    total = sum(of_steps) or 1.0
     result = Phases()
     for name in PHASES:
-        if sums[name]:
-            low, _, high = _quartiles(shares[name])
-            result[name] = Phase(sums[name] / total, low, high, sums[name] / len(per_step))
+        of_phase = [by_phase[name] for by_phase in per_step]
+        spent = sum(of_phase)
+        if spent:
+            share = spent / total
+            error = _error_of_share(of_phase, of_steps)
+            low, high = max(0.0, share - 2 * error), min(1.0, share + 2 * error)
+            result[name] = Phase(share, low, high, spent / len(per_step))
     return result
+
+
+def _error_of_share(parts: list[float], wholes: list[float]) -> float:
+    """The standard error of sum(parts) / sum(wholes), from step to step; infinite for one step."""
+    n, total = len(parts), sum(wholes)
+    if n < 2:
+        return math.inf
+    share = sum(parts) / total
+    squares = [(part - share * whole) ** 2 for part, whole in zip(parts, wholes, strict=True)]
+    return math.sqrt(n / (n - 1) * sum(squares)) / total
 
 
 def _seconds_by_phase(step: Step) -> collections.Counter[str]:

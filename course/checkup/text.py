@@ -93,9 +93,9 @@ def _phase_rows(facts: Facts, coloured: bool) -> Iterator[str]:
         bar = "█" * round(BAR_WIDTH * phase.share)
         if coloured:
             bar = f"\x1b[{COLOURS[name]}m{bar}\x1b[0m"
-        share = f"{phase.share:6.1%} ({phase.low:.0%} to {phase.high:.0%})"
+        share = f"{phase.share:6.1%} ({phase.low:.1%} to {phase.high:.1%})"
         at = where(facts, name) if name in (CODE, DATA) else ""
-        yield f"  {NAMES.get(name, name):<14}{share:<22} {bar} {at}".rstrip()
+        yield f"  {NAMES.get(name, name):<14}{share:<26} {bar} {at}".rstrip()
     evaluation = facts.evaluation
     if evaluation.times:
         share = f"{evaluation.share:.1%} of all the time"

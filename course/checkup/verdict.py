@@ -25,6 +25,11 @@ TOO_FEW = "too few steps to tell"
 LITTLE_DATA = 0.1  # share of a step that waits for data, below which no worker would help
 CEILING = 0.05  # share of a step that waits for data, below which no loader gains 5 %
 LITTLE_OPTIMIZER = 0.05  # share of a step, below which no other kernel of it would help
+# why a trial that was faster is not advised
+LITTLE = "The whole step gains too little for a change."
+NOT_WORTH = {
+    LARGER_BATCH: "But a larger batch changes what is learned, so it has to gain more (06/2).",
+}
 RULE_OF_TRIAL = {LARGER_BATCH: "batch", ONE_OPTIMIZER: "optimizers", INFERENCE_MODE: "graphs"}
 
 
@@ -35,7 +40,7 @@ def regime(facts: Facts) -> str:
     share = facts.phases.share
     trial = facts.trials.get(LARGER_BATCH)
     is_tiny = trial.helped and trial.step >= PER_SAMPLE_MIN
-    compute = "overhead-bound" if is_tiny else "compute-bound"
+    compute = "overhead-bound" if is_tiny else "bound by the model's forward and backward pass"
     has_syncs = any(facts.cuda or call.per_step >= PER_STEP_MIN for call in facts.syncs)
     code = "sync-bound" if has_syncs else "bound by the script's own code"
     waits = 0.0
@@ -46,7 +51,7 @@ def regime(facts: Facts) -> str:
         "transfer-bound": share(TRANSFER),
         "communication-bound": share(COMMUNICATION),
         code: share(CODE),
-        "memory-bound (the optimizer reads and writes all weights)": share(OPTIMIZER),
+        "bound by the optimizer's update": share(OPTIMIZER),
         compute: share(FORWARD, BACKWARD) - waits,
         "waiting for a slower rank": waits,
     }
@@ -79,7 +84,8 @@ def would_not_help(facts: Facts, advice: list[Advice]) -> list[str]:
         rule = "workers" if name.startswith(NUM_WORKERS) else RULE_OF_TRIAL.get(name, name)
         is_advised = rule in advised and trial.helped
         if trial.was_measured and not is_advised:
-            sentences.append(f"{name}: {trial.text}.")
+            why = f" {NOT_WORTH.get(name, LITTLE)}" if trial.helped else ""
+            sentences.append(f"{name}: {trial.text}.{why}")
     return sentences
 
 

@@ -28,6 +28,8 @@ MARK = "course_claim"  # the key of a claim in the metadata of an output
 TEXT_CHARACTERS_MAX = 300  # of a sentence, a value or an explanation
 NOT_MEASURED = "not measured here"  # the value of a claim about what another scale measures
 WORDS = {True: "Holds here", False: "Does not hold here", None: "Not decided here"}
+# most claims, at that scale
+SMOKE_UNDECIDED = "Not decided at smoke scale, which only tests that the cells run"
 _MADE: dict[str, "Claim"] = {}  # by sentence: what this kernel has claimed
 # green, amber, grey: readable on white and on black
 COLOURS = {True: "#2e7d32", False: "#c77700", None: "#757575"}
@@ -42,7 +44,7 @@ class Claim:
     value: str  # the number behind it, as text; "" if there is none
     machine: str
     scale: str
-    otherwise: str = ""  # why it may fail, and what to do then
+    otherwise: str = ""  # why it may fail, and what to do then; for a claim that does not hold
     # of a measurement, and None of a count
     estimate: float | None = None
     low: float | None = None
@@ -53,19 +55,22 @@ class Claim:
     @property
     def verdict(self) -> str:
         """The words before the sentence, e.g. "Does not hold here at smoke scale"."""
-        words = WORDS[self.held]
-        return f"{words} at smoke scale" if self.scale == "smoke" else words
+        if self.scale != "smoke":
+            return WORDS[self.held]
+        if self.held is None and self.value != NOT_MEASURED:
+            return SMOKE_UNDECIDED
+        return f"{WORDS[self.held]} at smoke scale"
 
     @property
     def text(self) -> str:
-        """The words after the verdict: the sentence, its number, and `otherwise` unless it held."""
+        """The words after the verdict: the sentence, its number; `otherwise` if it fails."""
         text = self.sentence.rstrip(".")
         if self.estimate is None and self.value:
             text += f" ({self.value})"
         text += "."
         if self.estimate is not None:
             text += f" Here {self.value}."
-        if self.otherwise and self.held is not True:
+        if self.otherwise and self.held is False:
             text += f" {self.otherwise}"
         return text
 
@@ -92,7 +97,8 @@ def claim(
             measure but others have recorded; or, for an exact count, a bool, a number or a tensor
             of one element. Anything else counts as undecided.
         value: the number behind a count, as text with its unit, or a number.
-        otherwise: sentences printed unless the claim holds: why, and what it means.
+        otherwise: sentences printed if the claim does not hold: why, and what it means. Where it is
+            not decided, there is nothing to explain.
         above: holds if the whole interval lies above this, fails if all of it lies below.
         below: the same the other way round.
         within: (low, high): holds if the whole interval lies inside, fails if all of it is outside.

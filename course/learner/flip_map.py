@@ -5,8 +5,8 @@ interval. It wins or loses if the whole interval does. Records of before the cou
 have a number alone: such a cell says so, and has a sign only if it is FAR from no effect.
 
 A machine gets its column by one command: `course build --execute 06` on a CPU, `course bench gpu
---only 06` on a GPU. Both write recorded/<machine>.json, which is all that is read here, and the
-claims that this kernel has made.
+--only 06` on a GPU. Both write recorded/<machine>.json. Apart from these only the claims that this
+kernel has made are read: such a cell says "here". What it made at smoke scale is not entered.
 """
 
 import html
@@ -14,7 +14,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,8 @@ NOT_DECIDED = "not decided"
 EXACT = "exact count"
 NOT_MEASURED = "not measured"
 HEADS = ("advice", "promises", "wins on", "loses on", "why", "part")
-HERE = "here"  # the column of this kernel
+HERE = "here"  # a cell that this kernel has measured
+SMOKE = "smoke"  # the scale whose results are not entered
 FAR = 1.1  # a ratio without an interval has a sign beyond this, and below its inverse
 FAR_POINTS = 1.0
 NO_EFFECT = {TIMES: (1.0, 0.05), POINTS: (0.0, 0.5), LOSS: (0.0, 0.05)}  # and what is called none
@@ -45,6 +46,7 @@ class Cell:
     verdict: str = NOT_MEASURED
     text: str = NOT_MEASURED  # the gain with its interval
     has_interval: bool = True
+    is_here: bool = False  # measured by this kernel, not read from a record
 
     @property
     def words(self) -> str:
@@ -75,6 +77,18 @@ class Row:
     def machines(self, verdict: str) -> list[str]:
         """The machines on which it has this verdict."""
         return [machine for machine, cell in self.cells.items() if cell.verdict == verdict]
+
+    def places(self, verdict: str, before: str = "") -> str:
+        """Where it has this verdict, with its gain: "here (1.40) and H200 (1.31)".
+
+        Args:
+            before: stands before the name of a recorded machine, such as "on ".
+        """
+        found = []
+        for machine in self.machines(verdict):
+            cell = self.cells[machine]
+            found.append(f"{HERE if cell.is_here else before + machine} ({cell.text})")
+        return " and ".join(found)
 
 
 @dataclass(frozen=True, repr=False)
@@ -113,7 +127,7 @@ class FlipMap:
         lines = []
         for row in self.rows:
             piece = row.advice
-            places = [_list(row, verdict) or "–" for verdict in (WINS, LOSES)]
+            places = [row.places(verdict) or "–" for verdict in (WINS, LOSES)]
             if piece.unit == COUNT:
                 texts = [row.cells[machine].text for machine in row.machines(EXACT)]
                 places[0] = f"counted: {texts[0]}" if texts else "–"
@@ -125,7 +139,8 @@ class FlipMap:
         lines = []
         for row in self.rows:
             if row.flips:
-                places = f"wins on {_list(row, WINS)}, loses on {_list(row, LOSES)}"
+                wins, loses = (row.places(verdict, "on ") for verdict in (WINS, LOSES))
+                places = f"wins {wins}, loses {loses}"
                 lines.append(f"{row.advice.name}: {places}. {row.advice.why}")
         return "\n".join(lines)
 
@@ -136,19 +151,23 @@ def flip_map(
     folder: Path = FOLDER,
     advice: Iterable[Advice] = ADVICE,
 ) -> FlipMap:
-    """The FlipMap of all recorded machines, CPUs before GPUs, this kernel first.
+    """The FlipMap of all recorded machines, CPUs before GPUs, this machine first.
 
     Args:
-        made: {sentence: facts of a claim that this kernel made}; see claims.claimed.
+        made: {sentence: facts of a claim that this kernel made}; see claims.claimed. Those of smoke
+            scale are left out: they test that cells run, and measure nothing.
         here: the short name of this machine: its record fills what `made` lacks.
     """
     found = recorded_claims(folder)
-    if made:
-        found = {HERE: {**found.pop(here, {}), **made}} | found
+    full = {said: facts for said, facts in (made or {}).items() if facts.get("scale") != SMOKE}
+    if full or here in found:
+        found = {here: {**found.pop(here, {}), **full}} | found
     machines = [machine for machine, claims in found.items() if _has_any(claims, advice)]
     rows = []
     for piece in advice:
         cells = {machine: cell_of(piece, found[machine].get(piece.claim)) for machine in machines}
+        if piece.claim in full and here in cells:
+            cells[here] = replace(cells[here], is_here=True)
         rows.append(Row(piece, cells))
     return FlipMap(machines, rows)
 
@@ -235,8 +254,3 @@ def _number(value):
         return float(against[1]) / float(against[2])
     match = _RATIO.search(value) or _POINTS.search(value)
     return float(match[1]) if match else None
-
-
-def _list(row, verdict):
-    names = [f"{name} ({row.cells[name].text})" for name in row.machines(verdict)]
-    return " and ".join(names)

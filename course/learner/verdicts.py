@@ -76,8 +76,8 @@ def _measured_interval(interval, form):
     shown = _formatted(interval.estimate, form)
     if not math.isfinite(interval.estimate):
         return Measured(None, "not decided here")
-    if not math.isfinite(interval.high - interval.low):
-        return Measured(interval.estimate, f"{shown} (interval unknown)", -math.inf, math.inf)
+    if not interval.is_known:
+        return Measured(interval.estimate, f"{shown} ({interval.why_unknown})", -math.inf, math.inf)
     low, high = _formatted(interval.low, form), _formatted(interval.high, form)
     return Measured(interval.estimate, f"{shown} ({low} to {high})", interval.low, interval.high)
 

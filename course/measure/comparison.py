@@ -31,7 +31,8 @@ from course.errors import CourseError
 from course.measure.timing import now
 
 CONFIDENCE = 0.95
-FEWEST_ROUNDS = 7  # with fewer than six, no interval of 95 % exists
+FEWEST_VALUES = 6  # with fewer, no interval of 95 % exists
+FEWEST_ROUNDS = 7
 MOST_ROUNDS = 61
 HALF_WIDTH = 0.05  # relative: enough for a sentence about 10 %
 CONTROL = "the same again"
@@ -76,10 +77,27 @@ class Interval:
         """The Interval of a positive quantity, both ends moved outwards by `factor`, at least 1."""
         return Interval(self.estimate, self.low / factor, self.high * factor)
 
+    @property
+    def is_known(self) -> bool:
+        """True if both ends are finite."""
+        return math.isfinite(self.high - self.low)
+
+    @property
+    def why_unknown(self) -> str:
+        """The words that stand for an interval that is unknown."""
+        has_no_end = self.low in (0, -math.inf) and self.high == math.inf
+        if has_no_end and math.isfinite(self.estimate):
+            return f"no interval: fewer than {FEWEST_VALUES} runs"
+        return "interval unknown: a run has no finite value"
+
+    def shown(self, form: str = ".2f") -> str:
+        """The estimate and the interval, each number in the format `form`."""
+        if not self.is_known:
+            return f"{self.estimate:{form}} ({self.why_unknown})"
+        return f"{self.estimate:{form}} ({self.low:{form}} to {self.high:{form}})"
+
     def __str__(self) -> str:
-        if not math.isfinite(self.high - self.low):
-            return f"{self.estimate:.2f} (interval unknown)"
-        return f"{self.estimate:.2f} ({self.low:.2f} to {self.high:.2f})"
+        return self.shown()
 
 
 @dataclass(frozen=True)
@@ -325,10 +343,20 @@ def ratio_interval(numerators: torch.Tensor, denominators: torch.Tensor) -> Inte
     return Interval(*map(math.exp, (interval.estimate, interval.low, interval.high)))
 
 
+def ratio_of_gains(one: Comparison, other: Comparison) -> Interval:
+    """The Interval of how many times as large the gain of one pair is as that of another.
+
+    The rounds of two results of `compare_pairs` are taken in their order.
+    """
+    rounds = min(one.rounds, other.rounds)
+    gains = [found.seconds[USUAL] / found.seconds[CHANGED] for found in (one, other)]
+    return ratio_interval(gains[0][:rounds], gains[1][:rounds])
+
+
 def difference_interval(scores: Sequence[float], others: Sequence[float]) -> Interval:
     """The Interval of `scores` minus `others`, two trainings that share their seeds in pairs.
 
-    With fewer than six seeds the interval is unknown.
+    With fewer than FEWEST_VALUES seeds the interval is unknown.
     """
     return signed_rank_interval([a - b for a, b in zip(scores, others, strict=True)])
 

@@ -722,7 +722,9 @@ def race(runs: Sequence[Run], target: float, images: Interval, seconds: Interval
     return figure
 
 
-def factors(rows_: Sequence[Worth], xlabel: str, title: str) -> Figure:
+def factors(
+    rows_: Sequence[Worth], xlabel: str, title: str, words: Mapping[str, str] | None = None
+) -> Figure:
     """Draw what changes are worth: in images, in time per image, and together, on one axis.
 
     A dot is a ratio, a line its interval, a colour the verdict; the thin grey line is the control,
@@ -731,6 +733,7 @@ def factors(rows_: Sequence[Worth], xlabel: str, title: str) -> Figure:
     Args:
         rows_: of training.race.
         xlabel: what the ratios are.
+        words: {verdict: what the legend says}, where it is not the verdict itself.
     """
     figure, *panels = axes(9.6, 1.5 + 0.32 * len(rows_), columns=3, sharey=True, sharex=True)
     names = ("images", "time per image", "together: time to the target")
@@ -757,7 +760,8 @@ def factors(rows_: Sequence[Worth], xlabel: str, title: str) -> Figure:
     figure.suptitle(title, fontsize=11)
     handles = []
     for verdict in (FASTER, SLOWER, SAME, NOT_DECIDED):
-        handles += panels[1].plot([], [], "o-", color=VERDICT_COLORS[verdict], label=verdict)
+        label = (words or {}).get(verdict, verdict)
+        handles += panels[1].plot([], [], "o-", color=VERDICT_COLORS[verdict], label=label)
     handles += panels[1].plot([], [], color=GREY, lw=0.8, label="control")
     figure.legend(handles=handles, ncols=5, frameon=False, loc="outside lower center", fontsize=8)
     return figure
@@ -778,7 +782,8 @@ def left_out(rows_: Sequence[Worth]) -> Figure:
     verdicts = [row.verdict for row in rows_]
     title = f"{verdicts.count(FASTER)} of {len(rows_)} pieces save time, "
     title += f"{verdicts.count(SLOWER)} cost time; the others do neither, or are not decided"
-    return factors(ranked, "without this piece you need so many times as much", title)
+    words = {FASTER: "the piece helps", SLOWER: "the piece costs"}
+    return factors(ranked, "without this piece you need so many times as much", title, words)
 
 
 def leaderboard(rows_: Sequence[Worth]) -> Figure:

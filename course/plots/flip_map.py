@@ -21,6 +21,7 @@ from course.plots.style import BLUE, GREEN, GREY, RED, axes
 SOURCES = (SEED, TODAY)
 FILLS = {WINS: GREEN, LOSES: RED, SAME: BLUE, NOT_DECIDED: "#999999"}
 SOLID, PALE = 0.45, 0.16  # of a cell with an interval, and of one without
+FRAME = dict(fc="none", ec="black", lw=1.2)  # of a cell that this kernel has measured
 ROW_INCHES = 0.235
 COLUMN_INCHES = 1.42
 LABEL_INCHES = 3.5
@@ -65,6 +66,8 @@ def _draw_cell(ax: Axes, column: int, y: float, cell: Cell) -> None:
         strength = SOLID if cell.has_interval else PALE
         style = dict(fc=FILLS[cell.verdict], alpha=strength, ec="none")
         ax.add_patch(Rectangle((column + 0.02, y - 0.45), 0.96, 0.9, **style))
+    if cell.is_here:
+        ax.add_patch(Rectangle((column + 0.02, y - 0.45), 0.96, 0.9, **FRAME))
     is_absent = cell.verdict == NOT_MEASURED
     color, size = ("#aaaaaa", 6.5) if is_absent else ("black", 7.5)
     text = cell.text if len(cell.text) < 26 else f"{cell.text[:24]}…"
@@ -81,4 +84,5 @@ def _legend():
     handles = [Patch(fc=color, alpha=SOLID, label=word) for word, color in FILLS.items()]
     handles.append(Patch(fc=GREEN, alpha=PALE, label="pale: without an interval"))
     handles.append(Patch(fc="none", label=f"no colour: {EXACT}"))
+    handles.append(Patch(**FRAME, label="framed: measured by this kernel"))
     return handles

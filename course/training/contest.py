@@ -27,6 +27,7 @@ Schedule = list[tuple[float, float]]
 
 
 # ---- schedules, (peak, steps) -> Schedule
+STUDIES_MIN = 50  # small studies of which a share is worth a comparison
 
 
 def constant(peak: float, steps: int) -> Schedule:

@@ -61,6 +61,7 @@ TOUCHES = {
 WARM_UP_STEPS = 3  # a compiled model compiles its backward pass in the first
 VOCABULARY = 128
 HEADS = 4
+BATCHES = 8  # of a network of the ladder
 
 Batch = tuple[tuple[Tensor, ...], Tensor]  # the model's inputs, the targets
 
@@ -114,6 +115,29 @@ def gpt(
         batches[-1],
         GPT_CHANGES,
     )
+
+
+def both(
+    images: Tensor,
+    labels: Tensor,
+    held: tuple[Tensor, Tensor],
+    n_images: int,
+    n_rows: int,
+    shape: tuple[int, int, int],
+) -> dict[str, Network]:
+    """The two networks of part 3, each with BATCHES batches.
+
+    Args:
+        images, labels: to train on, on the device.
+        held: images and labels to validate on.
+        n_images, n_rows: in a batch of the convolutional network, and of the GPT.
+        shape: of the GPT: columns, dim, layers.
+    """
+    n = BATCHES * n_images
+    return {
+        "convolutional network": cnn(images[:n], labels[:n], n_images, held),
+        "small GPT": gpt(n_rows, *shape, BATCHES, images.device),
+    }
 
 
 def written_out(
@@ -381,6 +405,28 @@ def loss_differences(
 
 
 # ---- one cause alone
+
+
+def paid_back(compile_seconds: float, before: float, gain: Interval, calls: str = "steps") -> str:
+    """After how many `calls` compiling has paid, as a text.
+
+    Args:
+        compile_seconds: of the first call.
+        before: seconds of a call that is not compiled.
+        gain: how many times as fast the compiled call is.
+    """
+    if gain.low <= 1:
+        return "not paid back: no gain is proven"
+    saved = before * (1 - 1 / gain.estimate)
+    return f"paid back after {math.ceil(compile_seconds / saved):,} {calls}"
+
+
+def update_alone(model: nn.Module, fused: bool = False) -> Callable[[], object]:
+    """A function that makes one update by Adam of a copy of `model`, whose gradients are there."""
+    model = copy.deepcopy(model)
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    return torch.optim.Adam(model.parameters(), lr=1e-3, fused=fused or None).step
 
 
 def layout_pairs(n: int, device: torch.device) -> dict[str, tuple[Callable, Callable]]:

@@ -238,7 +238,7 @@ class Worth:
 
     def __str__(self) -> str:
         images = "the same" if self.by_design else str(self.images)
-        return f"{images:<24}{self.cost!s:<24}{self.total!s:<24}{self.verdict}"
+        return f"{images:<22}  {self.cost!s:<22}  {self.total!s:<22}  {self.verdict}"
 
 
 def left_out(runs: Iterable[Run], compared: Comparison) -> list[Worth]:

@@ -20,7 +20,9 @@
 #
 # **Needs** PyTorch: you have written a training loop
 #
-# Run all cells; sections marked "extra" can be read later. Numbers that follow "Recorded" come from named machines.
+# Run the cells one after the other, and write your number where a cell says None before you run the next. Sections
+# marked "extra" can be read later. At smoke scale nothing is decided: it only tests that the cells run.
+# Numbers that follow "Recorded" come from named machines.
 
 
 # %% locked="setup"
@@ -32,9 +34,7 @@ import statistics
 import warnings
 
 os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # the profiler would write about missing GPUs to the terminal
-import numpy as np
 import torch
-import torchvision
 from torch import nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
@@ -47,18 +47,8 @@ from course.device import machine_name
 from course.learner.claims import claimed
 from course.learner.flip_map import flip_map
 from course.loading.loaders import forked
-from course.measure import regimes, roofline, step_profile
-from course.measure.comparison import (
-    CHANGED,
-    FASTER,
-    SLOWER,
-    USUAL,
-    compare,
-    compare_pairs,
-    difference_interval,
-    ratio_interval,
-    signed_rank_interval,
-)  # fmt: skip
+from course.measure import comparison, regimes, roofline, step_profile
+from course.measure.comparison import CHANGED, FASTER, SLOWER, USUAL, compare, compare_pairs
 from course.plots import faster_training as plots
 from course.plots import flip_map as map_plots
 from course.training import cheap_advice
@@ -71,16 +61,7 @@ data = fashion.load(size.dataset)
 images, labels, held_images, held_labels = fashion.with_validation(data)
 batch_size = size.cheap_batch
 print(f"{len(labels):,} images to train on, {len(held_labels):,} to validate on")
-
-
-def new_model():
-    """The network of this part, on the device, with the same initial weights each time."""
-    torch.manual_seed(0)
-    if course.scale() != "gpu":
-        return FashionCNN().to(device)
-    model = torchvision.models.resnet18(num_classes=10)
-    model.conv1 = nn.Conv2d(1, 64, 3, padding=1, bias=False)  # one channel, small images
-    return model.to(device)
+new_model = functools.partial(cheap_advice.new_model, device)  # the same initial weights each time
 
 
 # %% [markdown]
@@ -89,9 +70,9 @@ def new_model():
 # The patient is the training that most people write first: a Dataset that makes one image at a time, a `DataLoader`
 # with default options, Adam. `course.checkup` watches it, says where its time goes, and tries what might help.
 #
-# **Predict**: which share of the time does Adam's update take, from 0 to 1? It makes a dozen operations per weight,
-# while the forward and backward pass use each weight for all images of the batch, so arithmetic says: little. But it
-# reads and writes each weight and its two moments, and bytes say: more.
+# **Predict**: which share of the time does Adam's update take, from 0 to 1? Count operations: the update makes a dozen
+# per weight, and the forward and backward pass use each weight for all images of the batch. So it would take little.
+# Count bytes: the update reads and writes each weight and its two moments. So it would take more.
 
 # %%
 predicted_optimizer_share = None  # your number
@@ -120,7 +101,8 @@ print(course.score("06/1", "share of Adam's update", predicted_optimizer_share, 
                    null=None))  # fmt: skip
 
 # %% [markdown]
-# The report says three things about each change: what it gains at best, what it gained here, and whether the interval
+# Shares and gains stand with their intervals of 95 %. The report says three things about each change: what it gains at
+# best, what it gained here, and whether the interval
 # allows a verdict. The next sections build these three, so that you can use them where no check-up looks.
 #
 # **Takeaway** Look at the whole step before you change a line of it.
@@ -145,7 +127,7 @@ print(f"    by one run of each, if 2 % counts: {fooled} times, from {min(by_hand
 print(f"    by intervals of {next(iter(compared)).rounds} rounds: {judged} times")
 print(f"rounds to see a gain of 2 % here: about {rounds:.0f}")
 usual, changed = (torch.cat([found.seconds[way] for found in compared]) for way in (USUAL, CHANGED))
-course.claim("over all rounds, a step is as fast as itself within 2 %", ratio_interval(usual, changed),
+course.claim("over all rounds, a step is as fast as itself within 2 %", comparison.ratio_interval(usual, changed),
              within=(0.98, 1.02), otherwise="Your machine does other work, so small gains cannot be seen.")  # fmt: skip
 
 # %% [markdown]
@@ -267,7 +249,7 @@ plots.phase_shares(shares)
 # %% tags=["experiment"]
 def interval_of(name, phase):
     """The Interval of a phase's share, over the steps of a training."""
-    return signed_rank_interval([found[phase] for found in steps_of[name]])
+    return comparison.signed_rank_interval([found[phase] for found in steps_of[name]])
 
 
 waited = [[found["data"] for found in steps] for steps in steps_of.values()]
@@ -275,7 +257,7 @@ print(f"data and optimizer, by the check-up: {seen['data'].share:.1%}, {seen['op
       f"by your function: {shares['images one by one']['data']:.1%}, "
       f"{shares['images one by one']['optimizer']:.1%}")  # fmt: skip
 course.claim("with images made one by one, getting the data takes a larger share than with tensors in memory",
-             difference_interval(*waited), above=0)  # fmt: skip
+             comparison.difference_interval(*waited), above=0)  # fmt: skip
 course.claim("Adam's update takes more than a tenth of a small network's step",
              interval_of("tensors in memory", "optimizer"), above=0.1,
              otherwise="Look at the other phases: which of them takes a larger share than here?")  # fmt: skip
@@ -340,7 +322,7 @@ def speedup_bound(share, factor):
 
     Args:
         share: of the time that the change concerns, 0 to 1.
-        factor: how many times as fast this part gets, above 0, also `math.inf`.
+        factor: how many times as fast this part gets, above 0; `math.inf` only where `share` is below 1.
 
     Returns: (overall, best), floats.
     Raises: ValueError for another share or factor.
@@ -370,7 +352,7 @@ for kind, found in shares.items():
         twice, best = bound_now(found[name], 2)
         print(f"    {name:<10} takes half as long: {twice:.3f}   takes no time: {best:.3f}   ({advice})")
 by_step = [bound_now(found["data"], 2)[1] for found in steps_of["tensors in memory"]]
-best_loading = signed_rank_interval(by_step)
+best_loading = comparison.signed_rank_interval(by_step)
 course.claim("with tensors in memory, no advice about loading can make this training 10 % faster", best_loading,
              below=1.1, otherwise="Then loading is worth your time: see unit 01.")  # fmt: skip
 
@@ -464,6 +446,8 @@ timed = compare(ways, device=device, seconds=size.worker_seconds)
 arithmetic = {name: roofline.product_flops(operations) for name, operations in found.items()}
 arithmetic["comparing numbers"] = size.regime_numbers
 mfu = {name: timed.ratio(name).scaled(count / (2 * width**3)) for name, count in arithmetic.items()}
+if course.scale() == "smoke":
+    print("at smoke scale the product is too small to reach the peak, so a share may exceed 1")
 for name, share in mfu.items():
     print(f"{name:<20} MFU {share}   load of the processor {regimes.busy(ways[name]):.0%}")
 course.claim("a training step of the small GPT reaches at least a fifth of the peak", mfu["GPT"], above=0.2)
@@ -581,9 +565,10 @@ course.claim("with cudnn.benchmark, the first step of a batch size takes at most
 # ## On which machine does advice flip?
 #
 # Every piece of advice was measured somewhere, and its author had one machine. The map below has a row per piece, of
-# the checklist and of today's list, and a column per recorded machine. Its first column is this kernel, where you have
-# measured: green wins, orange loses, blue makes no difference, grey is not decided. The rows come from the claims of
-# all parts of this unit, so parts 2 to 4 show how each was measured.
+# the checklist and of today's list, and a column per machine. The cells are recorded results. If this kernel has
+# measured a row, your result replaces the record in the column of your machine: it has a frame, and texts call it
+# "here". Results of smoke scale are not entered. Green wins, orange loses, blue makes no difference, grey is not
+# decided. The rows come from the claims of all parts of this unit, so parts 2 to 4 show how each was measured.
 #
 # Ask of each row: which share of the step does it change, and how large is that share on the other machine? A GPU
 # makes arithmetic cheap, so what was small on a CPU (data, starts of operations) becomes large there.
@@ -604,9 +589,9 @@ print(flips.sentences())
 map_plots.flip_map(flips)
 
 # %% [markdown]
-# A pale cell was recorded before this course kept intervals: it has a colour only from a tenth, or a point, on. And the
-# machines trained networks of different sizes, because a small one would leave a GPU idle. So a flip is a question, and
-# the reason in its row is our answer: **we think**, unless its part shows it.
+# A pale cell has no interval, so it has a colour only if it gains or loses at least 10 %, or one point of accuracy. And
+# the machines trained networks of different sizes, because a small one would leave a GPU idle. So a flip is a question,
+# and the reason in its row is our answer: **we think**, unless its part shows it.
 #
 # In your copy of the course, one command adds your machine's column to the map, to
 # [docs/flip-map.md](../../docs/flip-map.md) and to the book: `course build --execute 06`, or `course bench gpu --only
@@ -655,7 +640,8 @@ print(course.checkup(own_loader, own_step, steps=size.checkup_steps, minutes=siz
 # - return the names (`func.__name__`) of the calls that are in `waits` (given), in order, as a list;
 # - leave what `call` computes as it is, and let its exceptions pass.
 #
-# **You may assume** that all tensors in `call` are on the device, so that each of these calls waits.
+# Your function looks at names alone. So in `x.cpu().numpy()` it lists both, although the second call finds its numbers
+# on the processor and waits for nothing. The loops below ask for each value once, so there each name is a wait.
 #
 # **Points** 4 · **Extra** · **Difficulty** ●●○ · **Minutes** 12 · **Lines** 8
 #
@@ -678,7 +664,7 @@ print(course.checkup(own_loader, own_step, steps=size.checkup_steps, minutes=siz
 
 # %% solution="hidden_syncs"
 def hidden_syncs(call):
-    """Names of the calls inside `call()` that would wait for a GPU.
+    """Names of the calls inside `call()` that would wait for a GPU, if their tensors were on it.
 
     Args:
         call: function without arguments; it is called once.
@@ -717,7 +703,7 @@ syncs_now = course.solved(check.hidden_syncs)
 x = torch.arange(6.0, device=device).view(2, 3)
 loss, total = x.mean(), torch.zeros((), device=device)
 calls = {
-    "loss.item()": loss.item, "loss.detach()": loss.detach, "np.asarray(x.cpu())": lambda: np.asarray(x.cpu()),
+    "loss.item()": loss.item, "loss.detach()": loss.detach, "x.tolist()": x.tolist,
     "print(loss)": lambda: str(loss),  # the same without output
     "f'{loss:.3f}'": lambda: f"{loss:.3f}", "total = total + loss": lambda: total + loss,
     "if loss > 3: pass": lambda: bool(loss > 3), "worse = loss > 3": lambda: loss > 3,
@@ -747,7 +733,7 @@ def log_each_step(model, optimizer, batches):
         loss.backward()
         optimizer.step()
         total += loss.item()
-        history.append((logits.argmax(1) == y).float().mean().cpu().numpy())
+        history.append((logits.argmax(1) == y).float().mean().cpu())
         if loss < best:
             best = loss.detach()
         progress.append(f"loss {loss:.3f}, best {best:.3f}")  # as a progress bar shows it
@@ -951,24 +937,37 @@ def losses_of(pixels, norm, lr, steps, seed=0):
     return torch.stack(found).cpu().nan_to_num(nan=float("inf"))
 
 
+def all_seeds(pixels, norm, lr):
+    """Losses of a training per seed: a tensor (seeds, steps)."""
+    return torch.stack([losses_of(pixels, norm, lr, size.norm_steps, seed) for seed in range(size.norm_seeds)])
+
+
+def end_of(runs):
+    """The mean loss of each run (seeds,) in the last fifth of its steps."""
+    return runs[:, -max(1, size.norm_steps // 5) :].mean(1)
+
+
 # %% tags=["experiment"]
-settings = {
-    "both": (centred, "batch", lr), "input only": (centred, None, lr), "BatchNorm only": (raw, "batch", lr),
-    "neither": (raw, None, lr), "neither, lr / 100": (raw, None, lr / 100),
+four = (lr / 4, lr, 4 * lr, 16 * lr)
+settings = {  # pixels, norm, and the learning rates of which the best counts
+    "both": (centred, "batch", four), "input only": (centred, None, four), "BatchNorm only": (raw, "batch", four),
+    "neither": (raw, None, [lr]), "neither, lr / 100": (raw, None, [lr / 100]),
 }  # fmt: skip
-curves = {}
-for name, setting in settings.items():
-    runs = [losses_of(*setting, size.norm_steps, seed) for seed in range(size.norm_seeds)]
-    curves[name] = torch.stack(runs)
+curves, best_lr = {}, {}
+for name, (pixels, norm, rates) in settings.items():
+    by_lr = {rate: all_seeds(pixels, norm, rate) for rate in rates}
+    best_lr[name] = min(by_lr, key=lambda rate: end_of(by_lr[rate]).mean())
+    curves[name] = by_lr[best_lr[name]]
 plots.loss_curves(curves, "training loss, mean of the seeds")
 
 # %% tags=["experiment"]
-ends = {name: runs[:, -max(1, size.norm_steps // 5) :].mean(1).tolist() for name, runs in curves.items()}
+ends = {name: end_of(runs).tolist() for name, runs in curves.items()}
 for name, losses in sorted(ends.items(), key=lambda item: sum(item[1])):
     mean = statistics.mean(losses)
-    print(f"{name:<18}", f"{mean:.3f} in the last fifth of the steps" if mean < float("inf") else "diverged")
-by_norm = difference_interval(ends["input only"], ends["both"])
-by_input = difference_interval(ends["BatchNorm only"], ends["both"])
+    found = f"{mean:.3f} in the last fifth of the steps" if mean < float("inf") else "diverged"
+    print(f"{name:<18} lr {best_lr[name]:<7g} {found}")
+by_norm = comparison.difference_interval(ends["input only"], ends["both"])
+by_input = comparison.difference_interval(ends["BatchNorm only"], ends["both"])
 course.claim("with normalised input, BatchNorm ends with less loss than no norm", by_norm, above=0)
 course.claim("with BatchNorm, normalised input ends with less loss than raw pixels", by_input, above=0)
 diverged = sum(loss == float("inf") for loss in ends["neither"])
@@ -981,8 +980,8 @@ course.claim("with neither, trainings diverge at this learning rate, and none at
 # **We think** that BatchNorm after the first convolution does what normalised input does, because it subtracts and
 # divides as well; to test it, move the first BatchNorm behind the second convolution.
 #
-# One learning rate may suit one of these trainings better than another, and these are few steps: before you rank them,
-# tune each.
+# Each of the first three stands at the best of four learning rates, because one rate may suit one training better than
+# another. With more steps the order may change.
 #
 # **Takeaway** Keep the scale of what each layer sees. With BatchNorm, raw and normalised input end nearly alike.
 #

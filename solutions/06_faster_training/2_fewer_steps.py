@@ -18,7 +18,8 @@
 #
 # **Needs** nothing; unit 03 explains linear scaling and warm-up
 #
-# Run all cells; sections marked "extra" can be read later.
+# Run the cells one after the other, and write your number where a cell says None before you run the next. Sections
+# marked "extra" can be read later. At smoke scale nothing is decided: it only tests that the cells run.
 
 # %% locked="setup"
 import copy
@@ -38,70 +39,28 @@ from course.measure.comparison import compare, ratio_interval
 from course.plots import faster_training as plots
 from course.training import contest
 from course.training.race import product
+from course.training.short_run import ShortRuns, sgd
 
 print(course.machine())
 size, device = course.sizes("06_faster_training"), course.device()
-images, labels, held_images, held_labels = fashion.with_validation(fashion.load(size.dataset))
-images, labels = images[: size.few_images].to(device), labels[: size.few_images].to(device)
-held_images, held_labels = held_images.to(device), held_labels.to(device)
+images, labels, *held = (part.to(device) for part in fashion.with_validation(fashion.load(size.dataset)))
+images, labels = images[: size.few_images], labels[: size.few_images]
+lab = ShortRuns(images, labels, *held, size.few_width, size.few_batch)
+network, batches_of, accuracy_of, train = lab.network, lab.batches_of, lab.accuracy_of, lab.train
 loss_of = nn.functional.cross_entropy
 steps_per_epoch = len(labels) // size.few_batch
 n_steps = size.few_epochs * steps_per_epoch
 seeds = range(1, 1 + size.few_seeds)
-print(f"{len(labels):,} training images, {len(held_labels):,} for validation; {n_steps} steps are a training")
+print(f"{len(labels):,} training images, {len(lab.held_labels):,} for validation; {n_steps} steps are a training")
 
 # %% [markdown]
 # The network is small: three convolutions with BatchNorm and one linear layer. A training takes a fraction of a second,
 # so you can afford hundreds. Only validation images decide. A schedule is a list with the learning rate and the
-# momentum of each step, so its length is the number of steps.
-
-
-# %% locked="training"
-def network(seed, norm=nn.BatchNorm2d):
-    """A small convolutional network with initial weights from `seed`."""
-    torch.manual_seed(seed)
-    layers = []
-    channels = [1, size.few_width, 2 * size.few_width, 4 * size.few_width]
-    for before, after in itertools.pairwise(channels):
-        layers += [nn.Conv2d(before, after, 3, stride=2, padding=1), norm(after), nn.ReLU()]
-    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(channels[-1] * 16, 10)).to(device)
-
-
-def batches_of(batch_size, seed, among=None):
-    """Batches of training images without end, in a new order in each epoch; `among` the first so many images only."""
-    rng, n = torch.Generator().manual_seed(seed), among or len(labels)
-    while True:
-        for rows in torch.randperm(n, generator=rng).to(device).split(batch_size):
-            if len(rows) == min(batch_size, n):  # the last batch of an epoch may be smaller: left out
-                yield images[rows], labels[rows]
-
-
-def accuracy_of(model):
-    """Share of the validation images that `model` classifies correctly."""
-    model.eval()
-    with torch.no_grad():
-        found = torch.cat([model(part).argmax(1) for part in held_images.split(1000)])
-    model.train()
-    return (found == held_labels).float().mean().item()
-
-
-def sgd(model):
-    """SGD with momentum; its learning rate is set before each step."""
-    return torch.optim.SGD(model.parameters(), lr=0.0, momentum=contest.MOMENTUM)
-
-
-def train(schedule, seed, make_optimizer=sgd, among=None):
-    """The validation accuracy of a new network after a step per entry of `schedule`."""
-    model, batches = network(seed), batches_of(size.few_batch, seed, among)
-    optimizer = make_optimizer(model)
-    for lr, momentum in schedule:
-        x, y = next(batches)
-        optimizer.param_groups[0].update(lr=lr, momentum=momentum)
-        optimizer.zero_grad()
-        loss_of(model(x), y).backward()
-        optimizer.step()
-    return accuracy_of(model)
-
+# momentum of each step, so its length is the number of steps. The code is in `course/training/short_run.py`:
+#
+# - `network(seed)` makes the network; `sgd(model)` its optimizer;
+# - `batches_of(batch_size, seed)` yields batches without end;
+# - `train(schedule, seed)` trains a new network and returns its validation accuracy.
 
 # %% [markdown]
 # ## Which learning rate?
@@ -120,8 +79,8 @@ def train(schedule, seed, make_optimizer=sgd, among=None):
 #   before the update;
 # - return the learning rates and the smoothed losses $a_i / (1 - s^{i+1})$, where $a_i = s\,a_{i-1} + (1 - s)\,\ell_i$
 #   and $a_{-1} = 0$;
-# - stop when a smoothed loss is not finite or exceeds `stop` times the lowest so far, without update or entry for that
-#   step.
+# - stop as soon as a smoothed loss is not finite, or exceeds `stop` times the lowest one before it, and leave that step
+#   out: no update, no entry.
 #
 # **You may assume** that `batches` does not end.
 #
@@ -251,8 +210,8 @@ course.claim("the range test's choice is better than both ends of the grid",
 # | cyclic, as in `CyclicLR` | peak, base, length of a triangle, how it shrinks |
 # | one cycle | peak, start, end, share of the rise, two momenta |
 #
-# If one contestant tries more settings than another, it wins more often by luck. So here all try the same four peaks,
-# and each counts with its own best one.
+# If one contestant tries more settings than another, it wins more often by luck. So here each schedule is trained with
+# the same four peaks, and judged at its own best one.
 #
 # An earlier edition of this notebook said: "One cycle ended 1.1 points above cosine decay, with every seed." It had
 # three seeds, and it tried two of these four peaks. Now all seeds and peaks are used, and linear decay takes part.
@@ -347,8 +306,8 @@ plots.small_studies(studies.gains, gap, published)
 # %% tags=["experiment"]
 print(f"{len(studies.gains):,} studies: one cycle ahead with every seed in {studies.first_wins:,}, "
       f"cosine in {studies.second_wins:,}")  # fmt: skip
-print(course.score("06/2", "share of studies with one sign", predicted_share, studies.share_of_wins, null=None,
-                   form="{:.2f}"))  # fmt: skip
+share = studies.share_of_wins if len(studies.gains) >= contest.STUDIES_MIN else None  # of few studies it says nothing
+print(course.score("06/2", "share of studies with one sign", predicted_share, share, null=None, form="{:.2f}"))
 print(f"differences of one seed spread by {spread:.1f} points (standard deviation)")
 for points in (2, 1, 0.5, 0.2):
     print(f"to see a difference of {points:g} points: about {contest.seeds_to_see(points, spread):,} seeds")
@@ -365,9 +324,9 @@ for points in (2, 1, 0.5, 0.2):
 #
 # For times it is the same: `result.rounds_for(way, 0.02)` says how many rounds it takes to see 2 %.
 #
-# With (2 s / difference)² seeds, the interval is as wide as the difference on each side, so you see the difference
-# about every second time. To see it four times in five, take (2.8 s / difference)², twice as many (**Known**: the power
-# of a test, Cohen 1988).
+# With (2 s / difference)² seeds, the interval reaches as far to each side as the difference, so you see the difference
+# about every second time. To see it four times in five, take twice as many seeds (**Known**: the power of a test, Cohen
+# 1988).
 #
 # **Takeaway** Compute the seeds before you compare: at least (2 × spread / difference)². If you cannot afford them, you
 # cannot make the claim.
@@ -880,6 +839,9 @@ course.claim("for AdamW the better of two one-cycle peaks ends above the better 
 # - return the joint norm before clipping, a scalar tensor;
 # - leave gradients as they are if that norm is at most `max_norm`, and skip parameters whose `grad` is None;
 # - not wait for the device: no `.item()`, no `if` on a tensor.
+#
+# **You may assume** that `max_norm` and a norm that is not 0 are far above 1e-6, which torch's own function adds to the
+# norm.
 #
 # **Not allowed** `torch.nn.utils`.
 #

@@ -18,7 +18,8 @@
 #
 # **Needs** nothing from parts 1 and 2
 #
-# Run all cells; sections marked "extra" can be read later.
+# Run the cells one after the other, and write your number where a cell says None before you run the next. Sections
+# marked "extra" can be read later. At smoke scale nothing is decided: it only tests that the cells run.
 
 # %% locked="setup"
 import copy
@@ -35,7 +36,7 @@ from torch.nn import functional as F
 import course
 from course.checks import faster_training as check
 from course.datasets import fashion
-from course.measure.comparison import CHANGED, FASTER, USUAL, compare_pairs, ratio_interval
+from course.measure.comparison import CHANGED, FASTER, NOT_DECIDED, USUAL, compare_pairs, ratio_of_gains
 from course.measure.compiling import compiled
 from course.plots import faster_training as plots
 from course.training import ladder
@@ -47,18 +48,11 @@ size, device = course.sizes("06_faster_training"), course.device()
 images, labels, held_images, held_labels = (
     part.to(device) for part in fashion.with_validation(fashion.load(size.dataset))
 )
-held_images, held_labels = held_images[:1000], held_labels[:1000]
-held = held_images, held_labels
-many, few_images = 8 * size.step_batch, 8 * size.loss_batch
+held = held_images[:1000], held_labels[:1000]
 shape = size.gpt_columns, size.gpt_dim, size.gpt_layers
-networks = {
-    "convolutional network": ladder.cnn(images[:many], labels[:many], size.step_batch, held),
-    "small GPT": ladder.gpt(size.gpt_rows, *shape, 8, device),
-}
-small = {
-    "convolutional network": ladder.cnn(images[:few_images], labels[:few_images], size.loss_batch, held),
-    "small GPT": ladder.gpt(size.loss_rows, *shape, 8, device),
-}
+# the two networks with the batches that are timed, and with smaller ones that are trained on
+networks = ladder.both(images, labels, held, size.step_batch, size.gpt_rows, shape)
+small = ladder.both(images, labels, held, size.loss_batch, size.loss_rows, shape)
 batches = [(x, y) for (x,), y in networks["convolutional network"].batches]
 print(f"steps of {size.step_batch} images, and of {size.gpt_rows} x {size.gpt_columns} tokens")
 
@@ -80,8 +74,8 @@ print(f"steps of {size.step_batch} images, and of {size.gpt_rows} x {size.gpt_co
 # | compiled model | `torch.compile` | point-wise operations, norms |
 # | CUDA graphs | the kernels of a step are started by one call (NVIDIA) | the gaps between kernels |
 #
-# The first rung of each ladder is compared with the baseline, every other one with the last rung before it that could
-# be measured here.
+# Each rung is compared with the rung before it, or with the last one before it that runs here. The first one is
+# compared with the baseline.
 #
 # A profile of the rung before gives the bound. If what a change touches takes the share $s$ of the step, and the change
 # made it free, then the step would be $1 / (1 - s)$ times as fast.
@@ -129,14 +123,17 @@ for name, of in found.items():
             print(f"  {rung:<16} not measured here: {comparison}")
             continue
         gains[name][rung] = comparison.ratio(rung)
-        rounds = comparison.rounds_for(rung, 0.02)
-        print(f"  {rung:<16} {gains[name][rung]}  {comparison.verdict(rung)}; 2 % would take {rounds} rounds")
+        verdict = comparison.verdict(rung)
+        if verdict == NOT_DECIDED:
+            verdict += f"; 2 % would take about {comparison.rounds_for(rung, 0.02):,} rounds"
+        print(f"  {rung:<16} {gains[name][rung]}  {verdict}")
 
 # %% tags=["experiment"]
 best = {}
 for name, of in gains.items():
-    top = max(of, key=lambda rung: of[rung].estimate)
-    best[name] = [rung for rung in of if of[rung].high >= of[top].low]
+    proven = {rung: gain for rung, gain in of.items() if gain.low > 1}  # a rung that may lose is not worth most
+    lowest = max(proven.values(), key=lambda gain: gain.estimate).low if proven else 0
+    best[name] = [rung for rung, gain in proven.items() if gain.high >= lowest]
 print(course.score("06/3", "the rung worth most, CNN", predicted_cnn, best["convolutional network"], null=None))
 print(course.score("06/3", "the rung worth most, GPT", predicted_gpt, best["small GPT"], null=None))
 whole = {name: timed[name].ratio(list(of)[-1]) for name, of in gains.items()}
@@ -154,7 +151,7 @@ course.claim("without the bias before BatchNorm, a step is as fast within 5 %",
 course.claim("SDPA makes a step of the small GPT at least 5 % faster", gains["small GPT"]["SDPA"], above=1.05)
 for name, of in gains.items():
     beyond = [rung for rung, gain in of.items() if bounds[name][rung] and gain.low > bounds[name][rung]]
-    print(f"{name}, above the bound: {', '.join(beyond) or 'none'}")
+    print(f"{name}, gains whose whole interval is above the bound: {', '.join(beyond) or 'none'}")
 course.claim("TF32 makes a step of the small GPT at least 10 % faster", gains["small GPT"].get("TF32"), above=1.1)
 course.claim("CUDA graphs make a step of the small GPT at least 10 % faster",
              gains["small GPT"].get("CUDA graphs"), above=1.1)  # fmt: skip
@@ -184,7 +181,7 @@ apart = {name: ladder.loss_differences(small[name], rungs[name], size.loss_steps
 for name, of in apart.items():
     print(f"{name}: loss minus the baseline's after {size.loss_steps} steps")
     for rung, difference in of.items():
-        print(f"  {rung:<16} {difference.estimate:+.4f} ({difference.low:+.4f} to {difference.high:+.4f})")
+        print(f"  {rung:<16} {difference.shown('+.4f')}")
 cnn_apart, gpt_apart = (of["16 bits"] for of in apart.values())
 course.claim("with all changes up to 16 bits, the convolutional network has the baseline's loss within 0.1",
              cnn_apart, within=(-0.1, 0.1))  # fmt: skip
@@ -289,7 +286,7 @@ course.claim("without unscale_, clipping shortens the update by the scale", is_s
 # **Must**
 # - run the model and the loss inside autocast, the backward pass and the optimizer outside;
 # - use the scaler, if there is one, for backward, step and update;
-# - first set the gradients of earlier batches to None, and at the end return the loss, unscaled and detached.
+# - drop the gradients of earlier batches (None, not 0), and at the end return the loss, unscaled and detached.
 #
 # **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 15 · **Lines** 12
 #
@@ -392,14 +389,6 @@ def step_with(n, step, *scaler):
     return lambda: step(model, batches[0][0][:n], batches[0][1][:n], optimizer, *scaler)
 
 
-def update(model, **options):
-    """A function that makes one update of a copy of `model`, whose gradients are there."""
-    model = copy.deepcopy(model)
-    for parameter in model.parameters():
-        parameter.grad = torch.ones_like(parameter)
-    return torch.optim.Adam(model.parameters(), lr=1e-3, **options).step
-
-
 # %% tags=["experiment"]
 scaler = None if half == torch.bfloat16 else torch.amp.GradScaler(device.type)
 all_images, few = size.step_batch, size.step_batch // 16
@@ -408,7 +397,7 @@ model = fresh()[0]
 pairs = {
     "16 bits, all images": (step_with(all_images, full_step), step_with(all_images, half_step_now, scaler)),
     "16 bits, few images": (step_with(few, full_step), step_with(few, half_step_now, scaler)),
-    "fused update alone": (update(model), update(model, fused=True)),
+    "fused update alone": (ladder.update_alone(model), ladder.update_alone(model, fused=True)),
     **{f"channels last, {name}": pair for name, pair in ladder.layout_pairs(all_images, device).items()},
     "SDPA, short rows": ladder.attention_pair(short, tokens, size.gpt_dim, device),
     "SDPA, long rows": ladder.attention_pair(long, tokens, size.gpt_dim, device),
@@ -420,19 +409,10 @@ plots.advice_ratios(controls, "times as fast with the change")
 ratios = {name: comparison.ratio(CHANGED) for name, comparison in controls.items()}
 for name, comparison in controls.items():
     print(f"{name:<28} {ratios[name]}  {comparison.verdict(CHANGED)}")
-
-
-def over(name, other):
-    """The Interval of how many times as large the gain of one pair is as that of another."""
-    rounds = min(controls[name].rounds, controls[other].rounds)
-    large, small_one = ((c.seconds[USUAL] / c.seconds[CHANGED])[:rounds] for c in (controls[name], controls[other]))
-    return ratio_interval(large, small_one)
-
-
 course.claim("a step in 16 bits is faster with many images", ratios["16 bits, all images"], above=1,
              otherwise="Without units for 16 bits, they only save bytes.")  # fmt: skip
 course.claim("16 bits gain at least 10 % more with many images than with few",
-             over("16 bits, all images", "16 bits, few images"), above=1.1)  # fmt: skip
+             ratio_of_gains(controls["16 bits, all images"], controls["16 bits, few images"]), above=1.1)  # fmt: skip
 
 # %% tags=["experiment"]
 course.claim("the fused update alone is at least 50 % faster than the loop over the weights",
@@ -447,7 +427,7 @@ course.claim(
     "max-pooling alone is at least 50 % faster in channels last", ratios["channels last, max-pooling"], above=1.5
 )
 course.claim("SDPA gains at least 10 % more on long rows than on short ones",
-             over("SDPA, long rows", "SDPA, short rows"), above=1.1)  # fmt: skip
+             ratio_of_gains(controls["SDPA, long rows"], controls["SDPA, short rows"]), above=1.1)  # fmt: skip
 
 # %% [markdown]
 # Read the recorded machines of the two claims about 16 bits. A GPU may lose with them where a step is so small that it
@@ -485,15 +465,7 @@ is_again, is_enough = counted[2] == counted[1] + 1, counted[4] == counted[2]
 course.claim("a second batch size makes torch.compile compile again", is_again, f"{counted[1]} and {counted[2]} graphs")
 course.claim("after a second batch size, further sizes do not make torch.compile compile again", is_enough)
 
-
 # %% tags=["experiment"]
-def paid_back(compile_seconds, before, gain, calls):
-    """After how many `calls` compiling has paid, as a text; `gain` is the Interval of the ratio."""
-    if gain.low <= 1:
-        return "not paid back: no gain is proven"
-    return f"paid back after {math.ceil(compile_seconds / (before * (1 - 1 / gain.estimate))):,} {calls}"
-
-
 for name, of in rungs.items():
     rung = of["compiled model"]
     if rung.reason:
@@ -503,7 +475,8 @@ for name, of in rungs.items():
     torch.compiler.reset()
     again = ladder.Rung(networks[name], rung.changes, device)
     for start, seconds in (("first start", rung.compile_seconds), ("from the cache", again.compile_seconds)):
-        print(f"{name}, {start}: {seconds:.1f} s, {paid_back(seconds, before, gains[name]['compiled model'], 'steps')}")
+        when = ladder.paid_back(seconds, before, gains[name]["compiled model"])
+        print(f"{name}, {start}: {seconds:.1f} s, {when}")
 
 # %% [markdown]
 # **Known** After a second size, torch.compile makes a graph whose size is a variable, which serves all further sizes
@@ -820,7 +793,7 @@ if made.call:
     torch.compiler.reset()
     again = compiled(gelu_now, numbers)
     for start, seconds in (("first start", made.seconds), ("from the cache", again.seconds)):
-        print(f"{start}: {seconds:.2f} s, {paid_back(seconds, before, gain, 'calls')}")
+        print(f"{start}: {seconds:.2f} s, {ladder.paid_back(seconds, before, gain, 'calls')}")
     course.claim("torch.compile makes the chain of operations of GELU at least 50 % faster", gain, above=1.5)
 
 # %% [markdown]

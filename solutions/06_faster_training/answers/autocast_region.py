@@ -83,6 +83,15 @@ MISTAKES = {
         "optimizer.step() takes scaled gradients, and steps even on inf. Call scaler.step(optimizer) in its place.",
         ("scaler.step(optimizer)\n        scaler.update()", "optimizer.step()"),
     ),
+    "steps_by_itself_and_updates": (
+        "The optimizer steps by itself, so scaler.update() finds no step of the scaler. With a scaler, call "
+        "scaler.step(optimizer) in the place of optimizer.step().",
+        ("scaler.step(optimizer)", "optimizer.step()"),
+    ),
+    "a_new_scaler_each_step": (
+        "A new scaler is made in each step, so its scale never adapts. Use the scaler that was given.",
+        ("scaler.scale(loss)", "scaler = torch.amp.GradScaler(images.device.type)\n        scaler.scale(loss)"),
+    ),
     "never_updated": (
         "The scaler is never updated, so its scale stays. Call scaler.update() at the end of a step.",
         ("scaler.update()", ""),

@@ -35,6 +35,10 @@ MISTAKES = {
         "Blocks were listed, too. A leaf layer has no children: not list(module.children()).",
         ("not list(layer.children())", "True"),
     ),
+    "inner_blocks_too": (
+        "Blocks inside the model were listed, too. A leaf layer has no children: not list(module.children()).",
+        ("not list(layer.children())", "name"),
+    ),
     "all_outputs": (
         "Outputs other than images were listed, too. Only those with four dimensions have a layout.",
         ("output.ndim == 4", "True"),
@@ -44,8 +48,8 @@ MISTAKES = {
         ("contiguous(memory_format=torch.channels_last)", "contiguous()"),
     ),
     "not_the_usual_layout": (
-        "`not is_contiguous()` is True of every layout but the usual one. Ask for this one: is_contiguous with a "
-        "memory_format.",
+        "Images whose height and width changed places count as channels last, too. Ask for this layout alone: "
+        "is_contiguous(memory_format=torch.channels_last).",
         ("output.is_contiguous(memory_format=torch.channels_last)", "not output.is_contiguous()"),
     ),
     "in_eval_mode": (

@@ -41,6 +41,16 @@ MISTAKES = {
         "The losses are not smoothed. Keep a running average and return its corrected values.",
         ("average / (1 - smoothing ** (step + 1))", "loss.item()"),
     ),
+    "notes_raw_losses": (
+        "Smoothed losses stop the test, but raw ones are noted. Append the smoothed loss, and compare with the lowest "
+        "of these.",
+        ("losses.append(smoothed)", "losses.append(loss.item())"),
+    ),
+    "in_eval_mode": (
+        "The model was put into eval mode, where BatchNorm uses its running statistics. Test it in the mode in which "
+        "it trains.",
+        ("### BEGIN SOLUTION", "model.eval()"),
+    ),
     "starts_with_the_first_loss": (
         "The first loss starts the average. Start it at 0 and divide by 1 - smoothing ** (step + 1) instead.",
         ("average = smoothing", "average = loss.item() if step == 0 else smoothing"),
