@@ -7,6 +7,8 @@ import multiprocessing
 import os
 import shutil
 import signal
+import statistics
+import sys
 import time
 from collections.abc import Sequence
 from multiprocessing import forkserver
@@ -18,6 +20,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from course.loading.loaders import forked
+from course.measure.comparison import Interval
 from course.text import counted
 
 PRELOADED = "forkserver, torch preloaded"
@@ -68,16 +71,20 @@ class Starts:
 
 
 class Named(Dataset):
-    """The lengths of file names, which are kept in `names`: a list of str or an array."""
+    """The lengths of file names, which are kept in `names`: a list of str or an array.
 
-    def __init__(self, names: Sequence[str] | np.ndarray):
+    Without `reads`, no name is touched: each item is 0.
+    """
+
+    def __init__(self, names: Sequence[str] | np.ndarray, reads: bool = True):
         self.names = names
+        self.reads = reads
 
     def __len__(self) -> int:
         return len(self.names)
 
     def __getitem__(self, i: int) -> int:
-        return len(self.names[i])
+        return len(self.names[i]) if self.reads else 0
 
 
 def many_names(n: int) -> list[str]:
@@ -173,10 +180,20 @@ def shared_cores(cores: int, ranks: int, workers: int, threads: int) -> str:
     )
 
 
-def is_times_as_much(
-    more: Sequence[float] | None, less: Sequence[float] | None, times: float
-) -> bool | None:
-    """Whether all of `more` exceed `times` all of `less`; None if they were not counted."""
-    if not more or not less:
+def megabytes_of(names: Sequence[str]) -> float:
+    """The size of a list of str in MB: the list, and its strings."""
+    return (sys.getsizeof(names) + sum(sys.getsizeof(name) for name in names)) / 1e6
+
+
+def copied_share(
+    grown: Sequence[float] | None, null: Sequence[float] | None, megabytes: float
+) -> Interval | None:
+    """How much more `grown` is than `null`, as a share of `megabytes`; None if not counted.
+
+    The interval is the range over the epochs: the smallest difference of any two, and the largest.
+    """
+    if not grown or not null:
         return None
-    return min(more) > times * max(less)
+    middle = statistics.mean(grown) - statistics.mean(null)
+    low, high = min(grown) - max(null), max(grown) - min(null)
+    return Interval(middle / megabytes, low / megabytes, high / megabytes)
