@@ -96,45 +96,44 @@ def many_names(n: int) -> list[str]:
     return names
 
 
-def pss_megabytes(pid: int | str = "self") -> float | None:
-    """Memory of a process in MB; of pages that n processes share, an n-th. None without /proc."""
+def private_megabytes(pid: int) -> float | None:
+    """Memory in MB that a process shares with no other. None without /proc."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
     except OSError:
         return None
-    for line in lines:
-        if line.startswith("Pss:"):
-            return int(line.split()[1]) / 1000
-    return None
+    of_kinds = [int(line.split()[1]) for line in lines if line.startswith("Private_")]
+    return sum(of_kinds) / 1000
 
 
 def grown_megabytes(data: Dataset, workers: int) -> list[float] | None:
-    """MB that all processes together have more than at the start, after each of two epochs.
+    """MB that the workers have for themselves more than at the start, after each of two epochs.
 
-    Each epoch reads all items in a new order.
+    A page that a worker inherits is shared until somebody writes to it. What the main process does
+    with memory that no worker touches does not count.
 
-    The start is when the workers run and have read one batch each. None without /proc.
+    Each epoch reads all items in a new order. The start is when the workers run and have read one
+    batch each. None without /proc.
     """
-    if pss_megabytes() is None:
+    if private_megabytes(os.getpid()) is None:
         return None
     before = set(multiprocessing.active_children())
     batches = forked(data, 1000, workers, prefetch_factor=1, shuffle=True)
     iterator = iter(batches)
     next(iterator)
     children = set(multiprocessing.active_children()) - before
-    start = _together(children)
+    start = _private(children)
     grown = []
     for _ in range(2):
         for _ in iterator:
             pass
-        grown.append(_together(children) - start)
+        grown.append(_private(children) - start)
         iterator = iter(batches)
     return grown
 
 
-def _together(children):
-    pids = ["self", *(child.pid for child in children)]
-    return sum(pss_megabytes(pid) for pid in pids)
+def _private(children):
+    return sum(private_megabytes(child.pid) for child in children)
 
 
 def batches_in_shared_memory(data: Dataset, batch_size: int, workers: int) -> float | None:

@@ -128,11 +128,12 @@ course.claim("under every start method a worker sees changes of shared memory, a
 # writes to?
 #
 # The next cell lets two workers read all names in random order, from a list of `str` and from one NumPy array. A
-# third run is the null: its workers have the list, and do not read it. The cell adds up the memory of all processes;
-# a page that several share is counted once.
+# third run is the null: its workers have the list, and do not read it. The cell adds up the memory that each worker
+# has for itself: pages that it shares with no other process.
 #
-# **Predict**: how many MB more are in use after an epoch with the list? About 0, if reading copies nothing; the size of
-# the list, if each worker copies what it reads; more, if a worker also copies what lies next to it.
+# **Predict**: how many MB more do the two workers have for themselves after an epoch with the list? About 0, if
+# reading copies nothing; the size of the list, if each worker copies what it reads; more, if a worker also copies
+# what lies next to it.
 
 # %%
 predicted_grown = None  # your number
@@ -156,8 +157,8 @@ after = of_list and of_list[0]
 print(course.score("01/8", "MB more after an epoch with the list", predicted_grown, after, null=None, form="{:.1f}"))
 course.claim("workers that read a list of str copy at least half of its size, beyond workers that do not read it",
              worker_costs.copied_share(of_list, unread, of_names), above=0.5)  # fmt: skip
-course.claim("workers that read one array copy less than a quarter of its size, beyond workers that read nothing",
-             worker_costs.copied_share(of_array, unread, array.nbytes / 1e6), below=0.25)  # fmt: skip
+course.claim("workers that read one array copy less than half of its size, beyond workers that read nothing",
+             worker_costs.copied_share(of_array, unread, array.nbytes / 1e6), below=0.5)  # fmt: skip
 
 # %% [markdown]
 # **Shown** Reading is what copies the list: in the null, the same workers have it and do not read it. (The claims
