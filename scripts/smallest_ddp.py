@@ -5,9 +5,6 @@
 Unit 02, part 4, prints this file and runs it.
 """
 
-import os
-import sys
-
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
@@ -34,7 +31,10 @@ for epoch in range(2):
 if rank == 0:  # one file for all ranks, with the names of the bare model
     torch.save(bare.state_dict(), "model.pt")
 dist.destroy_process_group()
+
+# ---- not printed, and not to copy: without it, torch 2.13 aborts now and then while Python ends
+import os  # noqa: E402
+import sys  # noqa: E402
+
 sys.stdout.flush()
-# Not to copy: it skips all that Python does at its end. Without it, torch 2.13 aborts now and then
-# while Python ends with a gloo group.
 os._exit(0)

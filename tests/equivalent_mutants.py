@@ -57,6 +57,9 @@ EQUIVALENT = {
     "oader = DataLoader(options.dataset, share, sampler=left, num_workers=options.workers, pin": (
         "workers change who reads, not what is trained"
     ),
+    "train_ddp: 1 => 2 in losses.append(total.item() / max(1, count * world_size))": (
+        "two ranks or more have at least one sample each"
+    ),
     "train_ddp: True => False in images = images.to(device, non_blocking=True)": GPUS,
     "train_ddp: True => False in labels = labels.to(device, non_blocking=True)": GPUS,
     "train_ddp: file.flush() => pass in file.flush()": "torch.save flushes the file that it is given, at its end",

@@ -470,3 +470,9 @@ def test_results_are_right_and_come_when_the_card_has_sent_them():
             assert before is None or message.started >= before.ended
         assert torch.equal(gradient, torch.full((2, 3), 1.5)) and of_ddp >= 1
         assert outside == 2.0, "outside of the block the group is the old one"
+
+
+def test_calls_are_told_in_words():
+    calls = [("broadcast", 1000), ("all_reduce", 4), ("broadcast", 208)]
+    assert distributed.in_words(calls) == "2 broadcast 1,208 bytes, 1 all_reduce 4 bytes"
+    assert distributed.in_words([]) == "nothing"

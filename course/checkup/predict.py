@@ -38,7 +38,8 @@ RANKS = (2, 4, 8, 16, 32, 64)
 RANKS_SHOWN = (2, 8, 64)
 CARDS = (1e9, 10e9, 25e9, 100e9)  # bytes per second of a network card
 LATENCY = 20e-6  # seconds per message between two ranks
-BUCKET_BYTES = 25_000_000  # of gradients that DDP sends in one message
+FIRST_BUCKET_BYTES = 2**20  # of gradients in DDP's first message
+BUCKET_BYTES = 25 * 2**20  # in each of the others
 GROUPS = 4  # that each batch is split into for padding
 GROUPS_OF_STEPS_MIN = 3  # that the noise scale is estimated from
 PHASES_OF_WAYS = {  # the phases of a step that another way to compute it concerns
@@ -154,21 +155,25 @@ def ranks(facts: Facts) -> Prediction | None:
         )
     step = facts.seconds.median
     hidden = facts.phases.share(BACKWARD) * step  # seconds that all-reduces can hide behind
-    messages = max(1, math.ceil(n_bytes / BUCKET_BYTES))
+    first = min(n_bytes, FIRST_BUCKET_BYTES)
+    others = math.ceil((n_bytes - first) / BUCKET_BYTES)
     efficiency = {}
     rows = []
     for n in RANKS:
         percents = []
         for card in CARDS:
-            one = predict(n_bytes / messages, n, LATENCY, card)["ring"]
-            exposed = max(one, one * messages - hidden)  # the last one has nothing to hide behind
+            last = total = predict(first, n, LATENCY, card)["ring"]
+            if others:
+                last = predict((n_bytes - first) / others, n, LATENCY, card)["ring"]
+                total += others * last
+            exposed = max(last, total - hidden)  # the last one has nothing to hide behind
             efficiency[f"{n} ranks, {card / 1e9:g} GB/s"] = step / (step + exposed)
             percents.append(f"{step / (step + exposed):.0%}")
         if n in RANKS_SHOWN:
             rows.append(f"{n} ranks {', '.join(percents)}")
     sentence = (
         "DDP, efficiency at 1, 10, 25, 100 GB/s between ranks (02/1; a ring, "
-        f"{LATENCY * 1e6:.0f} µs per message, buckets of {BUCKET_BYTES / 1e6:.0f} MB): "
+        f"{LATENCY * 1e6:.0f} µs per message, buckets of 1 and then 25 MiB): "
     )
     return Prediction(efficiency, sentence + "; ".join(rows) + ".")
 

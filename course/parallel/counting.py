@@ -41,6 +41,15 @@ class OperationLog(list):
         return sum(n_bytes for operation, n_bytes in self if name in (None, operation))
 
 
+def in_words(calls: Sequence[tuple[str, int]]) -> str:
+    """These calls as a line like "2 broadcast 1,208 bytes, 1 all_reduce 400 bytes"."""
+    of_operation: dict[str, list[int]] = {}
+    for operation, n_bytes in calls:
+        of_operation.setdefault(operation, []).append(n_bytes)
+    texts = [f"{len(n)} {operation} {sum(n):,} bytes" for operation, n in of_operation.items()]
+    return ", ".join(texts) or "nothing"
+
+
 @contextlib.contextmanager
 def counted() -> Iterator[OperationLog]:
     """Yield the OperationLog of this rank's calls to the default process group inside the block.

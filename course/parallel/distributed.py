@@ -26,7 +26,7 @@ import torch
 
 from course.device import device
 from course.errors import CourseError, RankError
-from course.parallel.counting import Transfers, counted, group_in_place, wire_bytes
+from course.parallel.counting import Transfers, counted, group_in_place, in_words, wire_bytes
 from course.parallel.network import Network, simulate
 from course.parallel.positions import position
 from course.parallel.rank_process import ONE_MACHINE, RankFiles, Result, serve
@@ -41,6 +41,7 @@ __all__ = [
     "compare_on_ranks",
     "counted",
     "group_in_place",
+    "in_words",
     "run_ranks",
     "sgd_step",
     "start_ranks_by",

@@ -19,6 +19,7 @@ from course.system.folders import ROOT
 
 SCRIPT = ROOT / "scripts" / "train_gpt.py"
 SMALLEST = ROOT / "scripts" / "smallest_ddp.py"
+END_OF_SMALLEST = "\n# ---- not printed"
 STDERR_CHARACTERS_MAX = 3000  # the last ones, shown with an error
 PATIENCE_SECONDS = 300
 
@@ -39,6 +40,11 @@ class Life(NamedTuple):
     ranks: int
     steps: list[int]  # begun, counted from 0
     was_killed: bool
+
+
+def smallest_script() -> str:
+    """The text of SMALLEST, without what its end is for in this course alone."""
+    return SMALLEST.read_text().partition(END_OF_SMALLEST)[0]
 
 
 def torchrun(script: Path, folder: str | Path, ranks: int) -> str:

@@ -708,9 +708,7 @@ def _stairs(ax: Axes, ranks: Sequence[int], causes: Mapping[str, Tensor]) -> Non
         ax.plot([total, total], [row - 0.4, row + 0.4], color="black", lw=1.2)
     ax.set_yticks(places, [f"N = {n}" for n in ranks[1:]])
     ax.set(xlabel="step / step on one rank (black: all)", ylim=(len(places) - 0.5, -1.1))
-    lost = {name: shares[0] for name, shares in causes.items() if name != "1/N"}
-    largest = max(lost, key=lost.get)
-    ax.set_title(f"largest loss on {ranks[1]} ranks: {largest}", fontsize=10)
+    ax.set_title("where a step goes, as estimated (intervals: printed above)", fontsize=10)
     ax.legend(
         frameon=False, fontsize=7, ncols=4, loc="upper center", columnspacing=0.8, handlelength=1
     )

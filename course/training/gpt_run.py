@@ -32,7 +32,7 @@ class Run:
     model: nn.Module
     optimizer: torch.optim.Optimizer
     scheduler: LRScheduler  # of the learning rate
-    scaler: torch.amp.GradScaler  # powers of two, so it changes no bit of a float64 gradient
+    scaler: torch.amp.GradScaler  # of mixed precision
     random: torch.Generator  # says which tokens a step hides
     seed: int  # of the order of the texts
     step: int = 0  # updates that are done, so also the position in the data

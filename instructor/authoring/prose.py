@@ -62,6 +62,7 @@ _QUESTION = re.compile(r"\A## (?:.*\?(?: · extra)?$|.*\n+\*\*[^*]+\?\*\*$)", re
 _FENCED = re.compile(r"^```.*?^```", re.M | re.S)
 SOURCE = re.compile(r"\*\*Source\*\*.*?(?=\n\n|\Z)", re.S)
 _FIGURE = re.compile(r"^ *(?:plots\.\w+|(?:course\.)?figures\.\w+|\w+\.draw)\(", re.M)
+_PRINTED = re.compile(r"# (\d+) lines to read$", re.M)
 _SOLUTION = re.compile(r"^ *### BEGIN SOLUTION.*?### END SOLUTION", re.M | re.S)
 NUMBER = re.compile(r"(?<![\w.])\d+(?:,\d{3})*(?:\.\d+)?(?![\w.]*\d)")
 GIVES_NOTHING_AWAY = {*map(str, range(13)), "100"}  # numbers that any text has
@@ -250,10 +251,14 @@ def code_lines(source: str) -> int:
 
 
 def _lines_to_read(cell):
-    """The lines of a cell that a learner must read: not a solution, a grade cell or the setup."""
+    """The lines of a cell that a learner must read: not a solution, a grade cell or the setup.
+
+    A comment says how many lines of code the cell prints: "# 31 lines to read".
+    """
     if cell.kind != "code" or "test" in cell.marks or cell.marks.get("locked") == "setup":
         return 0
-    return code_lines(_SOLUTION.sub("", cell.source))
+    printed = sum(map(int, _PRINTED.findall(cell.source)))
+    return code_lines(_SOLUTION.sub("", cell.source)) + printed
 
 
 def without_code(text: str) -> str:

@@ -138,8 +138,9 @@ for fixed in (one_sends_first, start_both):
     print(f"{fixed.__name__}: {run_ranks(fixed, 2, backend='gloo')}")
 
 # %% [markdown]
-# **Shown**: only the order changed. **Known**: NCCL's `send` only queues the message on the GPU and returns. Whether
-# the GPU then waits depends on the size and on NCCL's buffers, and the rank hangs where something waits for the GPU
+# **Shown**: only the order changed. **Known**: NCCL's `send` only queues the message on the GPU and returns. If the
+# message is too large for NCCL's buffers, the GPU waits until the other side receives. The Python code runs on, and
+# hangs at the next line that waits for the GPU
 # ([NCCL, point-to-point communication](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/p2p.html)). Do
 # not rely on either.
 #
@@ -268,7 +269,8 @@ def exchange(outgoing, to, incoming, source):
 # ### Exercise 2 · All-reduce on a ring
 #
 # Write the first phase, reduce-scatter; the second is given. In step 0 rank r sends piece r, as in the figure. After
-# the last step it must hold the finished piece r + 1 (modulo N), because the second phase sends that first.
+# N - 1 steps, piece `(r + 1) % N` of rank r must be complete: the given second phase starts by sending it. Add into the
+# pieces: they are views of the tensor, and a sum that is a new tensor is lost.
 #
 # **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 15 · **Lines** 4
 #
@@ -317,7 +319,7 @@ def ring_all_reduce(tensor):
     rank, world_size = dist.get_rank(), dist.get_world_size()
     following, previous = (rank + 1) % world_size, (rank - 1) % world_size
     flat = tensor.contiguous().view(-1)  # the tensor's own memory, if that is contiguous
-    pieces = flat.tensor_split(world_size)  # N views of flat
+    pieces = list(flat.tensor_split(world_size))  # N views of flat
     part = torch.empty_like(pieces[0])  # piece 0 is never shorter than another one
     ### BEGIN SOLUTION
     for step in range(world_size - 1):  # reduce-scatter
@@ -357,7 +359,7 @@ for n in (2, 4):
     shares = run_ranks(counting.sent_shares, n, ways, backend="gloo")
     theirs, ours = map(max, zip(*shares, strict=True))
     print(f"{n} ranks: gloo sends {theirs:.3f}, your ring {ours:.3f}, 2(N-1)/N = {2 * (n - 1) / n:.3f}")
-print(course.score("02/1", "what each of 4 ranks sends, in tensors", predicted_share, ours, null=3))
+print(course.score("02/1", "bytes that each of 4 ranks sends, over bytes of the tensor", predicted_share, ours, null=3))
 is_as_derived = abs(ours / 1.5 - 1) < 0.05  # a header per message counts, too
 course.claim(
     "a rank of the ring sends 2(N-1)/N of its tensor, counted by Linux",

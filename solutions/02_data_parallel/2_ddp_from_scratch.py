@@ -51,13 +51,17 @@ sizes = course.sizes("02_data_parallel")
 # first, and sends one all-reduce per bucket. A bucket is closed as soon as it holds *at least* its cap: 1 MiB for the
 # first, 25 MiB for all others. `counted()` lists every collective that a rank calls, with its bytes.
 #
-# Predict: how many all-reduces does the second backward of the GPT start, with the default caps? The next cell's first
-# line prints the sizes.
+# The GPT has this many gradients:
 
 # %%
 parameters = list(small_gpt.small_gpt().parameters())
 print(f"{len(parameters)} tensors, {sum(p.nbytes for p in parameters) / 2**20:.1f} MiB, "
       f"the largest {max(p.nbytes for p in parameters) / 2**20:.2f} MiB")  # fmt: skip
+
+# %% [markdown]
+# Predict: how many all-reduces does the second backward of the GPT start, with the default caps?
+
+# %%
 predicted_all_reduces = None  # your number
 
 
@@ -83,7 +87,7 @@ pictures = (torch.randn(8, 1, 28, 28),)
 gpt = run_ranks(traffic_of_steps, 2, small_gpt.small_gpt, tokens, {}, backend="gloo")[0]
 cnn = run_ranks(traffic_of_steps, 2, FashionCNN, pictures, {}, backend="gloo")[0]
 for what in gpt:
-    print(f"{what:<16} GPT {gpt[what]}\n{'':<16} CNN {cnn[what]}")
+    print(f"{what:<16} GPT {distributed.in_words(gpt[what])}\n{'':<16} CNN {distributed.in_words(cnn[what])}")
 sent = [n_bytes for operation, n_bytes in gpt["second backward"] if operation == "all_reduce"]
 print(course.score("02/2", "all-reduces of the second backward", predicted_all_reduces, len(sent), null=None))
 once = sum(sent) == sum(p.nbytes for p in parameters)
@@ -300,9 +304,10 @@ plots.step_ratios(compared, f"Naive takes {naive.estimate:.2f} times as long as 
 
 # %% [markdown]
 # A message costs something however small it is: the call, the wake-up of another process, on a GPU the launch of a
-# kernel. The naive wrapper pays that for each tensor. Flat sends the same bytes in one message, and copies all
-# gradients twice more. Where it still is faster than naive, the number of messages is what costs. Torch's wrapper
-# differs from both in more than that: it also sends during backward.
+# kernel. The naive wrapper pays that for each tensor. Flat sends the same bytes in one message, and even copies all
+# gradients twice more. If it is still faster than naive, messages cost more than bytes. Torch's wrapper differs
+# from flat in two things: it copies less, and it sends while backward computes. So this comparison alone does not say
+# why one of the two is faster.
 #
 # **Takeaway** Send few messages: each costs time however small it is.
 
@@ -313,8 +318,8 @@ plots.step_ratios(compared, f"Naive takes {naive.estimate:.2f} times as long as 
 # layer to the first, so the last layer's gradient is ready long before backward ends. DDP sends a bucket as soon as its
 # gradients are ready, and continues with backward.
 #
-# `slow_wire` gives each rank a simulated network card. It sends one message after the other. A message takes at least
-# `bytes / bandwidth` seconds from its start on this rank, and ends only after the other rank has started it, too. Let
+# `slow_wire` gives each rank a simulated network card. It sends one message after the other. A message needs
+# `bytes / bandwidth` seconds, and it cannot end before the other rank has started the same message. Let
 # backward alone take a time *B*, and let the card need *B* for all gradients together. One message after backward then
 # ends at 2 *B*.
 #
@@ -339,14 +344,16 @@ plots.overlap_lanes({way: overlap.typical(medium.records[way]) for way in wraps}
 # %% [markdown]
 # The title compares all rounds; the drawing shows one round of median length for each wrapper. A tick is a hook: a
 # gradient is ready. A bar on the wire is a message; the bar below it shows when the wrapper only waits. In the upper
-# half the wire is idle while backward runs. In the lower half both work, and the wrapper waits only for what is left
-# after backward.
+# half the wire is idle while backward runs. **We think** that the gap between the last tick and the message is the copy
+# into one vector, and the wait for a core; noting the time after `torch.cat` would show it. In the lower half both
+# work, and the wrapper waits only for what is left after backward.
 #
-# Two things cannot be hidden: the wait for the first bucket, and the last message after backward. The first bucket here
-# holds more than a sixth of the bytes, so it is ready after more than a sixth of an even backward. Then the card needs
-# *B*, so half is out of reach. Where the measured share is larger still, look at the ticks: does backward take longer
-# in the lower half? **We think** that it does because our simulated card copies and adds with the cores that compute.
-# A backward that only sleeps, or a spare core per rank, would test that.
+# Two things cannot be hidden: the wait for the first bucket, and the last message after backward. The first bucket
+# here holds more than a sixth of the bytes, so it is ready after a sixth of *B* at the earliest. From then on the
+# card needs *B*. So the step cannot end before 7/6 of *B*, which is 0.58 of 2 *B*. Where the measured share is larger
+# still, look at the ticks: does backward take longer in the lower half? **We think** that it does because our
+# simulated card copies and adds with the cores that compute. A backward that only sleeps, or a spare core per rank,
+# would test that.
 #
 # **Takeaway** Overlap hides at most the shorter of backward and messages. The wait for the first bucket and the last
 # message always remain.

@@ -5,7 +5,7 @@
 #
 # Here are five incidents. Each starts with what somebody saw: a loss curve, a list of samples, a report of a hang. Each
 # ends with a fix and with a test that would have found it. The order is ours; nobody has counted how often
-# each of them happens.
+# each of them happens. Exercises 1 and 4 are core.
 #
 # **You will be able to**
 #
@@ -616,9 +616,9 @@ course.claim("the report of the hang names two lines: the ranks wait in differen
              "rank 0 waits in all_reduce" in report and "rank 1 waits in barrier" in report)  # fmt: skip
 
 # %% [markdown]
-# The report says it: rank 0 waits in `all_reduce`, and rank 1 has passed it by. A *collective* must be called by every
-# rank, in the same order. So the `all_reduce` belongs outside the `if`, and only the `print` inside. Evaluating with
-# the DDP wrapper on rank 0 alone is the same fault, because its forward sends buffers.
+# The report says it: rank 0 waits in `all_reduce`. Rank 1 never called it: it is already in `barrier`. A *collective*
+# must be called by every rank, in the same order. So the `all_reduce` belongs outside the `if`, and only the `print`
+# inside. Evaluating with the DDP wrapper on rank 0 alone is the same fault, because its forward sends buffers.
 
 
 # %% tags=["experiment"]
@@ -718,9 +718,8 @@ plots.against_undisturbed(whole, curves, "Killed after step 20: without the opti
 # ## Which line can be left out?
 #
 # A published script wraps the model in `DDP`, draws with `DistributedSampler`, calls `dist.barrier()` before each
-# batch, and has a launcher set environment variables (DTU 02476, "Distributed training", whose exercise asks what each
-# is for). Leave them out one by one, and see. Predict: which of the three lines can go, with no other weights at the
-# end?
+# batch, and has a launcher set environment variables. Leave them out one by one, and see. Predict: which of the three
+# lines can go without changing the final weights?
 
 # %%
 predicted_needless = None  # a set of names out of "wrapper", "sampler", "barrier"

@@ -174,9 +174,9 @@ for cause in lost[2]:
 plots.scaling(ranks, strong, weak, own, bars)
 
 # %% [markdown]
-# - *A small batch*: some work per step does not shrink with the batch, such as the optimizer, and half a batch may not
-#   fill a GPU. Where the number is negative, half a batch took less than half the time: **we think** because it fits
-#   into the caches. A sweep over batch sizes would show where that begins.
+# - *A small batch*: some work per step does not shrink with the batch, such as the optimizer, and half a batch may
+#   not fill a GPU. Where "a small batch" is negative, half a batch took less than half the time: **we think** because
+#   it fits into the caches. A sweep over batch sizes would show where that begins.
 # - *Others compute too*: nothing is sent, and yet the second rank slows the first one down. **We think** that the two
 #   share memory, caches, or the two threads of a core, because these are all that they share here. The test is two
 #   GPUs, where this loss should vanish.
@@ -192,9 +192,9 @@ plots.scaling(ranks, strong, weak, own, bars)
 # throttled. It is called a *straggler*. A step of DDP has four parts on each rank: its *batch is late*, *computing*
 # (forward, and backward without sending), *waiting* for the slowest rank, and *sending*, which is what is left.
 #
-# Here batches come late. *Both late*: each of two ranks gets its batch late by one step. *One late*: rank 1 alone gets
-# it late by two steps. The mean delay is the same. Predict for the second: how many times as long as without delay does
-# a step take?
+# Here batches come late. *Both late*: each of two ranks gets its batch late, by as long as a step takes. *One late*:
+# rank 1 alone gets it late, by twice that. The mean delay is the same. Predict for the second: how many times as long
+# as without delay does a step take?
 
 # %%
 predicted_straggler = None  # your number
@@ -241,8 +241,8 @@ plots.step_shares(shares)
 #   gradients with those that a slow rank has from the step before.
 # - **I** If rank 0 alone downloads the data set to a disk that all see, a `dist.barrier()` between the download and the
 #   opening of the files keeps the other ranks from opening what is not there yet.
-# - **J** With `shuffle=True` each rank's DistributedSampler shuffles for itself. So a sample may come up on two ranks
-#   in one epoch, even if the number of samples is a multiple of `world_size`.
+# - **J** With `shuffle=True` each rank's DistributedSampler shuffles for itself, so two ranks may get the same sample
+#   in one epoch.
 # - **K** If it is not a multiple, DistributedSampler uses some samples more than once in an epoch, and an accuracy
 #   taken over its indices counts them as often.
 # - **L** If one rank has one batch fewer than the others, DDP takes the mean over the remaining ranks in the last step.

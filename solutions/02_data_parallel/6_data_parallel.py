@@ -288,6 +288,7 @@ check.gather(gather, seed=306)
 # - return `module(batch)`, and leave the same gradients after backward
 # - send three messages for each place that has a shard: its shard, all parameters and buffers, its outputs
 # - send nothing to a place without a shard
+# - let the replicas run at the same time, as `parallel_apply` does
 #
 # **You may assume** a module whose rows do not depend on each other.
 #

@@ -207,6 +207,7 @@ plots.accuracy(first, title, experiment.popularity, CONSTANT_LOSS, by_update=Tru
 # Now judge. Poor generalisation would mean a training loss as low as the small batch's, with a worse score. Too few
 # updates would mean that the small batch, stopped after as many updates, is no further.
 
+
 # %% tags=["experiment"]
 def loss_near(history, update, width=50):
     """Mean training loss of the updates around number `update`."""

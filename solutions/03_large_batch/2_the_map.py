@@ -14,7 +14,7 @@
 # - find a learning rate whose neighbours are both worse, with few runs;
 # - read from a map how far a scaling rule stays on the ridge, for three models and three optimizers.
 #
-# **Minutes** 30 core · 34 in all
+# **Minutes** 34 core · 38 in all
 #
 # **Needs** the model of part 1
 
@@ -214,6 +214,7 @@ def best_rate(name, make_optimizer, batch, starts):
         print(f"{name} at batch {batch:,}, from {start:g}: best learning rate {sweep_now(score, start):g}")
     return max((run for run in runs if run[:2] == (name, batch)), key=lambda run: run[-1])[2]
 
+
 # %% tags=["experiment"]
 tuned_sgd, tuned_adam = [], []
 for batch in batches[1:]:
@@ -239,7 +240,7 @@ print(course.score("03/2", "best rate of SGD at 192x over the small batch's", pr
 # the linear rule, from the best learning rate of the smallest batch. Red frames are squares that your sweep ran just
 # now. Move the power to 0.5 and to 0. **Which line stays on dark squares, and up to which batch?**
 
-# %%
+# %% tags=["experiment"]
 here = [(batch, lr, score) for name, batch, lr, score in runs if name == "SGD"]
 figures.rate_maps(maps, "NCF, SGD", rate=sizes.map_rate, here=here)
 

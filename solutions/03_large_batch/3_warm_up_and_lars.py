@@ -228,6 +228,7 @@ course.claim("after waiting until Adam's averages are full, it ends less than 0.
 # Where is the boundary? The next cell changes one thing at a time: a quarter of the learning rate, a third of the
 # layers, or *pre-norm* blocks, which normalise before attention and MLP. Each is trained with the ramp and without.
 
+
 # %% tags=["experiment"]
 def with_and_without(lr, **changed):
     """The losses without a ramp and with one of 0.4 epochs."""
@@ -380,7 +381,7 @@ check.LARS(LARS)
 check.LARS(LARS, seed=9)
 ### END HIDDEN TESTS
 
-# %%
+# %% tags=["experiment"]
 Lars = course.solved(check.LARS)
 of_lars = torch.tensor(list(first_update(lambda p: Lars(p, lr=100.0, exclude_1d=False)).values()))
 course.claim("LARS moves every tensor by the same share of its norm", torch.allclose(of_lars, of_lars[:1], rtol=0.01),
@@ -397,6 +398,7 @@ course.claim("LARS moves every tensor by the same share of its norm", torch.allc
 
 # %%
 predicted_lars = None  # points of HR@10, 0 if tuning is all that SGD lacked
+
 
 # %% tags=["experiment"]
 def ramp_and_decay(peak):
@@ -482,6 +484,7 @@ course.claim("at 16 times the batch, LARS ends at least 5 points of HR@10 above 
              smaller[16], above=5, otherwise=otherwise)  # fmt: skip
 course.claim("at 4 times the batch, LARS and SGD end within 3 points of HR@10 of each other", smaller.get(4),
              within=(-3, 3), otherwise=otherwise)  # fmt: skip
+
 
 # %% tags=["experiment"]
 def updates(name, peak=0.01, repeats=5):

@@ -523,7 +523,7 @@ has_wrong = bool(wrong)
 course.claim("some of the negatives drawn from all films are positives, and none of yours is", has_wrong and not right,
              f"{100 * wrong:.1f} % of those from all films")  # fmt: skip
 
-# %%
+# %% tags=["experiment"]
 forward_now = course.solved(check.neumf_forward)
 model = experiment.fresh_model()
 weights = {name: getattr(model, name).weight for name in ("gmf_user", "gmf_item", "mlp_user", "mlp_item")}

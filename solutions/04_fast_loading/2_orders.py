@@ -235,7 +235,7 @@ plots.orders(drawn, 16, 32, f"A batch of 32 rows holds {first['windows of 4 page
 #
 # Compute V / V₀, the variance of an order's batch means over that of random batches. Part 5 judges real loaders by it.
 # The given lines refuse input for which it is 0 / 0. In the example the batch means are 0.5 and 2.5, each 1 away from
-# the mean, so V = 1. With s² = 1.25, V₀ is 1.25 / 2 · 2 / 3.
+# the mean, so V = 1. With `s² = 1.25`, V₀ is `1.25 / 2 · 2 / 3`.
 #
 # ```python
 # >>> round(batch_bias(torch.tensor([0.0, 1.0, 2.0, 3.0]), torch.arange(4), 2), 6)

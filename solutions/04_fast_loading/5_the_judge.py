@@ -225,8 +225,8 @@ course.claim("a batch from a folder of JPEGs takes at least 20 times as long as 
 # **Shown** The two rows of random tokens read the same file in the same order; only the number of calls per batch
 # differs. **Known** A mapped file is read in pieces of up to the disk's read-ahead (Linux, `read_ahead_kb`), so a
 # random sample brings its neighbours. If they leave memory before they are used, the file is read several times. **We
-# think** that JPEGs cost mostly decoding, not reading: their tar shards are read in one go and take about as long.
-# Decode them once beforehand to test it.
+# think** that JPEGs cost mostly decoding, not reading: their tar shards are read in one go and are no faster. Decode
+# them once beforehand to test it.
 #
 # **Takeaway** Shards read little and shuffle less; single samples the reverse. Decoding outweighs both, so decode once
 # if the disk has room.
@@ -247,8 +247,9 @@ if not file.exists():
 
 def report(function):
     """Print what the command says about a function of the file."""
-    call = [sys.executable, "-m", "course.cli", "loader-report", f"{file}:{function}", "--seconds", "10"]
-    print(subprocess.run(call, capture_output=True, text=True).stdout)
+    call = [sys.executable, "-m", "course.cli", "loader-report", f"{file.name}:{function}", "--seconds", "10"]
+    done = subprocess.run(call, cwd=file.parent, capture_output=True, text=True)
+    print(done.stdout or done.stderr)
 
 
 report("make_loader")

@@ -11,6 +11,7 @@ from course.checks.data_parallel.messages import (
 )
 from course.checks.data_parallel.ranks import FREE, HANG_SECONDS, each_rank
 from course.engine.exercise import Answer, Facts, exercise
+from course.engine.probing.tensors import storage
 from course.parallel.network import simulate
 
 
@@ -30,6 +31,8 @@ def all_gather(answer: Answer, device: torch.device, seed: int) -> Facts:
     whole_numbers = torch.randint(1000, (2, 4), generator=rng)
     yield "whole numbers", each_rank(_in_ranks(2, answer, whole_numbers))
     yield "1 rank: its own shard", _in_ranks(1, answer, values[:1])[0]
+    (is_new,) = simulate(_is_new, 1, FREE, answer, values, timeout=HANG_SECONDS).results
+    yield "1 rank: in a new vector", is_new
 
 
 def _in_ranks(n: int, answer: Answer, values: torch.Tensor) -> list[torch.Tensor]:
@@ -39,3 +42,9 @@ def _in_ranks(n: int, answer: Answer, values: torch.Tensor) -> list[torch.Tensor
 
 def _gathered(rank: int, world_size: int, answer: Answer, values: torch.Tensor) -> torch.Tensor:
     return answer(values[rank].clone())
+
+
+def _is_new(rank: int, world_size: int, answer: Answer, values: torch.Tensor) -> bool:
+    """Whether the result lies in other memory than the shard."""
+    shard = values[rank].clone()
+    return storage(answer(shard)) != storage(shard)

@@ -22,4 +22,6 @@ def all_reduce_seconds(answer: Answer, device: torch.device, seed: int) -> Facts
                 seconds = answer(n_bytes, ranks, latency, bandwidth)[name]
                 both[f"{n_bytes:,} bytes, {ranks} ranks"] = seconds
         yield f"{name}: both together", both
+    odd = answer(1003 + 8 * (seed % 50), 8, 0.0, 1000.0)
+    yield "bytes that the ranks do not divide count to the last fraction", odd
     yield "1 rank: nothing to wait for", answer(1000, 1, latency, bandwidth)

@@ -35,5 +35,8 @@ def _facts(rank: int, world_size: int, answer: Answer, seed: int) -> dict[str, o
     facts["the gradient of the shard"] = shard.grad
     again = answer(shard, *logged_halves(log))
     (again * factors[rank]).sum().backward()
-    facts["a second backward adds to it"] = shard.grad
+    facts["a second backward adds to it"] = shard.grad.clone()
+    given = factors[rank].clone()
+    answer(shard, *logged_halves(log)).backward(given)
+    facts["the gradient that backward is given stays as it is"] = torch.equal(given, factors[rank])
     return facts

@@ -7,6 +7,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from course.engine.probing.cpus import same_on_every_cpu
+
 STEPS = 5
 
 
@@ -27,6 +29,7 @@ class Net(nn.Module):
         self.register_buffer("version", torch.tensor(seed))
         self.register_buffer("table", torch.randn(2), persistent=False)
         self.double()
+        same_on_every_cpu(self)
 
     def forward(self, inputs: torch.Tensor, gain: float = 1.0) -> torch.Tensor:
         """(n, 6) -> (n, 2)."""
@@ -43,6 +46,7 @@ class Tied(nn.Module):
         self.encoder = nn.Linear(6, 6).double()
         self.decoder = nn.Linear(6, 6).double()
         self.decoder.weight = self.encoder.weight
+        same_on_every_cpu(self)
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """(n, 6) -> (n, 6)."""
@@ -56,6 +60,7 @@ class Branches(nn.Module):
         super().__init__()
         torch.manual_seed(seed)
         self.layers = nn.ModuleDict({name: nn.Linear(6, 6).double() for name in "abcd"})
+        same_on_every_cpu(self)
 
     def forward(self, inputs: torch.Tensor, names: Iterable[str]) -> torch.Tensor:
         """(n, 6) -> (n, 6)."""

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from course.engine.exercise import Answer, Facts, exercise
+from course.engine.probing.cpus import same_on_every_cpu
 from course.training.ragged_transformer import RaggedTransformer, padded_losses
 
 VOCABULARY = 11
@@ -48,7 +49,9 @@ def rank_loss(answer: Answer, device: torch.device, seed: int) -> Facts:
 
 def _model(seed: int) -> nn.Module:
     torch.manual_seed(seed)
-    return RaggedTransformer(VOCABULARY, dim=8, layers=1, heads=2).double()
+    model = RaggedTransformer(VOCABULARY, dim=8, layers=1, heads=2).double()
+    same_on_every_cpu(model)
+    return model
 
 
 def _texts(seed: int, n: int, device: torch.device) -> list[Tensor]:

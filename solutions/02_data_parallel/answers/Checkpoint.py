@@ -34,6 +34,18 @@ MISTAKES = {
         "The losses of earlier lives are lost. Set run.losses.",
         ('run.losses = list(state["losses"])', "pass"),
     ),
+    "whole_generator": (
+        "The generator itself is in the dict, which weights_only=True refuses. Save its get_state(), a tensor.",
+        ("run.random.get_state()", "run.random"),
+    ),
+    "whole_scheduler": (
+        "The scheduler itself is in the dict, which weights_only=True refuses. Save its state_dict().",
+        ("run.scheduler.state_dict()", "run.scheduler"),
+    ),
+    "whole_model": (
+        "The model itself is in the dict, which weights_only=True refuses. Save its state_dict().",
+        ("run.model.state_dict()", "run.model"),
+    ),
     "parameters_without_buffers": (
         "The buffers, such as the running statistics of BatchNorm, are not saved. Save run.model.state_dict().",
         ('"model": run.model.state_dict()', '"model": {k: p.detach() for k, p in run.model.named_parameters()}'),

@@ -8,6 +8,24 @@ from torch.nn import Module
 from course.engine.known_answers import alternative
 
 MISTAKES = {
+    "NoDetach": (
+        "The broadcast writes into a parameter, which autograd refuses while it records. Broadcast `p.detach()`, which "
+        "shares its memory, or write under torch.no_grad().",
+        ("tensor.detach()", "tensor"),
+    ),
+    "NoSuperInit": (
+        "An nn.Module must be set up before anything is stored in it. Call super().__init__() first.",
+        ("super().__init__()", "pass"),
+    ),
+    "WeightsAveraged": (
+        "The weights are averaged, and the gradients stay those of the rank. Reduce p.grad, not p.data.",
+        ("dist.all_reduce(p.grad)", "dist.all_reduce(p.data)"),
+        ("p.grad /=", "p.data /="),
+    ),
+    "NoneIsSent": (
+        "A parameter that this rank did not use has the gradient None, which cannot be sent. Set it to zeros first.",
+        ("if p.grad is None", "if False"),
+    ),
     "SumOfRanks": (
         "Gradients are summed, not averaged: divide by world_size, or the learning rate is that much larger. Divide "
         "in place: `g = g / n` only names a new tensor.",

@@ -18,6 +18,14 @@ MISTAKES = {
             "self.grads.chunk(dist.get_world_size())[dist.get_rank()].clone()",
         ),
     ),
+    "GradientsPileUp": (
+        "Each step adds to the gradient of the step before. Set the shard's grad, do not add to it.",
+        (
+            "self.shard.grad = self.reduce_scatter(self.grads) / dist.get_world_size()",
+            "grad = self.reduce_scatter(self.grads) / dist.get_world_size()\n"
+            "        self.shard.grad = grad if self.shard.grad is None else self.shard.grad + grad",
+        ),
+    ),
     "NothingGathered": (
         "The other shards keep their old values on this rank. Gather the shards after the step.",
         ("self.weights.copy_(self.all_gather(self.shard.detach()))", "pass"),

@@ -29,6 +29,11 @@ MISTAKES = {
         "A rank sends its own shard in every step. Pass on the one that came in the step before.",
         ("pieces[(rank - step) % world_size]", "shard"),
     ),
+    "alone_the_same": (
+        "On one rank the result is the shard itself, and writing into one changes the other. Return a new vector "
+        "there, too.",
+        ("    pieces =", "    if world_size == 1:\n        return shard\n    pieces ="),
+    ),
     "own_shard_first": (
         "The result begins with the rank's own shard. On every rank it must begin with rank 0's.",
         ("torch.cat(pieces)", "torch.cat(pieces[rank:] + pieces[:rank])"),

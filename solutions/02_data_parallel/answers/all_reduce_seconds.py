@@ -38,6 +38,10 @@ MISTAKES = {
         "Each message of doubling is half of the tensor here. Each is half of the one before: 1/2, 1/4, ..., 1/N.",
         ("2 * rounds * latency + shares", "2 * rounds * (latency + whole / 2)"),
     ),
+    "whole_bytes": (
+        "Pieces are cut to whole bytes. The model divides exactly: n_bytes / world_size.",
+        ("(world_size - 1) / world_size * whole", "(world_size - 1) * (n_bytes // world_size) / bandwidth"),
+    ),
     "bits": (
         "The bandwidth is taken for bits per second. It is bytes per second here.",
         ("n_bytes /", "8 * n_bytes /"),

@@ -19,7 +19,7 @@ MISTAKES = {
         ("recv(tensor, src)", "recv(tensor, 0)"),
     ),
     "to_itself_too": (
-        "The source sends to itself too, which torch refuses. Leave `src` out of the loop.",
+        "A rank sends to itself, which torch refuses. Only the rank `src` sends, and `src` is left out of its loop.",
         ("other != src", "True"),
     ),
     "to_itself_by_isend": (

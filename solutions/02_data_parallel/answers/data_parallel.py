@@ -39,6 +39,11 @@ MISTAKES = {
         "change the module, and on real devices its parameters lie elsewhere: give each place its replica.",
         ("apply(replicas,", "apply([module] * len(parts),"),
     ),
+    "never_replicated": (
+        "The module is never replicated: all places call the original, and each call may change it. Call replicate "
+        "first.",
+        ("replicate(module, transfers, len(parts))", "[module] * len(parts)"),
+    ),
     "outputs_are_not_sent": (
         "The outputs are put together where they are, as if all devices were one. Send each to place 0.",
         (

@@ -14,6 +14,14 @@ MISTAKES = {
         "Weak scaling is divided by the number of ranks too. There the ideal time is t1 itself.",
         ("speedup if weak else ", ""),
     ),
+    "strong_and_weak_swapped": (
+        "Strong and weak scaling are swapped. Strong scaling divides by the number of ranks.",
+        ("speedup if weak else speedup / torch.tensor(ranks)", "speedup / torch.tensor(ranks) if weak else speedup"),
+    ),
+    "list_times_tensor": (
+        "`ranks` is a list, and a list times something is a repetition. Make it a tensor: torch.tensor(ranks).",
+        ("speedup / torch.tensor(ranks)", "seconds[ranks.index(1)] / (ranks * seconds)"),
+    ),
     "first_in_the_list": (
         "t1 is taken from the first place of the list. Look for the measurement on one rank.",
         ("ranks.index(1)", "0 * ranks.index(1)"),

@@ -18,6 +18,10 @@ MISTAKES = {
         "The gradient is divided by the world size twice. Once is enough.",
         ("reduce_scatter(grad)", "reduce_scatter(grad / dist.get_world_size())"),
     ),
+    "divided_in_place": (
+        "The gradient that backward is given is divided in place, but it belongs to the caller. Make a new tensor.",
+        ("reduce_scatter(grad) / dist.get_world_size()", "reduce_scatter(grad.div_(dist.get_world_size()))"),
+    ),
     "without_a_graph": (
         "The result has no graph, so the shard gets no gradient. Return what Gather.apply gives.",
         ("Gather.apply(shard)", "all_gather(shard.detach())"),

@@ -24,7 +24,8 @@ MISTAKES = {
         ),
     ),
     "everybody_keeps_the_lower_half": (
-        "Both partners keep the lower half, so the upper one is never summed. One keeps each.",
+        "What one partner sends does not fit what the other receives: both keep the same half, or the part that "
+        "receives is shorter than the kept half of an odd length. One keeps each half, and the part is as long.",
         ("rank > partner", "False"),
     ),
     "nearest_first": (

@@ -16,6 +16,14 @@ MISTAKES = {
         "The Trainer plans for fewer devices than there are ranks. Say devices=dist.get_world_size().",
         ("devices=ranks", "devices=1"),
     ),
+    "trains_a_copy": (
+        "A copy of the model is trained, and `model` keeps its weights. Keep `model` itself in the module.",
+        ("self.model, self.losses = model, []", "self.model, self.losses = __import__('copy').deepcopy(model), []"),
+    ),
+    "with_momentum": (
+        "This is SGD with momentum. Plain SGD has only a learning rate.",
+        ("SGD(self.model.parameters(), lr)", "SGD(self.model.parameters(), lr, momentum=0.9)"),
+    ),
     "tensors": (
         "The losses are tensors. Note loss.item(), a number.",
         ("loss.item()", "loss.detach()"),

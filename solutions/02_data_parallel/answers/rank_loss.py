@@ -12,6 +12,20 @@ MISTAKES = {
         ("losses, _ =", "losses, is_predicted ="),
         ("losses.sum() * world_size / n_tokens", "losses.sum() / is_predicted.sum()"),
     ),
+    "mean_with_padding": (
+        "`losses.mean()` counts the padding, where nothing is predicted. Take the sum, and divide by the tokens that "
+        "all ranks predict.",
+        ("losses, _ =", "losses, is_predicted ="),
+        ("losses.sum() * world_size / n_tokens", "losses.mean() * world_size * is_predicted.sum() / n_tokens"),
+    ),
+    "count_by_message": (
+        "No message is needed, and no process group is there: every rank has the whole batch. Count its tokens.",
+        ("losses, _ =", "losses, is_predicted ="),
+        (
+            "n_tokens = sum(len(tokens) - 1 for tokens in batch)",
+            "n_tokens = is_predicted.sum()\n    dist.all_reduce(n_tokens)",
+        ),
+    ),
     "no_world_size": (
         "DDP divides the sum of the gradients by world_size, so this gradient is world_size times too short. Multiply "
         "the loss by world_size.",

@@ -17,6 +17,22 @@ MISTAKES = {
         "What arrives in the first phase replaces the rank's own piece. Add it to that piece.",
         ("incoming += part", "incoming[:] = part"),
     ),
+    "ends_of_other_lengths": (
+        "The two ends of a message have other lengths, since pieces may differ by one number. Receive into "
+        "`part[: len(incoming)]`, and let step s send piece r - s, which the next rank expects.",
+        (
+            "exchange(outgoing, following, part[: len(incoming)], previous)",
+            "exchange(outgoing, following, part, previous)",
+        ),
+    ),
+    "begins_one_piece_too_early": (
+        "The first phase begins with piece r - 1, so it finishes piece r in rank r. Begin with piece r: the second "
+        "phase needs piece r + 1.",
+        (
+            "pieces[(rank - step) % world_size], pieces[(rank - step - 1) % world_size]",
+            "pieces[(rank - step - 1) % world_size], pieces[(rank - step - 2) % world_size]",
+        ),
+    ),
     "always_its_own_piece": (
         "In every step of the first phase rank r sends its own piece r. Send on the sum that the last step made.",
         (
@@ -29,8 +45,8 @@ MISTAKES = {
         ("range(world_size - 1):  # reduce-scatter", "range(world_size):"),
     ),
     "begins_one_piece_too_late": (
-        "The first phase begins with piece r + 1, so it finishes piece r + 2 in rank r. Begin with piece r: the second "
-        "phase needs piece r + 1.",
+        "No sum arrives in piece r + 1, which the second phase sends first. Either the sum is a new tensor (write into "
+        "the piece: `+=` on the view), or the first phase begins with piece r + 1 (begin with piece r).",
         (
             "pieces[(rank - step) % world_size], pieces[(rank - step - 1) % world_size]",
             "pieces[(rank + 1 - step) % world_size], pieces[(rank - step) % world_size]",

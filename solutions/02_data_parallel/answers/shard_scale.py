@@ -9,12 +9,24 @@ MISTAKES = {
         (" * world_size", ""),
     ),
     "upside_down": (
-        "The fraction is upside down: a rank with more samples must count more, not less.",
+        "The fraction is upside down: a rank with more samples must count more, not less. Put n_local above.",
         ("n_local * world_size / n_total", "n_total / (n_local * world_size)"),
     ),
     "upside_down_but_for_none": (
         "The fraction is upside down: a rank with more samples must count more. 0 is right for none.",
         ("n_local * world_size / n_total", "n_total / (n_local * world_size) if n_local else 0.0"),
+    ),
+    "upside_down_and_never_zero": (
+        "The fraction is upside down, and a rank without samples gets a weight. Put n_local above.",
+        ("n_local * world_size / n_total", "n_total / (world_size * max(n_local, 1))"),
+    ),
+    "all_over_local": (
+        "This is the share of the rank upside down, without DDP's division. Turn it round, and multiply by world_size.",
+        ("n_local * world_size / n_total", "n_total / n_local"),
+    ),
+    "cut_to_whole_numbers": (
+        "The division // drops the fraction. Divide with /.",
+        ("n_local * world_size / n_total", "float(n_local * world_size // n_total)"),
     ),
     "trusts_the_mean": (
         "A factor of 1 leaves the mean of means: each rank has the same weight, however many samples it has. Which "

@@ -7,6 +7,11 @@ MISTAKES = {
         "Adam keeps two numbers per parameter, the moments. Count both.",
         ('"optimizer": 2 * ', '"optimizer": '),
     ),
+    "copy_of_the_weights": (
+        "A float32 copy of the weights is counted with the moments. That belongs to 16-bit weights; here count two "
+        "numbers per parameter.",
+        ('"optimizer": 2 * ', '"optimizer": 3 * '),
+    ),
     "other_way_round": (
         "Stages 1 and 3 are mixed up: the optimizer is sharded first, the parameters last.",
         ("2 * (shard if stage >= 1", "2 * (shard if stage >= 3"),

@@ -42,6 +42,11 @@ MISTAKES = {
         ("[step % per_epoch * share :]", ""),
         ("in loader:", "in list(loader)[step % per_epoch :]:"),
     ),
+    "skips_batches_of_all_ranks": (
+        "Each step that is done skips as many samples as all ranks took together. `list(sampler)` is the order of this "
+        "rank alone, which took `share` of them.",
+        ("* share :]", "* options.batch_size :]"),
+    ),
     "never_flushed": (
         "The checkpoint gets its name before its contents are on the disk; after a power cut it may be empty. Call "
         "os.fsync on the file before os.replace.",
