@@ -158,9 +158,9 @@ course.claim("dropping batches of whole images takes at least 2 percentage point
 plots.bars(share, "% of the time spent waiting", "Waiting after the first batch", "{:.0f} %")
 
 # %% [markdown]
-# **Shown**: to drop a batch takes long if it is large. It is timed apart from the waiting, and only the bytes differ.
-# The memory of a batch from a worker is unmapped when your loop drops it, which is usually inside `for batch in
-# loader`, so it looks like waiting. More workers do not shorten it; fewer bytes do.
+# **Shown**: to drop a batch that a worker has sent takes long if the batch is large. It is timed apart from the
+# waiting, and only the bytes differ. In `for batch in loader`, Python drops the old batch as it takes the new one, so
+# the time looks like waiting. More workers do not shorten it; fewer bytes do.
 #
 # The waiting of two workers and of "unsent" differs by more than one cause: the unsent batches are also built faster,
 # so fewer of them are late. So do not subtract the two.
