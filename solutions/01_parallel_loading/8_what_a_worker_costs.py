@@ -331,8 +331,8 @@ course.claim("with the stream sharded by worker, each number arrives once", sort
 # %% [markdown]
 # ## What does a batch cost on its way? · extra
 #
-# A worker's `collate_fn` stacks the images into shared memory. The message says only where they are. So does the type
-# of the numbers matter, or the number of bytes?
+# A worker's `collate_fn` stacks the images into shared memory. The message says only where they are, and what follows
+# it goes by the number of tensors (part 3). So does the type of the numbers matter, or the number of bytes?
 
 
 # %% tags=["experiment"]
