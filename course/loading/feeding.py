@@ -27,28 +27,35 @@ WAITS, QUEUES = "waits for a batch", "queues the step"
 
 
 class Waiting(NamedTuple):
-    """How long the loop waits for its data in a pass."""
+    """How long the loop waits for its data in a pass, and how long it takes to drop batches."""
 
     first: float  # seconds, for the first batch
     share: float  # of the time after the first batch, from 0 to 1
+    dropping: float  # share of the same time in which the loop drops a batch that it has used
 
 
 def waiting(batches: Iterable, step: Step) -> Waiting:
-    """The Waiting of a pass that calls step(batch) for each batch."""
-    waited = []
+    """The Waiting of a pass that calls step(batch) for each batch.
+
+    A batch is dropped after its step. In `for batch in batches`, that happens while the next one is
+    asked for and looks like waiting.
+    """
     source = iter(batches)
     begin = time.perf_counter()
-    after_first = begin
-    while True:
+    batch = next(source, None)
+    served = time.perf_counter()
+    first, after_first = served - begin, served
+    waited = dropped = 0.0
+    while batch is not None:
+        step(batch)
+        stepped = time.perf_counter()
+        batch = None
         asked = time.perf_counter()
         batch = next(source, None)
-        waited.append(time.perf_counter() - asked)
-        if batch is None:
-            whole = time.perf_counter() - after_first
-            return Waiting(waited[0], sum(waited[1:]) / whole)
-        if len(waited) == 1:
-            after_first = time.perf_counter()
-        step(batch)
+        dropped += asked - stepped
+        waited += time.perf_counter() - asked
+    whole = time.perf_counter() - after_first
+    return Waiting(first, waited / whole, dropped / whole)
 
 
 def sleeping(seconds: float) -> Step:

@@ -1,11 +1,13 @@
-"""What happens to one batch of a DataLoader: who builds it, when, and how many messages it takes.
+"""What happens to one batch of a DataLoader: who builds it, when, what crosses processes for it.
 
 Part 3 of unit 01 asks these questions; the times are taken in the process that builds the batch.
 """
 
 import time
+from multiprocessing import resource_sharer
 from multiprocessing.context import ForkContext
 from typing import Any, NamedTuple
+from unittest import mock
 
 import torch
 from torch.utils.data import DataLoader, Dataset, default_collate, get_worker_info
@@ -13,6 +15,7 @@ from torch.utils.data import DataLoader, Dataset, default_collate, get_worker_in
 from course.loading.loaders import forked
 
 MAIN = "no workers: main process"
+SENT, RECEIVED, CONNECTIONS = "sent", "received", "connections"
 
 
 class Built(NamedTuple):
@@ -78,12 +81,12 @@ class _Counted:
 
     def put(self, message: Any, *args: Any, **kwargs: Any) -> None:
         if message is not None:  # None ends a worker
-            self._counts["sent"] += 1
+            self._counts[SENT] += 1
         self._queue.put(message, *args, **kwargs)
 
     def get(self, *args: Any, **kwargs: Any) -> Any:
         message = self._queue.get(*args, **kwargs)
-        self._counts["received"] += 1
+        self._counts[RECEIVED] += 1
         return message
 
     def __getattr__(self, name: str) -> Any:
@@ -95,18 +98,44 @@ class _CountingFork(ForkContext):
 
     def __init__(self) -> None:
         super().__init__()
-        self.counts = {"sent": 0, "received": 0}
+        self.counts = {SENT: 0, RECEIVED: 0, CONNECTIONS: 0}
 
     def Queue(self, maxsize: int = 0) -> _Counted:  # noqa: N802  multiprocessing's name
         return _Counted(super().Queue(maxsize), self.counts)
 
 
-def messages(dataset: Dataset, batch_size: int, num_workers: int) -> dict[str, int]:
-    """How many messages the main process "sent" to workers and "received" in a pass."""
+def _of_tensors(n):
+    """A collate_fn whose batch is `n` tensors, each in memory that it shares with nothing."""
+    return lambda items: [default_collate(items) for _ in range(n)]
+
+
+def messages(
+    dataset: Dataset, batch_size: int, num_workers: int, tensors: int = 1
+) -> dict[str, int]:
+    """What the main process does in a pass to get its batches from workers, counted.
+
+    It has SENT messages to the workers through queues and RECEIVED some. Where a worker passes
+    memory as an open file (torch's default on Linux), the main process also opens CONNECTIONS to
+    the worker, each of which has several short messages, to get the file.
+
+    Args:
+        tensors: of which a batch consists, all of them equal.
+    """
     context = _CountingFork()
     loader = DataLoader(
-        dataset, batch_size, num_workers=num_workers, multiprocessing_context=context
+        dataset,
+        batch_size,
+        num_workers=num_workers,
+        multiprocessing_context=context,
+        collate_fn=_of_tensors(tensors),
     )
-    for _ in loader:
-        pass
+    connect = resource_sharer._resource_sharer.get_connection
+
+    def counted(ident: Any) -> Any:
+        context.counts[CONNECTIONS] += 1
+        return connect(ident)
+
+    with mock.patch.object(resource_sharer._resource_sharer, "get_connection", counted):
+        for _ in loader:
+            pass
     return context.counts

@@ -7,6 +7,8 @@ import multiprocessing
 import os
 import shutil
 import signal
+import statistics
+import sys
 import time
 from collections.abc import Sequence
 from multiprocessing import forkserver
@@ -18,6 +20,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from course.loading.loaders import forked
+from course.measure.comparison import Interval
 from course.text import counted
 
 PRELOADED = "forkserver, torch preloaded"
@@ -68,16 +71,20 @@ class Starts:
 
 
 class Named(Dataset):
-    """The lengths of file names, which are kept in `names`: a list of str or an array."""
+    """The lengths of file names, which are kept in `names`: a list of str or an array.
 
-    def __init__(self, names: Sequence[str] | np.ndarray):
+    Without `reads`, no name is touched: each item is 0.
+    """
+
+    def __init__(self, names: Sequence[str] | np.ndarray, reads: bool = True):
         self.names = names
+        self.reads = reads
 
     def __len__(self) -> int:
         return len(self.names)
 
     def __getitem__(self, i: int) -> int:
-        return len(self.names[i])
+        return len(self.names[i]) if self.reads else 0
 
 
 def many_names(n: int) -> list[str]:
@@ -89,45 +96,44 @@ def many_names(n: int) -> list[str]:
     return names
 
 
-def pss_megabytes(pid: int | str = "self") -> float | None:
-    """Memory of a process in MB; of pages that n processes share, an n-th. None without /proc."""
+def private_megabytes(pid: int) -> float | None:
+    """Memory in MB that a process shares with no other. None without /proc."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
     except OSError:
         return None
-    for line in lines:
-        if line.startswith("Pss:"):
-            return int(line.split()[1]) / 1000
-    return None
+    of_kinds = [int(line.split()[1]) for line in lines if line.startswith("Private_")]
+    return sum(of_kinds) / 1000
 
 
 def grown_megabytes(data: Dataset, workers: int) -> list[float] | None:
-    """MB that all processes together have more than at the start, after each of two epochs.
+    """MB that the workers have for themselves more than at the start, after each of two epochs.
 
-    Each epoch reads all items in a new order.
+    A page that a worker inherits is shared until somebody writes to it. What the main process does
+    with memory that no worker touches does not count.
 
-    The start is when the workers run and have read one batch each. None without /proc.
+    Each epoch reads all items in a new order. The start is when the workers run and have read one
+    batch each. None without /proc.
     """
-    if pss_megabytes() is None:
+    if private_megabytes(os.getpid()) is None:
         return None
     before = set(multiprocessing.active_children())
     batches = forked(data, 1000, workers, prefetch_factor=1, shuffle=True)
     iterator = iter(batches)
     next(iterator)
     children = set(multiprocessing.active_children()) - before
-    start = _together(children)
+    start = _private(children)
     grown = []
     for _ in range(2):
         for _ in iterator:
             pass
-        grown.append(_together(children) - start)
+        grown.append(_private(children) - start)
         iterator = iter(batches)
     return grown
 
 
-def _together(children):
-    pids = ["self", *(child.pid for child in children)]
-    return sum(pss_megabytes(pid) for pid in pids)
+def _private(children):
+    return sum(private_megabytes(child.pid) for child in children)
 
 
 def batches_in_shared_memory(data: Dataset, batch_size: int, workers: int) -> float | None:
@@ -173,10 +179,20 @@ def shared_cores(cores: int, ranks: int, workers: int, threads: int) -> str:
     )
 
 
-def is_times_as_much(
-    more: Sequence[float] | None, less: Sequence[float] | None, times: float
-) -> bool | None:
-    """Whether all of `more` exceed `times` all of `less`; None if they were not counted."""
-    if not more or not less:
+def megabytes_of(names: Sequence[str]) -> float:
+    """The size of a list of str in MB: the list, and its strings."""
+    return (sys.getsizeof(names) + sum(sys.getsizeof(name) for name in names)) / 1e6
+
+
+def copied_share(
+    grown: Sequence[float] | None, null: Sequence[float] | None, megabytes: float
+) -> Interval | None:
+    """How much more `grown` is than `null`, as a share of `megabytes`; None if not counted.
+
+    The interval is the range over the epochs: the smallest difference of any two, and the largest.
+    """
+    if not grown or not null:
         return None
-    return min(more) > times * max(less)
+    middle = statistics.mean(grown) - statistics.mean(null)
+    low, high = min(grown) - max(null), max(grown) - min(null)
+    return Interval(middle / megabytes, low / megabytes, high / megabytes)

@@ -25,8 +25,8 @@
 # `x_now`). Ignore the empty cell after each check: it is for grading.
 #
 # **Windows and macOS.** These notebooks ask for *forked* workers, because only those know the classes of a notebook
-# cell (part 8). Windows cannot fork: use WSL 2 or a container. On macOS a cell may hang: restart the kernel and set
-# `num_workers=0` there. Cells that read `/proc` or `/dev/shm` need Linux.
+# cell (part 8). Windows cannot fork: use WSL 2 or a container. On macOS forked workers may hang: use a container
+# there, too. Cells that read `/proc` or `/dev/shm` need Linux.
 
 # %% locked="setup"
 import inspect
@@ -70,8 +70,10 @@ course.claim("the starved training waits for its data for at least two thirds of
 # %% [markdown]
 # While the loop waits, no step runs. A GPU would be idle, and you would pay for it by the hour.
 #
-# **Predict**: a training waits for a share $w$ of its time. How many times as fast is it without the waiting? Compute
-# it from the number above. To begin with, think of $w = 1/2$.
+# **Predict**: how many times as fast is this training with its data for free, replayed from memory? Start from a
+# training that waits for a share $w$ of its time: without the waiting alone, it is $1 / (1 - w)$ times as fast.
+# Compute that from the number above. Then say more if you think that loading also slows the step down, less if a
+# replay costs time itself.
 
 # %%
 predicted_free = None  # your number: 2 = twice as fast
@@ -82,9 +84,10 @@ predicted_free = None  # your number: 2 = twice as fast
 # %% [markdown]
 # ## When is a file read?
 #
-# The script reads Labeled Faces in the Wild (LFW): 13,233 JPEG files of 250 × 250 pixels, `<Person>/<Person>_0001.jpg`.
-# Decoded to float32 they would be ten gigabytes, so a `Dataset` keeps paths. `dataset[i]` opens file i, decodes it and
-# applies the transform. (A dataset with `dataset[i]` is called *map-style*.)
+# Labeled Faces in the Wild (LFW) is a folder of 13,233 JPEG files of 250 × 250 pixels, `<Person>/<Person>_0001.jpg`.
+# The script reads some of them. If the output above says "stand-in", you have drawn faces instead, in files of the same
+# kind. Decoded to float32 all of LFW would be ten gigabytes, so a `Dataset` keeps paths. `dataset[i]` opens file i,
+# decodes it and applies the transform. (A dataset with `dataset[i]` is called *map-style*.)
 #
 # **Predict**: you keep a list of twenty images, each from `Image.open(path)`. How many files are open? All, if opening
 # means reading later; none, if it means reading now.
@@ -433,8 +436,9 @@ plots.waterfall({"as found": as_found}, f"{as_found.share(waterfall.STEP):.0%} o
 # Read the figure from the top: the right end is the step as it is. The left end of each bar is how long the step would
 # take if its stage and all stages above were free. What is left at the bottom is the step itself.
 #
-# The printed *null* replaces nothing by nothing, so it is chance. A bar like it says nothing, and a negative one has a
-# black frame. The intervals hold for this run: compare two loaders in one run, as part 7 does.
+# The printed *null* replaces nothing by nothing, so it is chance. A bar no longer than the null may be chance. So may
+# a bar below zero, which has a black frame. The intervals hold for this run: compare two loaders in one run, as part
+# 7 does.
 #
 # A bar depends on the order of the stages. With several workers, a stage that runs while the network computes has no
 # bar, however long it takes: these are *stalls*, not work.
@@ -462,11 +466,13 @@ course.claim("the same batch takes a step at least 5 % longer if another batch w
 
 # %% [markdown]
 # **Shown**: if the third number exceeds 1, loading slows the step down, because it is all that differs. The replay
-# saves that, too, so it promises more than $1 / (1 - w)$, and books the difference on the bars of loading. A GPU that
+# saves that, too, so it promises more than $1 / (1 - w)$, and the bars of loading contain the difference. A GPU that
 # runs the step does not notice what the processor does.
 #
 # **We think** that loading drives the step's weights and code out of the processor's caches. To test it, replace the
-# loading by `torch.ones(8_000_000)`, which fills the caches and calls almost no code.
+# loading by `torch.ones(8_000_000)`, which fills the caches and calls almost no code, and by a list of 60,000 squares
+# in Python, which touches little memory. If both slow the step down alike, any interruption does, and the caches are
+# not the reason.
 #
 # | bar | what shortens it | part |
 # |---|---|---|
@@ -480,7 +486,8 @@ course.claim("the same batch takes a step at least 5 % longer if another batch w
 # a map-style dataset, and forked workers, if any. If your dataset does not open its files with Pillow, *read*, *decode*
 # and *transform* are one bar. Everything is in one file, `course/measure/waterfall.py`.
 #
-# **Takeaway** A replay removes the waiting and what loading does to the step. Without waiting alone, you gain less.
+# **Takeaway** A replay gains twice: the loop no longer waits, and the step itself may run faster. Removing only the
+# waiting gains less.
 
 # %% [markdown]
 # ## How much can your processor do simultaneously? · extra

@@ -205,7 +205,9 @@ plots.rounds_of_workers(slept, batches, workers=4, ms=20)
 
 # %% [markdown]
 # **Shown**: only the number of batches changes; arithmetic gives the line. With many batches, the last round hardly
-# counts. A worker that is done early keeps its batch until those before it are served (`in_order=True`, the default).
+# counts. Batches are dealt to the workers beforehand, so a fast worker takes no batch from a slow one. A worker that
+# is done early sends its batch and starts its next one; the main process keeps the batch until its place in the order
+# comes (`in_order=True`, the default).
 #
 # **Takeaway** Time a loader in its steady state: workers running, a multiple of the workers as batches, at least 40.
 
@@ -302,8 +304,10 @@ course.claim("without workers, stacking into new shared memory makes a pass at l
 # %% [markdown]
 # - **Shown**: "unsent" does the same work, with and without workers, and keeps the pixels in the worker. So the
 #   overhead that it saves is the price of sending them.
-# - **Shown**: in the last line, nothing differs but the memory. Compare its milliseconds with those of "ToTensor": the
-#   rest is for the message, and for mapping and freeing the batch in your process.
+# - **Shown**: in the last line, nothing differs but the memory, which a pass creates, fills and frees. So what
+#   "ToTensor" takes beyond its milliseconds is for the message, for the mapping in a second process, and for cores
+#   that share caches. Compare the sizes only: that line is the length of passes in one process, "ToTensor" is CPU
+#   time of several.
 # - **Known**: the system clears new pages before a worker writes to them (PyTorch,
 #   [collate.py](https://github.com/pytorch/pytorch/blob/main/torch/utils/data/_utils/collate.py), for the shared
 #   memory). Without workers, a batch reuses the memory of an earlier one, unless batches are large: see the section on
@@ -341,9 +345,10 @@ plots.speedups({"loads": light, "trains": trained}, workers=1)
 
 # %% [markdown]
 # **Known**: the loop asks for the next batch only after its step, and a worker builds it meanwhile (`prefetch_factor`
-# in the documentation of `DataLoader`). So the loop takes as long as its step or as *one worker's* loading, whichever
-# is longer. The last line divides load + step, one after the other, by the longer of the two. A worker that loads much
-# more slowly than the main process, as above, needs a long step to make up for it.
+# in the documentation of `DataLoader`). So if each has a core for itself, the loop takes as long as its step or as
+# *one worker's* loading, whichever is longer. The last line divides load + step, one after the other, by the longer
+# of the two. A worker that loads much more slowly than the main process, as above, needs a long step to make up for
+# it.
 #
 # **Takeaway** A worker gains if load + step takes longer than the worker's own loading. Time the loader inside your
 # training.

@@ -8,7 +8,7 @@
 #
 # **You will be able to**
 #
-# - say which worker builds which batch, and how many messages a batch costs;
+# - say which worker builds which batch, and what crosses from process to process for it;
 # - seed workers so that they differ, and so that a second run repeats them;
 # - recognise data that workers only slow down.
 #
@@ -131,9 +131,19 @@ of_batch_4 = set(seen[4][:, 1].tolist())
 print(course.score("01/3", "workers that build batch 4", predicted_workers_of_batch_4, of_batch_4))
 course.claim("each batch is built by one worker alone", all(len(batch[:, 1].unique()) == 1 for batch in seen))
 course.claim("three processes built the batches", len({batch[0, 2].item() for batch in seen}) == 3)
-sent = {w: one_batch.messages(WorkerWitness_now(24), 4, w) for w in (1, 2, 3)}
-course.claim("the main process sends one message per batch and receives one, with any number of workers",
-             all(of_w == {"sent": 6, "received": 6} for of_w in sent.values()), "6 and 6 for 6 batches")  # fmt: skip
+
+# %% tags=["experiment"]
+counts = {(w, t): one_batch.messages(WorkerWitness_now(24), 4, w, tensors=t) for w in (1, 2, 3) for t in (1, 4)}
+for (w, tensors), of_pass in counts.items():
+    print(f"workers: {w}, tensors per batch: {tensors}, {of_pass}")
+course.claim("through its queues the main process sends one message per batch and receives one, with any number of "
+             "workers and tensors", all(of_pass["sent"] == of_pass["received"] == 6 for of_pass in counts.values()),
+             "6 and 6 for 6 batches")  # fmt: skip
+by_file = torch.multiprocessing.get_sharing_strategy() == "file_descriptor"  # the default on Linux
+course.claim("the main process also opens one connection to a worker for each tensor of each batch",
+             all(of_pass["connections"] == 6 * t for (_, t), of_pass in counts.items()) if by_file else None,
+             "6 for 6 batches of 1 tensor, 24 for 6 of 4" if by_file else "memory is not passed as a file")  # fmt: skip
+
 
 # %%
 plots.loader_diagram(num_workers=4, batch_size=8)
@@ -148,11 +158,18 @@ plots.loader_diagram(num_workers=4, batch_size=8)
 #    default it stacks them in memory that both processes can see.
 # 3. The worker sends back where the batch is, not the pixels.
 #
-# Each worker gets `prefetch_factor` batches ahead, two by default. The loop receives batches in order: one that is
-# ready early waits for those before it. (With `in_order=False` it does not wait. With an `IterableDataset` there are no
-# indices to deal out: each worker reads its stream.)
+# On Linux the message of step 3 names an open file of the worker for each tensor, which holds its memory. To get that
+# file, your process opens a connection to the worker, proves who it is, and closes the connection again: **Shown** by
+# the count, in which only the number of tensors changes. So a batch of one tensor arrives with less effort than a
+# dictionary of twenty. (**Known**: `torch.multiprocessing` documents this strategy, `file_descriptor`. With
+# `file_system`, the message has the name of a file, and nothing is asked.)
 #
-# **Takeaway** One worker builds and collates a whole batch; a batch costs two short messages.
+# Each worker gets `prefetch_factor` batches ahead, two by default. The loop receives batches in order: one that is
+# ready early waits in your process for those before it. (With `in_order=False` it does not wait. With an
+# `IterableDataset` there are no indices to deal out: each worker reads its stream.)
+#
+# **Takeaway** One worker builds and collates a whole batch. It costs two short messages in queues, and on Linux a
+# connection for each tensor in it.
 
 # %% [markdown]
 # ## What is the plan of an epoch?
@@ -267,11 +284,12 @@ plots.timeline(drawn, "One batch at a time without workers, two at a time with t
 
 # %% [markdown]
 # Each row is a process; white lines separate batches. The two workers compute simultaneously, each on every other
-# batch. Compare where the last batches end: two at a time end sooner only if each of them does not take twice as long.
+# batch. These are the first 12 batches of one pass, the first requests included, so compare the lengths of the bars
+# here and the speeds above: two at a time are faster only if each of them does not take twice as long.
 #
-# **We think** that the ratios above have two causes. A worker writes its batch into fresh shared memory: that is what
-# the main process and the only worker differ in. Two workers share caches and memory, and cores if there are few: that
-# is what one of two and the only worker differ in. To test the first, return 8 × 8 pixels per image.
+# **We think** that the ratios above have these causes. The only worker writes its batch into fresh shared memory, and
+# the main process takes batches from it meanwhile. A second worker shares caches and memory with the first, and the
+# cores if there are few. To test the fresh memory, return 8 × 8 pixels per image.
 #
 # **Takeaway** Workers do not make a batch faster; they build several batches simultaneously.
 
@@ -335,10 +353,10 @@ course.claim("the second epoch repeats the first one", copied[0] == copied[1])
 # Worker 0 builds batches 0 and 2, worker 1 the others. Both draw the same numbers, and the next epoch repeats them.
 # Nothing fails. The training just sees a fraction of the noise that you paid for.
 #
-# PyTorch seeds some generators for you. It draws a *base seed* whenever it starts workers, from the loader's
-# `generator` if there is one. In worker $w$ it seeds torch and Python's `random` with base seed + $w$, and the global
-# numbers of NumPy, `np.random`, with a hash from both (**Known**: `torch/utils/data/_utils/worker.py`).
-# So transforms of torchvision are safe. A generator that *you* keep in the dataset stays a copy, unless a
+# PyTorch seeds some generators for you. It draws a *base seed* whenever a loader's iterator is made, from the
+# loader's `generator` if there is one. In worker $w$ it seeds torch and Python's `random` with base seed + $w$, and
+# the global numbers of NumPy, `np.random`, with a hash from both (**Known**: `torch/utils/data/_utils/worker.py`). So
+# transforms of torchvision are safe. A generator that *you* keep in the dataset stays a copy, unless a
 # `worker_init_fn` replaces it: the loader calls that function in each worker as it starts.
 #
 # There, `get_worker_info()` has what you need: `seed`, which is base seed + $w$, and `dataset`, this worker's copy.
@@ -446,9 +464,9 @@ course.claim("one look-up per batch of rows in memory is more than three times a
 plots.ratios(lost, "Rows of a tensor in memory")
 
 # %% [markdown]
-# A worker divides the look-ups and the stacking, and adds two messages and a piece of shared memory for each batch.
-# With items that cost nothing there is little to divide. The last line removes the work instead: with `batch_size=None`
-# and a `BatchSampler` as the sampler, the loader calls `dataset[indices]` once, and nothing is collated (part 8).
+# Workers share the look-ups and the stacking, but every batch then has to be sent. With items that cost nothing there
+# is little to share. The last line removes the work instead: with `batch_size=None` and a `BatchSampler` as the
+# sampler, the loader calls `dataset[indices]` once, and nothing is collated (part 8).
 #
 # So "four per GPU" may be wrong for your data: it fits work that keeps four cores busy, and cores that are free. Part 4
 # computes the number from what one worker costs.

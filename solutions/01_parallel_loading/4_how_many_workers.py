@@ -3,8 +3,9 @@
 #
 # **How many workers, before you have tried them all?**
 #
-# Trying every number of workers is slow. You measure *one* worker and what your cores can really do in
-# parallel, and predict the rest. Then you check the prediction.
+# Trying a few numbers of workers shows which is fastest here, but not why, and not what more cores would change. So
+# you measure *one* worker and what your cores can really do in parallel, and predict the rest. Then you check the
+# prediction.
 #
 # **You will be able to**
 #
@@ -174,8 +175,8 @@ for w, of_w in zip((1, 2, 4), predicted.tolist(), strict=True):
 # than twice the work of one. `loaders.effective_cores` measures that without a loader: it makes items in one process,
 # then in as many as there are cores. The ratio of the two speeds is $n$.
 #
-# Then come whole passes with other numbers of workers. A machine's speed drifts, so each round measures one worker and
-# $n$ first, and compares its passes with what *this* round predicts.
+# Then come whole passes with other numbers of workers. A machine's speed drifts, so each round measures one worker,
+# $n$ and all other passes in random order, and compares the passes with what the costs of *this* round predict.
 #
 # **Predict**: with the heavy transform, how many times as fast as one worker will the formula say that two are?
 
@@ -256,11 +257,13 @@ step_ms = sum(load_ms) / len(load_ms) / 3
 figures.pipeline(load_ms, step_ms, workers=1, batches=20)
 
 # %% [markdown]
-# Each worker builds every fourth batch. Of ten batches two workers build three, and so do all four of twelve. The first
-# batch is always waited for, however many workers there are.
+# Each worker builds every fourth batch. Of ten batches two workers build three, and so do all four of twelve. The
+# first batch is always waited for, however many workers there are. Here the batches take nearly equal times. If a few
+# take much longer, the loop waits for those, although the workers keep up on average: then a longer queue helps (part
+# 8).
 #
-# **Takeaway** Waiting vanishes once the workers together keep up with the loop, except for the first batch. A short
-# pass ends with the worker that has one batch more.
+# **Takeaway** If batches take equal times and workers keep up, the loop waits only for the first one. A short pass
+# ends with the worker that has one batch more.
 
 # %% [markdown]
 # ## Which number do you take? · extra
@@ -338,6 +341,9 @@ course.claim("the number chosen from the prediction takes at most 15 % longer th
              comparison.furthest(losses), below=1.15)  # fmt: skip
 
 # %% [markdown]
+# With few cores, several candidates take nearly the same time, and the chosen number may be the fastest: then the
+# claim can hardly fail. It is a test where the line of the prediction falls and then turns flat.
+#
 # **Takeaway** Take the fewest workers that are nearly the best, zero included.
 
 # %% [markdown]
@@ -382,8 +388,9 @@ course.claim("for images that are waited for, twice as many workers as cores are
 plots.predicted_workers({("5 ms of waiting", small): drawn_slow}, many)
 
 # %% [markdown]
-# A sleep has no limit that many sleepers share. A real disk or network has one: from some number of requests on, they
-# wait for each other, and the line goes flat there.
+# If the fastest number is the largest one tried, more may be faster still. A sleep has no limit that many sleepers
+# share. A real disk or network has one: from some number of requests on, they wait for each other, and the line goes
+# flat there.
 #
 # **Takeaway** A worker that waits needs no core, so waiting pays for more workers than cores.
 

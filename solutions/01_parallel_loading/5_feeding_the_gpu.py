@@ -86,7 +86,8 @@ print("\nRecorded, pinned memory only:", recorded.step_lines("copies") or "nothi
 #   pinning.
 # - A `non_blocking` copy *from* the GPU may be read before it has arrived. Synchronise first.
 #
-# **Takeaway** Only a copy from pinned memory with `non_blocking=True` can run during a step: set both.
+# **Takeaway** A copy runs during a step only from pinned memory, with `non_blocking=True`, and on another stream. The
+# first two alone only free the processor.
 
 # %% [markdown]
 # ## When can copying matter?
@@ -94,8 +95,8 @@ print("\nRecorded, pinned memory only:", recorded.step_lines("copies") or "nothi
 # From pinned memory, the bus is busy for *bytes per second that you load ÷ bytes per second of the bus* of the time. A
 # prefetcher hides these copies behind the steps, so it saves this share at most.
 #
-# From pageable memory, a copy takes longer, and pinning saves the difference between the two copy times. The extra copy
-# within memory is about that long, and you can measure it without a GPU.
+# From pageable memory, a copy takes longer, and pinning saves the difference between the two copy times. **We think**
+# that this is about as long as the extra copy within memory, which you can measure without a GPU.
 #
 # **Predict**: a loader yields 2,000 LFW images per second as floats, and the bus of an H200 takes 55 GB/s. Which share
 # of the time does it copy?
@@ -121,9 +122,9 @@ print(course.score("01/5", "share of the time that the bus copies", predicted_bu
                    feeding.copy_share(4 * image, 2_000, BUS), null=None, form="{:.1%}"))  # fmt: skip
 
 # %% [markdown]
-# The first column is what prefetching from pinned memory saves at most. **We think** that the second one is what
-# pinning saves at most: the driver can copy one piece while the bus transfers another, which hides a part. To test it,
-# compare the second column with the two copy times of the first section, on a GPU.
+# The first column is what prefetching from pinned memory saves at most. If the extra copy is the whole difference,
+# the second one is what pinning saves at most: the driver can copy one piece while the bus transfers another, which
+# hides a part. To test it, compare the second column with the two copy times of the first section, on a GPU.
 #
 # A starved GPU is rarely starved by the bus: with decoded images the processor is slower by far. Prefetching pays for
 # data that come from memory at its speed, as in unit 04, or where the GPU shares a slow bus with others.
@@ -135,8 +136,9 @@ print(course.score("01/5", "share of the time that the bus copies", predicted_bu
 # ## How long does the loop wait? · extra
 #
 # A sleep stands for the GPU's step, because the processor is free while a GPU computes. The step takes half as long
-# again as two workers need for a batch, so after the first batch none should be late. Does the loop still wait? The
-# last way has the same workers, which send 8 × 8 pixels of each image.
+# again as two workers need for a batch, so after the first batch none should be late. Does the loop still wait? And
+# what does it cost to drop a batch, whose memory goes back to the system? The last way has the same workers, which
+# send 8 × 8 pixels of each image.
 
 # %% tags=["experiment"]
 n_batches = comparison.steady_batches(2)
@@ -147,16 +149,21 @@ with_two = course.solved(check.seconds_per_pass)(ways["2 workers"], n_batches)
 pause = feeding.sleeping(1.5 * with_two.quantile(0.5).item() / n_batches)
 rounds = [{w: feeding.waiting(way, pause) for w, way in ways.items()} for _ in range(sizes.pass_rounds[0] + 1)][1:]
 share = {w: [100 * found[w].share for found in rounds] for w in ways}
+dropping = {w: [100 * found[w].dropping for found in rounds] for w in ways}
 print(f"2 workers: {rounds[-1]['2 workers'].first:.3f} s until the first batch")
 course.claim("in the steady state, the loop waits for a share that two workers lower by at least 10 percentage points",
              comparison.difference_interval(share["0 workers"], share["2 workers"]), above=10)  # fmt: skip
-course.claim("two workers that send 8 × 8 pixels of an image lower the share of waiting by 2 percentage points or more",
-             comparison.difference_interval(share["2 workers"], share["2 workers, unsent"]), above=2)  # fmt: skip
+course.claim("dropping batches of whole images takes at least 2 percentage points more of the time than 8 × 8 pixels",
+             comparison.difference_interval(dropping["2 workers"], dropping["2 workers, unsent"]), above=2)  # fmt: skip
 plots.bars(share, "% of the time spent waiting", "Waiting after the first batch", "{:.0f} %")
 
 # %% [markdown]
-# **Shown**: what two workers leave of the waiting, and "unsent" does not, is the hand-over: your process unpacks the
-# message and maps the memory of the batch while the loop waits. More workers do not shorten it; fewer bytes do.
+# **Shown**: to drop a batch that a worker has sent takes long if the batch is large. It is timed apart from the
+# waiting, and only the bytes differ. In `for batch in loader`, Python drops the old batch as it takes the new one, so
+# the time looks like waiting. More workers do not shorten it; fewer bytes do.
+#
+# The waiting of two workers and of "unsent" differs by more than one cause: the unsent batches are also built faster,
+# so fewer of them are late. So do not subtract the two.
 #
 # The printed line has the first batch alone. In a pass of few batches it is most of the waiting, and it says nothing
 # about the hours after it.
@@ -269,8 +276,9 @@ check.to_device(to_device, seed=17)
 # %% [markdown]
 # ### Exercise 2 · Prefetch to the GPU
 #
-# Write `__iter__` so that calls come in the order of the figure. Take streams from `self.cuda`: it is `torch.cuda`, or
-# a stand-in that watches the queues without a GPU.
+# Write `__iter__` so that calls come in the order of the figure. One side stream serves the whole pass. Record an
+# event right behind the copy of a batch, and keep the two together until you yield the batch. Take streams from
+# `self.cuda`: it is `torch.cuda`, or a stand-in that watches the queues without a GPU.
 #
 # **Must**
 # - before you yield batch $k$, draw batch $k + 1$ and queue its copy on a side stream, and draw no further ahead;
@@ -412,6 +420,7 @@ plots.strips(strips) if strips else None
 
 # %% [markdown]
 # **We think** that decoding is what the loop of this small network waits for, and no prefetcher shortens that: the
-# table above says which share copying can have. To test it, take images that are tensors in memory already.
+# table above says which share copying can have. A prefetcher even draws batch $k + 1$ before it yields batch $k$, so
+# if the loader is late, a batch that has arrived waits. To test it, take images that are tensors in memory already.
 #
 # **Takeaway** Pinned memory, a side stream and an event per batch allow copy $k + 1$ to run during step $k$.

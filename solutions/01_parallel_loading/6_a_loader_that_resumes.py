@@ -89,7 +89,8 @@ course.claim("the sampler is workers x prefetch_factor batches ahead of the loop
 # ## Where does the run continue? · extra
 #
 # Three things say which batch comes next: the order of the epoch, its number, and the position in it. If the order
-# follows from the seed and the epoch alone, two numbers are enough.
+# follows from the seed and the epoch alone, two numbers are enough. The loop asks for them while your generator
+# stands at its `yield`, so a batch must be counted before it is yielded.
 #
 # ### Exercise 1 · A loader that resumes
 #
@@ -231,8 +232,8 @@ course.claim("with its state, the loader gives each item once, with 0 to 3 worke
 
 # %% tags=["experiment"]
 past = len(light) // sizes.pass_batch // 2  # batches before the cut
-print(f"Items that are made before the first batch after the cut: {(past + 1) * sizes.pass_batch} if the loader reads "
-      f"past {past} batches, {sizes.pass_batch} if it continues.")  # fmt: skip
+print(f"By arithmetic, without workers: the first batch after the cut costs {(past + 1) * sizes.pass_batch} items if "
+      f"the loader reads past {past} batches, {sizes.pass_batch} if it continues.")  # fmt: skip
 
 # %% [markdown]
 # What is still missing? Random augmentations: a worker that starts again draws other numbers. If those must be equal
@@ -253,7 +254,8 @@ print(f"Items that are made before the first batch after the cut: {(past + 1) * 
 #
 # Write the generator `run`, in which the threads of `pool` write items into *slots*: memory for one batch each, which
 # is used again and again. Batch k goes to the first rows of slot k % slots, each item by `load_into(index, row)`.
-# `pool.submit(f, x)` returns a future immediately; `future.result()` waits, and raises what `f` raised.
+# `pool.submit(f, x)` returns a future immediately; `future.result()` waits, and raises what `f` raised. With one
+# slot, a batch is started when it is asked for. You may add methods to the class.
 #
 # **Must**
 # - divide the items of each batch among the threads, and yield the batch when all are written;
@@ -341,9 +343,10 @@ check.ThreadedLoader(ThreadedLoader, seed=12)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Now the race. All ways yield equal float batches, and torch's workers live on between passes. Ways with the same
-# decoder differ in who decodes and in where: a worker makes each image, stacks a batch in new memory and sends it; your
-# threads decode into slots that are there already.
+# Now the race. All ways yield batches of equal floats, and torch's workers live on between passes. Ways with the same
+# decoder differ in three things: who decodes, where, and how a batch lies in memory. A worker makes each image,
+# stacks a batch in new memory, channel by channel, and sends it. Your threads decode into slots that are there
+# already, in which the colours of a pixel lie together, as the decoder writes them.
 #
 # **Predict**: with the same decoder, how many times as fast as two persistent workers are two threads? More than 1 if
 # the way between processes costs much; 1 if decoding is all that counts; less if the lock stops the threads.
@@ -381,9 +384,11 @@ course.claim("two threads are at least 10 % faster than two persistent workers w
 plots.ratios(race, "Equal batches, six ways")
 
 # %% [markdown]
-# Three things changed from the first line to the last. The lines without workers tell what the decoder gains, the one
-# thread what the slots gain, and the two threads what the second thread gains. The last cell changes only what
-# `load_into` does: it decodes, or it computes in Python, which keeps the lock.
+# From the first way to the last, three things change. Compare the ways without workers for the decoder, "no workers"
+# with one thread for the slots (reused memory and its layout), and one thread with two for the second thread. **We
+# think** that much of what the workers lose is the sending of floats: to test it, let both ways give bytes (part 8).
+#
+# The last cell changes only what `load_into` does: it decodes, or it computes in Python, which keeps the lock.
 #
 # **Predict**: with work in Python, how many times as fast are two threads as one?
 

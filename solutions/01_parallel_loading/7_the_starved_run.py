@@ -86,7 +86,9 @@ course.claim("torch.tensor of one stacked array is more than ten times as fast a
              made.ratio("stacked"), above=10)  # fmt: skip
 
 # %% [markdown]
-# **Shown**: `torch.tensor` of a list of arrays walks through every number in Python. Of one array it copies the memory.
+# **Shown**: the list is slow, because the stacking is all that differs. **Known**: of a list of arrays,
+# `torch.tensor` makes a Python object of every number (`torch/csrc/utils/tensor_new.cpp`). Of one array it copies the
+# memory.
 #
 # **Takeaway** A bar says where to look, not what is wrong there. Change one line, and measure again.
 
@@ -103,7 +105,8 @@ course.claim("torch.tensor of one stacked array is more than ten times as fast a
 # Rewrite the dataset without its three faults.
 #
 # **Must**
-# - give item i as a uint8 tensor (3, side, side): file i in RGB, decoded as a draft, then brought to size by `resize`;
+# - give item i as a uint8 tensor (3, side, side): file i in RGB, decoded as a draft, then brought to size by `resize`
+#   with its default filter;
 # - open each file once per item, and leave it closed;
 # - if there is an `augment`, apply it to the item's pixels only, again for each item.
 #
@@ -340,15 +343,20 @@ plots.waterfall(found, f"A step takes {before:.0f} ms as found, {after:.0f} ms r
                 f"the training itself takes {rescued.share(waterfall.STEP):.0%} of it")  # fmt: skip
 
 # %% [markdown]
-# **Shown**: your dataset alone shortens *decode* and *transform*, so there is less work. Your loader changes two
-# things: it collates bytes, and it hides what is left behind the training. That takes more processes, as the cell
-# prints: their cores are not free for other work.
+# **Shown**: between the first two waterfalls only the dataset changes. So the shorter *decode* and *transform* are
+# its work, though not which of its three repairs did how much. Your loader changes two things together, bytes and
+# workers, so the third waterfall does not say which of them helped. **We think** that bytes shorten *collate*, and
+# that workers hide what is left behind the training. To test it, measure your loader with no workers. Workers take
+# more processes, as the cell prints: their cores are not free for other work.
 #
-# A bar of the rescued run is what workers cannot hide on your cores. If it is long, the cores are full: less work per
-# item helps, more workers do not. What would be less work here? Items of 60 × 60 bytes are small: the decoded ones fit
-# into memory before they are augmented. And a device that waits can augment whole batches itself.
+# A bar of the rescued run is what these workers cannot hide. If one is long, look at the cores: compare the processes
+# and the cores that the cell prints. If the cores are full, less work per item helps, and more workers do not. If
+# some are idle, more workers help: the script asks for four at most. So they do if items wait for a disk (part 4).
+# What would be less work here? Items of 60 × 60 bytes are small: the decoded ones fit into memory before they are
+# augmented. And a device that waits can augment whole batches itself.
 #
-# **Takeaway** Repair until all bars of loading together are small compared with the step, or the cores are full.
+# **Takeaway** Repair until all bars of loading together are small compared with the step. If cores are idle, add
+# workers; if they are full, remove work.
 
 # %% [markdown]
 # ## How fast is the whole training now?
@@ -433,7 +441,7 @@ course.claim("all six faults are gone", all(gone), f"{sum(gone)} of 6")
 # | how many workers? | $a$, $c$, $n$ of one worker, and $T(0)$ (4) | the fewest that are nearly the best |
 # | all cores are full | the waterfall in one process (7) | `draft` (7), another decoder, threads (6) |
 # | a cold or remote disk | waiting against computing (4) | more workers; large files, such as tar shards |
-# | sending a batch takes long | ms per MB (8) | `uint8` until the batch has arrived |
+# | sending a batch takes long | floats against bytes (8), tensors per batch (3) | `uint8` until the batch has arrived |
 # | each epoch starts late | time to the first batch (8) | `persistent_workers=True` |
 # | the queue runs empty now and then | batches ready (8) | a larger `prefetch_factor` |
 # | copies stall the GPU | the copy and compute streams (5) | `pin_memory`, `non_blocking`, a second stream |
@@ -456,8 +464,8 @@ print(mine, "\n")
 print(course.checkup(my_loader, my_step, steps=20, minutes=sizes.checkup_minutes))
 
 # %% [markdown]
-# Two numbers say how fast the training could be, and they may differ. The check-up's line of bounds asks what happens
-# if the *waiting* goes. The waterfall lets the workers go, too, and gives their cores back to the step.
+# Two kinds of numbers say how fast the training could be, and they may differ. The check-up's lines of bounds ask
+# what happens if the *waiting* goes. The waterfall lets the workers go, too, and gives their cores back to the step.
 #
 # **We think** that this explains the difference, where workers and network share few cores. To test it, compare the
 # phases of the step in the check-up with those of a loader without workers.
