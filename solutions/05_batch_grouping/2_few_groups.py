@@ -55,8 +55,8 @@ print(*demo[:4], sep="\n")
 values, lengths, labels = (part.to(device) for part in sequences.collate(demo[:256]))  # a batch
 
 # %% [markdown]
-# Each *group* has a *threshold*, its longest allowed length. A sequence joins the first group whose
-# threshold is not below its length.
+# Each *group* has a *threshold*, its longest allowed length. A sequence joins the first group whose threshold is not
+# below its length.
 
 # %% tags=["experiment"]
 some = drawn[:24]
@@ -227,8 +227,8 @@ course.claim("outputs of groups equal those of the padded batch", same_outputs)
 course.claim("gradients of groups equal those of the padded batch", same_gradients)
 
 # %% [markdown]
-# A module that mixes rows, such as BatchNorm in training, sees other rows in a group than in the batch. A
-# mean over all columns counts padding, of which a group has less. Dropout draws other numbers.
+# A module that mixes rows, such as BatchNorm in training, sees other rows in a group than in the batch. A mean over all
+# columns counts padding, of which a group has less. Dropout draws other numbers.
 #
 # **Takeaway** If a module treats rows independently and ignores padding, groups change its outputs and gradients only
 # by rounding.
@@ -300,9 +300,9 @@ course.claim("at embedding size 1024, groups are faster than one rectangle", gai
 course.claim("at embedding size 8192, groups are faster than one rectangle", gains.get(8192), above=1)
 
 # %% [markdown]
-# asym's notebook trains with embedding size 8,192 on a P100. Its epoch took 3.29 s in one rectangle and
-# 0.567 s in groups, each timed once and without a warm-up. **Known**: at the peak of a P100 (9.3 TFLOP/s in float32,
-# NVIDIA's data sheet) the products of the padded epoch alone need 2.8 s, so the 3.29 s are mostly computing.
+# asym's notebook trains with embedding size 8,192 on a P100. Its epoch took 3.29 s in one rectangle and 0.567 s in
+# groups, each timed once and without a warm-up. **Known**: at the peak of a P100 (9.3 TFLOP/s in float32, NVIDIA's data
+# sheet) the products of the padded epoch alone need 2.8 s, so the 3.29 s are mostly computing.
 #
 # There, modules are annotated: `get_input_annot` and `get_output_annot` name the shapes, `get_mask_hint` asks for the
 # mask. A `DataCollection` is your flat batch; `apply` and `regroup` together are your `run_grouped`. Its
@@ -409,8 +409,8 @@ rises = all(high > low for high, low in zip(found["pairs"][:-1], found["cells"][
 course.claim("the quadratic cost raises each of four thresholds but the last", rises)
 
 # %% [markdown]
-# Under the quadratic cost a cell of a long row costs more, so the search places its thresholds among long
-# rows. A transformer pays for both: its linear layers for cells, its attention for pairs.
+# Under the quadratic cost a cell of a long row costs more, so the search places its thresholds among long rows. A
+# transformer pays for both: its linear layers for cells, its attention for pairs.
 #
 # **Takeaway** Minimise what dominates in your model: cells, or their squares.
 
@@ -468,10 +468,10 @@ course.claim("the number of groups that the model predicts is at most 30 % slowe
              below=1.3)  # fmt: skip
 
 # %% [markdown]
-# The first groups remove most of the cells. Later ones remove few, but each adds its calls: so the time
-# falls, then rises. The model takes one price for all cells: that of the largest rectangle, because *b* comes from one
-# group. A ratio above 1 says that cells of smaller rectangles, or the groups' calls, cost more than that. We do not
-# know which. A cache that large rectangles leave is not the reason: it would make the ratio less than 1.
+# The first groups remove most of the cells. Later ones remove few, but each adds its calls: so the time falls, then
+# rises. The model takes one price for all cells: that of the largest rectangle, because *b* comes from one group. A
+# ratio above 1 says that cells of smaller rectangles, or the groups' calls, cost more than that. We do not know which.
+# A cache that large rectangles leave is not the reason: it would make the ratio less than 1.
 #
 # The last claim compares the predicted number with each other number, and gives the one that came out fastest.
 #
@@ -523,14 +523,14 @@ course.claim("in batches of 32 at embedding size 64, two groups are faster than 
              above=1)  # fmt: skip
 
 # %% [markdown]
-# A larger embedding makes each cell cost more, and each group too, because every group adds a gradient of
-# the weights. Between 256 and 32 the batch size alone changed, so it lowers the gain (**Shown**). It lowers two things
-# together: a group has fewer cells for its calls, and a small batch has less padding per token, as part 1 counted.
-# Where four nearly empty groups take longer than the rectangle, their calls alone cost more than all its cells. Two
-# groups have half the calls, so they may win where four lose. On a GPU a group's overhead is larger next to its cells:
-# the recorded one lost with embedding size 64 and batches of 256. **We think** that its launches are not all: `lengths`
-# are on the GPU, so each `nonzero` and each `int(lengths.max())` waits for it. To test it, keep the lengths on the CPU,
-# too, and compute the groups there.
+# A larger embedding makes each cell cost more, and each group too, because every group adds a gradient of the weights.
+# Between 256 and 32 the batch size alone changed, so it lowers the gain (**Shown**). It lowers two things together: a
+# group has fewer cells for its calls, and a small batch has less padding per token, as part 1 counted. Where four
+# nearly empty groups take longer than the rectangle, their calls alone cost more than all its cells. Two groups have
+# half the calls, so they may win where four lose. On a GPU a group's overhead is larger next to its cells: the recorded
+# one lost with embedding size 64 and batches of 256. **We think** that its launches are not all: `lengths` are on the
+# GPU, so each `nonzero` and each `int(lengths.max())` waits for it. To test it, keep the lengths on the CPU, too, and
+# compute the groups there.
 #
 # If you accumulate gradients anyway, sort by length before you cut the micro-batches: then groups add no calls. Under
 # `torch.compile`, each new shape of a group may compile again.
@@ -651,8 +651,8 @@ course.claim("single random trials miss the least number of cells by less than 5
              signed_rank_interval(misses), below=5)  # fmt: skip
 
 # %% [markdown]
-# The exact search tries each pair of different lengths once per group, so its time grows with the square
-# of their number. A random trial tries a few neighbours per move, but you never know what it has missed.
+# The exact search tries each pair of different lengths once per group, so its time grows with the square of their
+# number. A random trial tries a few neighbours per move, but you never know what it has missed.
 #
 # **Takeaway** Search exactly where the cost is a sum over groups and the lengths are few enough. Otherwise restart a
 # random search.

@@ -70,7 +70,7 @@ my_guess_of_waste = None  # cells per token
 #
 # **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 18 · **Lines** 10
 #
-# **Convention** `len()` is the number of batches.
+# **Convention** `len()` is the number of batches. The training loop calls `set_epoch` before each epoch.
 #
 # **Source** Sutskever, Vinyals and Le 2014, section 3.4: batches of roughly the same length. `LengthGroupedSampler` of
 # Hugging Face transformers sorts in windows of at most 50 batches.
@@ -197,8 +197,7 @@ course.claim("windows of 50 batches waste less than four groups in random batche
 figures.padding(many[:2000].tolist(), batch_size=batch_size, window=5)
 
 # %% [markdown]
-# Sorting cuts a window into as many pieces as it has batches, and a batch pads only the lengths of its
-# piece.
+# Sorting cuts a window into as many pieces as it has batches, and a batch pads only the lengths of its piece.
 #
 # **Takeaway** What a window removes depends mostly on how many batches it holds: choose it in batches, and no larger
 # than you need.
@@ -235,6 +234,7 @@ except CourseError as why:
 # ### Exercise 2 · The loss of a batch
 #
 # Return the loss of one padded batch such that the gradient of the step is that of the mean over all its tokens.
+# Ranks know the tokens of a step because each counts those of its micro-batches, and an `all_reduce` adds them up.
 #
 # ```python
 # >>> losses = torch.tensor([[1.0, 2.0, 9.0]])  # the last cell is padding
@@ -295,8 +295,8 @@ check.ragged_loss(ragged_loss, seed=5)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Now four ranks get four batches of your sampler. You compare the gradient with that of all tokens
-# together, for six shuffles, and do the same with random batches.
+# Now four ranks get four batches of your sampler. You compare the gradient with that of all tokens together, for six
+# shuffles, and do the same with random batches.
 #
 # **Predict** By how many per cent of its norm is the gradient off if every rank takes the mean over its own tokens? If
 # the batches held equally many tokens, it would be exact. If gradients of short and long texts were alike, it would be
@@ -340,8 +340,9 @@ course.claim("the mean of the ranks' means misses by 10 % of the norm more with 
              difference_interval(means_off, null_off), above=10)  # fmt: skip
 
 # %% [markdown]
-# **Shown** The two gradients of a step differ only in the weights of its batches. A mean per batch gives
-# a token of a batch with few tokens the larger weight, and sorting makes the numbers of tokens differ more.
+# **Shown** The two gradients of a step differ only in the weights of its batches. A mean per batch gives a token of a
+# batch with few tokens the larger weight, and sorting makes the numbers of tokens differ more. The model is untrained.
+# Of six values, the interval reaches from the least to the largest.
 #
 # **Takeaway** The mean of means is not the mean: divide sums over tokens by the tokens of the whole step.
 
@@ -417,9 +418,8 @@ course.claim("after the same cells, windows lead random batches by less at the l
              difference_interval(leads[-1], leads[0]), below=0)  # fmt: skip
 
 # %% [markdown]
-# The printed ratios say how far the time follows the cells on your machine. **We think** that on a GPU
-# whose launches cost more than cells it follows the batches, and accumulating has four times as many. The same lines
-# would test it.
+# The printed ratios say how far the time follows the cells on your machine. **We think** that on a GPU whose launches
+# cost more than cells it follows the batches, and accumulating has four times as many. The same lines would test it.
 #
 # The texts are drawn so that their kind follows their length. The next section takes this away.
 #
@@ -453,8 +453,8 @@ course.claim("random texts with the tokens of sorted batches end above random ba
 course.claim("windows end above random texts with the same tokens per update", by_texts, above=0)
 
 # %% [markdown]
-# Texts of one length are alike in length and in kind. The second control changes the kind alone. The
-# lengths stay the same. Each text gets its kind at random, so that both kinds keep their share of the tokens.
+# Texts of one length are alike in length and in kind. The second control changes the kind alone. The lengths stay the
+# same. Each text gets its kind at random, so that both kinds keep their share of the tokens.
 
 # %% tags=["experiment"]
 unrelated = sequences.text(size.text_rows, 0, kind_follows_length=False)
@@ -469,10 +469,10 @@ course.claim("texts that are alike cost less where the kind of a text does not f
              difference_interval(of_both, of_length), above=0)  # fmt: skip
 
 # %% [markdown]
-# **Shown** The first control has about the tokens of each update of your sampler, because its last text
-# may add some, and changes which texts meet. With it, the number of texts per update varies, too. The second changes
-# only whether the kind follows the length. So part of the gap comes from unequal tokens, whatever the texts are. It is
-# exercise 2's lesson, across updates.
+# **Shown** The first control has about the tokens of each update of your sampler, because its last text may add some,
+# and changes which texts meet. With it, the number of texts per update varies, too. The second changes only whether the
+# kind follows the length. So part of the gap comes from unequal tokens, whatever the texts are. It is exercise 2's
+# lesson, across updates.
 #
 # **Takeaway** Give updates equal numbers of tokens, and mix what your target depends on.
 
@@ -508,8 +508,8 @@ course.claim("short to long is further behind windows in the middle of an epoch 
              difference_interval(lags[1], lags[0]), above=0)  # fmt: skip
 
 # %% [markdown]
-# **We think** that the model forgets the long texts while it sees short ones alone. A validation loss for
-# each half of the lengths would test it.
+# **We think** that the model forgets the long texts while it sees short ones alone. A validation loss for each half of
+# the lengths would test it.
 #
 # **Takeaway** If an order changes within an epoch, compare it with others after whole epochs.
 
@@ -604,9 +604,8 @@ most, bounded = (max(len(batch) * int(batch.max()) for batch in batches) for bat
 plots.padding_cells(drawn_batches, f"The largest batch has {most} cells by number, {bounded} by budget")
 
 # %% [markdown]
-# The batches of a budget differ in their number of sequences, but much less in their tokens. For a
-# language model, which learns from tokens, such updates are of equal size. For a model with one label per sequence they
-# are not.
+# The batches of a budget differ in their number of sequences, but much less in their tokens. For a language model,
+# which learns from tokens, such updates are of equal size. For a model with one label per sequence they are not.
 #
 # **Takeaway** With a budget no batch exceeds a size that you choose, so you can choose it to fill your memory.
 
@@ -727,9 +726,9 @@ check.stragglers(stragglers, seed=40)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# You compare four ways to make batches for four ranks. They are random, bucketed, *balanced* (bucketed,
-# and batches of similar size form a step), or filled up to a budget. The last three start from the same sorted windows
-# and differ only in where they cut, or in which batches form a step.
+# You compare four ways to make batches for four ranks. They are random, bucketed, *balanced* (bucketed, and batches of
+# similar size form a step), or filled up to a budget. The last three start from the same sorted windows and differ only
+# in where they cut, or in which batches form a step.
 
 # %% tags=["experiment"]
 stragglers_now, shard_now = course.solved(check.stragglers), course.solved(check.shard_batches)

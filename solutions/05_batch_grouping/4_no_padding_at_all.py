@@ -51,14 +51,14 @@ print(f"{len(texts):,} texts of 1 to {int(texts.lengths.max())} tokens")
 # ## What must a flat batch know?
 #
 # The texts are those of part 3, and so is the model, a small causal transformer. Here are five sequences, padded and
-# flat. On the right are all pairs of tokens of the flat batch; attention in both directions needs the dark ones.
+# flat. On the right are all pairs of tokens of the flat batch; attention in both directions needs the dark ones. A
+# causal model needs those of them that lie on the diagonal or below it.
 
 # %%
 plots.flat_and_blocks(torch.tensor([2, 7, 1, 4, 3]))
 
 # %% [markdown]
-# A flat batch has fewer cells, but not always fewer pairs: it needs a mask, or a kernel that skips what
-# the mask hides.
+# A flat batch has fewer cells, but not always fewer pairs: it needs a mask, or a kernel that skips what the mask hides.
 #
 # ### Exercise 1 · Pack
 #
@@ -188,8 +188,8 @@ check.block_mask(block_mask, seed=6)
 # ## Is it still the same model?
 #
 # One model sees the same texts twice in float64: padded, then packed into a single row. You compare the losses of all
-# tokens, added up, and their gradients. Then you make one of two mistakes: positions that run on
-# through the row, or borders that are open, so that attention looks back into the sequences before.
+# tokens, added up, and their gradients. Then you make one of two mistakes: positions that run on through the row, or
+# borders that are open, so that attention looks back into the sequences before.
 
 # %% tags=["experiment"]
 pack_now, mask_now = course.solved(check.pack), course.solved(check.block_mask)
@@ -217,10 +217,9 @@ course.claim("a packed row whose positions run on, or whose borders are open, ha
              f"{off['positions']:.0e} and {off['borders']:.0e} off")  # fmt: skip
 
 # %% [markdown]
-# **Shown** Either mistake alone changes the loss, and no error is raised. The model is untrained, so the
-# loss moves little: you would not see it in a curve. **Known** With rotary position embeddings (Su et al. 2021,
-# arXiv:2104.09864) only the distance of two tokens counts. Then the positions may run on, but the borders must still be
-# closed.
+# **Shown** Either mistake alone changes the loss, and no error is raised. The model is untrained, so the loss moves
+# little: you would not see it in a curve. **Known** With rotary position embeddings (Su et al. 2021, arXiv:2104.09864)
+# only the distance of two tokens counts. Then the positions may run on, but the borders must still be closed.
 #
 # **Takeaway** Prove a packed model before you train it: loss and gradient of one batch, in float64.
 
@@ -267,8 +266,7 @@ for name in shapes:
     print(f"{name:<17} {cells[name] / n_tokens:4.2f} cells and {pairs[name] / n_tokens:4.0f} pairs per token")
 
 # %% [markdown]
-# Linear maps take time per cell. Attention under a mask takes time per pair of tokens of a row, hidden
-# ones included.
+# Linear maps take time per cell. Attention under a mask takes time per pair of tokens of a row, hidden ones included.
 #
 # **Predict** How many times as fast as bucketed batches are packed rows? If time follows the cells, the cells above
 # tell you. If it follows the pairs, the pairs do. Or does it follow both?
@@ -306,9 +304,8 @@ def packed_loss(rows, row_length=None):
 
 
 # %% [markdown]
-# How the texts fall into batches depends on the shuffle. So each round of the comparison computes a whole
-# epoch in each way, and the next round has another seed. The intervals cover the shuffles as well as the noise of the
-# clock.
+# How the texts fall into batches depends on the shuffle. So each round of the comparison computes a whole epoch in each
+# way, and the next round has another seed. The intervals cover the shuffles as well as the noise of the clock.
 
 # %% tags=["experiment"]
 in_short_rows = functools.partial(packed_loss, row_length=size.row_length)
@@ -353,8 +350,8 @@ course.claim("packed rows are at least 10 % faster than one flat row under a blo
              timed.ratio("packed rows", to="flat"), above=1.1)  # fmt: skip
 
 # %% [markdown]
-# The memory is what the largest batch keeps for the backward pass. Where a bucket holds the longest
-# texts, it keeps as much as a random batch: bucketing saves cells, not the peak.
+# The memory is what the largest batch keeps for the backward pass. Where a bucket holds the longest texts, it keeps as
+# much as a random batch: bucketing saves cells, not the peak.
 #
 # Bucketed batches leave nearly as little padding as packed rows and need no mask, so packed rows need not beat them.
 # Packing does not sort: a batch stays a random sample. **We think** that packed rows beat flat ones because short rows
@@ -480,12 +477,15 @@ course.claim("for a recurrence a packed sequence needs fewer bytes than four gro
              f"{kept['packed sequence'] / 1e6:.1f} against {kept['four groups'] / 1e6:.1f} MB")  # fmt: skip
 
 # %% [markdown]
+# This compares bytes, and with four groups. More groups keep fewer bytes, and the times may be in another order.
+#
 # **Takeaway** A maximum needs no rectangle, only the number of the sequence that each token belongs to.
 
 # %% [markdown]
 # ## Does attention on a flat batch get a fast kernel? · extra
 #
-# `F.scaled_dot_product_attention` takes q, k and v with three or four dimensions, and chooses a kernel itself.
+# `F.scaled_dot_product_attention` takes q, k and v as (batch, heads, tokens, d) or (heads, tokens, d), and chooses a
+# kernel itself.
 #
 # ### Exercise 4 · Attention on flat batches
 #
@@ -576,8 +576,7 @@ course.claim("attention on nested tensors is faster than under the block mask",
              otherwise="Without a fused kernel for nested tensors, attention is written out.")  # fmt: skip
 
 # %% [markdown]
-# What is printed is the implementation that PyTorch chose. `attention_math` means that attention was
-# written out.
+# What is printed is the implementation that PyTorch chose. `attention_math` means that attention was written out.
 #
 # **Shown** The calls with three and four dimensions differ in nothing else. **Known** For nested tensors PyTorch has
 # fused kernels on CUDA alone; elsewhere it splits the batch into its sequences and takes the `math` path
@@ -627,7 +626,8 @@ course.claim("in bfloat16 FlexAttention is faster than the block mask", ratio["F
 # `torch.compile` makes a graph for a shape, and ragged batches have many widths. Its argument `dynamic` says what
 # happens at a new one. With `False` it compiles again. With `None`, the default, it makes a size dynamic that has
 # changed. With `True` sizes are dynamic from the start. Where shapes must be static, as for CUDA graphs, you can pad
-# each batch to the next of k *edges*. The cell counts graphs without the minutes that compilation takes.
+# each batch to the next of k *edges*. The cell counts the graphs of the forward pass without the minutes that
+# compilation takes.
 #
 # **How many graphs does the default make for all batches of an epoch?**
 
@@ -688,7 +688,7 @@ most_cells = max(curve.cells[-1] for curve in runs["packed"])
 windows = ragged_training.train_each(["windows"], *given, **shape, cells=most_cells)
 after_updates = ragged_training.by_updates(runs, shape["updates"])
 after_cells = ragged_training.by_cells({"packed": runs["packed"]} | windows, shape["updates"])
-titles = ["the same texts, random and packed", "random trains on: its cells are mostly padding"]
+titles = ["the same texts, random and packed", "by cells: those of random batches are mostly padding"]
 plots.curves(runs | windows, epoch, titles)
 
 # %% tags=["experiment"]
@@ -698,8 +698,8 @@ course.claim("after the same cells, packed batches end below windows of 50 batch
              difference_interval(after_cells["packed"], after_cells["windows"]), below=0)  # fmt: skip
 
 # %% [markdown]
-# **Shown** Packed and random batches hold the same texts in the same order, so only rounding differs.
-# Cells leave out the pairs, which cost more in a row than in a bucket.
+# **Shown** Packed and random batches hold the same texts in the same order, so only rounding differs. Cells leave out
+# the pairs, which cost more in a row than in a bucket.
 #
 # **Takeaway** Packing a batch that was drawn at random changes its layout, not the training. A packer that fills rows
 # from a stream also changes how many sequences an update has.
@@ -749,7 +749,7 @@ print(f"packed rows of twice the longest: {cells_in_rows / int(my_lengths.sum())
 #
 # - **Nearly equal lengths**: pad. Count cells per token first (part 1).
 # - **A transformer, on CUDA with a kernel for variable lengths**: pack, and pass `cu_seqlens`. "in bfloat16 varlen is
-#   faster than the block mask", which only a GPU can measure, for attention alone.
+#   faster than the block mask", for attention alone. If that line shows no number, measure it on a GPU first.
 # - **A transformer, without such a kernel**: bucketed batches, or short packed rows if texts should meet at random.
 #   "packed rows are at least twice as fast as random padded batches".
 # - **A maximum over tokens**: flat. "flat maxima are at least twice as fast as those of one rectangle".
