@@ -210,10 +210,11 @@ def _sentence(call):
 
 
 def _is_drawing(statement):
-    """Whether `statement` calls plots.<name> or figures.<name> and drops what it returns."""
+    """Whether `statement` calls <...plots>.<name> or figures.<name> and drops what it returns."""
     if not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)):
         return False
-    return ast.unparse(statement.value.func).startswith(("plots.", "figures."))
+    module, _, _ = ast.unparse(statement.value.func).partition(".")
+    return module.endswith(("plots", "figures"))
 
 
 def _strings(cell):
