@@ -328,8 +328,8 @@ course.claim("the time of the maximum grows in proportion to the width, within 3
 
 # %% [markdown]
 # The tokens stayed the same, and only the width grew: the padding alone costs these bytes and this time (**Shown**).
-# Linear maps take time per cell and attention per pair, so a model with both lies between the two growths. In the
-# figure each curve starts at 1; the printed milliseconds compare the models.
+# Linear maps take time per cell, attention takes time per pair, and calls take the same time at any width. The growth
+# says how the three mix on your machine. In the figure each curve starts at 1; the printed milliseconds compare models.
 #
 # Does the mask save attention any work? Compare rows of four tokens with rows full of tokens, in a rectangle of the
 # same width.
