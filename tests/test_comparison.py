@@ -71,6 +71,22 @@ def test_every_way_runs_once_per_round_in_an_order_that_changes_and_the_first_tw
     assert all(sorted(names) == ["a", "a", "b", "c"] for names in rounds) and len(set(map(tuple, rounds))) > 3
 
 
+def test_each_round_may_draw_what_its_ways_work_on_and_the_interval_covers_the_draws():
+    drawn, of_draw = [], {0: 1.0}
+    random.seed(0)
+
+    def draw(number):
+        drawn.append(number)
+        of_draw[0] = 1 + number % 3
+
+    found = compare({"a": lambda: None, "b": lambda: None}, before_round=drawn.append, seconds=0.0, progress=False)
+    assert drawn == list(range(found.rounds + 1))
+    drawn.clear()
+    varied = compare_measured(["a", "b"], lambda way: of_draw[0] if way == "b" else 1.0, before_round=draw, seconds=0.0)
+    assert drawn == list(range(varied.rounds + 1))
+    assert varied.control == Interval(1, 1, 1) and varied.ratio("b").high > 1.5 * varied.ratio("b").low
+
+
 def test_what_it_says():
     found = compare_measured(["one worker", "two workers"], {"one worker": 2.0, "two workers": 1.0}.__getitem__)
     assert str(found).splitlines() == [

@@ -44,6 +44,8 @@ FOUR = "predicted_speed, predicted_a, predicted_b, predicted_c = None, None, Non
         (EXPERIMENT, "course.claim('it is equal', a == b)", ""),
         ("**We think** that", "That", "it gives no reason marked **Shown**, **Known** or **We think**"),
         ("**We think** that", "**Shown**: that", ""),
+        (EXPERIMENT, f"plots.curves(1)\n{EXPERIMENT}", "plots.curves(1)... draws a figure that nobody sees"),
+        (EXPERIMENT, f"figure = plots.curves(1)\n{EXPERIMENT}", ""),
     ],
 )
 def test_each_rule_refuses_its_offence(old, new, words, tmp_path, monkeypatch):

@@ -32,10 +32,9 @@ SIZES = {
     "held_out": (32, 128, 1024),  # texts of the validation loss
     "training_dim": (16, 32, 256),
     "training_layers": (1, 1, 4),
-    "training_epochs": (1, 2, 2),  # of random batches
+    "training_epochs": (2, 2, 2),  # of random batches
     "training_seeds": (1, 6, 6),
-    # of the batches of texts that are timed, padded or packed
-    "packed_batches": (2, 6, 6),
+    # of the transformer that is timed on padded and packed texts
     "text_dim": (16, 64, 256),
     "text_layers": (1, 2, 4),
     "row_length": (256, 256, 1024),  # tokens of a packed row

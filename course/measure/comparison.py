@@ -220,6 +220,7 @@ def compare(
     fewest_rounds: int = FEWEST_ROUNDS,
     most_rounds: int = MOST_ROUNDS,
     seconds: float = 60.0,
+    before_round: Callable[[int], object] | None = None,
     progress: bool = True,
 ) -> Comparison:
     """Time `ways`, functions without arguments that do the same work, against the first of them.
@@ -231,6 +232,8 @@ def compare(
         half_width: relative half-width of every interval at which the rounds end.
         fewest_rounds, most_rounds: rounds at least and at most.
         seconds: no round begins later than this.
+        before_round: called with the number of a round before it begins, 0 for the warm-up. Where
+            it draws what all ways of the round work on, the intervals cover the draws, too.
         progress: whether to draw a bar to standard output.
 
     Raises: CourseError if there are fewer than two ways.
@@ -247,6 +250,7 @@ def compare(
         half_width=half_width,
         rounds=(fewest_rounds, most_rounds),
         seconds=seconds,
+        before_round=before_round,
         progress=progress,
     )
 
@@ -283,6 +287,7 @@ def compare_measured(
     half_width: float = HALF_WIDTH,
     rounds: tuple[int, int] = (FEWEST_ROUNDS, MOST_ROUNDS),
     seconds: float = 60.0,
+    before_round: Callable[[int], object] | None = None,
     progress: bool = False,
     clock: Callable[[], float] = time.monotonic,
     shuffler: random.Random | None = None,
@@ -297,12 +302,15 @@ def compare_measured(
     """
     if len(ways) < 2:
         raise CourseError(f"a comparison needs two ways or more, found {len(ways)}.")
+    prepare = before_round or (lambda number: None)
+    prepare(0)
     for way in ways:
         measure(way)  # fills caches, starts workers, compiles
     draw = (shuffler or random).sample
     end = clock() + seconds
     table: dict[str, list[float]] = {way: [] for way in (*ways, CONTROL)}
     for number in _counted_rounds(rounds[1], progress):
+        prepare(number)
         for name in draw(list(table), len(table)):
             table[name].append(measure(ways[0] if name == CONTROL else name))
         if number >= rounds[0]:

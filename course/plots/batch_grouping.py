@@ -494,7 +494,11 @@ def time_and_memory(tables: Mapping[str, tuple[Comparison, Mapping[str, float]]]
             ax.plot([ms.low, ms.high], [mb, mb], color=color, lw=1.2)
             (handles[name],) = ax.plot(ms.estimate, mb, "o", color=color, ms=8)
             label_point(
-                ax, f"{ms.estimate:.3g} ms, {mb:.3g} MB", (ms.estimate, mb), (6, 6), fontsize=8
+                ax,
+                f"{name}\n{ms.estimate:.3g} ms, {mb:.3g} MB",
+                (ms.estimate, mb),
+                (6, 6),
+                fontsize=8,
             )
             points.append((ms.estimate, mb))
         front = sorted(point for point in points if not _is_beaten(point, points))
@@ -518,9 +522,9 @@ def _is_beaten(point: tuple[float, float], points: Iterable[tuple[float, float]]
 
 
 def _fastest(compared: Comparison) -> str:
-    """What a title says of the fastest way: its name if it is faster than each other one."""
+    """What a title says of the fastest way: its name, and those that it is not faster than."""
     best = min(compared.seconds, key=lambda way: compared.time(way).estimate)
-    others = [way for way in compared.seconds if way != best]
-    if all(compared.verdict(best, to=way) == FASTER for way in others):
-        return f", fastest: {best}"
-    return ": which is fastest is not decided"
+    near = [
+        way for way in compared.seconds if way != best and compared.verdict(best, to=way) != FASTER
+    ]
+    return f", fastest: {' or '.join([best, *near])}"

@@ -53,6 +53,7 @@ def lint_evidence(unit: str, cells: list[Cell], runs: Runs) -> Iterator[str]:
     yield from constant_claims(cells)
     yield from claims_without_null(cells)
     yield from confidence(cells)
+    yield from hidden_figures(cells)
 
 
 def static_numbers(unit: str, cells: list[Cell], runs: Runs) -> Iterator[str]:
@@ -156,6 +157,17 @@ def confidence(cells: list[Cell]) -> Iterator[str]:
         yield "it gives no reason marked **Shown**, **Known** or **We think**"
 
 
+def hidden_figures(cells: list[Cell]) -> Iterator[str]:
+    """Figures that are drawn and never shown: a notebook shows the last expression of a cell."""
+    for cell in _code(cells):
+        for statement in ast.parse(cell.source).body[:-1]:
+            if _is_drawing(statement):
+                yield (
+                    f"{ast.unparse(statement)[:40]}... draws a figure that nobody sees: "
+                    "make it the last line of its cell"
+                )
+
+
 def repeated_sentences(unit: str) -> Iterator[str]:
     """Claims of the rebuilt parts of `unit` whose sentence another claim of the course has."""
     places = {}
@@ -195,6 +207,14 @@ def _sentence(call):
     if isinstance(first, ast.Constant) and isinstance(first.value, str):
         return first.value
     return None
+
+
+def _is_drawing(statement):
+    """Whether `statement` calls <...plots>.<name> or figures.<name> and drops what it returns."""
+    if not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)):
+        return False
+    module, _, _ = ast.unparse(statement.value.func).partition(".")
+    return module.endswith(("plots", "figures"))
 
 
 def _strings(cell):

@@ -51,8 +51,8 @@ my_lengths = None  # [12, 5, 230, ...] or "lengths.txt"
 
 # %% [markdown]
 # `demo` has lengths 1, 4, 16 and 64, and the longer ones are rarer. In `lognormal` the logarithm of the length is
-# normally distributed. In `text` it is, too, with a larger mean; part 3 trains on it. `histories` holds the films that
-# each MovieLens user rated, or invented ratings with similar lengths.
+# normally distributed. `text` has the same shape with longer sequences; part 3 trains on it. Both are cut at 256
+# tokens. `histories` holds the films that each MovieLens user rated, or invented ratings with similar lengths.
 #
 # (`demo`, our small model and the idea of this unit come from [asym](https://github.com/daeseoklee/asym), an open
 # package with a clear demonstration. We thank its author: half of our questions began there.)
@@ -64,7 +64,8 @@ if my_lengths is not None:
     sets = {"mine": sequences.with_lengths("mine", torch.tensor([int(n) for n in given]), 0)} | sets
 for name, found in sets.items():
     low, high, mean = found.lengths.min(), found.lengths.max(), found.lengths.float().mean()
-    print(f"{name:<10} {len(found):>6,} sequences with {low} to {high} tokens, {mean:.1f} on average")
+    kind = ", invented" if name == "histories" and not found.real else ""
+    print(f"{name:<10} {len(found):>6,} sequences with {low} to {high} tokens, {mean:.1f} on average{kind}")
 first = next(iter(sets))
 
 # %% tags=["experiment"]
@@ -84,7 +85,8 @@ predicted_waste = None  # cells per token, e.g. 3.0
 # %% [markdown]
 # ### Exercise 1 · Pad a batch
 #
-# Build the rectangle from a flat batch: the tokens of all sequences, one after the other, and their lengths.
+# Build the rectangle from a flat batch: the tokens of all sequences, one after the other, and their lengths. An
+# assignment to `x[mask]` fills the True places row by row.
 #
 # ```python
 # >>> x, mask = pad_batch(torch.tensor([5, 3, 7]), torch.tensor([1, 2]))
@@ -237,7 +239,8 @@ for name, curve in curves.items():
 
 # %% [markdown]
 # A batch is as wide as its longest sequence, and a larger batch more often holds a long one. No row is wider than the
-# longest sequence, so the waste is at most longest / mean length.
+# longest sequence, so the waste is at most longest / mean length. The cut at 256 tokens bounds it, too: truncation is
+# the cheapest way to lower the waste, if you can spare the rest.
 #
 # **Takeaway** Larger batches waste more, up to longest / mean length.
 
@@ -317,13 +320,16 @@ course.claim("attention written out keeps more bytes than in proportion to the p
 narrowest, *_, widest = size.padded_lengths
 longer = {name: result.ratio(result.base, to=str(widest)) for name, result in compared.items()}
 for name, times in longer.items():
-    print(f"{widest // narrowest} times the width: {name} takes {times} times as long")
+    ms = 1000 * compared[name].time(str(widest)).estimate
+    print(f"{widest // narrowest} times the width: {name} takes {times} times as long, {ms:.1f} ms")
 print(course.score("05/1", "times as long with fused attention", predicted_time, longer["fused attention"]))
 course.claim("the time of the maximum grows in proportion to the width, within 30 %",
              longer["maximum"].scaled(narrowest / widest), within=(0.7, 1.3))  # fmt: skip
 
 # %% [markdown]
 # The tokens stayed the same, and only the width grew: the padding alone costs these bytes and this time (**Shown**).
+# Linear maps take time per cell, attention takes time per pair, and calls take the same time at any width. The growth
+# says how the three mix on your machine. In the figure each curve starts at 1; the printed milliseconds compare models.
 #
 # Does the mask save attention any work? Compare rows of four tokens with rows full of tokens, in a rectangle of the
 # same width.
@@ -334,13 +340,12 @@ rows = {
     "rows of four tokens": functools.partial(step, attention, widest, 4),
 }
 masked = compare(rows, device=device, seconds=size.seconds)
-print(masked)
 course.claim("fused attention takes as long for rows of padding as for rows of tokens, within 10 %",
              masked.ratio("rows of four tokens"), within=(0.9, 1.1))  # fmt: skip
 
 # %% [markdown]
 # The two differ in their mask alone. It hides padding from the softmax, but the products with padding are still
-# computed if both take as long (**Shown**). So fusing removes the *bytes* of the pairs, not their *time*. **Known**:
+# computed if both take as long (**Shown**). So fused attention stores no pairs, but still computes them. **Known**:
 # FlashAttention (Dao et al. 2022, arXiv:2205.14135) recomputes the matrix by blocks in the backward pass.
 #
 # **Takeaway** With fused attention or a maximum, bytes grow with the width; with attention written out, faster. A mask
@@ -371,8 +376,9 @@ course.claim("reserved memory does not fall with the padding", stays, values[1])
 
 # %% [markdown]
 # In asym's notebook, `nvidia-smi` read 4,353 MiB after the training in one rectangle, and the same after the training
-# in groups. *GPU-Util* fell from 100 % to 46 %: it is the share of time in which any kernel ran (**Known**: manual of
-# `nvidia-smi`), so it says nothing about how well.
+# in groups. Each was read once, and the second training is the one of the next section. *GPU-Util* fell from 100 % to
+# 46 %: it is the share of time in which any kernel ran (**Known**: manual of `nvidia-smi`), so it says nothing about
+# how well.
 #
 # **Takeaway** To compare memory, read `torch.cuda.max_memory_allocated()`.
 

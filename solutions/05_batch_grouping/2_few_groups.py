@@ -27,7 +27,7 @@ import torch
 import course
 from course.checks import batch_grouping as check
 from course.datasets import sequences
-from course.measure.comparison import compare, quotient
+from course.measure.comparison import compare, difference_interval, quotient, signed_rank_interval
 from course.plots import batch_grouping as plots
 from course.training import grouping
 from course.training.recommender_loop import keep_freed_memory
@@ -55,8 +55,8 @@ print(*demo[:4], sep="\n")
 values, lengths, labels = (part.to(device) for part in sequences.collate(demo[:256]))  # a batch
 
 # %% [markdown]
-# A *group* holds the sequences of a batch that are longer than the threshold before and at most as long as its own
-# *threshold*.
+# Each *group* has a *threshold*, its longest allowed length. A sequence joins the first group whose threshold is not
+# below its length.
 
 # %% tags=["experiment"]
 some = drawn[:24]
@@ -125,7 +125,7 @@ check.group_by_length(group_by_length, seed=316)
 # Run each group as a padded batch, and return the results in the order of the batch. The loop over the groups is given,
 # and `place`, which says for each cell of a group where its token is in `values`. At padding, `place` points to a token
 # of the next sequence, or past the end of `values`: clamp it to the last token, then set padding to 0. Your code begins
-# inside the loop; complete the loop, then go back to the indentation of the function for the return.
+# inside the loop. After the loop, put the outputs into the order of the batch; `index_copy` does it with a gradient.
 #
 # **Must**
 # - call `module(x, mask)` once per group, with `x` and `mask` as `pad_batch` makes them for that group;
@@ -288,6 +288,8 @@ plots.speedups(timed, xlabel="embedding size")
 
 # %% tags=["experiment"]
 gains = {dim: result.ratio("your groups") for dim, result in timed.items()}
+fewer = grouping.waste_of(torch.arange(len(demo)).split(256), drawn)  # groups have one cell per token
+print(f"groups have {fewer:.1f} times fewer cells; if time followed the cells alone, they would be as much faster")
 print(course.score("05/2", "groups over one rectangle, largest embedding", predicted_speedup, gains[dim]))
 a_tenth = 10 * kept["your groups"] < kept["one rectangle"]
 course.claim("groups keep less than a tenth of the rectangle's bytes for backward", a_tenth,
@@ -299,13 +301,7 @@ course.claim("at embedding size 8192, groups are faster than one rectangle", gai
 
 # %% [markdown]
 # asym's notebook trains with embedding size 8,192 on a P100. Its epoch took 3.29 s in one rectangle and 0.567 s in
-# groups. **Known**: at the peak of a P100 (9.3 TFLOP/s in float32, NVIDIA's data sheet) the products of the padded
-# epoch alone need 2.8 s, so the 3.29 s are mostly computing.
-#
-# There, modules are annotated: `get_input_annot` and `get_output_annot` name the shapes, `get_mask_hint` asks for the
-# mask. A `DataCollection` is your flat batch; `apply` and `regroup` together are your `run_grouped`. One thing differs:
-# its `LengthThresholdGrouper` puts a length equal to a threshold into the *next* group. So its thresholds 1, 4, 16 put
-# lengths 16 and 64 into one rectangle.
+# groups, each timed once and without a warm-up.
 #
 # **Takeaway** Groups save the bytes of the padding everywhere. Whether they save time depends on the device and the
 # size.
@@ -453,30 +449,37 @@ print(course.score("05/2", "groups that are fastest", predicted_groups, fastest,
 off = {n: seconds[n].scaled(1 / model_says[n]) for n in list(limits)[1:-1]}
 print("measured / model:", ", ".join(f"{n} groups {times.estimate:.2f}" for n, times in off.items()))
 worst = max(off, key=lambda n: abs(off[n].estimate - 1))
+
+# %% tags=["experiment"]
 removed = (cells[1] - cells[4]) / (cells[1] - int(own.sum()))
 is_most = removed > 0.75
 course.claim("four groups remove most of the padding", is_most, f"{removed:.0%} of it")
 course.claim("four groups are at least 50 % faster than one", taken.ratio("4"), above=1.5)
 course.claim("a · groups + b · cells misses no time between by more than 20 %", off[worst], within=(0.8, 1.2),
              otherwise="A cell does not cost the same in each group.")  # fmt: skip
-missed = taken.ratio(str(fastest), to=str(foretold))
-course.claim("the number of groups that the model predicts is at most 30 % slower than the fastest", missed, below=1.3)
+others = [taken.ratio(str(n), to=str(foretold)) for n in limits if n != foretold]
+best_other = max(others, key=lambda ratio: ratio.high)
+course.claim("the number of groups that the model predicts is at most 30 % slower than the fastest", best_other,
+             below=1.3)  # fmt: skip
 
 # %% [markdown]
 # The first groups remove most of the cells. Later ones remove few, but each adds its calls: so the time falls, then
-# rises. **We think** that the model errs where a rectangle leaves the cache, because then a cell costs more. To test
-# it, take a batch of half as many sequences.
+# rises. The model takes one price for all cells: that of the largest rectangle, because *b* comes from one group. A
+# ratio above 1 says that cells of smaller rectangles, or the groups' calls, cost more than that; we do not know which.
+# If large rectangles left a cache and therefore cost more, the ratio would be below 1.
+#
+# The last claim compares the predicted number with the fastest of the others.
 #
 # **Takeaway** A few groups are enough. Each further one costs the same again and saves less.
 
 # %% [markdown]
 # ## What changes in small batches?
 #
-# A smaller batch has fewer cells, but the same four groups. What do these cost without cells? A batch of four
-# sequences, one of each length, needs four groups, too, and has next to no cells.
+# A smaller batch has fewer cells, but the same four groups. What does a group cost if it holds almost nothing? A batch
+# of four sequences, one of each length, needs four groups, too, and has next to no cells.
 #
 # **Predict** In batches of 32, how many times as fast as one rectangle are groups with the smallest embedding? As many
-# times as with 256 sequences, because a similar share of the cells is padding? Or fewer?
+# times as with 256 sequences and the same embedding, because most cells are padding in both? Or fewer?
 
 # %%
 predicted_small = None  # times as fast, e.g. 2.0
@@ -484,14 +487,16 @@ predicted_small = None  # times as fast, e.g. 2.0
 # %% tags=["experiment"]
 small = batches_of(32)
 one_of_each = [next(sample for sample in demo if len(sample[0]) == n) for n in (1, 4, 16, 64)]
-in_small, nearly_empty = {}, {}
+in_small, nearly_empty, two_groups = {}, {}, {}
 for dim in size.losing_dims:
     model = TokenPool(sequences.VOCABULARY, dim, dim).to(device)
     epochs = {name: functools.partial(epoch, score, model, small) for name, score in ways.items()}
+    epochs["two groups"] = functools.partial(epoch, functools.partial(score_grouped, thresholds=(4, 64)), model, small)
     epochs["groups of one sequence"] = functools.partial(epoch, score_grouped, model, [one_of_each] * len(small))
     compared = compare(epochs, device=device, seconds=size.seconds)
     in_small[dim] = compared.pair("one rectangle", "your groups")
     nearly_empty[dim] = compared.ratio("one rectangle", to="groups of one sequence")
+    two_groups[dim] = compared.ratio("two groups")
     ms = ", ".join(f"{name} {1000 * compared.time(name).estimate / len(small):.2f} ms" for name in epochs)
     print(f"embedding size {dim}, per batch: {ms}")
 plots.speedups(in_small, xlabel="embedding size")
@@ -509,15 +514,18 @@ both = quotient(gains[64], small_gains[64]) if 64 in gains and 64 in small_gains
 course.claim("at embedding size 64, groups gain more in batches of 256 than in batches of 32", both, above=1)
 course.claim("at the smallest embedding, four groups of one sequence take longer than a rectangle of 32",
              nearly_empty[smallest], above=1)  # fmt: skip
+course.claim("in batches of 32 at embedding size 64, two groups are faster than one rectangle", two_groups.get(64),
+             above=1)  # fmt: skip
 
 # %% [markdown]
 # A larger embedding makes each cell cost more, and each group too, because every group adds a gradient of the weights.
-# Between 256 and 32 the batch size alone changed (**Shown**): the same sequences and model, the same overhead per
-# group, fewer cells in each, and less padding in a batch without a long sequence. Where four nearly empty groups
-# already take longer than the rectangle, no thresholds can win. On a GPU a group's overhead is larger next to its
-# cells: the recorded one lost with embedding size 64 and batches of 256. **We think** that its launches are not all:
-# `lengths` are on the GPU, so each `nonzero` and each `int(lengths.max())` waits for it. To test it, keep the lengths
-# on the CPU, too, and compute the groups there.
+# Between 256 and 32 the batch size alone changed, so it lowers the gain (**Shown**). It lowers two things together: a
+# group has fewer cells for its calls, and a small batch has less padding per token, as part 1 counted. Where four
+# nearly empty groups take longer than the rectangle, their calls alone cost more than all its cells. Two groups have
+# half the calls, so they may win where four lose. On a GPU a group's overhead is larger next to its cells: the recorded
+# one lost with embedding size 64 and batches of 256. **We think** that its launches are not all: `lengths` are on the
+# GPU, so each `nonzero` and each `int(lengths.max())` waits for it. To test it, keep the lengths on the CPU, too, and
+# compute the groups there.
 #
 # If you accumulate gradients anyway, sort by length before you cut the micro-batches: then groups add no calls. Under
 # `torch.compile`, each new shape of a group may compile again.
@@ -629,13 +637,20 @@ for name, percent in missed.items():
 plots.search_results({name: (searched.time(name).estimate, missed[name]) for name in searches})
 
 # %% tags=["experiment"]
-near = missed["random × 1"] < 5
-course.claim("one random trial misses the least number of cells by less than 5 %", near,
-             f"{missed['random × 1']:.2f} %")  # fmt: skip
+misses = {1: [], 10: []}  # trials -> per cent, of each seed
+for trials, of_seeds in misses.items():
+    for seed in range(10):
+        drawn_with = torch.Generator().manual_seed(seed)
+        of_seeds.append(100 * (cells_of(search_now(many, 4, trials, generator=drawn_with)) / found_cells["exact"] - 1))
+    print(f"random × {trials}, ten seeds:", ", ".join(f"{percent:.2f} %" for percent in of_seeds))
+course.claim("random searches of ten trials miss the fewest cells by less than 5 %, in the centre of ten seeds",
+             signed_rank_interval(misses[10]), below=5)  # fmt: skip
+course.claim("random searches of ten trials miss less than those of a single trial",
+             difference_interval(misses[10], misses[1]), below=0)  # fmt: skip
 
 # %% [markdown]
 # The exact search tries each pair of different lengths once per group, so its time grows with the square of their
-# number. A random trial tries a few neighbours per move, but you never know what it has missed.
+# number. A random trial tries a few neighbours per move, and where it ends depends on where it started.
 #
 # **Takeaway** Search exactly where the cost is a sum over groups and the lengths are few enough. Otherwise restart a
 # random search.

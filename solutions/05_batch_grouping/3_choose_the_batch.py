@@ -70,7 +70,7 @@ my_guess_of_waste = None  # cells per token
 #
 # **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 18 · **Lines** 10
 #
-# **Convention** `len()` is the number of batches.
+# **Convention** `len()` is the number of batches. The training loop calls `set_epoch` before each epoch.
 #
 # **Source** Sutskever, Vinyals and Le 2014, section 3.4: batches of roughly the same length. `LengthGroupedSampler` of
 # Hugging Face transformers sorts in windows of at most 50 batches.
@@ -169,6 +169,9 @@ plots.waste_of_windows(windows, bucketed, levels)
 # %% tags=["experiment"]
 at_50, four_groups = bucketed[windows.index(50)], levels["four groups in random batches"]
 print(course.score("05/3", "waste with windows of 50 batches", my_guess_of_waste, at_50, null=None))
+pieces = many.sort().values.chunk(50)
+padding = [len(piece) * int(piece.max()) - int(piece.sum()) for piece in pieces]
+print(f"of one window over all, cut into 50 pieces, the last has {padding[-1] / sum(padding):.0%} of the padding")
 is_removed = at_50 - 1 < 0.1 * (bucketed[0] - 1)
 course.claim("windows of 50 batches remove at least nine tenths of the padding of random batches", is_removed,
              f"waste {at_50:.2f} instead of {bucketed[0]:.2f}")  # fmt: skip
@@ -177,7 +180,7 @@ course.claim("windows of 50 batches waste less than four groups in random batche
              f"{at_50:.2f} against {four_groups:.2f}")  # fmt: skip
 
 # %% [markdown]
-# The last piece wastes most, because the long tail of the lengths lies in it.
+# The last piece wastes most, because the long tail of the lengths lies in it. Its share of the padding is printed.
 #
 # **Takeaway** Sorting inside windows of shuffled data removes most of the padding.
 
@@ -225,13 +228,13 @@ except CourseError as why:
 # articles and chats.
 #
 # A step often consists of several batches: of several *ranks*, which are processes with a copy of the model each, or of
-# *micro-batches*, whose gradients are accumulated before the update.
-# Sorted batches differ in their tokens. `DistributedDataParallel` *averages* the gradients of the ranks, and
-# accumulation adds up those of the micro-batches.
+# *micro-batches*, whose gradients are accumulated before the update. Sorted batches differ in their tokens.
+# `DistributedDataParallel` *averages* the gradients of the ranks, and accumulation adds up those of the micro-batches.
 #
 # ### Exercise 2 · The loss of a batch
 #
 # Return the loss of one padded batch such that the gradient of the step is that of the mean over all its tokens.
+# Ranks know the tokens of a step because each counts those of its micro-batches, and an `all_reduce` adds them up.
 #
 # ```python
 # >>> losses = torch.tensor([[1.0, 2.0, 9.0]])  # the last cell is padding
@@ -338,7 +341,8 @@ course.claim("the mean of the ranks' means misses by 10 % of the norm more with 
 
 # %% [markdown]
 # **Shown** The two gradients of a step differ only in the weights of its batches. A mean per batch gives a token of a
-# batch with few tokens the larger weight, and sorting makes the numbers of tokens differ more.
+# batch with few tokens the larger weight, and sorting makes the numbers of tokens differ more. The model is untrained.
+# Of six values, the interval reaches from the least to the largest.
 #
 # **Takeaway** The mean of means is not the mean: divide sums over tokens by the tokens of the whole step.
 
@@ -352,7 +356,7 @@ course.claim("the mean of the ranks' means misses by 10 % of the norm more with 
 # |---|---|
 # | random | one batch of any lengths |
 # | windows | one batch of your sampler, windows of 50 |
-# | windows, accumulated | four batches of a quarter of the texts, from windows of as many texts |
+# | windows, accumulated | four micro-batches of a quarter of the texts; a window still holds as many texts |
 #
 # A batch of your sampler has texts of one length, so mostly of one kind. That could harm each update. But it has less
 # padding, so it costs fewer cells. Each training lasts until it has computed as many cells as the random one. Cells are
@@ -417,8 +421,10 @@ course.claim("after the same cells, windows lead random batches by less at the l
 # The printed ratios say how far the time follows the cells on your machine. **We think** that on a GPU whose launches
 # cost more than cells it follows the batches, and accumulating has four times as many. The same lines would test it.
 #
-# **Takeaway** Sorted batches make each update worse and cheaper, so which order wins depends on how long you train.
-# Accumulate over several of them, and compare curves at several stops.
+# The texts are drawn so that their kind follows their length. The next section takes this away.
+#
+# **Takeaway** Where the target depends on the length, sorted batches make each update worse and cheaper: they lead
+# early, and their lead shrinks. Accumulate over several, and compare at several stops.
 
 # %% [markdown]
 # ## Why is the update of a sorted batch worse? · extra
@@ -447,8 +453,8 @@ course.claim("random texts with the tokens of sorted batches end above random ba
 course.claim("windows end above random texts with the same tokens per update", by_texts, above=0)
 
 # %% [markdown]
-# Texts of one length are alike in length and in kind. The second control changes the kind alone: lengths and each
-# kind's share of the tokens stay, but the kind has nothing to do with the length.
+# Texts of one length are alike in length and in kind. The second control changes the kind alone. The lengths stay the
+# same. Each text gets its kind at random, so that both kinds keep their share of the tokens.
 
 # %% tags=["experiment"]
 unrelated = sequences.text(size.text_rows, 0, kind_follows_length=False)
@@ -463,9 +469,10 @@ course.claim("texts that are alike cost less where the kind of a text does not f
              difference_interval(of_both, of_length), above=0)  # fmt: skip
 
 # %% [markdown]
-# **Shown** The first control keeps the tokens of each update, up to its last text, and changes which texts meet. The
-# second changes only whether the kind follows the length. So part of the gap comes from unequal tokens, whatever the
-# texts are. It is exercise 2's lesson, across updates.
+# **Shown** The first control has about the tokens of each update of your sampler, because its last text may add some,
+# and changes which texts meet. With it, the number of texts per update varies, too. The second changes only whether the
+# kind follows the length. So part of the gap comes from unequal tokens, whatever the texts are. It is exercise 2's
+# lesson, across updates.
 #
 # **Takeaway** Give updates equal numbers of tokens, and mix what your target depends on.
 
@@ -484,18 +491,27 @@ def sorted_steps(order, data, seed):
 
 in_order = ragged_training.train_each(["short to long"], texts, held_out, sorted_steps, size.training_seeds,
                                       **shape | {"updates": 2 * epoch})  # fmt: skip
-first, middle = (ragged_training.by_updates(in_order, n)["short to long"] for n in (epoch, epoch + epoch // 2))
-of_windows = ragged_training.by_updates(runs, epoch)["windows"]
-print("after one epoch, short to long minus windows:", difference_interval(first, of_windows))
-plots.curves({"windows": runs["windows"]} | in_order, epoch, ["where you stop decides", "the same, by cells"])
+lags, reached = [], []  # at the end of an epoch, and in the middle of the next
+for number in (epoch, epoch + epoch // 2):
+    reached.append(ragged_training.by_updates(in_order, number)["short to long"])
+    of_windows = ragged_training.by_updates(runs, number)["windows"]
+    lags.append([high - low for high, low in zip(reached[-1], of_windows, strict=True)])
+at_the_end, in_the_middle = (signed_rank_interval(of_seeds) for of_seeds in lags)
+behind = f"minus windows: {at_the_end.estimate:+.2f} after an epoch,\n{in_the_middle.estimate:+.2f} half an epoch later"
+plots.curves({"windows": runs["windows"]} | in_order, epoch, [behind, "the same by cells"])
+
+# %% tags=["experiment"]
+print(f"short to long minus windows: {at_the_end} after one epoch, {in_the_middle} half an epoch later")
 course.claim("in the middle of an epoch from short to long the loss is higher than before the epoch",
-             difference_interval(middle, first), above=0)  # fmt: skip
+             difference_interval(reached[1], reached[0]), above=0)  # fmt: skip
+course.claim("short to long is further behind windows in the middle of an epoch than at the end of one",
+             difference_interval(lags[1], lags[0]), above=0)  # fmt: skip
 
 # %% [markdown]
 # **We think** that the model forgets the long texts while it sees short ones alone. A validation loss for each half of
 # the lengths would test it.
 #
-# **Takeaway** Compare orders after whole epochs, or their stop decides the result.
+# **Takeaway** If an order changes within an epoch, compare it with others after whole epochs.
 
 # %% [markdown]
 # ## How large is the largest batch? · extra
@@ -588,8 +604,8 @@ most, bounded = (max(len(batch) * int(batch.max()) for batch in batches) for bat
 plots.padding_cells(drawn_batches, f"The largest batch has {most} cells by number, {bounded} by budget")
 
 # %% [markdown]
-# The batches of a budget differ in their number of sequences, but hardly in their tokens. For a language model, which
-# learns from tokens, such updates are of equal size. For a model with one label per sequence they are not.
+# The batches of a budget differ in their number of sequences, but much less in their tokens. For a language model,
+# which learns from tokens, such updates are of equal size. For a model with one label per sequence they are not.
 #
 # **Takeaway** With a budget no batch exceeds a size that you choose, so you can choose it to fill your memory.
 
@@ -711,7 +727,8 @@ check.stragglers(stragglers, seed=40)
 
 # %% [markdown]
 # You compare four ways to make batches for four ranks. They are random, bucketed, *balanced* (bucketed, and batches of
-# similar size form a step), or filled up to a budget. The last three cut the same windows of 50 batches.
+# similar size form a step), or filled up to a budget. The last three start from the same sorted windows and differ only
+# in where they cut, or in which batches form a step.
 
 # %% tags=["experiment"]
 stragglers_now, shard_now = course.solved(check.stragglers), course.solved(check.shard_batches)
@@ -738,9 +755,9 @@ facts = {
 }
 course.claim("ranks wait for a larger share of their time with bucketed batches than with random ones",
              facts["larger"], f"{shown['bucketed']} against {shown['random']} of the time")  # fmt: skip
-course.claim("bucketed batches still take less time than random ones, waiting included", facts["quicker"],
+course.claim("bucketed batches take less time than random ones, waiting included", facts["quicker"],
              f"{spent['bucketed']:.1f} against {spent['random']:.1f} cells per token")  # fmt: skip
-course.claim("balancing the same bucketed batches at least halves the wait", facts["halved"], shown["balanced"])
+course.claim("balancing bucketed batches at least halves the wait of the ranks", facts["halved"], shown["balanced"])
 course.claim("with a budget ranks wait for a smaller share of their time than with random or bucketed batches",
              facts["least"], shown["budget"])  # fmt: skip
 

@@ -51,7 +51,8 @@ print(f"{len(texts):,} texts of 1 to {int(texts.lengths.max())} tokens")
 # ## What must a flat batch know?
 #
 # The texts are those of part 3, and so is the model, a small causal transformer. Here are five sequences, padded and
-# flat. On the right are all pairs of tokens of the flat batch; attention in both directions needs the dark ones.
+# flat. On the right are all pairs of tokens of the flat batch; attention in both directions needs the dark ones. A
+# causal model needs those of them that lie on the diagonal or below it.
 
 # %%
 plots.flat_and_blocks(torch.tensor([2, 7, 1, 4, 3]))
@@ -186,9 +187,9 @@ check.block_mask(block_mask, seed=6)
 # %% [markdown]
 # ## Is it still the same model?
 #
-# Two models with the same weights see the same texts in float64, one padded, one packed into a single row. You compare
-# the losses of all tokens, added up, and their gradients. Then you make one of two mistakes: positions that run on
-# through the row, or borders that are open, so that attention looks back into the sequences before.
+# One model sees the same texts twice in float64: padded, then packed into a single row. You compare the losses of all
+# tokens, added up, and their gradients. Then you make one of two mistakes: positions that run on through the row, or
+# borders that are open, so that attention looks back into the sequences before.
 
 # %% tags=["experiment"]
 pack_now, mask_now = course.solved(check.pack), course.solved(check.block_mask)
@@ -216,60 +217,68 @@ course.claim("a packed row whose positions run on, or whose borders are open, ha
              f"{off['positions']:.0e} and {off['borders']:.0e} off")  # fmt: skip
 
 # %% [markdown]
-# **Shown** Either mistake alone changes the loss, and no error is raised. This model is untrained, so the loss hardly
-# moves, and only the digits tell. **Known** With rotary position embeddings (Su
-# et al. 2021, arXiv:2104.09864) only the distance of two tokens counts. Then the positions may run on, but the borders
-# must still be closed.
+# **Shown** Either mistake alone changes the loss, and no error is raised. The model is untrained, so the loss moves
+# little: you would not see it in a curve. **Known** With rotary position embeddings (Su et al. 2021, arXiv:2104.09864)
+# only the distance of two tokens counts. Then the positions may run on, but the borders must still be closed.
 #
 # **Takeaway** Prove a packed model before you train it: loss and gradient of one batch, in float64.
 
 # %% [markdown]
 # ## How many tokens per second?
 #
-# Four ways compute the same texts, forward and backward. The texts are those of some batches of your sampler of part 3,
-# with the same windows of 50 batches over the whole set.
+# Four ways compute all texts of an epoch, forward and backward. You count what they compute, for one shuffle.
 #
 # | way | what it computes |
 # |---|---|
-# | random batches | the texts shuffled, a rectangle per batch |
-# | bucketed batches | a rectangle per batch of the sampler |
+# | random batches | batches of the shuffled texts, a rectangle per batch |
+# | bucketed batches | batches of your sampler of part 3 with windows of 50, a rectangle per batch |
 # | flat | each random batch as one long row, under your block mask |
 # | packed rows | each random batch in short rows of one length, filled with whole texts, under their block masks |
-#
-# Linear maps take time per cell. Attention under a mask takes time per pair of tokens, hidden ones included.
-#
-# **Predict** How many times as fast as random batches are packed rows? The cells alone give one bound. If attention
-# dominates, the pairs give another.
-
-# %%
-my_guess_for_packed_rows = None  # times
 
 # %% tags=["experiment"]
-sampler = list(course.solved(check.BucketBatchSampler)(texts.lengths, size.training_batch, 50))
-bucketed = sampler[: size.packed_batches]
-chosen = torch.tensor(sum(bucketed, []))
-shuffled = chosen[torch.randperm(len(chosen), generator=torch.Generator().manual_seed(0))]
-random_batches = [part.tolist() for part in shuffled.split(size.training_batch)]
-in_rows_of = [grouping.best_fit(texts.lengths[batch], size.row_length) for batch in random_batches]
-packed_batches = []
-for batch, rows in zip(random_batches, in_rows_of, strict=True):
-    packed_batches.append([[batch[i] for i in row] for row in rows])
-total = int(texts.lengths[chosen].sum()) - len(chosen)  # tokens that are predicted
-model = ragged.RaggedTransformer(texts.vocabulary, size.text_dim, size.text_layers).to(device)
+make_sampler = course.solved(check.BucketBatchSampler)
+
+
+def epoch_of(seed):
+    """The batches of an epoch, for each way."""
+    shuffled = list(make_sampler(texts.lengths, size.training_batch, 1, seed=seed))
+    packed_batches = []
+    for batch in shuffled:
+        rows = grouping.best_fit(texts.lengths[batch], size.row_length)
+        packed_batches.append([[batch[i] for i in row] for row in rows])
+    bucketed = list(make_sampler(texts.lengths, size.training_batch, 50, seed=seed))
+    flat = [[batch] for batch in shuffled]
+    return {"random batches": shuffled, "bucketed batches": bucketed, "flat": flat, "packed rows": packed_batches}
+
 
 # %% tags=["experiment"]
-tokens_of_batches = [int(texts.lengths[batch].sum()) for batch in random_batches]
+first = epoch_of(seed=0)
+n_tokens = int(texts.lengths.sum())
 shapes = {  # (rows, columns) of each batch
-    "random batches": [(len(batch), int(texts.lengths[batch].max())) for batch in random_batches],
-    "bucketed batches": [(len(batch), int(texts.lengths[batch].max())) for batch in bucketed],
-    "flat": [(1, tokens) for tokens in tokens_of_batches],
-    "packed rows": [(len(rows), size.row_length) for rows in in_rows_of],
+    "random batches": [(len(batch), int(texts.lengths[batch].max())) for batch in first["random batches"]],
+    "bucketed batches": [(len(batch), int(texts.lengths[batch].max())) for batch in first["bucketed batches"]],
+    "flat": [(1, int(texts.lengths[batch].sum())) for (batch,) in first["flat"]],
+    "packed rows": [(len(rows), size.row_length) for rows in first["packed rows"]],
 }
 cells = {name: sum(rows * columns for rows, columns in found) for name, found in shapes.items()}
 pairs = {name: sum(rows * columns**2 for rows, columns in found) for name, found in shapes.items()}
+for name in shapes:
+    print(f"{name:<17} {cells[name] / n_tokens:4.2f} cells and {pairs[name] / n_tokens:4.0f} pairs per token")
 
+# %% [markdown]
+# Linear maps take time per cell. Attention under a mask takes time per pair of tokens of a row, hidden ones included.
+#
+# **Predict** How many times as fast as bucketed batches are packed rows? If time follows the cells, the cells above
+# tell you. If it follows the pairs, the pairs do. Or does it follow both?
+
+# %%
+my_guess_for_packed_rows = None  # times as fast as bucketed batches
 
 # %% tags=["experiment"]
+model = ragged.RaggedTransformer(texts.vocabulary, size.text_dim, size.text_layers).to(device)
+total = n_tokens - len(texts)  # tokens that are predicted
+
+
 def of_batch(batch):
     """The texts of a batch of numbers."""
     return [texts[i][0].to(device) for i in batch]
@@ -294,53 +303,62 @@ def packed_loss(rows, row_length=None):
     return packed_losses(model, [of_batch(row) for row in rows], row_length)[0].sum() / total
 
 
-def backward(loss_of, batches):
-    """The gradient of all batches."""
+# %% [markdown]
+# How the texts fall into batches depends on the shuffle. So each round of the comparison computes a whole epoch in each
+# way, and the next round has another seed. The intervals cover the shuffles as well as the noise of the clock.
+
+# %% tags=["experiment"]
+in_short_rows = functools.partial(packed_loss, row_length=size.row_length)
+loss_of = {"random batches": padded_loss, "bucketed batches": padded_loss, "flat": packed_loss,
+           "packed rows": in_short_rows}  # fmt: skip
+drawn = {}  # the batches of the round
+
+
+def backward(name):
+    """The gradient of an epoch."""
     model.zero_grad()
-    for batch in batches:
-        loss_of(batch).backward()
+    for batch in drawn[name]:
+        loss_of[name](batch).backward()
 
 
 # %% tags=["experiment"]
-ways = {
-    "random batches": (padded_loss, random_batches),
-    "bucketed batches": (padded_loss, bucketed),
-    "flat": (packed_loss, [[batch] for batch in random_batches]),
-    "packed rows": (functools.partial(packed_loss, row_length=size.row_length), packed_batches),
-}
 weights = tuple(model.parameters())
-largest = {name: max(grouping.bytes_for_backward(functools.partial(loss_of, batch), weights) for batch in batches)
-           for name, (loss_of, batches) in ways.items()}  # fmt: skip
-timed = compare({name: functools.partial(backward, *way) for name, way in ways.items()}, device=device,
-                seconds=6 * size.seconds)  # fmt: skip
+largest = {}  # bytes of the batch that keeps most
+for name, batches in first.items():
+    largest[name] = max(
+        grouping.bytes_for_backward(functools.partial(loss_of[name], batch), weights) for batch in batches
+    )
+timed = compare({name: functools.partial(backward, name) for name in loss_of}, device=device,
+                before_round=lambda number: drawn.update(epoch_of(seed=number)), seconds=6 * size.seconds)  # fmt: skip
 plots.time_and_memory({"transformer": (timed, largest)})
 
 # %% tags=["experiment"]
-print(f"random batches took {1000 * timed.median('random batches'):.0f} ms; the others are compared with them")
-for name in ways:
-    rate = timed.rate(name, total)
-    print(f"{name:<17} {rate.estimate:8,.0f} tokens/s, {cells[name] / cells['flat']:4.2f} cells and "
-          f"{pairs[name] / cells['flat']:4.0f} pairs per token, {largest[name] / 1e6:6.1f} MB, "
-          f"{len(set(shapes[name]))} shapes")  # fmt: skip
+print(f"an epoch of random batches took {1000 * timed.median('random batches'):.0f} ms")
+for name in loss_of:
+    print(f"{name:<17} {timed.rate(name, total).estimate:8,.0f} tokens/s, {largest[name] / 1e6:6.1f} MB")
 print(timed)
-print(course.score("05/4", "packed rows over random batches", my_guess_for_packed_rows, timed.ratio("packed rows")))
+over_bucketed = timed.ratio("packed rows", to="bucketed batches")
+by_cells, by_pairs = (counted["bucketed batches"] / counted["packed rows"] for counted in (cells, pairs))
+print(f"packed rows over bucketed batches: {by_cells:.2f} by cells, {by_pairs:.2f} by pairs, {over_bucketed} by time")
+print(course.score("05/4", "packed rows over bucketed batches", my_guess_for_packed_rows, over_bucketed))
 course.claim("packed rows are at least twice as fast as random padded batches", timed.ratio("packed rows"), above=2,
              otherwise="Attention under a mask computes the hidden pairs, too.")  # fmt: skip
 course.claim("packed rows are at least 10 % faster than the bucketed batches of your sampler",
-             timed.ratio("packed rows", to="bucketed batches"), above=1.1,
+             over_bucketed, above=1.1,
              otherwise="The sampler left little padding, and a mask costs pairs.")  # fmt: skip
 course.claim("packed rows are at least 10 % faster than one flat row under a block mask",
              timed.ratio("packed rows", to="flat"), above=1.1)  # fmt: skip
 
 # %% [markdown]
-# The memory is what the largest batch keeps for the backward pass.
+# The memory is what the largest batch keeps for the backward pass. Where a bucket holds the longest texts, it keeps as
+# much as a random batch: bucketing saves cells, not the peak.
 #
-# **Shown** Flat and packed rows hold the same texts under masks that skip nothing. They differ in the length of their
-# rows, and so in their pairs: packed rows win because they are short. Bucketed batches leave nearly as little padding
-# and need no mask, so packed rows need not beat them. What packing keeps is that the texts of a batch are random.
+# Bucketed batches leave nearly as little padding as packed rows and need no mask, so packed rows need not beat them.
+# Packing does not sort: a batch stays a random sample. **We think** that packed rows beat flat ones because short rows
+# have fewer hidden pairs. But the number of rows differs, too. To test it, pack into rows of twice the length.
 # **Known** Kernels for variable lengths skip the hidden pairs (`flash_attn_varlen_func` of the library flash-attn), so
 # there a row may be long; the extra sections try PyTorch's. **We think** that launches take most of the time on a GPU
-# whose batches are small. All ways launch the model once per batch, so larger batches would test it.
+# whose batches are small. Each way calls the model once per batch. Larger batches would show whether launches dominate.
 #
 # **Takeaway** Packing removes the padding without choosing which texts meet. Under a dense mask keep rows short,
 # because hidden pairs cost as much as needed ones.
@@ -459,12 +477,15 @@ course.claim("for a recurrence a packed sequence needs fewer bytes than four gro
              f"{kept['packed sequence'] / 1e6:.1f} against {kept['four groups'] / 1e6:.1f} MB")  # fmt: skip
 
 # %% [markdown]
+# This compares bytes, and with four groups. More groups keep fewer bytes, and the times may be in another order.
+#
 # **Takeaway** A maximum needs no rectangle, only the number of the sequence that each token belongs to.
 
 # %% [markdown]
 # ## Does attention on a flat batch get a fast kernel? · extra
 #
-# `F.scaled_dot_product_attention` takes q, k and v with three or four dimensions, and chooses a kernel itself.
+# `F.scaled_dot_product_attention` takes q, k and v as (batch, heads, tokens, d) or (heads, tokens, d), and chooses a
+# kernel itself.
 #
 # ### Exercise 4 · Attention on flat batches
 #
@@ -605,12 +626,14 @@ course.claim("in bfloat16 FlexAttention is faster than the block mask", ratio["F
 # `torch.compile` makes a graph for a shape, and ragged batches have many widths. Its argument `dynamic` says what
 # happens at a new one. With `False` it compiles again. With `None`, the default, it makes a size dynamic that has
 # changed. With `True` sizes are dynamic from the start. Where shapes must be static, as for CUDA graphs, you can pad
-# each batch to the next of k *edges*. The cell counts graphs without the minutes that compilation takes.
+# each batch to the next of k *edges*. The cell counts the graphs of the forward pass without the minutes that
+# compilation takes.
 #
 # **How many graphs does the default make for all batches of an epoch?**
 
 # %% tags=["experiment"]
 edges = torch.tensor(grouping.greedy_thresholds(texts.lengths, 8))
+sampler = make_sampler(texts.lengths, size.training_batch, 50)
 widths = [int(texts.lengths[batch].max()) for batch in sampler if len(batch) == size.training_batch]
 rounded = edges[torch.bucketize(torch.tensor(widths), edges)].tolist()
 small = ragged.RaggedTransformer(texts.vocabulary, 8, 1)
@@ -626,7 +649,7 @@ course.claim("by default torch.compile makes at most three graphs for all widths
              f"{graphs['None']} graphs; {graphs['False']} with dynamic=False")  # fmt: skip
 
 # %% [markdown]
-# Packed rows of one length still differ in how many a batch has, so they have several shapes, too.
+# Packed batches also have several shapes, because the number of rows differs.
 #
 # **Takeaway** Leave `dynamic` at its default and count your graphs. Where shapes must be static, a few edges bound
 # their number.
@@ -639,7 +662,6 @@ course.claim("by default torch.compile makes at most three graphs for all widths
 
 # %% tags=["experiment"]
 held_out = sequences.text(size.held_out, 1)
-make_sampler = course.solved(check.BucketBatchSampler)
 epoch = len(texts) // size.training_batch  # updates
 
 
@@ -666,7 +688,7 @@ most_cells = max(curve.cells[-1] for curve in runs["packed"])
 windows = ragged_training.train_each(["windows"], *given, **shape, cells=most_cells)
 after_updates = ragged_training.by_updates(runs, shape["updates"])
 after_cells = ragged_training.by_cells({"packed": runs["packed"]} | windows, shape["updates"])
-titles = ["the same texts, random and packed", "random trains on: its cells are mostly padding"]
+titles = ["the same texts, random and packed", "by cells: those of random batches are mostly padding"]
 plots.curves(runs | windows, epoch, titles)
 
 # %% tags=["experiment"]
@@ -727,7 +749,7 @@ print(f"packed rows of twice the longest: {cells_in_rows / int(my_lengths.sum())
 #
 # - **Nearly equal lengths**: pad. Count cells per token first (part 1).
 # - **A transformer, on CUDA with a kernel for variable lengths**: pack, and pass `cu_seqlens`. "in bfloat16 varlen is
-#   faster than the block mask", which only a GPU can measure, for attention alone.
+#   faster than the block mask", for attention alone. If that line shows no number, measure it on a GPU first.
 # - **A transformer, without such a kernel**: bucketed batches, or short packed rows if texts should meet at random.
 #   "packed rows are at least twice as fast as random padded batches".
 # - **A maximum over tokens**: flat. "flat maxima are at least twice as fast as those of one rectangle".
