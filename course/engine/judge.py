@@ -8,6 +8,7 @@ A Judge runs the reference and the known mistakes of the course, each once; in a
 which has none of them, a RecordedJudge reads what was recorded of them.
 """
 
+import multiprocessing.util
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -72,6 +73,10 @@ class Judge:
         limits: Limits | None,
         stop_when_differs_from: Outcome | None,
     ) -> Outcome:
+        if self.exercise.starts_processes:
+            # Workers inherit this folder. One that makes its own removes it when it ends, and
+            # prints a traceback if it is stopped while it still sends a batch through it.
+            multiprocessing.util.get_temp_dir()
         return run_probe(
             self.exercise.probe,
             answer,
