@@ -256,7 +256,9 @@ def _command(step: Step, rows_file: Path, dry_run: bool) -> list[str]:
     workers = []
     if importlib.util.find_spec("xdist") and not dry_run:
         workers = ["-n", str(min(WORKERS_MAX, os.cpu_count()))]
-    return [*python, "pytest", "-q", "-p", "no:cacheprovider", *workers, *step.tests]
+    # pytest-benchmark, where it is installed, warns of xdist, and warnings are errors
+    plugins = ["-p", "no:cacheprovider", "-p", "no:benchmark"]
+    return [*python, "pytest", "-q", *plugins, *workers, *step.tests]
 
 
 def _environment(step: Step, dry_run: bool) -> dict[str, str]:

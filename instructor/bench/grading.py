@@ -304,8 +304,12 @@ def _start(units: Sequence[str], inbox: Path, course: Path, *options: str) -> su
 
 def _finish(process: subprocess.Popen, course: Path) -> str:
     """The grader's output.  Raises: CourseError with its last words if it failed."""
-    process.wait()
-    output = (course / LOG).read_text(errors="replace")
+    try:
+        process.wait()
+    finally:
+        output = (course / LOG).read_text(errors="replace")
+        if process.returncode is None:  # interrupted, so nobody else tells how far it got
+            print(output)
     if process.returncode:
         end = output.strip()[-500:]
         raise CourseError(f"the grader ended with exit code {process.returncode}: {end}")

@@ -45,12 +45,12 @@ def batch_bias(answer: Answer, device: torch.device, seed: int) -> Facts:
     rows = batch + 2
     yield "one full batch, and some rows more", bias(values[:rows], order[order < rows], batch)
 
-    # Squares of such times are multiples of 512 in float64; the variance of numbers below 40 is at
-    # most 400.
-    times = 1_600_000_000 + torch.randint(40, (n,), generator=rng)
+    # Squares of such times are multiples of 512 in float64, and the times are multiples of 128 in
+    # float32: too coarse for numbers below 400, but not so coarse that all of them are equal.
+    times = 1_600_000_000 + torch.randint(400, (n,), generator=rng)
     order = torch.randperm(n, generator=rng)
     yield "Unix times, whole numbers, counted in float64", bias(times, order, batch)
-    large = times.sub(1_600_000_000).mul(1250).half()
+    large = times.sub(1_600_000_000).mul(125).half()
     yield "float16 values, whose sum is beyond float16", bias(large, order, batch)
     error = error_name(bias, times, order, n + 1)
     yield "a batch larger than the file raises ValueError", error
