@@ -30,8 +30,8 @@ SIZES = {
     "judged_shard": (32, 256, 256),  # samples
     "judged_buffer": (128, 1024, 1024),  # samples, also of a window
     "judged_batch": (16, 64, 64),
-    "judged_pictures": (256, 2048, 16_384),
-    "judged_side": (16, 64, 64),  # pixels
+    "judged_pictures": (256, 2048, 8192),
+    "judged_side": (16, 192, 192),  # pixels
     "judged_tar": (16, 64, 64),  # pictures of a tar file
     "judged_tar_buffer": (64, 256, 256),
     "judged_seconds": (0.0, 3.0, 3.0),  # of a comparison with memcpy

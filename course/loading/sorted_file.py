@@ -7,7 +7,7 @@ over the true ones is known exactly: |w - w₀|² + (b - b₀)².
 
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -123,10 +123,33 @@ def _untrained():
     return torch.zeros(FLOATS - 1), torch.zeros(())
 
 
+def mean_bias(
+    batch_bias: Callable[[Tensor, Tensor, int], float],
+    epochs: Mapping[str, Sequence[Tensor]],
+    batch: int,
+) -> dict[str, float]:
+    """{name of the order: variance of the means of `batch` rows over that of random ones}.
+
+    The rows of the file are sorted, and each order is averaged over its epochs.
+
+    Args:
+        batch_bias: the answer to that exercise.
+        epochs: {name: row numbers of each epoch}.
+    """
+    found = {}
+    for name, orders in epochs.items():
+        in_file_order = torch.arange(len(orders[0]))
+        values = [batch_bias(in_file_order, order, batch) for order in orders]
+        found[name] = float(np.mean(values))
+    return found
+
+
 def show_costs(
     seconds: Mapping[str, float],
     times_read: Mapping[str, float],
     held_bytes: Mapping[str, int],
+    bias: Mapping[str, float],
+    bias_of_ten: Mapping[str, float],
     excess: Mapping[str, Tensor],
 ) -> None:
     """Print a line per order: what it costs.
@@ -135,12 +158,16 @@ def show_costs(
         seconds: of an epoch. An order that only this one has is printed with its seconds alone.
         times_read: bytes from the disk over those of the file.
         held_bytes: bytes in memory at the same time.
+        bias: variance of batch means over that of random batches.
+        bias_of_ten: the same of ten batches in a row.
         excess: excess loss per seed, of which the median is printed.
     """
-    print(f"{'':30} {'s per epoch':>11} {'times the file':>15} {'kB held':>8} {'excess loss':>12}")
+    heads = f"{'s per epoch':>11} {'times the file':>15} {'kB held':>8} {'V / V₀':>8} {'of ten':>8}"
+    print(f"{'':30} {heads} {'excess loss':>12}")
     for name, value in seconds.items():
         line = f"{name:30} {value:11.2f}"
         if name in excess:
             line += f" {times_read[name]:15.1f} {held_bytes[name] / 1e3:8.0f}"
+            line += f" {bias[name]:8.1f} {bias_of_ten[name]:8.1f}"
             line += f" {excess[name].median():12.4f}"
         print(line)
