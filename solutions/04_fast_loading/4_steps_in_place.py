@@ -154,15 +154,16 @@ check.step_in_place(step_in_place, seed=77)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Five steps compete over the same loader: the guide's, yours, the guide's through `torch.compile`, the guide's with
-# *own buffers* for its two large results, and one in *two passes*, which normalises the weights instead of the data
-# (you can write it in the extra section below).
+# Five steps compete over the same loader, with batches of `sizes.step_rows` rows: the guide's, yours, the guide's
+# through `torch.compile`, the guide's with *own buffers* for its two large results, and one in *two passes*, which
+# normalises the weights instead of the data (you can write it in the extra section below).
 
 # %% tags=["experiment"]
 step_in_place_now = course.solved(check.step_in_place)
-x, y = (part.clone() for part in next(on_device(loader)))
+wide = file.loader(batch=sizes.step_rows)  # batches of over 32 MiB: their tensors are always returned (part 1)
+x, y = (part.clone() for part in next(on_device(wide)))
 compiled_step = compiled(guide_step, x, y, zeros(sizes.columns), zeros(1))
-scratch = {"residual": zeros(sizes.batch_size), "scaled": zeros(sizes.columns), "gradient": zeros(sizes.columns)}
+scratch = {"residual": zeros(len(x)), "scaled": zeros(sizes.columns), "gradient": zeros(sizes.columns)}
 
 
 def epoch_anew(batches, step=guide_step):
@@ -183,7 +184,7 @@ def epoch_in_two_passes(batches, w, b):
 
 NEW, PLACE, COMPILED = "new tensors", "in place", "torch.compile"
 TWO, OWN = "two passes", "own buffers"
-buffered_step = step_in_own_buffers(mean, std, lr, sizes.batch_size)
+buffered_step = step_in_own_buffers(mean, std, lr, len(x))
 loops = {
     NEW: epoch_anew,
     OWN: lambda batches: epoch_anew(batches, buffered_step),
@@ -195,7 +196,7 @@ if compiled_step.call:
 print(compiled_step.reason or f"compiling took {compiled_step.seconds:.0f} s")
 
 # %% tags=["experiment"]
-ways = {way: lambda loop=loop: loop(loader) for way, loop in loops.items()}
+ways = {way: lambda loop=loop: loop(wide) for way, loop in loops.items()}
 epoch = compare(ways | yardsticks(file.path, x_bytes), device=device, seconds=2 * sizes.seconds, progress=False)
 show_rates(epoch, x_bytes)
 print(f"{epoch.rounds} rounds; control: {NEW} against itself {epoch.control}")
@@ -225,20 +226,15 @@ course.claim("the step in place is at least 10 % faster than the guide's step th
 # "Reading the file" copies it with one thread. Our loader maps the file and has all threads, so an epoch with a step in
 # it may even take less.
 #
-# Is it the page faults? Three changes, one after the other, leave the arithmetic as it is. First the process frees one
-# tensor of 30 MiB, which raises the limits of glibc (part 1). Then it is told to keep all freed memory. And the step
-# with *own buffers* writes its two large results into tensors that exist.
+# Is it the page faults? The next cell tells the C library to keep freed memory for the next tensor, and leaves all
+# steps as they are. What is then left between new tensors and in place is not new memory.
 
 # %% tags=["experiment"]
-torch.ones(30 * 2**18)  # 30 MiB, freed immediately
-after_one = page_faults_of(lambda: loops[NEW]([(x, y)] * 20)) / 20
 is_kept = keep_freed_memory()
 kept = compare({way: ways[way] for way in (NEW, PLACE, OWN)}, device=device, seconds=sizes.seconds, progress=False)
-print(f"page faults per step with new tensors {faults[NEW]:,.0f}, after 30 MiB were freed once {after_one:,.0f}")
-print(f"freed memory is kept: {is_kept}\n{kept}")
-is_fewer = faults[NEW] > 10 * after_one  # of batches above 32 MiB, and on a GPU, it makes no difference
-course.claim("after one tensor of 30 MiB was freed, a step with new tensors has less than a tenth of its page faults",
-             is_fewer, f"{after_one:,.0f} instead of {faults[NEW]:,.0f}")  # fmt: skip
+after = page_faults_of(lambda: loops[NEW]([(x, y)] * 20)) / 20
+print(f"freed memory is kept: {is_kept}; page faults per step with new tensors {after:,.0f}, before {faults[NEW]:,.0f}")
+print(kept)
 course.claim("if the C library keeps freed memory, an epoch in place is at most 15 % faster than one with new tensors",
              kept.ratio(PLACE), below=1.15,
              otherwise="Then writing into other memory costs time too: it takes room in the cache.")  # fmt: skip
@@ -247,18 +243,15 @@ course.claim("an epoch in place is at least 10 % faster than one that writes int
              otherwise="The cache of your machine has room for all of these.")  # fmt: skip
 
 # %% [markdown]
-# **Shown** All three steps make the same six passes. A tensor that was freed earlier changes only what the C library
-# keeps, so the gain in place depends on the history of a process: measure it in your own training. What remains when no
-# step has page faults is where the results go: with own buffers nothing is new, and only x and its two copies compete
-# for the cache.
+# **Shown** All three steps make the same six passes. The part of the gain that goes away when freed memory is kept is
+# the price of page faults. The step with own buffers needs no new memory either; it differs from the step in place only
+# in where it writes. **We think** that a processor fetches memory before it writes to it, and in place it has it
+# already. To test it, take batches that fit into the cache with both buffers.
 #
-# **Known** glibc returns what is free at the end of the heap if that is more than M_TRIM_THRESHOLD, twice the largest
-# mapped block that was freed so far (mallopt(3)). So two tensors of a batch can be new each time, although one of them
-# is below the limit of part 1. torch's allocator for CUDA keeps freed memory for the same reason.
-#
-# **We think** that `torch.compile` needs no such remedy because it fuses the normalisation: one new tensor per step
-# fits into the memory that was just freed, and two do not. To test it, let `guide_step` normalise with
-# `torch.addcmul`, which makes one tensor, too.
+# **Known** These batches have over 32 MiB, and glibc returns such tensors whenever they are freed. Of smaller tensors
+# it returns what is free at the end of the heap and above a limit, which grows with the largest block that was freed
+# (mallopt(3), `M_TRIM_THRESHOLD`). So the history of a process decides: count the faults of your own step. torch's
+# allocator for CUDA keeps freed memory for the same reason.
 #
 # **Takeaway** Equal arithmetic need not take equal time: new memory, room in the cache and passes cost, too. Change one
 # of them at a time.
@@ -311,7 +304,8 @@ course.claim("the intercept of SGD is off by at most three times what the noise 
 rows, labels = rows_in_memory(data)
 STANDARD, OURS, ALONE = "TensorDataset", "our loader", "the step alone"
 dataset = DataLoader(TensorDataset(rows, labels), sizes.batch_size, shuffle=True)
-batches = {STANDARD: dataset, OURS: loader, ALONE: [(x, y)] * len(loader)}
+one_batch = [part.clone() for part in next(on_device(loader))]
+batches = {STANDARD: dataset, OURS: loader, ALONE: [one_batch] * len(loader)}
 busy = compare({way: lambda given=given: loops[TWO](given) for way, given in batches.items()},
                device=device, seconds=sizes.seconds, progress=False)  # fmt: skip
 busy.seconds[STANDARD].mul_(data.rows / len(rows))

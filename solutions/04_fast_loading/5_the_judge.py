@@ -245,9 +245,10 @@ course.claim("a batch from a folder of JPEGs takes at least 20 times as long as 
 # ## What would the judge say about your loader?
 #
 # The command `course loader-report module:make_loader` prints these numbers for any loader, from the values in its
-# batches. `--step` names your training step. The judge waits for batches *inside* it, because a loader that is timed
-# alone has the cache and all cores for itself. The next cell judges a small loader with two workers over shards that
-# are sorted by label. **Which faults does it have, and which lines tell?**
+# batches. A line more, "ten in a row", judges the order of the batches (part 2). `--step` names your training step. The
+# judge waits for batches *inside* it, because a loader that is timed alone has the cache and all cores for itself. The
+# next cell judges a small loader with two workers over shards that are sorted by label. **Which faults does it have,
+# and which lines tell?**
 
 # %% tags=["experiment"]
 file = data_folder() / "planted_loader.py"
