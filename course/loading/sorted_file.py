@@ -7,7 +7,7 @@ over the true ones is known exactly: |w - w₀|² + (b - b₀)².
 
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +17,7 @@ from torch import Tensor
 from course.loading.page_pool import batches_from_pages, pages_in_use
 from course.loading.page_reader import PageReader
 from course.loading.records import HEADER
+from course.measure.comparison import ratio_interval
 from course.measure.page_cache import drop_cached, reads
 
 FLOATS = 32  # of a row: 31 columns and y, 128 bytes
@@ -123,24 +124,26 @@ def _untrained():
     return torch.zeros(FLOATS - 1), torch.zeros(())
 
 
-def mean_bias(
+def typical_bias(
     batch_bias: Callable[[Tensor, Tensor, int], float],
-    epochs: Mapping[str, Sequence[Tensor]],
+    orders: Mapping[str, Order],
     batch: int,
+    epochs: int,
 ) -> dict[str, float]:
     """{name of the order: variance of the means of `batch` rows over that of random ones}.
 
-    The rows of the file are sorted, and each order is averaged over its epochs.
+    The rows of the file are sorted. The estimate is that of the intervals, over `epochs` of seed 0.
 
     Args:
         batch_bias: the answer to that exercise.
-        epochs: {name: row numbers of each epoch}.
     """
     found = {}
-    for name, orders in epochs.items():
-        in_file_order = torch.arange(len(orders[0]))
-        values = [batch_bias(in_file_order, order, batch) for order in orders]
-        found[name] = float(np.mean(values))
+    for name, order in orders.items():
+        values = []
+        for epoch in range(epochs):
+            rows = order(0, epoch)
+            values.append(batch_bias(torch.arange(len(rows)), rows, batch))
+        found[name] = ratio_interval(torch.tensor(values), torch.ones(epochs)).estimate
     return found
 
 

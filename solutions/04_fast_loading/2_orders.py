@@ -397,8 +397,7 @@ compared = compare(ways, seconds=sizes.seconds)
 excess = {name: torch.tensor([file.excess(order, seed) for seed in range(7)]) for name, order in orders.items()}
 times_read = {name: file.times_read(order(0, 0), page_of[name]) for name, order in orders.items()}
 held_bytes = {name: file.held(order(0, 0), page_of[name]) for name, order in orders.items()}
-epochs = {name: [order(0, epoch) for epoch in range(8)] for name, order in orders.items()}
-one, ten = (sorted_file.mean_bias(batch_bias_now, epochs, k * batch) for k in (1, 10))
+one, ten = (sorted_file.typical_bias(batch_bias_now, orders, k * batch, EPOCHS) for k in (1, 10))
 sorted_file.show_costs(
     {name: 8 * compared.time(name).estimate for name in ways}, times_read, held_bytes, one, ten, excess
 )
