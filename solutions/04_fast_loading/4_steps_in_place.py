@@ -337,6 +337,7 @@ course.claim("with TensorDataset, the step computes for less than a quarter of t
 # (symptoms 1, 4 and 6), one is the default of FFCV's `Loader` (2), and two are common elsewhere (3 and 5). (The guide's
 # data have one more: its y is made without the intercept b that its loop looks for. Ours has it.)
 
+
 # %% locked="published_fit"
 def published_fit(x, y, epochs, batch_size, lr, clock=time.perf_counter, synchronize=lambda: None):
     """SGD on normalised columns, as found in the wild.  Do not use it."""
