@@ -200,7 +200,8 @@ ways = {way: lambda loop=loop: loop(wide) for way, loop in loops.items()}
 epoch = compare(ways | yardsticks(file.path, x_bytes), device=device, seconds=2 * sizes.seconds, progress=False)
 show_rates(epoch, x_bytes)
 print(f"{epoch.rounds} rounds; control: {NEW} against itself {epoch.control}")
-faults = {way: page_faults_of(lambda loop=loop: loop([(x.clone(), y)] * 20)) / 20 for way, loop in loops.items()}
+twenty = [(x.clone(), y)] * 20  # the same batch, which a step in place changes again and again
+faults = {way: page_faults_of(lambda loop=loop: loop(twenty)) / 20 for way, loop in loops.items()}
 print("page faults per step:", ", ".join(f"{way} {n:,.0f}" for way, n in faults.items()))
 print(course.score("04/4", "an epoch in place", predicted_in_place, epoch.ratio(PLACE)))
 gain = epoch.ratio(PLACE).estimate
