@@ -79,7 +79,7 @@ def train_seeds(
         post_norm: whether blocks normalise after each addition, as in Vaswani et al. 2017, or
             before attention and MLP, as in GPT-2.
         new_mean_at: step before which Adam forgets its mean gradient, and keeps its mean square.
-            The mean's correction for its start begins anew, so the next steps have full size.
+            The mean's correction for its start begins again, so the next steps have full size.
     """
     models = _models(seeds, layers, PostNormBlock if post_norm else Block, text.tokens.device)
     weights, _ = stack_module_state(models)
