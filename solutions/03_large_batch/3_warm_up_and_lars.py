@@ -302,7 +302,7 @@ plots.by_seed(rows, levels, "loss, nats per token", title)
 # %% [markdown]
 # ### Exercise 2 · LARS
 #
-# Write the update of one parameter `w`.
+# Write the update of one parameter `w`. `step` is given, and calls yours where autograd does not record.
 #
 # **Must**
 # - use the Euclidean norms of `w` and `w.grad` for the trust ratio, and 1 where one of them is 0;

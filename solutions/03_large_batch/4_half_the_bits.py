@@ -46,7 +46,8 @@ print(experiment)
 #
 # The gradient of a mean is a weighted mean of gradients, so a batch can be processed in pieces: `backward()` *adds* to
 # `grad`. Weight each piece by its share of the rows, and let the optimizer step after the last one. Batch norm, which
-# NeuMF does not use, would see only the pieces.
+# NeuMF does not use, would see only the pieces. Under DDP, run all
+# pieces but the last in `model.no_sync()`: otherwise each of them waits for an all-reduce.
 #
 # **Known** The weight is what people forget. Where the loss is a mean over tokens, pieces have different numbers of
 # them, and a mean of the pieces' means weights short pieces too much. In 2024 the widely used trainers were found to do
@@ -214,7 +215,7 @@ safe = 2.0 ** math.floor(math.log2(65504 / (2 * max(peaks))))  # leaves a factor
 scaled = [safe * g for g in activations]
 print(f"with all gradients multiplied by 2^{math.log2(safe):.0f}: {below_normal(scaled):.1f} % below 2^-14, "
       f"{lost_in_fp16(scaled):.2f} % zero")  # fmt: skip
-title = f"Below fp16's normal range: {small[-1]:.0f} %, and {below_normal(scaled):.0f} % after multiplying"
+title = f"Activations' gradients below 2^-14: {small[-1]:.0f} %, after multiplying {below_normal(scaled):.0f} %"
 plots.gradient_histogram({"gradients of activations": activations, "p.grad": parameters}, safe, title)
 
 # %% tags=["experiment"]
@@ -384,6 +385,8 @@ course.claim("in bf16 without a loss scale the same training ends within 0.01 of
 # **Shown** The scale alone differs between the two runs in fp16, so the small gradients are the reason. Some runs do
 # not just stay where they are, they diverge. **We think** that the last layers, whose gradients survive, train on the
 # outputs of layers that do not follow. To test it, print which `p.grad` are zero, layer by layer.
+#
+# If you clip gradients, call `scaler.unscale_(optimizer)` first: they carry the scale until then.
 #
 # Adam cannot make up for a gradient that is zero. **We think** that NeuMF trains although the recorded GPU loses many
 # of its gradients, because those of its GMF half are large enough. To test it, train it in fp16 with both scalers.
@@ -565,7 +568,8 @@ check.flushed_share(flushed_share, seed=10)
 # **Must**
 # - `unscale_`: divide every gradient by the scale in place, once per update, and note whether one was `inf` or `nan`;
 # - `step`: unscale if that was not done, and call `optimizer.step()` unless there was an overflow (return whether);
-# - `update`: multiply the scale by `backoff` after an overflow, by `growth` after `growth_interval` good ones in a row.
+# - `update`: multiply the scale by `backoff` after an overflow, by `growth` after `growth_interval` good ones in
+#   a row, and count from 0 after each change.
 #
 # **Not allowed** `torch.amp.GradScaler`
 #

@@ -356,7 +356,8 @@ course.claim("among all films the same models have less than half of their sampl
 # %% [markdown]
 # ### Exercise 3 · Leave one out
 #
-# Split interactions in two: each user's latest, held out, and all others. The last cell calls your function for the
+# Split interactions in two: each user's latest, held out, and all others. No loop over users is needed:
+# `zeros.scatter_reduce(0, users, values, "amax")` is a maximum for each user. The last cell calls your function for the
 # test, and once more on the rest for validation. The rows are not sorted.
 #
 # **Must**
@@ -382,7 +383,7 @@ course.claim("among all films the same models have less than half of their sampl
 #
 # <details><summary>Hint 2</summary>
 #
-# `zeros.scatter_reduce(0, users, values, "amax")` is a maximum for each user, without a loop.
+# With the maximum of the times you know which rows are in question. Which number per row is largest for the last row?
 #
 # </details>
 #
