@@ -177,6 +177,7 @@ def learning_rates(
 
 # one colour per recipe, the same in all figures; the first words that a label contains count
 RECIPES = {
+    "no weight decay": PINK,
     "same learning rate": RED,
     "square-root": ORANGE,
     "ramp of 1": PINK,

@@ -164,11 +164,11 @@ check.linear_warmup(linear_warmup, seed=512)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# NCF does not show what a warm-up is for, but a deep network does, even with a small batch: its learning rate is too
-# large for the start, as the linear rule's may be. So train a transformer of 12 layers with Adam. Its blocks are
-# *post-norm*, as in Vaswani et al. 2017: they normalise after each addition. In its text, two tokens decide how likely
-# each next one is. A model that knows only how frequent each token is has the loss of the upper dashed line. A line is
-# the middle of the seeds, a band holds all of them.
+# A deep network shows best what a warm-up is for, even with a small batch: its learning rate is too large for the
+# start, as the linear rule's may be. So train a transformer of 12 layers with Adam. Its blocks are *post-norm*, as in
+# Vaswani et al. 2017: they normalise after each addition. In its text, two tokens decide how likely each next one is. A
+# model that knows only how frequent each token is has the loss of the upper dashed line. A line is the middle of the
+# seeds, a band holds all of them.
 
 # %% tags=["experiment"]
 text = warmed_transformers.text_of_pairs(sizes.warm_rows, course.device())
