@@ -1,15 +1,28 @@
 """Figures of unit 07.
 
-A colour is what a device holds: weights, gradients, optimizer or activations.
+A colour is what a device holds: weights, gradients, optimizer or activations; or a way to plan.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from matplotlib.figure import Figure
 
-from course.plots.style import BLUE, GREEN, GREY, ORANGE, RED, axes, legend_beside, rows
+from course.plots.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PINK,
+    RED,
+    SKY_BLUE,
+    axes,
+    legend_beside,
+    plain_log,
+    rows,
+)
 
 HELD_COLORS = {"weights": BLUE, "gradients": GREEN, "optimizer": ORANGE, "activations": GREY}
+WAY_COLORS = {"data ranks alone": SKY_BLUE, "your pick": PINK}
 GB = 1e9
 
 
@@ -30,5 +43,25 @@ def held(plans: Mapping[str, Mapping[str, float]], memory: float, title: str) ->
     ax.axvline(memory / GB, color=RED, lw=1.5, label=f"{memory / GB:.0f} GB")
     rows(ax, plans)
     ax.set(xlabel="GB per device", title=title)
+    legend_beside(ax)
+    return figure
+
+
+def over_best(jobs: Sequence[str], slower: Mapping[str, Mapping[str, float]], title: str) -> Figure:
+    """Dots of how many times as long as the best plan each way takes, a row per job.
+
+    Args:
+        slower: {key of WAY_COLORS: {job: ratio}}; a job that is missing there has no such plan.
+    """
+    figure, ax = axes(7.4, 1.0 + 0.3 * len(jobs))
+    for way, ratios in slower.items():
+        where = [jobs.index(job) for job in ratios]
+        ax.plot(list(ratios.values()), where, "o", color=WAY_COLORS[way], label=way)
+    ax.axvline(1, color=GREY, lw=1.2)
+    ax.set(xscale="log", xlabel="times the seconds of the best plan", title=title)
+    ax.set_xlim(left=0.9)
+    plain_log(ax.xaxis)
+    rows(ax, jobs)
+    ax.set_ylim(len(jobs) - 0.5, -0.5)
     legend_beside(ax)
     return figure
