@@ -22,7 +22,7 @@ from course.plots.style import (
 )
 
 HELD_COLORS = {"weights": BLUE, "gradients": GREEN, "optimizer": ORANGE, "activations": GREY}
-WAY_COLORS = {"data ranks alone": SKY_BLUE, "your pick": PINK}
+WAY_STYLES = {"data ranks alone": (SKY_BLUE, "o", 9), "your pick": (PINK, "D", 5)}
 GB = 1e9
 
 
@@ -51,12 +51,16 @@ def over_best(jobs: Sequence[str], slower: Mapping[str, Mapping[str, float]], ti
     """Dots of how many times as long as the best plan each way takes, a row per job.
 
     Args:
-        slower: {key of WAY_COLORS: {job: ratio}}; a job that is missing there has no such plan.
+        slower: {key of WAY_STYLES: {job: ratio}}; a job that is missing there has no such plan.
     """
     figure, ax = axes(7.4, 1.0 + 0.3 * len(jobs))
     for way, ratios in slower.items():
         where = [jobs.index(job) for job in ratios]
-        ax.plot(list(ratios.values()), where, "o", color=WAY_COLORS[way], label=way)
+        color, mark, size = WAY_STYLES[way]
+        ax.plot(list(ratios.values()), where, mark, color=color, markersize=size, label=way)
+    for row, job in enumerate(jobs):
+        if not any(job in ratios for ratios in slower.values()):
+            ax.text(1.05, row, "none of them runs and fits", va="center", fontsize=8, color=GREY)
     ax.axvline(1, color=GREY, lw=1.2)
     ax.set(xscale="log", xlabel="times the seconds of the best plan", title=title)
     ax.set_xlim(left=0.9)

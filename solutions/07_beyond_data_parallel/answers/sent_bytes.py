@@ -32,8 +32,8 @@ MISTAKES = {
         ("2 * gpt.parameters / (plan.tensor * plan.pipeline)", "2 * gpt.parameters"),
     ),
     "forward_only": (
-        "The tensor ranks send half of what they must. A block has two all-reduces forward and two backward, and each has "
-        "two halves.",
+        "The tensor ranks send half of what they must. A block has two all-reduces forward and two backward, of two "
+        "halves each.",
         ("6 if plan.checkpointing else 4", "3 if plan.checkpointing else 2"),
     ),
     "no_second_forward": (
