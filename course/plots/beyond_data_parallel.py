@@ -1,0 +1,62 @@
+"""Figures of unit 07."""
+
+from collections.abc import Mapping, Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from course.plots.style import BLUE, COLORS, GREY, RED, arrow, axes, canvas, legend_beside
+
+
+def split_mlp(ranks: int = 2) -> Figure:
+    """Draw how the two matrices of an MLP are cut over ranks, a colour per rank, and the sum."""
+    figure, ax = canvas(8.6, 2.6, 12.6, 4.2)
+    _matrix(ax, 0.2, "x", 1.0, 1.6, [GREY])
+    ax.text(1.55, 2.0, "×", ha="center", va="center", fontsize=12)
+    _matrix(ax, 1.9, "first layer,\nby columns", 2.4, 1.0, COLORS[:ranks])
+    arrow(ax, (4.5, 2.0), (5.0, 2.0))
+    _matrix(ax, 5.2, "hidden units,\nafter the GELU", 2.4, 1.6, COLORS[:ranks])
+    ax.text(7.95, 2.0, "×", ha="center", va="center", fontsize=12)
+    _matrix(ax, 8.3, "second layer,\nby rows", 1.0, 2.4, COLORS[:ranks], down=True)
+    arrow(ax, (9.5, 2.0), (10.9, 2.0), RED)
+    ax.text(10.2, 2.25, "sum over\nranks", ha="center", fontsize=8, color=RED)
+    _matrix(ax, 11.2, "output", 1.0, 1.6, [GREY])
+    for rank in range(ranks):
+        ax.text(2.5 + 1.2 * rank, 3.75, f"rank {rank}", color=COLORS[rank], ha="center", fontsize=8)
+    ax.set_title("The cuts meet at the hidden units: one sum for two layers")
+    return figure
+
+
+def _matrix(
+    ax: Axes,
+    x: float,
+    name: str,
+    width: float,
+    height: float,
+    colors: Sequence[str],
+    down: bool = False,
+) -> None:
+    """Draw a matrix at `x` whose equal parts, side by side or one below the other, have `colors`."""
+    top = 2.0 + height / 2
+    for place, color in enumerate(colors):
+        part = 1 / len(colors)
+        if down:
+            corner = (x, top - (place + 1) * part * height)
+            ax.add_patch(Rectangle(corner, width, part * height, fc=color, ec="white"))
+        else:
+            corner = (x + place * part * width, top - height)
+            ax.add_patch(Rectangle(corner, part * width, height, fc=color, ec="white"))
+    ax.text(x + width / 2, 0.35, name, ha="center", va="center", fontsize=8)
+
+
+def seed_losses(losses: Mapping[str, Sequence[float]], title: str) -> Figure:
+    """Draw the final loss of each training of some pairs, a colour per way."""
+    figure, ax = axes(7.0, 2.8)
+    for (way, of_way), color in zip(losses.items(), (RED, BLUE), strict=True):
+        ax.plot(range(1, len(of_way) + 1), of_way, "o", color=color, label=way)
+    ax.set(xlabel="pair of trainings", ylabel="loss", title=title)
+    ax.set_xticks(range(1, len(losses["one seed"]) + 1))
+    ax.set_ylim(bottom=0)
+    legend_beside(ax)
+    return figure
