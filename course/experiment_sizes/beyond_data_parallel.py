@@ -4,9 +4,17 @@ from course.system.fit import PROCESS_BYTES, Need, UnitNeeds
 
 # name -> its value at (smoke, laptop, gpu)
 SIZES = {
+    "rounds": (2, 5, 5),  # of what is not compared
+    "seconds": (0.0, 8.0, 12.0),  # after which a comparison begins no further round
     "split_rows": (1, 2, 2),  # sequences of 64 tokens in the batch of a split block
     "seed_pairs": (2, 8, 8),  # trainings with one seed for all ranks and with a seed per rank
     "imitation_steps": (20, 400, 400),
 }
 
-NEEDS = UnitNeeds(minutes=10, resources={"memory": Need(5 * PROCESS_BYTES)})
+NEEDS = UnitNeeds(
+    minutes=5,
+    resources={
+        "memory": Need(5 * PROCESS_BYTES),  # four ranks and the notebook
+        "gpu": Need(0),
+    },
+)

@@ -1,4 +1,7 @@
-"""Figures of unit 07."""
+"""Figures of unit 07.
+
+A colour is what a device holds: weights, gradients, optimizer or activations.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,7 +9,46 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from course.plots.style import BLUE, COLORS, GREY, RED, arrow, axes, canvas, legend_beside
+from course.plots.style import (
+    BLUE,
+    COLORS,
+    GREEN,
+    GREY,
+    ORANGE,
+    RED,
+    arrow,
+    axes,
+    canvas,
+    legend_beside,
+    rows,
+)
+
+HELD_COLORS = {"weights": BLUE, "gradients": GREEN, "optimizer": ORANGE, "activations": GREY}
+GB = 1e9
+
+
+def held(plans: Mapping[str, Mapping[str, float]], memory: float, title: str) -> Figure:
+    """Bars of what a device holds under each plan, next to the memory that it has.
+
+    Args:
+        plans: {plan: {key of HELD_COLORS: bytes}}.
+        memory: bytes of the device.
+    """
+    figure, ax = axes(7.4, 0.8 + 0.36 * len(plans))
+    for row, parts in enumerate(plans.values()):
+        left = 0.0
+        for name, n_bytes in parts.items():
+            label = name if row == 0 else None
+            ax.barh(row, n_bytes / GB, left=left, color=HELD_COLORS[name], label=label)
+            left += n_bytes / GB
+    ax.axvline(memory / GB, color=RED, lw=1.5, label=f"{memory / GB:.0f} GB")
+    rows(ax, plans)
+    ax.set(xlabel="GB per device", title=title)
+    legend_beside(ax)
+    return figure
+
+
+# ---- a layer on several ranks
 
 
 def split_mlp(ranks: int = 2) -> Figure:
@@ -37,7 +79,7 @@ def _matrix(
     colors: Sequence[str],
     down: bool = False,
 ) -> None:
-    """Draw a matrix at `x` whose equal parts, side by side or one below the other, have `colors`."""
+    """Draw a matrix at `x` whose equal parts have `colors`, from left to right or `down`."""
     top = 2.0 + height / 2
     for place, color in enumerate(colors):
         part = 1 / len(colors)

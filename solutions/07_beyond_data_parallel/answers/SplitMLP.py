@@ -33,7 +33,7 @@ MISTAKES = {
         ),
     ),
     "BothByColumns": (
-        "The second weight is cut along dimension 0, by outputs. Cut it along dimension 1: a rank has some of its inputs.",
+        "The second weight is cut along dimension 0, by outputs. Cut it along dimension 1, by inputs.",
         (
             "narrow.weight.detach().chunk(world_size, dim=1)[rank].clone())",
             "narrow.weight.detach().chunk(world_size)[rank].clone())",

@@ -28,7 +28,7 @@ MISTAKES = {
         ("rows.chunk(world_size, dim=1)[rank].flatten()", "rows[:, rank].flatten()"),
     ),
     "rows_of_one_third": (
-        "The rows of keys and values are counted from 0 again. Those of the keys begin at dim, of the values at 2 * dim.",
+        "Keys and values are counted from row 0 again. Keys begin at row dim, values at row 2 * dim.",
         (".flatten().tolist()", ".flatten().remainder(dim).tolist()"),
     ),
 }

@@ -20,7 +20,7 @@ MISTAKES = {
         ('"whole parameters": seed,', '"whole parameters": seed + data_rank,'),
     ),
     "whole_dropout_differs": (
-        "Tensor ranks drop different numbers of an activation that all of them hold. Its seed depends on data_rank alone.",
+        "Tensor ranks drop different numbers of an activation that all hold. Its seed depends on data_rank alone.",
         ('"whole dropout": seed + data_rank', '"whole dropout": seed + data_rank * tensor_size + tensor_rank'),
     ),
     "whole_dropout_repeats": (
