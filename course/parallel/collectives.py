@@ -41,6 +41,37 @@ def simulate_collectives(
     return simulate(in_rank, world_size, network, *args, timeout=timeout)
 
 
+class Started:
+    """A collective of torch.distributed that has started; `wait` returns its result."""
+
+    def __init__(self, work: Any, result: Tensor) -> None:
+        self.work = work
+        self.result = result
+
+    def wait(self) -> Tensor:
+        """The result, as soon as it has arrived."""
+        self.work.wait()
+        return self.result
+
+
+def start_all_gather(shard: Tensor) -> Started:
+    """Start to gather the vectors `shard` of all ranks, one behind the other, in a new vector."""
+    whole = shard.new_empty(dist.get_world_size() * len(shard))
+    # the second name is that of torch before 2.13
+    gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+    return Started(gather(whole, shard.detach(), async_op=True), whole)
+
+
+def start_reduce_scatter(flat: Tensor) -> Started:
+    """Start to sum the vectors `flat` over all ranks; the result is this rank's piece of the sum.
+
+    The world size divides the length of `flat`.
+    """
+    piece = flat.new_empty(len(flat) // dist.get_world_size())
+    scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+    return Started(scatter(piece, flat.detach(), async_op=True), piece)
+
+
 class _Work:
     """A collective on its way: its messages, and what is done when all have arrived."""
 

@@ -130,9 +130,9 @@ def _block_and_batch(rows: int, dim: int, heads: int) -> tuple[Block, Tensor, Te
 def _of_gradients(block: Block) -> Block:
     """A copy of `block` that has its gradients as weights, to be cut as the weights are."""
     twin = copy.deepcopy(block)
-    for parameter in twin.parameters():
+    for of_twin, parameter in zip(twin.parameters(), block.parameters(), strict=True):
         assert parameter.grad is not None
-        parameter.data = parameter.grad
+        of_twin.data = parameter.grad.clone()
     return twin
 
 

@@ -11,11 +11,12 @@ from matplotlib.patches import Rectangle
 
 from course.plots.style import (
     BLUE,
-    COLORS,
     GREEN,
     GREY,
     ORANGE,
+    PINK,
     RED,
+    SKY_BLUE,
     arrow,
     axes,
     canvas,
@@ -25,6 +26,7 @@ from course.plots.style import (
 
 HELD_COLORS = {"weights": BLUE, "gradients": GREEN, "optimizer": ORANGE, "activations": GREY}
 GB = 1e9
+RANK_COLORS = (PINK, SKY_BLUE)
 
 
 def held(plans: Mapping[str, Mapping[str, float]], memory: float, title: str) -> Figure:
@@ -53,19 +55,20 @@ def held(plans: Mapping[str, Mapping[str, float]], memory: float, title: str) ->
 
 def split_mlp(ranks: int = 2) -> Figure:
     """Draw how the two matrices of an MLP are cut over ranks, a colour per rank, and the sum."""
+    colors = RANK_COLORS[:ranks]
     figure, ax = canvas(8.6, 2.6, 12.6, 4.2)
     _matrix(ax, 0.2, "x", 1.0, 1.6, [GREY])
     ax.text(1.55, 2.0, "×", ha="center", va="center", fontsize=12)
-    _matrix(ax, 1.9, "first layer,\nby columns", 2.4, 1.0, COLORS[:ranks])
+    _matrix(ax, 1.9, "first layer,\nby columns", 2.4, 1.0, colors)
     arrow(ax, (4.5, 2.0), (5.0, 2.0))
-    _matrix(ax, 5.2, "hidden units,\nafter the GELU", 2.4, 1.6, COLORS[:ranks])
+    _matrix(ax, 5.2, "hidden units,\nafter the GELU", 2.4, 1.6, colors)
     ax.text(7.95, 2.0, "×", ha="center", va="center", fontsize=12)
-    _matrix(ax, 8.3, "second layer,\nby rows", 1.0, 2.4, COLORS[:ranks], down=True)
-    arrow(ax, (9.5, 2.0), (10.9, 2.0), RED)
-    ax.text(10.2, 2.25, "sum over\nranks", ha="center", fontsize=8, color=RED)
+    _matrix(ax, 8.3, "second layer,\nby rows", 1.0, 2.4, colors, down=True)
+    arrow(ax, (9.5, 2.0), (10.9, 2.0))
+    ax.text(10.2, 2.25, "sum over\nranks", ha="center", fontsize=8)
     _matrix(ax, 11.2, "output", 1.0, 1.6, [GREY])
     for rank in range(ranks):
-        ax.text(2.5 + 1.2 * rank, 3.75, f"rank {rank}", color=COLORS[rank], ha="center", fontsize=8)
+        ax.text(2.5 + 1.2 * rank, 3.75, f"rank {rank}", color=colors[rank], ha="center", fontsize=8)
     ax.set_title("The cuts meet at the hidden units: one sum for two layers")
     return figure
 
@@ -99,6 +102,7 @@ def seed_losses(losses: Mapping[str, Sequence[float]], title: str) -> Figure:
         ax.plot(range(1, len(of_way) + 1), of_way, "o", color=color, label=way)
     ax.set(xlabel="pair of trainings", ylabel="loss", title=title)
     ax.set_xticks(range(1, len(losses["one seed"]) + 1))
-    ax.set_ylim(bottom=0)
+    highest = max(max(of_way) for of_way in losses.values())
+    ax.set_ylim(0, 1.1 * highest)
     legend_beside(ax)
     return figure
