@@ -50,6 +50,32 @@ def held(plans: Mapping[str, Mapping[str, float]], memory: float, title: str) ->
     return figure
 
 
+# ---- layers that are gathered
+
+
+def gather_lanes(ways: Mapping[str, Sequence[tuple[str, int, float, float]]], title: str) -> Figure:
+    """Draw when each layer is gathered and computed: two lanes per way, a number per layer.
+
+    Args:
+        ways: {name: [("gather" or "compute", layer, start, end)]}, in milliseconds.
+    """
+    figure, ax = axes(8.6, 0.9 + 0.75 * len(ways))
+    names = []
+    for way, bars in ways.items():
+        for lane, color in (("gather", ORANGE), ("compute", BLUE)):
+            row = len(names)
+            names.append(f"{way}: {lane}")
+            for of_lane, layer, start, end in bars:
+                if of_lane == lane:
+                    ax.barh(row, end - start, 0.75, left=start, color=color, ec="white")
+                    ax.text((start + end) / 2, row, str(layer), ha="center", va="center",
+                            color="white", fontsize=8)  # fmt: skip
+    rows(ax, names, 8)
+    ax.set(xlabel="ms on the virtual clock (numbers: layers)", title=title)
+    ax.grid(visible=False)
+    return figure
+
+
 # ---- a layer on several ranks
 
 

@@ -3,7 +3,11 @@
 UNIT = "07_beyond_data_parallel"  # above the imports: `@exercise` reads it
 
 from course.checks.beyond_data_parallel.copy_to_ranks import copy_to_ranks
+from course.checks.beyond_data_parallel.forward_seconds import forward_seconds
+from course.checks.beyond_data_parallel.gathered_ahead import gathered_ahead
 from course.checks.beyond_data_parallel.head_rows import head_rows
+from course.checks.beyond_data_parallel.layer_backward import layer_backward
+from course.checks.beyond_data_parallel.MasterShard import MasterShard
 from course.checks.beyond_data_parallel.rank_seeds import rank_seeds
 from course.checks.beyond_data_parallel.split_bytes import split_bytes
 from course.checks.beyond_data_parallel.SplitMLP import SplitMLP
@@ -11,9 +15,13 @@ from course.checks.beyond_data_parallel.step_flops import step_flops
 from course.checks.beyond_data_parallel.sum_over_ranks import sum_over_ranks
 
 __all__ = [
+    "MasterShard",
     "SplitMLP",
     "copy_to_ranks",
+    "forward_seconds",
+    "gathered_ahead",
     "head_rows",
+    "layer_backward",
     "rank_seeds",
     "split_bytes",
     "step_flops",
