@@ -58,7 +58,7 @@ def compute(whole: Tensor, x: Tensor) -> Tensor:
     return torch.tanh(F.linear(x, weight, numbers[DIM * DIM :]))
 
 
-def gathered_in_turn(shards: Sequence[Tensor], start_gather: StartGather) -> Iterator[Tensor]:
+def gathered_when_needed(shards: Sequence[Tensor], start_gather: StartGather) -> Iterator[Tensor]:
     """Yield the whole layer of each shard; each is waited for where it is needed."""
     for shard in shards:
         yield start_gather(shard).wait()

@@ -12,7 +12,7 @@
 # - say which gradients are wrong where a sum is missing
 # - give each rank its random seeds
 #
-# **Minutes** 36 core · 46 in all
+# **Minutes** 37 core · 47 in all
 #
 # **Needs** nothing; it helps to know what an all-reduce is (02/1)
 

@@ -20,15 +20,15 @@ MISTAKES = {
         ("max(gather, compute)", "min(gather, compute)"),
     ),
     "nothing_hidden": (
-        "Ahead takes as long as in turn here. A gather travels while the layer before computes.",
+        "Ahead takes as long as waiting here. A gather travels while the layer before computes.",
         ("max(gather, compute)", "(gather + compute)"),
     ),
     "all_hidden": (
         "Only computing is counted between the ends. Where a gather takes longer, the layer waits for it.",
         ("max(gather, compute)", "compute"),
     ),
-    "one_gather_in_turn": (
-        "In turn, only one gather is counted. Every layer waits for its own.",
+    "one_gather_when_waiting": (
+        "Only one gather is counted for the way that waits. Every layer waits for its own.",
         ("n_layers * (gather + compute)", "gather + n_layers * compute"),
     ),
 }
@@ -41,11 +41,11 @@ def by_clock(n_layers, gather, compute):
         start = max(arrived, free)
         arrived = start + gather
         free = start + compute
-    return {"ahead": free, "in turn": (gather + compute) * n_layers}
+    return {"ahead": free, "waiting": (gather + compute) * n_layers}
 
 
 @alternative
 def without_max(n_layers, gather, compute):
     shorter = gather if gather < compute else compute
-    in_turn = n_layers * gather + n_layers * compute
-    return {"in turn": in_turn, "ahead": in_turn - (n_layers - 1) * shorter}
+    waiting = n_layers * gather + n_layers * compute
+    return {"waiting": waiting, "ahead": waiting - (n_layers - 1) * shorter}
