@@ -6,10 +6,11 @@ import torch.distributed as dist
 
 from course.checks import beyond_data_parallel as check
 from course.errors import CourseError
-from course.parallel import collectives, tensor_parallel
+from course.parallel import collectives
 from course.parallel.collectives import simulate_collectives
 from course.parallel.distributed import run_ranks
 from course.parallel.network import Network, advance, now
+from course.training import tensor_parallel
 
 FREE = Network(0.0, 1e9)
 

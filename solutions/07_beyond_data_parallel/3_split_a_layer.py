@@ -27,11 +27,11 @@ from torch.nn import functional as F
 import course
 from course.checks import beyond_data_parallel as check
 from course.measure.comparison import ratio_interval
-from course.parallel import tensor_parallel
 from course.parallel.collectives import simulate_collectives
 from course.parallel.distributed import run_ranks
 from course.parallel.network import Network
 from course.plots import beyond_data_parallel as plots
+from course.training import tensor_parallel
 
 print(course.machine())
 sizes = course.sizes("07_beyond_data_parallel")
@@ -402,7 +402,7 @@ course.claim("hidden units that were drawn with the same seed are equal after tr
 #
 # <details><summary>Hint 2</summary>
 #
-# `data_rank + tensor_rank` is 1 on two ranks. `data_rank * tensor_size + tensor_rank` is a number of its own per rank.
+# `data_rank + tensor_rank` is 1 on two ranks. `data_rank * tensor_size + tensor_rank` is another number on each rank.
 #
 # </details>
 #

@@ -16,7 +16,7 @@ def copy_to_ranks(answer: Answer, device: torch.device, seed: int) -> Facts:
 
 
 def _facts(rank: int, world_size: int, answer: Answer, seed: int) -> dict[str, object]:
-    """Facts of a rank about an input that all ranks share and a use of its own."""
+    """Facts of a rank about an input that all ranks share and the rank's own use of it."""
     rng = torch.Generator().manual_seed(seed)
     shape = (2, 3 + seed % 3)
     values = torch.randn(shape, generator=rng, dtype=torch.float64)

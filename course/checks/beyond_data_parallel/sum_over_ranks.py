@@ -16,7 +16,7 @@ def sum_over_ranks(answer: Answer, device: torch.device, seed: int) -> Facts:
 
 
 def _facts(rank: int, world_size: int, answer: Answer, seed: int) -> dict[str, object]:
-    """Facts of a rank about a part of its own and a gradient that all ranks share."""
+    """Facts of a rank about its own part and a gradient that all ranks share."""
     rng = torch.Generator().manual_seed(seed)
     shape = (2, 3 + seed % 3)
     values = torch.randn(world_size, *shape, generator=rng, dtype=torch.float64)

@@ -18,7 +18,7 @@ MISTAKES = {
         ("self.copy_to_ranks(x)", "x"),
     ),
     "NoSum": (
-        "The parts are not summed, so each rank returns the work of its own units. Use sum_over_ranks.",
+        "The parts are not summed, so each rank returns the work of its units. Use sum_over_ranks.",
         ("self.sum_over_ranks(part)", "part"),
     ),
     "KeepsTheWhole": (
