@@ -12,7 +12,7 @@
 # - say which gradients are wrong where a sum is missing
 # - give each rank its random seeds
 #
-# **Minutes** 37 core · 47 in all
+# **Minutes** 37 core · 47 in all · session 2
 #
 # **Needs** nothing; it helps to know what an all-reduce is (02/1)
 
