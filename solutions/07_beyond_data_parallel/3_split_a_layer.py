@@ -545,7 +545,7 @@ course.claim("a split block sends exactly the bytes of four ring all-reduces of 
 # %% [markdown]
 # Below 3 × dim tokens tensor parallel sends less. But the next layer needs the sum, so tensor parallel waits for it,
 # while data parallel sends during backward. **Known**: so it stays within a machine, whose GPUs have fast links
-# (Narayanan et al. 2021, arXiv:2104.04473, section 5).
+# (Narayanan et al. 2021, arXiv:2104.04473, section 3.2).
 #
 # **Takeaway** Data parallel sends weights, tensor parallel activations, and these cannot wait.
 
