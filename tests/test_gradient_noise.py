@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from course.measure.gradient_noise import gradient_norm, in_units_of
-from course.measure.saved_tensors import most_bytes_kept
+from course.measure.saved_tensors import peak_bytes_saved
 from course.training.time_to_target import fitted, metered_step
 
 
@@ -58,8 +58,8 @@ def test_bytes_kept_are_those_of_one_piece():
             F.linear(part.clone(), w).square().sum().backward()
 
     # per row: the input of the product, and its output, which the square keeps
-    assert most_bytes_kept(lambda: in_pieces(16), [w]) == 16 * 8 * 4 * 2
-    assert most_bytes_kept(lambda: in_pieces(4), [w]) == 4 * 8 * 4 * 2
+    assert peak_bytes_saved(lambda: in_pieces(16), [w]) == 16 * 8 * 4 * 2
+    assert peak_bytes_saved(lambda: in_pieces(4), [w]) == 4 * 8 * 4 * 2
 
 
 def test_the_curve_of_updates_is_found_again():

@@ -12,30 +12,14 @@ import torch
 from torch import Tensor
 
 
-def most_bytes_kept(run: Callable[[], object], owned: Iterable[Tensor]) -> int:
-    """Most bytes that `run()` keeps between a forward pass and its backward pass.
+def peak_bytes_saved(run: Callable[[], object], owned: Iterable[Tensor]) -> int:
+    """Most bytes that autograd holds at any moment of `run()`.
 
-    A forward pass ends when the backward pass asks for its first tensor. A storage counts once,
-    however many tensors share it.
+    A storage counts once, however many tensors share it. What a backward pass frees on its way does
+    not count any more, and what a checkpointed block saves when it is computed again does.
 
     Args:
         run: forward and backward passes, one after the other; several of them if it accumulates.
-        owned: tensors whose bytes do not count, because they are there anyway: the parameters.
-    """
-    kept = _Kept({tensor.untyped_storage().data_ptr() for tensor in owned})
-    with torch.autograd.graph.saved_tensors_hooks(kept.pack, kept.unpack):
-        run()
-    return kept.most
-
-
-def peak_bytes_saved(run: Callable[[], object], owned: Iterable[Tensor]) -> int:
-    """Most bytes that autograd holds at any moment of `run()`; a storage counts once.
-
-    Unlike `most_bytes_kept`, it sees what the backward pass frees on its way, and what a
-    checkpointed block saves when it is computed again.
-
-    Args:
-        run: forward and backward passes.
         owned: tensors whose bytes do not count, because they are there anyway: the parameters.
     """
     ledger = _Ledger({tensor.untyped_storage().data_ptr() for tensor in owned})
@@ -49,9 +33,8 @@ class _Ledger:
 
     def __init__(self, owned: set[int]) -> None:
         self.owned = owned
-        self.holders: Counter[int] = (
-            Counter()
-        )  # address of a storage -> saved tensors that share it
+        # address of a storage -> how many saved tensors share it
+        self.holders: Counter[int] = Counter()
         self.now = 0
         self.most = 0
 
@@ -90,29 +73,3 @@ class _Saved:
 
     def __del__(self) -> None:
         self.ledger.drop(*self.place)
-
-
-class _Kept:
-    """The storages that the current forward pass has saved, and most bytes of any so far."""
-
-    def __init__(self, owned: set[int]) -> None:
-        self.owned = owned
-        self.bytes_of: dict[int, int] = {}  # address of a storage -> its bytes
-        self.is_backward = False
-        self.most = 0
-
-    def pack(self, tensor: Tensor) -> Tensor:
-        """Count a tensor that is saved; after a backward pass, a new count begins."""
-        if self.is_backward:
-            self.bytes_of.clear()
-            self.is_backward = False
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in self.owned:
-            self.bytes_of[storage.data_ptr()] = storage.nbytes()
-            self.most = max(self.most, sum(self.bytes_of.values()))
-        return tensor
-
-    def unpack(self, tensor: Tensor) -> Tensor:
-        """Note that the backward pass has begun."""
-        self.is_backward = True
-        return tensor

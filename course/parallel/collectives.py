@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from course.errors import CourseError
-from course.parallel.counting import group_in_place
+from course.parallel.counting import MessageGroup, group_in_place
 from course.parallel.network import Network, Simulation, simulate
 
 FIRST_TAG = 1000  # of messages that belong to collectives
@@ -96,28 +96,12 @@ class _Work:
         return self.finish is None
 
 
-class CollectiveGroup(dist.ProcessGroup):
+class CollectiveGroup(MessageGroup):
     """A process group whose collectives are messages of the group `inner`."""
 
     def __init__(self, inner: dist.ProcessGroup) -> None:
-        super().__init__(inner.rank(), inner.size())
-        self.inner = inner
+        super().__init__(inner)
         self.calls = 0
-
-    def getBackendName(self) -> str:  # a name that torch looks up
-        return "virtual"
-
-    def send(self, *args: Any, **options: Any) -> Any:
-        return self.inner.send(*args, **options)
-
-    def recv(self, *args: Any, **options: Any) -> Any:
-        return self.inner.recv(*args, **options)
-
-    def recv_anysource(self, *args: Any, **options: Any) -> Any:
-        return self.inner.recv_anysource(*args, **options)
-
-    def barrier(self, *args: Any, **options: Any) -> Any:
-        return self.inner.barrier(*args, **options)
 
     def _others(self) -> list[int]:
         """The other ranks, beginning with the next one, so that no rank is everybody's first."""

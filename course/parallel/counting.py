@@ -87,6 +87,32 @@ def group_in_place(
         c10d._update_default_pg(group)
 
 
+class MessageGroup(dist.ProcessGroup):
+    """A process group that leaves messages and barriers to the group `inner`.
+
+    Classes below it make collectives of them.
+    """
+
+    def __init__(self, inner: dist.ProcessGroup) -> None:
+        super().__init__(inner.rank(), inner.size())
+        self.inner = inner
+
+    def getBackendName(self) -> str:  # a name that torch looks up
+        return "virtual"
+
+    def send(self, *args: Any, **options: Any) -> Any:
+        return self.inner.send(*args, **options)
+
+    def recv(self, *args: Any, **options: Any) -> Any:
+        return self.inner.recv(*args, **options)
+
+    def recv_anysource(self, *args: Any, **options: Any) -> Any:
+        return self.inner.recv_anysource(*args, **options)
+
+    def barrier(self, *args: Any, **options: Any) -> Any:
+        return self.inner.barrier(*args, **options)
+
+
 def _counted(method: str, operation: str) -> Callable[..., Any]:
     """Make a `method` of a process group that logs the call as `operation` and passes it on."""
 

@@ -22,12 +22,12 @@ from course.measure.comparison import Interval, difference_interval
 
 MOMENTUM = 0.9
 POINTS = 100  # of accuracy, in a share of 1
+STUDIES_MIN = 50  # small studies of which a share is worth a comparison
 
 Schedule = list[tuple[float, float]]
 
 
 # ---- schedules, (peak, steps) -> Schedule
-STUDIES_MIN = 50  # small studies of which a share is worth a comparison
 
 
 def constant(peak: float, steps: int) -> Schedule:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from course.measure.saved_tensors import most_bytes_kept
+from course.measure.saved_tensors import peak_bytes_saved
 from course.training.recommender import LOG_ODDS, Experiment
 from course.training.recommender_loop import History, Step
 
@@ -72,7 +72,7 @@ def kept_by_step(experiment: Experiment, step: Step, batch_size: int) -> int:
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     # a slice would keep all of its epoch
     batch = [tensor.clone() for tensor in experiment.first_batch(batch_size)]
-    return most_bytes_kept(lambda: step(model, *batch, optimizer), model.parameters())
+    return peak_bytes_saved(lambda: step(model, *batch, optimizer), model.parameters())
 
 
 def some_updates(

@@ -56,9 +56,8 @@ class Plan:
     data: int = 1  # ranks that compute different sequences
     tensor: int = 1  # ranks that share every layer
     pipeline: int = 1  # ranks that each keep some of the layers
-    stage: int = (
-        0  # of ZeRO: the data ranks shard 1 the optimizer, 2 also gradients, 3 also weights
-    )
+    # of ZeRO: the data ranks shard 1 the optimizer, 2 also gradients, 3 also weights
+    stage: int = 0
     micro_batches: int = 1  # per data rank and step
     checkpointing: bool = False  # blocks keep their input alone and are computed again
 

@@ -14,6 +14,7 @@ import torch.distributed as dist
 
 from course.engine.compare import plain
 from course.engine.exercise import Answer, Facts
+from course.parallel.counting import MessageGroup
 from course.parallel.distributed import counted, group_in_place
 from course.parallel.network import Network, simulate
 
@@ -152,32 +153,16 @@ class _Future:
         return _Future(called_back)
 
 
-class _TableGroup(dist.ProcessGroup):
+class _TableGroup(MessageGroup):
     """A process group of a thread whose collectives exchange tensors over a table.
 
     All ranks see the table; messages, barriers and scatters are those of the group `inner`.
     """
 
     def __init__(self, inner: dist.ProcessGroup, table: dict[int, tuple[str, Any]]) -> None:
-        super().__init__(inner.rank(), inner.size())
-        self.inner = inner
+        super().__init__(inner)
         self.table = table
         self.all_reduces = 0
-
-    def getBackendName(self) -> str:  # a name that torch looks up
-        return "virtual"
-
-    def send(self, *args: Any, **options: Any) -> Any:
-        return self.inner.send(*args, **options)
-
-    def recv(self, *args: Any, **options: Any) -> Any:
-        return self.inner.recv(*args, **options)
-
-    def recv_anysource(self, *args: Any, **options: Any) -> Any:
-        return self.inner.recv_anysource(*args, **options)
-
-    def barrier(self, *args: Any, **options: Any) -> Any:
-        return self.inner.barrier(*args, **options)
 
     def scatter(self, *args: Any, **options: Any) -> Any:
         return self.inner.scatter(*args, **options)
