@@ -4,6 +4,10 @@ UNIT = "07_beyond_data_parallel"  # above the imports: `@exercise` reads it
 
 from course.checks.beyond_data_parallel.activation_bytes import activation_bytes
 from course.checks.beyond_data_parallel.best_plan import best_plan
+from course.checks.beyond_data_parallel.gpipe import gpipe
+from course.checks.beyond_data_parallel.most_live import most_live
+from course.checks.beyond_data_parallel.one_f_one_b import one_f_one_b
+from course.checks.beyond_data_parallel.run_order import run_order
 from course.checks.beyond_data_parallel.sent_bytes import sent_bytes
 from course.checks.beyond_data_parallel.state_bytes import state_bytes
 from course.checks.beyond_data_parallel.step_flops import step_flops
@@ -11,6 +15,10 @@ from course.checks.beyond_data_parallel.step_flops import step_flops
 __all__ = [
     "activation_bytes",
     "best_plan",
+    "gpipe",
+    "most_live",
+    "one_f_one_b",
+    "run_order",
     "sent_bytes",
     "state_bytes",
     "step_flops",
