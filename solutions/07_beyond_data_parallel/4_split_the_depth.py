@@ -408,7 +408,8 @@ plots.pipeline(runs, LASTS, f"With long backward passes, too, 1F1B waits {waits}
 
 # %% [markdown]
 # **Shown** by the clocks: the gaps grow as the work does, so the share stays. **We think** a rank with more layers costs
-# more, because all others wait for it. To test it, scale `wire.lasts` by the blocks of each rank.
+# more, because all others wait for it. To test it, double `lasts` on rank 3 in
+# `split_depth.step_of_rank`.
 #
 # **Takeaway** A pipeline computes what one device computes, in another order. Cut it so that all ranks take equally
 # long.
@@ -424,7 +425,9 @@ plots.pipeline(runs, LASTS, f"With long backward passes, too, 1F1B waits {waits}
 theirs = {"ScheduleGPipe": orders("GPipe", 2, 4), "Schedule1F1B": orders("1F1B", 2, 4)}
 found = run_ranks(split_depth.compared_with_torch, 2, run_order_now, theirs, model, tokens, backend="gloo", timeout=300)
 for rank, of_rank in enumerate(found):
-    print(f"rank {rank}: distance from the whole model's gradients {of_rank}")
+    for name, ways in of_rank.items():
+        print(f"rank {rank}, {name}: distance from the whole model's gradients, yours {ways['yours']:.1e}, "
+              f"torch's {ways['torch']:.1e}")  # fmt: skip
 furthest = max(distance for of_rank in found for ways in of_rank.values() for distance in ways.values())
 course.claim("run_order and torch.distributed.pipelining give the whole model's gradients to 1e-6 on two ranks",
              round(furthest, 6) == 0, f"{furthest:.0e}")  # fmt: skip
