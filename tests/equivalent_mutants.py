@@ -5,7 +5,16 @@ UNREAD = "these places are overwritten before they are read, or never read"
 SEEDS = "any seeds do that differ for each step and rank"
 GPUS = "a check's ranks compute on the CPU; only a machine with GPUs could show it"
 WITHOUT_GPU = "without a GPU there is no such state; with one, the facts about dropout show it"
+RANK_SEEDS = "any seeds do that are equal and different where they must be"
 EQUIVALENT = {
+    "rank_seeds: seed + data_rank * tensor_size + tensor_rank => seed + data_rank * tensor_size - tensor_rank "
+    "in return {'whole parameters': seed, 'split parameters': seed + tensor_rank, 'whole dropout':": RANK_SEEDS,
+    "rank_seeds: seed + data_rank * tensor_size => seed - data_rank * tensor_size "
+    "in return {'whole parameters': seed, 'split parameters': seed + tensor_rank, 'whole dropout':": RANK_SEEDS,
+    "rank_seeds: seed + data_rank => seed - data_rank "
+    "in return {'whole parameters': seed, 'split parameters': seed + tensor_rank, 'whole dropout':": RANK_SEEDS,
+    "rank_seeds: seed + tensor_rank => seed - tensor_rank "
+    "in return {'whole parameters': seed, 'split parameters': seed + tensor_rank, 'whole dropout':": RANK_SEEDS,
     "ResumingLoader: 0 => 1 in def __init__(self, dataset, batch_size, num_workers=0, seed=0):": (
         "a default in a given line: any number of workers gives the same batches"
     ),
@@ -40,7 +49,6 @@ EQUIVALENT = {
     ),
     "shows_frozen_bias: 1 => 2 in bias = torch.nn.Parameter(torch.zeros(1))": FREE,
     "shows_frozen_bias: 1.0 => 2.0 in optimizer = optimizer_class([bias], lr=1.0)": FREE,
-    "shows_frozen_bias: 10 => 11 in for _ in range(10):": FREE,
     "train_ddp: 1000003 * options.seed + world_size * step + rank => 1000003 * options.seed + world_size * "
     "step - rank in torch.manual_seed(1000003 * options.seed + world_size * step + rank)": SEEDS,
     "train_ddp: 1000003 * options.seed + world_size * step => 1000003 * options.seed - world_size * step in "
@@ -89,8 +97,6 @@ EQUIVALENT = {
     ),
     "best_thresholds: 1 => 2 in least, choice = ([float('inf')] * (m + 1), [0] * (m + 1))": UNREAD,
     "best_thresholds: 1 => 2 in least, choice = ([float('inf')] * (m + 1), [0] * (m + 1)) (2)": UNREAD,
-    "ridge_by_cg: square > tolerance ** 2 * start => square >= tolerance ** 2 * start in while passes < most and "
-    "square > tolerance ** 2 * start:": "they differ if the residual is exactly the tolerance, which no task asks",
     "segment_max: torch.arange(len(lengths), device=values.device).repeat_interleave(lengths, "
     "output_size=le => torch.arange(len(lengths), device=values.device).repeat_interleave(lengths) in "
     "owner = torch.arange(len(lengths), device=values.device).repeat_interleave(lengths, output": (
