@@ -407,9 +407,8 @@ course.claim("a pipeline rank saves exactly the bytes of one micro-batch, times 
 plots.pipeline(runs, LASTS, f"With long backward passes, too, 1F1B waits {waits} of the time")
 
 # %% [markdown]
-# **Shown** by the clocks: the gaps grow as the work does, so the share stays. **We think** a rank with more layers costs
-# more, because all others wait for it. To test it, double `lasts` on rank 3 in
-# `split_depth.step_of_rank`.
+# **Shown** by the clocks: the gaps grow as the work does, so the share stays. **We think** a rank with more layers
+# costs more, because all others wait for it. To test it, double `lasts` on rank 3 in `split_depth.step_of_rank`.
 #
 # **Takeaway** A pipeline computes what one device computes, in another order. Cut it so that all ranks take equally
 # long.

@@ -2,8 +2,6 @@
 
 UNIT = "07_beyond_data_parallel"  # above the imports: `@exercise` reads it
 
-from course.checks.beyond_data_parallel.MasterShard import MasterShard
-from course.checks.beyond_data_parallel.SplitMLP import SplitMLP
 from course.checks.beyond_data_parallel.activation_bytes import activation_bytes
 from course.checks.beyond_data_parallel.best_plan import best_plan
 from course.checks.beyond_data_parallel.copy_to_ranks import copy_to_ranks
@@ -12,12 +10,14 @@ from course.checks.beyond_data_parallel.gathered_ahead import gathered_ahead
 from course.checks.beyond_data_parallel.gpipe import gpipe
 from course.checks.beyond_data_parallel.head_rows import head_rows
 from course.checks.beyond_data_parallel.layer_backward import layer_backward
+from course.checks.beyond_data_parallel.MasterShard import MasterShard
 from course.checks.beyond_data_parallel.most_live import most_live
 from course.checks.beyond_data_parallel.one_f_one_b import one_f_one_b
 from course.checks.beyond_data_parallel.rank_seeds import rank_seeds
 from course.checks.beyond_data_parallel.run_order import run_order
 from course.checks.beyond_data_parallel.sent_bytes import sent_bytes
 from course.checks.beyond_data_parallel.split_bytes import split_bytes
+from course.checks.beyond_data_parallel.SplitMLP import SplitMLP
 from course.checks.beyond_data_parallel.state_bytes import state_bytes
 from course.checks.beyond_data_parallel.step_flops import step_flops
 from course.checks.beyond_data_parallel.sum_over_ranks import sum_over_ranks

@@ -17,7 +17,8 @@ MISTAKES = {
         ("min(ranks - rank, micro_batches)", "min(ranks - rank - 1, micro_batches)"),
     ),
     "one_too_many": (
-        "Rank r does P - r + 1 forward passes before its first backward pass, so it holds one micro-batch too many. Do P - r.",
+        "Rank r does P - r + 1 forward passes before its first backward pass, so it holds one micro-batch too many. "
+        "Do P - r.",
         ("min(ranks - rank, micro_batches)", "min(ranks - rank + 1, micro_batches)"),
     ),
     "last_rank_begins_with_most": (
