@@ -230,8 +230,8 @@ check.one_f_one_b(one_f_one_b, seed=2104)
 #
 # <details><summary>Hint 2</summary>
 #
-# Go through `sorted(schedule, key=lambda each: each[1])`, add 1 to the rank's number or subtract 1, and keep the
-# largest.
+# `sorted(schedule)` is a new list, by rank and then by time. Go through it, add 1 to the rank's number or subtract 1,
+# and keep the largest.
 #
 # </details>
 
@@ -245,8 +245,9 @@ def most_live(schedule):
     """
     ### BEGIN SOLUTION
     ranks = 1 + max(each[0] for each in schedule)
-    live, most = [0] * ranks, [0] * ranks
-    for rank, _, kind, _ in sorted(schedule, key=lambda each: each[1]):
+    live = [0] * ranks
+    most = list(live)
+    for rank, _, kind, _ in sorted(schedule):  # by rank, then by time
         live[rank] += 1 if kind == "F" else -1
         most[rank] = max(most[rank], live[rank])
     return most

@@ -5,12 +5,12 @@ from course.engine.known_answers import alternative, mistake
 MISTAKES = {
     "as_listed": (
         "The passes are taken in the order of the list. Take them by time.",
-        ("sorted(schedule, key=lambda each: each[1])", "schedule"),
+        ("sorted(schedule):", "schedule:"),
     ),
     "sorts_the_argument": (
         "You sort the list that you are given, which the caller still uses. Make a new one: sorted(schedule).",
         ("    ranks = ", "    schedule.sort(key=lambda each: each[1])\n    ranks = "),
-        ("sorted(schedule, key=lambda each: each[1])", "schedule"),
+        ("sorted(schedule):", "schedule:"),
     ),
     "nothing_is_freed": (
         "Backward frees nothing here, so this counts all micro-batches. Subtract one per backward pass.",
@@ -22,12 +22,13 @@ MISTAKES = {
     ),
     "over_all_ranks": (
         "Micro-batches of all ranks are counted together. Each rank has its own memory.",
+        ("sorted(schedule):", "sorted(schedule, key=lambda each: each[1]):"),
         ("live[rank] += 1", "live[0] += 1"),
         ("max(most[rank], live[rank])", "max(most[rank], live[0])"),
     ),
     "by_micro_batch": (
         "The passes are sorted by micro-batch. Sort them by time.",
-        ("each[1])", "each[3])"),
+        ("sorted(schedule):", "sorted(schedule, key=lambda each: each[3]):"),
     ),
     "one_number": (
         "This is the number of the fullest rank alone. Return a list with the number of each rank.",
@@ -50,7 +51,7 @@ def longest_run_of_forwards(schedule):
 def sets_of_held(schedule):
     held = {rank: set() for rank, *_ in sorted(schedule)}
     most = dict.fromkeys(held, 0)
-    for rank, _, kind, m in sorted(schedule):
+    for rank, _, kind, m in sorted(schedule, key=lambda each: each[1]):
         if kind == "F":
             held[rank].add(m)
         else:
