@@ -254,11 +254,19 @@ def difference_texts(found: Difference, show_expected: bool = True) -> list[str]
         texts.append(f"at {', '.join(steps)}:")
     if found.kind is Kind.LAW:
         return [*texts, "your answer does not do this"]
+    if _is_picture(found.expected):
+        texts.append(f"yours\n{found.yours}")
+        return [*texts, f"expected\n{found.expected}"] if show_expected else texts
     yours, expected = _both_texts(found, show_expected)
     texts.append(f"yours    {yours}")
     if show_expected:
         texts.append(f"expected {expected}")
     return texts
+
+
+def _is_picture(value: Any) -> bool:
+    """True for a text of several lines, which is shown as it is: a drawing."""
+    return isinstance(value, str) and "\n" in value
 
 
 def _both_texts(found: Difference, show_expected: bool) -> tuple[str, str]:

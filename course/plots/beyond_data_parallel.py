@@ -1,6 +1,7 @@
 """Figures of unit 07.
 
-A colour is what a device holds: weights, gradients, optimizer or activations; or a way to plan.
+A colour is what a device holds: weights, gradients, optimizer or activations; or a way to plan; or
+forward and backward.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from course.parallel.pipeline import Pass, Schedule
 from course.plots.style import (
     BLUE,
     GREEN,
@@ -157,4 +159,33 @@ def seed_losses(losses: Mapping[str, Sequence[float]], title: str) -> Figure:
     highest = max(max(of_way) for of_way in losses.values())
     ax.set_ylim(0, 1.1 * highest)
     legend_beside(ax)
+    return figure
+
+
+# ---- a pipeline
+
+PASS_COLORS = {"F": BLUE, "B": GREEN}
+
+
+def pipeline(schedules: Mapping[str, Schedule], lasts: Mapping[str, float], title: str) -> Figure:
+    """Draw each schedule: a row per rank, a box per pass with the number of its micro-batch.
+
+    Args:
+        lasts: how long a pass takes, by kind.
+    """
+    ranks = 1 + max(each[0] for schedule in schedules.values() for each in schedule)
+    figure, *all_axes = axes(8.6, 0.8 + 0.3 * (ranks + 1) * len(schedules), 1, len(schedules),
+                             sharex=True)  # fmt: skip
+    for ax, (name, schedule) in zip(all_axes, schedules.items(), strict=True):
+        for each in [Pass(*one) for one in schedule]:
+            long = lasts[each.kind]
+            color = PASS_COLORS[each.kind]
+            ax.barh(each.rank, long, 0.85, left=each.time, color=color, ec="white")
+            ax.text(each.time + long / 2, each.rank, str(each.micro_batch), ha="center",
+                    va="center", color="white", fontsize=8)  # fmt: skip
+        rows(ax, [f"rank {rank}" for rank in range(ranks)], 8)
+        ax.set_ylabel(name)
+        ax.grid(visible=False)
+    all_axes[0].set_title(title)
+    all_axes[-1].set_xlabel("time in forward passes (blue: forward, green: backward)")
     return figure

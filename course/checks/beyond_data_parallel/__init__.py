@@ -7,10 +7,14 @@ from course.checks.beyond_data_parallel.best_plan import best_plan
 from course.checks.beyond_data_parallel.copy_to_ranks import copy_to_ranks
 from course.checks.beyond_data_parallel.forward_seconds import forward_seconds
 from course.checks.beyond_data_parallel.gathered_ahead import gathered_ahead
+from course.checks.beyond_data_parallel.gpipe import gpipe
 from course.checks.beyond_data_parallel.head_rows import head_rows
 from course.checks.beyond_data_parallel.layer_backward import layer_backward
 from course.checks.beyond_data_parallel.MasterShard import MasterShard
+from course.checks.beyond_data_parallel.most_live import most_live
+from course.checks.beyond_data_parallel.one_f_one_b import one_f_one_b
 from course.checks.beyond_data_parallel.rank_seeds import rank_seeds
+from course.checks.beyond_data_parallel.run_order import run_order
 from course.checks.beyond_data_parallel.sent_bytes import sent_bytes
 from course.checks.beyond_data_parallel.split_bytes import split_bytes
 from course.checks.beyond_data_parallel.SplitMLP import SplitMLP
@@ -26,9 +30,13 @@ __all__ = [
     "copy_to_ranks",
     "forward_seconds",
     "gathered_ahead",
+    "gpipe",
     "head_rows",
     "layer_backward",
+    "most_live",
+    "one_f_one_b",
     "rank_seeds",
+    "run_order",
     "sent_bytes",
     "split_bytes",
     "state_bytes",

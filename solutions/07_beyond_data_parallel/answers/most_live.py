@@ -1,0 +1,71 @@
+"""Known mistakes of exercise most_live, and right answers in other styles."""
+
+from course.engine.known_answers import alternative, mistake
+
+MISTAKES = {
+    "as_listed": (
+        "The passes are taken in the order of the list. Take them by time.",
+        ("sorted(schedule):", "schedule:"),
+    ),
+    "sorts_the_argument": (
+        "You sort the list that you are given, which the caller still uses. Make a new one: sorted(schedule).",
+        ("    ranks = ", "    schedule.sort(key=lambda each: each[1])\n    ranks = "),
+        ("sorted(schedule):", "schedule:"),
+    ),
+    "nothing_is_freed": (
+        "Backward frees nothing here, so this counts all micro-batches. Subtract one per backward pass.",
+        ('1 if kind == "F" else -1', '1 if kind == "F" else 0'),
+    ),
+    "at_the_end": (
+        "This is what is held at the end: nothing. Keep the largest count on the way.",
+        ("most[rank] = max(most[rank], live[rank])", "most[rank] = live[rank]"),
+    ),
+    "over_all_ranks": (
+        "Micro-batches of all ranks are counted together. Each rank has its own memory.",
+        ("sorted(schedule):", "sorted(schedule, key=lambda each: each[1]):"),
+        ("live[rank] += 1", "live[0] += 1"),
+        ("max(most[rank], live[rank])", "max(most[rank], live[0])"),
+    ),
+    "by_micro_batch": (
+        "The passes are sorted by micro-batch. Sort them by time.",
+        ("sorted(schedule):", "sorted(schedule, key=lambda each: each[3]):"),
+    ),
+    "one_number": (
+        "This is the number of the fullest rank alone. Return a list with the number of each rank.",
+        ("return most", "return [max(most)]"),
+    ),
+}
+
+
+@mistake("This is the longest run of forward passes. What earlier passes left is still held: count up and down.")
+def longest_run_of_forwards(schedule):
+    most = [0] * (1 + max(each[0] for each in schedule))
+    run = list(most)
+    for rank, _, kind, _ in sorted(schedule, key=lambda each: each[1]):
+        run[rank] = run[rank] + 1 if kind == "F" else 0
+        most[rank] = max(most[rank], run[rank])
+    return most
+
+
+@alternative
+def sets_of_held(schedule):
+    held = {rank: set() for rank, *_ in sorted(schedule)}
+    most = dict.fromkeys(held, 0)
+    for rank, _, kind, m in sorted(schedule, key=lambda each: each[1]):
+        if kind == "F":
+            held[rank].add(m)
+        else:
+            held[rank].remove(m)
+        most[rank] = max(most[rank], len(held[rank]))
+    return list(most.values())
+
+
+@alternative
+def intervals(schedule):
+    begin = {(r, m): t for r, t, kind, m in schedule if kind == "F"}
+    end = {(r, m): t for r, t, kind, m in schedule if kind == "B"}
+    most = []
+    for rank in range(1 + max(r for r, _ in begin)):
+        mine = [key for key in begin if key[0] == rank]
+        most.append(max(sum(begin[a] <= begin[b] < end[a] for a in mine) for b in mine))
+    return most
