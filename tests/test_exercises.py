@@ -70,7 +70,8 @@ def test_mistake_is_told_in_its_own_words(exercise, known, seed, device):
     name, advice, wrong = known
     judge = exercise.at(device, seed)
     assert exercise.refusal(wrong, judge.asks_for_class()) is None
-    verdict = judge.verdict(judge.run_once(wrong))  # once: the diagnosis of every mistake needs it, too
+    seen = judge.run_once(wrong)  # once: the diagnosis of every mistake needs it, too
+    verdict = judge.verdict(seen)
     assert not verdict.correct, f"the probe accepts the mistake {name}: yield a fact in which it differs"
     assert max(map(len, verdict.report)) <= 80, verdict.report
     assert " ".join(advice.split()) in " ".join("\n".join(verdict.report).split()), verdict.report
