@@ -78,7 +78,8 @@ def _transform(answer: Answer, folder: Path, names: list[str]) -> Facts:
     is_image_and_mode = [isinstance(kept[0], Image.Image), kept[0].mode]
     yield "the transform is given a PIL image in RGB", is_image_and_mode
     none_is_open = not any(map(open_descriptors, dataset.paths))
-    yield "leaves no file open", tried(none_is_open, kept[0].size)
+    bytes_of_file = (folder / names[1]).stat().st_size
+    yield "leaves no file open", tried(none_is_open, bytes_of_file)
     try:
         pixels = numpy.asarray(kept[0])
     except Exception:
