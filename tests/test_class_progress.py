@@ -1,5 +1,6 @@
 """course progress --class: who is where and what most are stuck at, from notebooks and progress files, nothing run."""
 
+import dataclasses
 import json
 import os
 import re
@@ -17,10 +18,19 @@ from course.engine.known_answers import fault_and_fix
 from course.engine.report import NOT_WRITTEN, Said, read
 from course.errors import CourseError
 from course.learner import answers
+from course.learner.kept_predictions import Prediction
 from course.notebook import registry as units
-from instructor.grading.class_progress import ExerciseState, current_exercise, read_class, stuck_at
+from instructor.grading.class_progress import (
+    ExerciseState,
+    class_text,
+    current_exercise,
+    failed_at,
+    read_class,
+    stuck_at,
+)
 
 UNIT, PART, OTHER = "05_batch_grouping", "1_what_padding_costs", "03_large_batch"
+LOADING = "01_parallel_loading"
 REPORT = """pad_batch: not yet (cpu)
  ok  has the right shape
  NO  the mask
@@ -146,9 +156,43 @@ def test_broken_files_are_named_and_links_are_not_followed(inbox, tmp_path_facto
     )
 
 
-def test_predictions_next_to_progress_files_are_no_fault(inbox):
+def predicted(inbox, learner, what, said, verdict, **facts):
+    """Add a prediction to those of a learner, with the fields of course.learner.kept_predictions.Prediction."""
+    one = dict.fromkeys(field.name for field in dataclasses.fields(Prediction))
+    one |= dict(part="2_workers", what=what, measured="1.13", first=said, said=str(said), verdict=verdict) | facts
+    path = inbox / learner / LOADING / "predictions.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    kept = json.loads(path.read_text()) if path.exists() else []
+    path.write_text(json.dumps([*kept, one]))
+
+
+def test_it_says_where_the_intuition_of_the_class_failed(inbox):
+    """Worst first; a prediction that was made after the measurement says nothing about intuition."""
+    workers = "two workers over none"
+    predicted(inbox, "ada", workers, 0.5, "wrong direction", direction=False, near=False)
+    predicted(inbox, "ben", workers, 4, "more than a factor of two off", direction=True, near=False)
+    predicted(inbox, "cleo", workers, 1.2, "right", direction=True, near=True)
+    predicted(inbox, "cleo", "what is slowest", "decode", "right", right=True)
+    predicted(inbox, "ben", "what is slowest", "read", "wrong", right=False)
+    predicted(inbox, "eve", workers, None, "")
+    state = read_class(inbox)
+    assert state.faults == []
+    rows = failed_at(state.learners)
+    assert [(row.measured[2], row.off, row.wrong_way, len(row.predictions)) for row in rows] == [
+        (workers, 2, 1, 3),
+        ("what is slowest", 1, 1, 2),
+    ]
+    said = class_text(state)
+    assert "Where intuition failed, before the measurement was shown:\n  two workers over none (01/2): 2 of 3" in said
+    assert "they said 0.5 (measured 1.13); 4 (measured 1.13)" in said and max(map(len, said.splitlines())) <= 100
+    assert re.search(r"eve +0 +0 +predictions alone", said)
+
+
+def test_predictions_that_cannot_be_read_are_a_fault(inbox):
     (inbox / "=dan" / OTHER / "predictions.json").write_text("[]")
     assert read_class(inbox).faults == []
+    (inbox / "=dan" / OTHER / "predictions.json").write_text('[{"part": 1}]')
+    assert read_class(inbox).faults == [f"=dan/{OTHER}/predictions.json cannot be read; it is left out."]
 
 
 def test_an_inbox_without_anything_is_one_sentence(tmp_path):

@@ -10,6 +10,7 @@ from submissions import UNIT, part_of, release, solved
 from course.learner import check_notebook
 from course.notebook.cells import grade_id
 from instructor.authoring import masters
+from instructor.grading.inbox import read_inbox
 from instructor.grading.limits import DEFAULTS
 from instructor.grading.plan import Plan
 from instructor.grading.results import Submission
@@ -127,6 +128,36 @@ def test_what_is_solved_in_the_notebook_has_all_points(notebook, points, kind):
     kind(notebook)
     score, reports = points(notebook)
     assert score == points_of(release(PART)), reports
+
+
+def moved_into_a_file(notebook, folder):
+    """The answer stands in helpers.py next to the notebook, whose cell imports it."""
+    cell = notebook["cells"][place(notebook)]
+    (folder / "helpers.py").write_text(f"import torch\n\n{text(cell)}")
+    cell["source"] = f"from helpers import {NAME}\n"
+
+
+def test_a_python_file_beside_the_notebook_can_be_imported(notebook, points, plan, tmp_path):
+    before, _ = points(notebook)
+    path = {PART: tmp_path / f"{PART}.ipynb"}
+    first = plan.fingerprint(path)
+    moved_into_a_file(notebook, tmp_path)
+    (tmp_path / "no module.py").write_text("1 / 0")
+    (tmp_path / "binary.py").write_bytes(b"\xff\xfe")
+    assert points(notebook)[0] == before > 0
+    in_file = plan.fingerprint(path)
+    (tmp_path / "helpers.py").write_text("")
+    assert len({first, in_file, plan.fingerprint(path)}) == 3
+
+
+def test_the_person_who_grades_reads_the_file_and_no_inbox_calls_it_unknown(notebook, plan, zygote, tmp_path):
+    folder = tmp_path / "ann" / UNIT
+    folder.mkdir(parents=True)
+    moved_into_a_file(notebook, folder)
+    (folder / f"{PART}.ipynb").write_text(json.dumps(notebook))
+    (handed,), left_out = read_inbox(tmp_path, {UNIT: [PART]})
+    (result,) = grade(plan, handed, zygote, DEFAULTS).parts
+    assert left_out == [] and result.notebook.cells[0].source.startswith("%%writefile helpers.py\nimport torch")
 
 
 def points_of(notebook):

@@ -1,6 +1,7 @@
 """The engine itself: comparison, report, limits, streams; and that facts of every kind are easy to state."""
 
 import logging
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -10,6 +11,8 @@ import time
 from types import SimpleNamespace
 
 import numpy
+import PIL.Image
+import PIL.ImageFile
 import pytest
 import torch
 
@@ -18,6 +21,10 @@ from course.engine.compare import differs, plain, tolerance
 from course.engine.exercise import CheckFailed, Exercise
 from course.engine.known_answers import Mistake
 from course.engine.limits import LimitReached, Limits, limited
+from course.engine.outcome import Comparison, Outcome
+from course.engine.probing.laws import tried
+from course.engine.process_state import kept_state
+from course.engine.report import difference_texts
 from course.engine.stops import MachineBusy, Raised, Stop
 from course.errors import CourseError
 
@@ -526,3 +533,48 @@ def test_what_another_process_makes_up_about_an_exception_is_nothing(change):
     for odd in (None, 3, "raised", [], ["ValueError", "no"], {}):
         assert Raised.from_plain(odd) is None
     assert len(Raised.from_plain(plain_raised | {"message": "x" * 10**6}).message) == 2000
+
+
+def sets_everything():
+    """An answer that sets what libraries and the process share."""
+    PIL.ImageFile.LOAD_TRUNCATED_IMAGES = True
+    PIL.Image.MAX_IMAGE_PIXELS = 7
+    numpy.set_printoptions(precision=1)
+    torch.set_printoptions(precision=1)
+    torch.backends.cudnn.benchmark = not torch.backends.cudnn.benchmark
+    os.environ["OF_A_TEST"] = "1"
+    os.environ.pop("COURSE_SCALE")
+    multiprocessing.set_start_method("spawn", force=True)
+
+
+def shared_settings():
+    """What `sets_everything` sets."""
+    values = [PIL.ImageFile.LOAD_TRUNCATED_IMAGES, PIL.Image.MAX_IMAGE_PIXELS, numpy.get_printoptions()]
+    values += [vars(torch._tensor_str.PRINT_OPTS).copy(), torch.backends.cudnn.benchmark, dict(os.environ)]
+    return [*values, multiprocessing.get_start_method(allow_none=True)]
+
+
+def test_what_an_answer_sets_never_reaches_the_reference():
+    before = shared_settings()
+    with kept_state():
+        sets_everything()
+    assert shared_settings() == before
+
+
+def test_what_a_notebook_has_set_neither_and_it_stays_set(monkeypatch):
+    monkeypatch.setattr(PIL.ImageFile, "LOAD_TRUNCATED_IMAGES", True)
+    with kept_state():
+        assert PIL.ImageFile.LOAD_TRUNCATED_IMAGES is False
+    assert PIL.ImageFile.LOAD_TRUNCATED_IMAGES is True
+
+
+def test_a_law_is_told_as_a_law_whatever_it_was_tried_on():
+    expected = Outcome({"a law": tried(True, [3, 5]), "a count": tried(0, [3, 5]), "in ranks": {"0": tried(True, 3)}})
+    seen = Outcome({"a law": tried(False, [3, 5]), "a count": tried(2, [3, 5]), "in ranks": {"0": tried(False, 3)}})
+    compared = Comparison(seen, expected)
+    told = [difference_texts(compared.difference(fact)) for fact in expected.facts]
+    assert told == [
+        ["your answer does not do this"],
+        ["yours    2", "expected 0"],
+        ["at '0':", "your answer does not do this"],
+    ]

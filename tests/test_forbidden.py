@@ -58,6 +58,20 @@ def test_what_is_written_in_c_refuses_in_lists_defaults_closures_and_as_an_opera
     assert in_closure(f=torch.sigmoid)
 
 
+def test_private_operators_of_torch_that_do_the_same_refuse(without):
+    import torch._refs.nn.functional as functions
+
+    def fused(p):
+        options = dict(weight_decay=0.0, momentum=0.0, lr=0.1, dampening=0.0, nesterov=False, maximize=False)
+        torch._fused_sgd_([p], [p], [], is_first_step=True, **options)
+
+    fused(torch.ones(1))
+    without("torch.nn.functional.gelu", "torch.optim")
+    for way in (torch.ops.aten.gelu_, functions.gelu, fused):
+        with pytest.raises(RuntimeError, match="the task does not allow torch"):
+            way(torch.ones(1))
+
+
 def test_a_whole_module_refuses_and_what_has_only_its_name_does_not(without):
     without("torch.optim", "torch.nn.utils")
     with pytest.raises(RuntimeError, match="does not allow torch.optim"):

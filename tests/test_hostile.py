@@ -186,7 +186,7 @@ def test_the_facts_that_are_made_up_are_right():
     place = {"check": large_batch}
     exec(KNOWN + FORGED, place)
     exercise = large_batch.shows_frozen_bias
-    known = {fact: place["verdict"](fact) for fact in place["facts_of"](exercise.probe)}
+    known = place["facts_by"](31, place["facts_of"](exercise.probe))
     assert known == exercise.at("cpu", 31).expected().facts
     assert Outcome(place["forged"](31)).same(large_batch.sample_negatives.at("cpu", 31).expected())
 

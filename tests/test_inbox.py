@@ -97,10 +97,10 @@ def test_files_beside_the_learners_and_rows_of_nobody_have_a_line(folder):
 
 def test_unknown_files_are_ignored_with_a_line(folder):
     nbgraders = ("timestamp.txt", "submission_secret.txt")
-    for name in ("copy.ipynb", "torch.py", "a\x1b[31m.txt", *nbgraders, ".DS_Store", "z1", "z2"):
+    for name in ("copy.ipynb", "torch.so", "a\x1b[31m.txt", *nbgraders, ".DS_Store", "z1", "z2"):
         write_text(folder / "ann" / UNIT / name, "")
     _, (line,) = read_inbox(folder, WANTED)
-    assert line.startswith(f"ann: {UNIT}: ignored a\\x1b[31m.txt, copy.ipynb, torch.py and 2 more; its parts are")
+    assert line.startswith(f"ann: {UNIT}: ignored a\\x1b[31m.txt, copy.ipynb, torch.so and 2 more; its parts are")
 
 
 def test_what_is_left_out_is_named_and_times_come_from_the_table_or_the_folder(folder):

@@ -72,6 +72,41 @@ def test_what_is_forbidden_is_found_under_its_names(cell, ran):
 @pytest.mark.parametrize(
     "cell",
     [
+        inside("return torch.ops.aten.gelu(x)"),
+        inside("return torch.ops.aten.gelu_(x.clone())"),
+        inside("return torch.ops.aten.gelu.default(x)"),
+        inside("return torch._C._nn.gelu(x)"),
+        inside("import torch._refs as refs\n    return refs.nn.functional.gelu(x)"),
+        inside("from torch._refs.nn.functional import gelu\n    return gelu(x)"),
+        inside('return getattr(torch.ops.aten, "gelu")(x)'),
+        inside('return getattr(getattr(torch, "nn"), "functional").gelu(x)'),
+        inside('step = getattr(torch, "_fused_adamw_")\n    step(x)'),
+        inside("torch.ops.aten._fused_sgd_(x)"),
+        inside("import torch.optim.adamw as a\n    a.adamw(x)"),
+        inside("with off():\n        pass", "from torch.utils._python_dispatch import _disable_current_modes as off"),
+    ],
+)
+def test_private_parts_of_torch_that_do_the_same_are_found(cell, ran):
+    assert rules.refusal(ran(SETUP, cell)["f"], ("torch.nn.functional.gelu", "torch.optim"))
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        inside("return torch.ops.aten.erf(x)"),
+        inside("torch._foreach_add_(x, 1)"),
+        inside('return getattr(x, "gelu")'),
+        inside("import my_own.gelu as gelu\n    return gelu(x)"),
+        inside("return torch.nn.functional.softplus(x)"),
+    ],
+)
+def test_private_parts_that_do_other_work_pass(cell, ran):
+    assert rules.refusal(ran(SETUP, cell)["f"], ("torch.nn.functional.gelu", "torch.optim")) is None
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
         inside("return nn.Linear(m)(x)"),
         inside('return "nn.DataParallel"'),
         inside('"""As nn.DataParallel does it."""\n    return x  # not nn.DataParallel'),

@@ -22,6 +22,7 @@ from unittest import mock
 import numpy
 import torch
 
+from course.engine.library_settings import kept_settings
 from course.engine.stops import AskedForInput
 
 
@@ -61,7 +62,7 @@ def kept_state() -> Iterator[None]:
     default_device = torch.empty(0).device
     settings = [setting.read() for setting in _SETTINGS]
     gpus = list(range(torch.cuda.device_count())) if torch.cuda.is_available() else []
-    with torch.random.fork_rng(devices=gpus), warnings.catch_warnings():
+    with torch.random.fork_rng(devices=gpus), warnings.catch_warnings(), kept_settings():
         warnings.simplefilter("default")
         torch.set_default_device(None)
         _set(setting.inside for setting in _SETTINGS)

@@ -17,6 +17,7 @@ from course.engine.diagnosis import KnownOutcome
 from course.engine.difference import Difference, Kind
 from course.engine.known_answers import fault_and_fix
 from course.engine.outcome import Comparison, Outcome
+from course.engine.probing.laws import FOUND, TRIED_ON
 from course.engine.relations import Relation, RelationKind, expected_elsewhere, relation
 from course.engine.stops import Raised, Stop
 
@@ -249,10 +250,11 @@ def _item(mark: str, fact: str) -> list[str]:
 def difference_texts(found: Difference, show_expected: bool = True) -> list[str]:
     """What to tell of a Difference: where, the answer's value and perhaps the expected one."""
     texts = []
-    if found.path:
-        steps = [f"place {step}" if isinstance(step, int) else repr(step) for step in found.path]
+    path = [step for step in found.path if step != FOUND]
+    if path:
+        steps = [f"place {step}" if isinstance(step, int) else repr(step) for step in path]
         texts.append(f"at {', '.join(steps)}:")
-    if found.kind is Kind.LAW:
+    if found.kind is Kind.LAW or _is_broken_law(found):
         return [*texts, "your answer does not do this"]
     if _is_picture(found.expected):
         texts.append(f"yours\n{found.yours}")
@@ -267,6 +269,11 @@ def difference_texts(found: Difference, show_expected: bool = True) -> list[str]
 def _is_picture(value: Any) -> bool:
     """True for a text of several lines, which is shown as it is: a drawing."""
     return isinstance(value, str) and "\n" in value
+
+
+def _is_broken_law(found: Difference) -> bool:
+    """Whether a law that `tried` made a fact of does not hold."""
+    return found.yours is False and found.expected == [TRIED_ON]
 
 
 def _both_texts(found: Difference, show_expected: bool) -> tuple[str, str]:

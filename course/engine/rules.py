@@ -23,14 +23,42 @@ from typing import Any, NamedTuple
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _REFUSED = "which the task does not allow. Write it yourself."
 _UNKNOWN = object()  # what a name stands for that may be anything
+# nothing that torch calls itself while an honest answer runs; a probe would no longer see operators
+_NEVER = ("torch.utils._python_dispatch._disable_current_modes",)
+# forbidden path -> what does the same work under names that no documentation has
+_PRIVATE = {
+    "torch.optim": (
+        "torch._fused_adam_",
+        "torch._fused_adamw_",
+        "torch._fused_sgd_",
+        "torch._fused_adagrad_",
+    ),
+}
+_FUNCTIONAL = "torch.nn.functional."
 SHOWN_LENGTH = 60  # characters of a line or a name in the sentence
 
 
 class _Use(NamedTuple):
     """A name or `a.b.c` in a source, and what it stands for."""
 
-    node: ast.Name | ast.Attribute
+    node: ast.Name | ast.Attribute | ast.Call
     value: Any
+
+
+class _Late(str):
+    """The dotted path of what is not imported yet."""
+
+
+def private_names(path: str) -> tuple[str, ...]:
+    """The dotted paths of what does the same as the forbidden `path`, in private parts of torch."""
+    if path.startswith(_FUNCTIONAL):
+        name = path.removeprefix(_FUNCTIONAL)
+        places = ("torch._refs.nn.functional", "torch._C._nn", "torch.ops.aten")
+        return (*(f"{place}.{name}" for place in places), f"torch.ops.aten.{name}_")
+    found = list(_PRIVATE.get(path, ()))
+    for name in _PRIVATE.get(path, ()):
+        found.append(name.replace("torch.", "torch.ops.aten.", 1))
+    return tuple(found)
 
 
 def refusal(answer: Any, forbids: Iterable[str]) -> str | None:
@@ -44,9 +72,10 @@ def refusal(answer: Any, forbids: Iterable[str]) -> str | None:
     Returns: one sentence on the first place, the answer's own source before its helpers'; None if
         there is none, or no source.
     """
-    forbidden = {path: _objects(path) for path in forbids}
+    forbidden = {path: _targets(path) for path in forbids}
     if not forbidden:
         return None
+    forbidden |= {never: _targets(never) for never in _NEVER}
     read = set()
     waiting = collections.deque([answer])
     while waiting:
@@ -83,6 +112,14 @@ def _helpers(function: FunctionType, uses: list[_Use]) -> list[Any]:
     return [use.value for use in uses if getattr(use.value, "__module__", None) == home]
 
 
+def _targets(path: str) -> list[Any]:
+    """What must not be used where `path` is forbidden: objects, and paths of what comes late."""
+    targets: list[Any] = []
+    for each in (path, *private_names(path)):
+        targets += [*_objects(each), _Late(each)]
+    return targets
+
+
 def _objects(path: str) -> list[Any]:
     """What is loaded at a dotted path: a list, as a function may have the name of its module."""
     parts = path.split(".")
@@ -99,8 +136,12 @@ def _objects(path: str) -> list[Any]:
 def _member(owner: Any, name: str) -> Any:
     """What a module or a class holds under `name`, else _UNKNOWN.
 
-    Nothing is known of other objects, and of what is imported late.
+    Nothing is known of other objects; of what is imported late only its path.
     """
+    if isinstance(owner, _Late):
+        return _Late(f"{owner}.{name}")
+    if type(owner).__module__ == "torch._ops" and inspect.ismodule(owner):
+        return getattr(owner, name, _UNKNOWN)  # it finds operators when they are asked for
     if inspect.ismodule(owner):
         return vars(owner).get(name, _UNKNOWN)
     return getattr(owner, name, _UNKNOWN) if isinstance(owner, type) else _UNKNOWN
@@ -115,6 +156,9 @@ def _forbidden(value: Any, forbidden: Mapping[str, list[Any]]) -> str | None:
 
 
 def _is(value: Any, target: Any) -> bool:
+    if isinstance(value, _Late) or isinstance(target, _Late):
+        is_late = isinstance(value, _Late) and isinstance(target, _Late)
+        return is_late and f"{value}.".startswith(f"{target}.")
     if inspect.ismodule(target):
         home = value.__name__ if inspect.ismodule(value) else getattr(value, "__module__", None)
         return f"{home}.".startswith(f"{target.__name__}.")
@@ -150,7 +194,7 @@ def _uses(function: FunctionType) -> list[_Use]:
     for root in _syntax(function):
         names = _local_names(function, root)
         for node in _without_annotations(root):
-            if isinstance(node, (ast.Name, ast.Attribute)):
+            if isinstance(node, (ast.Name, ast.Attribute, ast.Call)):
                 value = _value(node, names)
                 if value is not _UNKNOWN:
                     uses.append(_Use(node, value))
@@ -209,7 +253,7 @@ def _local_names(function: FunctionType, root: ast.AST) -> MutableMapping[str, A
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             for name, path in _imported(node):
                 objects = _objects(path)
-                names[name] = objects[-1] if objects else _UNKNOWN
+                names[name] = objects[-1] if objects else _Late(path)
         elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             names[node.targets[0].id] = _value(node.value, names)
     return names
@@ -235,10 +279,23 @@ def _imported(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, str]]:
 
 
 def _value(node: ast.AST, names: Mapping[str, Any]) -> Any:
-    """What a name or a.b.c stands for; _UNKNOWN for any other expression."""
+    """What a name, a.b.c or getattr(a.b, "c") stands for; _UNKNOWN for other expressions."""
     if isinstance(node, ast.Attribute):
         return _member(_value(node.value, names), node.attr)
+    if isinstance(node, ast.Call):
+        return _value_of_getattr(node, names)
     return names.get(node.id, _UNKNOWN) if isinstance(node, ast.Name) else _UNKNOWN
+
+
+def _value_of_getattr(node: ast.Call, names: Mapping[str, Any]) -> Any:
+    """What `getattr(owner, "name")` stands for; _UNKNOWN for any other call."""
+    is_getattr = isinstance(node.func, ast.Name) and node.func.id == "getattr"
+    if not is_getattr or len(node.args) < 2:
+        return _UNKNOWN
+    owner, name = node.args[:2]
+    if not isinstance(name, ast.Constant) or not isinstance(name.value, str):
+        return _UNKNOWN
+    return _member(_value(owner, names), name.value)
 
 
 def _line(function: FunctionType, node: ast.expr) -> str:

@@ -72,14 +72,21 @@ def read(unit: str) -> dict[Key, Prediction]:
     try:
         if path is None or not path.exists():
             return {}
-        stored = json.loads(path.read_text(encoding="utf-8"))
-        kept = [_prediction(entry) for entry in stored]
+        kept = parsed(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise CourseError(
             f"{path} cannot be read ({type(error).__name__}); your next prediction renames it and "
             "begins a new one."
         ) from None
     return {(one.part, one.what): one for one in kept}
+
+
+def parsed(text: str) -> list[Prediction]:
+    """The predictions in the text of a file.
+
+    Raises: ValueError, KeyError, TypeError, RecursionError if it holds anything else.
+    """
+    return [_prediction(entry) for entry in json.loads(text)]
 
 
 def _prediction(entry):

@@ -195,7 +195,7 @@ class Batch:
         return jobs
 
     def _fingerprint(self, job: Submission) -> str:
-        return self.plans[job.unit].fingerprint(job.files, self.limits.notebook_bytes)
+        return self.plans[job.unit].fingerprint(job.files, self.limits)
 
     def grade(self, jobs: list[Submission], zygote: Zygote | None) -> dict[str, str]:
         """Grade `jobs`; return {"learner, unit": reason} of those without a result."""

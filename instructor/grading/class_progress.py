@@ -3,6 +3,7 @@ exercise -> text.
 
     INBOX/<learner>/<unit>/<part>.ipynb        a notebook with the outputs of its visible checks
     INBOX/<learner>/<unit>/<exercise>.json     a progress file, as data/answers/<user> holds them
+    INBOX/<learner>/<unit>/predictions.json    what the learner predicted, from the same folder
 
 Nothing of it is verified: an output can be edited.  `course grade` decides about points; this says
 where to help.
@@ -13,7 +14,7 @@ import re
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ from course.engine import report
 from course.engine.known_answers import fault_and_fix, load_mistakes
 from course.errors import CourseError
 from course.learner import kept_predictions
+from course.learner.kept_predictions import Prediction
 from course.notebook.registry import ExerciseFacts, all_units
 from instructor.grading.analysis import WIDTH, wrapped
 from instructor.grading.limits import PROGRESS_FILE_BYTES
@@ -28,6 +30,8 @@ from instructor.grading.sanitize import safe_text
 
 STUCK_LISTED = 5  # exercises
 MISTAKES_LISTED = 2  # of each
+FAILED_LISTED = 5  # measurements that learners predicted wrongly
+SAID_LISTED = 6  # predictions of each
 NAME_COLUMNS = 24
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 FAULTS = (  # of a file that anybody may have written
@@ -41,6 +45,7 @@ FAULTS = (  # of a file that anybody may have written
 )
 
 Key = tuple[str, str]  # unit, exercise
+Measured = tuple[str, str, str]  # unit, part, what is measured
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,7 @@ class Learner:
 
     name: str
     states: dict[Key, ExerciseState]
+    predictions: dict[Measured, Prediction] = field(default_factory=dict)
 
 
 class ClassState(NamedTuple):
@@ -83,7 +89,7 @@ def read_class(inbox: Path) -> ClassState:
     for folder in sorted(inbox.iterdir()):
         if folder.is_dir() and not folder.is_symlink():
             learner = _read_learner(folder, known, faults)
-            if learner.states:
+            if learner.states or learner.predictions:
                 learners.append(learner)
     if not learners:
         raise CourseError(
@@ -103,7 +109,7 @@ def _read_learner(folder: Path, known: set[Key], faults: list[str]) -> Learner:
     for path in sorted(folder.rglob("*")):
         if _is_read(path):
             try:
-                _add(learner.states, path, known)
+                _add(learner, path, known)
             except FAULTS:
                 name = path.relative_to(folder.parent)
                 faults.append(safe_text(f"{name} cannot be read; it is left out."))
@@ -111,27 +117,38 @@ def _read_learner(folder: Path, known: set[Key], faults: list[str]) -> Learner:
 
 
 def _is_read(path: Path) -> bool:
-    """Whether it is a notebook or a progress file, no link, and no copy that JupyterLab keeps."""
+    """Whether it is a notebook or a kept file, no link, and no copy that JupyterLab keeps."""
     if path.suffix not in (".ipynb", ".json") or path.is_symlink():
-        return False
-    if path.name == kept_predictions.FILE:  # it lies next to the progress files
         return False
     return ".ipynb_checkpoints" not in path.parts
 
 
-def _add(states: dict[Key, ExerciseState], path: Path, known: set[Key]) -> None:
-    """Add to `states` what the file at `path` says; a solved exercise stays solved."""
+def _add(learner: Learner, path: Path, known: set[Key]) -> None:
+    """Add to `learner` what the file at `path` says; a solved exercise stays solved."""
     if not path.is_file() or path.stat().st_size > PROGRESS_FILE_BYTES:
         raise ValueError("too large, or a pipe, which would be waited for")
-    content = json.loads(path.read_text(encoding="utf-8"))
+    text = path.read_text(encoding="utf-8")
+    units = {unit for unit, _ in known}
+    if path.name == kept_predictions.FILE:
+        unit = _unit_of(path, units)
+        for one in kept_predictions.parsed(text) if unit else ():
+            learner.predictions[unit, one.part, one.what] = one
+        return
+    content = json.loads(text)
     if path.suffix == ".ipynb":
-        here = _of_notebook(content, path, {unit for unit, _ in known})
+        here = _of_notebook(content, _unit_of(path, units))
     else:
         here = _of_progress_file(content)
+    states = learner.states
     for key, state in here:
         was_solved = key in states and states[key].solved
         if key in known and (state.solved or not was_solved):
             states[key] = state
+
+
+def _unit_of(path: Path, units: set[str]) -> str:
+    """The unit whose folder holds the file at `path`, or ""."""
+    return next((folder for folder in reversed(path.parts) if folder in units), "")
 
 
 def _of_progress_file(content: Mapping[str, Any]) -> Iterator[tuple[Key, ExerciseState]]:
@@ -153,14 +170,8 @@ def _advice(unit: str, name: str) -> dict[str, str]:
         return {}
 
 
-def _of_notebook(
-    content: Mapping[str, Any], path: Path, units: set[str]
-) -> Iterator[tuple[Key, ExerciseState]]:
-    """What the outputs of the visible checks in a notebook say.
-
-    An exercise belongs to the unit of the folder.
-    """
-    unit = next((folder for folder in reversed(path.parts) if folder in units), "")
+def _of_notebook(content: Mapping[str, Any], unit: str) -> Iterator[tuple[Key, ExerciseState]]:
+    """What the outputs of the visible checks in a notebook of `unit` say."""
     for cell in content["cells"]:
         grade_id = str(cell.get("metadata", {}).get("nbgrader", {}).get("grade_id", ""))
         name = grade_id.removesuffix("-visible").partition("-visible-")[0]
@@ -221,6 +232,40 @@ def _stuck(exercise: ExerciseFacts, states: list[ExerciseState]) -> Stuck:
     return Stuck(exercise, len(states), solved, made.most_common())
 
 
+@dataclass
+class Failed:
+    """A measurement that some learners predicted wrongly."""
+
+    measured: Measured
+    predictions: list[Prediction]  # those that were made before the measurement was shown
+
+    @property
+    def wrong_way(self) -> int:
+        """Learners who said faster where it was slower, or another name."""
+        return sum(one.direction is False or one.right is False for one in self.predictions)
+
+    @property
+    def off(self) -> int:
+        """Learners who were wrong in that way, or by more than a factor of two."""
+        return sum(_is_off(one) for one in self.predictions)
+
+
+def _is_off(one: Prediction) -> bool:
+    return False in (one.direction, one.near, one.right)
+
+
+def failed_at(learners: Iterable[Learner]) -> list[Failed]:
+    """A Failed for each measurement that somebody predicted wrongly, where most did first."""
+    of_measured: dict[Measured, list[Prediction]] = {}
+    for learner in learners:
+        for measured, one in learner.predictions.items():
+            if one.counts:
+                of_measured.setdefault(measured, []).append(one)
+    rows = [Failed(measured, made) for measured, made in of_measured.items()]
+    failed = [row for row in rows if row.off]
+    return sorted(failed, key=lambda row: (-row.off, -row.wrong_way, row.measured))
+
+
 def current_exercise(learner: Learner) -> ExerciseFacts | None:
     """Where `learner` is: an exercise of the latest unit begun; None if that is done.
 
@@ -250,13 +295,18 @@ def class_text(state: ClassState) -> str:
         lines += _stuck_lines(item)
     if not stuck:
         lines.append("  nothing: everybody solved what they tried")
+    failed = failed_at(state.learners)[:FAILED_LISTED]
+    if failed:
+        lines += ["", "Where intuition failed, before the measurement was shown:"]
+    for row in failed:
+        lines += _failed_lines(row)
     note = "As their own notebooks and files say; nothing was run. course grade verifies."
     return "\n".join([*lines, "", *textwrap.wrap(note, WIDTH), *state.faults])
 
 
 def _learner_line(learner: Learner) -> str:
     at = current_exercise(learner)
-    where = f"{at.name} ({_part(at)})" if at else "done"
+    where = f"{at.name} ({_part(at)})" if at else "done" if learner.states else "predictions alone"
     solved = sum(state.solved for state in learner.states.values())
     name = learner.name
     if len(name) >= NAME_COLUMNS:
@@ -272,9 +322,28 @@ def _stuck_lines(item: Stuck) -> list[str]:
     return lines
 
 
+def _failed_lines(row: Failed) -> list[str]:
+    unit, part, what = row.measured
+    where = f"{what} ({_short(unit, part)})"
+    of_them = f", {row.wrong_way} of them in the wrong direction" if row.wrong_way else ""
+    lines = textwrap.wrap(
+        safe_text(f"{where}: {row.off} of {len(row.predictions)} were wrong{of_them}"),
+        WIDTH,
+        initial_indent="  ",
+        subsequent_indent="    ",
+    )
+    said = [f"{one.said} (measured {one.measured})" for one in row.predictions if _is_off(one)]
+    return lines + wrapped(safe_text(f"they said {'; '.join(said[:SAID_LISTED])}"))
+
+
 def _part(exercise: ExerciseFacts) -> str:
     """The part of an exercise, "05/1"."""
-    return f"{exercise.unit[:2]}/{exercise.part.partition('_')[0]}"
+    return _short(exercise.unit, exercise.part)
+
+
+def _short(unit: str, part: str) -> str:
+    """ "05/1" for "05_batch_grouping" and "1_what_padding_costs"."""
+    return f"{unit[:2]}/{part.partition('_')[0]}"
 
 
 def class_progress(inbox: Path) -> str:

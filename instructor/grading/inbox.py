@@ -17,6 +17,7 @@ from typing import NamedTuple
 from course.errors import CourseError
 from course.notebook.registry import parts, units
 from instructor.grading.limits import LEARNER_NAME_CHARACTERS, UNKNOWN_FILES_NAMED
+from instructor.grading.own_modules import names_among
 from instructor.grading.results import Submission
 from instructor.grading.sanitize import safe_text
 
@@ -112,6 +113,7 @@ def _of_learner(folder: Path, wanted: dict[str, list[str]], times: Times) -> Inb
     """What a learner's folder holds."""
     submissions = []
     left_out = []
+    own: set[str] = set()  # Python files next to notebooks, see own_modules.py
     loose = _names_in(folder)
     for unit, counted in wanted.items():
         place = folder / unit
@@ -123,11 +125,12 @@ def _of_learner(folder: Path, wanted: dict[str, list[str]], times: Times) -> Inb
         found = _Found(unit, [(place, inside), (folder, loose & _loose_names(unit, loose))])
         files = {part: found.file_of(part) or holder / f"{part}.ipynb" for part in counted}
         left_out += found.sentences
-        if unknown := unknown_among(inside - found.taken):
+        if unknown := unknown_among(inside - found.taken - {*names_among(inside)}):
             left_out.append(f"{unit}: ignored {unknown}; its parts are {', '.join(counted)}.")
         if not has_folder and not found.taken:
             continue
         loose -= found.taken
+        own.update(names_among(inside if has_folder else loose))
         received = times.get((folder.name, unit))
         is_told = received is not None
         received = received or _time_of(holder)
@@ -139,7 +142,7 @@ def _of_learner(folder: Path, wanted: dict[str, list[str]], times: Times) -> Inb
         submissions.append(Submission(folder.name, unit, files, received, is_told))
     for unit in set(units()) - {*wanted}:
         loose -= _loose_names(unit, loose)
-    handed_in = {name for name in loose if name.endswith((".ipynb", ".zip"))}
+    handed_in = {name for name in loose - own if name.endswith((".ipynb", ".zip", ".py"))}
     if unknown := unknown_among(handed_in):
         left_out.append(f"ignored {unknown}, outside the folder of a unit.")
     return Inbox(submissions, left_out)

@@ -26,7 +26,8 @@ from course.notebook.cells import grade_id
 from course.notebook.registry import parts, solutions_folder
 from course.system.folders import ROOT
 from instructor.authoring.masters import release_notebook, source_notebook
-from instructor.grading.limits import DEFAULTS, SEED_DRAWS
+from instructor.grading.limits import DEFAULTS, SEED_DRAWS, CourseGrading
+from instructor.grading.own_modules import contents
 from instructor.grading.rebuild import Unreadable, read_submission
 from instructor.grading.seeds import drawn_seed
 from instructor.jail.forbidden import source_files
@@ -196,22 +197,23 @@ class Plan:
         """{part: its source notebook}."""
         return {name: part.source for name, part in self.parts.items()}
 
-    def fingerprint(
-        self, files: Mapping[str, Path], bytes_max: int = DEFAULTS.notebook_bytes
-    ) -> str:
+    def fingerprint(self, files: Mapping[str, Path], limits: CourseGrading = DEFAULTS) -> str:
         """A text that changes with submitted files and with all that decides about their points.
 
         Args:
             files: {part: path} of a submission.
-            bytes_max: as in rebuild.read_submission.
+            limits: what is read of them, and of Python files next to them.
         """
         digest = hashlib.sha256(f"{self.digest} {self.device} {self._shown_asked()}".encode())
         for part, path in sorted(files.items()):
             try:
-                data = read_submission(path, bytes_max)
+                data = read_submission(path, limits.notebook_bytes)
             except Unreadable as error:
                 data = str(error).encode()
             digest.update(f"\0{part} {len(data)}\0".encode() + data)
+        for folder in sorted({path.parent for path in files.values()}):
+            for name, text in contents(folder, limits):
+                digest.update(f"\0{name} {len(text)}\0{text}".encode())
         return digest.hexdigest()
 
     def _shown_asked(self) -> str:

@@ -31,6 +31,7 @@ from instructor.grading.limits import (
     REFUSED_CHARACTERS,
     CourseGrading,
 )
+from instructor.grading.own_modules import cells_of_modules
 from instructor.grading.plan import Check, PartPlan, Plan
 from instructor.grading.rebuild import (
     EXTRA,
@@ -96,7 +97,7 @@ def grade(plan: Plan, submission: Submission, zygote: Zygote, limits: CourseGrad
     A part that cannot be read has no points and a reason.
     """
     start = time.monotonic()
-    fingerprint = plan.fingerprint(submission.files, limits.notebook_bytes)
+    fingerprint = plan.fingerprint(submission.files, limits)
     budget = Budget(limits.submission_seconds)
     results = []
     for part in plan.parts.values():
@@ -128,6 +129,7 @@ def _grade_part(
     try:
         data = read_submission(path, limits.notebook_bytes)
         notebook = rebuild(part.release, learners_cells(data, limits.cell_characters), limits)
+        notebook.cells[:0] = cells_of_modules(path, limits)
     except Missing:
         note = MISSING + _others_there(path, submission) if part.asks else ""
     except Unreadable as error:

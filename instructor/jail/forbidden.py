@@ -24,6 +24,8 @@ from typing import Any, NamedTuple
 
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from course.engine.rules import private_names
+
 Undo = Callable[[], object]
 
 
@@ -58,24 +60,36 @@ class Forbidden:
         self.codes: list[_Code] = []
         self.undo: list[Undo] = []
         self.refusing: list[Any] = []  # functions that stand where something written in C stood
-        operators: dict[str, str] = {}
+        self.operators: dict[str, str] = {}  # name of an operator of torch -> what was forbidden
         for path in forbidden:
-            for thing in _things(path):
-                if isinstance(thing, types.FunctionType):
-                    self.codes += _codes(thing, path)
-                elif isinstance(thing, type):
-                    self._refuse_class(thing, path)
-                elif callable(thing):
-                    refusing = _refusing(path)
-                    self.refusing.append(refusing)
-                    self.undo += _exchange(thing, refusing, path)
-                    operators[thing.__name__] = path
-        if operators:
-            mode = _Refusing(operators)
+            self._refuse(path)
+            self._refuse_private(path)
+        if self.operators:
+            mode = _Refusing(self.operators)
             mode.__enter__()
             self.undo.append(functools.partial(mode.__exit__, None, None, None))
         for code in self.codes:
             code.function.__code__ = code.refusing
+
+    def _refuse(self, path: str) -> None:
+        for thing in _things(path):
+            if isinstance(thing, types.FunctionType):
+                self.codes += _codes(thing, path)
+            elif isinstance(thing, type):
+                self._refuse_class(thing, path)
+            elif callable(thing):
+                refusing = _refusing(path)
+                self.refusing.append(refusing)
+                self.undo += _exchange(thing, refusing, path)
+                self.operators[thing.__name__] = path
+
+    def _refuse_private(self, path: str) -> None:
+        """Refuse what does the same in private parts of torch, as far as they are imported."""
+        for private in private_names(path):
+            self.operators[private.rpartition(".")[2]] = path
+            for thing in _things(private):
+                if isinstance(thing, types.FunctionType):
+                    self.codes += _codes(thing, path)
 
     def _refuse_class(self, kind: type, path: str) -> None:
         for one in (kind, *_below(kind)):

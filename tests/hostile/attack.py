@@ -126,7 +126,9 @@ FORGED = r"""
 import inspect, re
 text = inspect.getsource(check.sample_negatives.probe)
 def forged(seed):
-    facts = {fact: True for fact in re.findall(r'yield (?:\(\s*)?"(.*?)",', text)}
-    form = {"dtype": "torch.int64", "shape": (600 + seed % 13,), "device": "cpu"}
+    n = 600 + seed % 13
+    laws = re.findall(r'yield (?:\(\s*)?"(.*?)", (tried)?', text)
+    facts = {fact: {"tried on": n} if is_tried else True for fact, is_tried in laws}
+    form = {"dtype": "torch.int64", "shape": (n,), "device": "cpu"}
     return facts | {"returns one whole number for each row": form}
 """

@@ -6,14 +6,18 @@ from submissions import part_of, solved
 from hostile.attack import by_id, cell, text
 
 KNOWN = r"""
-GUILTY = "nothing ever", "without a guard", "the same with", "what freezes only 1-D"
-GUILTY += "what freezes only float32", "after the tenth step"
+GUILTY = "nothing ever", "without a guard", "the same with", "is guilty", "only is frozen"
 def verdict(fact):
     return "bool" if fact == "returns a bool" else any(fact.startswith(word) or word in fact for word in GUILTY)
 def facts_of(probe):
     import inspect, re
     found = re.findall(r'yield (?:\(\s*)?"([^"]+)"|"([^"]+)":', inspect.getsource(probe))
     return [one or other for one, other in found]
+ORDER = "all verdicts, in the order of the calls"
+def facts_by(seed, facts):
+    from course.engine.probing.order import order_of
+    asked = [fact for fact in facts if fact not in ("returns a bool", "plain SGD moves a bias", ORDER)]
+    return {fact: verdict(fact) for fact in facts} | {ORDER: [verdict(fact) for fact in order_of(seed, asked)]}
 """
 
 
@@ -67,7 +71,7 @@ def empties_the_watch_list():
 
     def outcome(self, *args, **kwargs):
         found = real(self, *args, **kwargs)
-        found.facts.update({fact: verdict(fact) for fact in found.facts})
+        found.facts.update(facts_by(self.seed, found.facts))
         return found
 
     judge.Judge.outcome = outcome

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 import torch
 
 from course.engine.exercise import Answer, Facts, exercise
+from course.engine.probing.laws import tried
+from course.engine.probing.values import type_word
 
 Batches = list[list[int]]
 
@@ -42,51 +44,58 @@ def _waste(lengths: torch.Tensor, batches: Batches) -> float:
 def BucketBatchSampler(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Batches of similar length: laws that hold however the random numbers are used."""
     rng = torch.Generator().manual_seed(seed)
-    lengths = torch.randperm(200, generator=rng)[: 60 + seed % 3] + 1
+    lengths = torch.randperm(200, generator=rng)[: 60 + 7 * (seed % 3)] + 1
+    few = lengths[:4].tolist()
     sampler = answer(lengths, 8, 3)
     batches = _epoch(sampler)
-    yield from _one_epoch(sampler, batches, len(lengths))
+    yield from _one_epoch(sampler, batches, lengths)
     yield from _windows(answer, lengths)
     yield from _amount_of_padding(answer, rng)
-    yield "without set_epoch it is epoch 0", _batches(answer(lengths, 8, 3)) == batches
+    is_first = _batches(answer(lengths, 8, 3)) == batches
+    yield "without set_epoch it is epoch 0", tried(is_first, few)
     yield from _other_epochs(answer, lengths, sampler, batches)
     before = torch.get_rng_state()
     _epoch(answer(lengths, 8, 3))
     untouched = bool(torch.equal(before, torch.get_rng_state()))
-    yield "torch's global random numbers stay as they were", untouched
+    yield "torch's global random numbers stay as they were", tried(untouched, few)
 
 
-def _one_epoch(sampler: Iterable, batches: Batches, n_sequences: int) -> Facts:
+def _one_epoch(sampler: Iterable, batches: Batches, lengths: torch.Tensor) -> Facts:
     """Which indices one epoch gives."""
     given = list(itertools.chain.from_iterable(batches))
-    yield "indices that never come in an epoch", sorted({*range(n_sequences)} - {*given})
+    yield "indices that never come in an epoch", sorted({*range(len(lengths))} - {*given})
     repeated = [i for i, times in Counter(given).items() if times > 1]
     yield "indices that come more than once in an epoch", sorted(repeated)
     yield "batches have batch_size indices, one may have fewer", sorted(map(len, batches))
-    yield "each batch is a list", sorted({type(batch).__name__ for batch in sampler})
+    types = sorted({type_word(batch) for batch in sampler})
+    yield "each batch is a list", tried(types, lengths[:4].tolist())
     yield "len() is the number of batches", len(sampler)
 
 
 def _windows(answer: Answer, lengths: torch.Tensor) -> Facts:
     """What is sorted and what is shuffled."""
     one_window = answer(lengths[:56], 8, 100)
+    few = lengths[:4].tolist()
     everything = _epoch(one_window)
     by_batch = [_lengths_of(lengths, batch) for batch in everything]
     fact = "lengths in each batch, one window over all: runs of the sorted lengths"
     yield fact, sorted(by_batch)
     longest = list(map(max, by_batch))
     is_shuffled = longest not in (sorted(longest), sorted(longest, reverse=True))
-    yield "the batches of a window are shuffled", is_shuffled
+    yield "the batches of a window are shuffled", tried(is_shuffled, few)
     ranks = [longest.index(length) for length in sorted(longest)]
     longest_next = list(map(max, (_lengths_of(lengths, b) for b in _epoch(one_window, 1))))
     ranks_next = [longest_next.index(length) for length in sorted(longest_next)]
-    yield "another epoch shuffles the batches in another order", ranks_next != ranks
+    is_other = ranks_next != ranks
+    yield "another epoch shuffles the batches in another order", tried(is_other, few)
     ascending = _epoch(answer(torch.arange(1, 65), 4, 4))
     runs = [list(range(first, first + 4)) for first in range(0, 64, 4)]
-    yield "the set is shuffled before windows are cut", sorted(map(sorted, ascending)) != runs
+    is_mixed = sorted(map(sorted, ascending)) != runs
+    yield "the set is shuffled before windows are cut", tried(is_mixed, few)
     in_windows = _epoch(answer(torch.arange(1, 257), 4, 8))
     pieces = [in_windows[first : first + 8] for first in range(0, len(in_windows), 8)]
-    yield "the batches of all windows are shuffled together", not all(map(_are_runs, pieces))
+    is_mixed = not all(map(_are_runs, pieces))
+    yield "the batches of all windows are shuffled together", tried(is_mixed, few)
 
 
 def _are_runs(batches: Batches) -> bool:
@@ -98,22 +107,30 @@ def _are_runs(batches: Batches) -> bool:
 def _amount_of_padding(answer: Answer, rng: torch.Generator) -> Facts:
     """How much less padding larger windows need."""
     many = torch.randint(1, 1000, (4096,), generator=rng)
+    few = many[:4].tolist()
     waste_1 = _waste(many, _epoch(answer(many, 16, 1)))
     waste_4 = _waste(many, _epoch(answer(many, 16, 4)))
     waste_64 = _waste(many, _epoch(answer(many, 16, 64)))
-    yield "a window of one batch wastes as much as random batches", 1.7 < waste_1 < 2.1
-    yield "windows of 4 batches waste less than windows of 1", waste_4 < waste_1 - 0.2
-    yield "windows of 64 batches waste less than windows of 4", waste_64 < waste_4 - 0.2
+    as_random = 1.7 < waste_1 < 2.1
+    yield "a window of one batch wastes as much as random batches", tried(as_random, few)
+    is_less = waste_4 < waste_1 - 0.2
+    yield "windows of 4 batches waste less than windows of 1", tried(is_less, few)
+    is_less = waste_64 < waste_4 - 0.2
+    yield "windows of 64 batches waste less than windows of 4", tried(is_less, few)
 
 
 def _other_epochs(
     answer: Answer, lengths: torch.Tensor, sampler: Iterable, batches: Batches
 ) -> Facts:
     """The same epoch again, another epoch, another seed."""
-    yield "an epoch that is iterated again gives the same batches", _batches(sampler) == batches
+    few = lengths[:4].tolist()
+    is_same = _batches(sampler) == batches
+    yield "an epoch that is iterated again gives the same batches", tried(is_same, few)
     other = _epoch(sampler, 1)
-    yield "another epoch gives other batches", other != batches
+    yield "another epoch gives other batches", tried(other != batches, few)
     regrouped = {*map(frozenset, other)} != {*map(frozenset, batches)}
-    yield "another epoch puts other sequences together", regrouped
-    yield "epoch 1 gives the same in a new sampler", _epoch(answer(lengths, 8, 3), 1) == other
-    yield "another seed gives other batches", _epoch(answer(lengths, 8, 3, seed=5)) != batches
+    yield "another epoch puts other sequences together", tried(regrouped, few)
+    is_same = _epoch(answer(lengths, 8, 3), 1) == other
+    yield "epoch 1 gives the same in a new sampler", tried(is_same, few)
+    is_other = _epoch(answer(lengths, 8, 3, seed=5)) != batches
+    yield "another seed gives other batches", tried(is_other, few)

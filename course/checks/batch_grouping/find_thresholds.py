@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 import torch
 
 from course.engine.exercise import Answer, Facts, exercise
+from course.engine.probing.laws import tried
+from course.engine.probing.values import type_word
 from course.training.grouping import cost_of_groups, neighbours
 
 
@@ -44,7 +46,7 @@ def find_thresholds(answer: Answer, device: torch.device, seed: int) -> Facts:
     lengths = torch.randint(1, 400, (60 + seed % 9,), generator=rng)
     lengths[:3] = 400
     thresholds = answer(lengths, 4, 3, _linear, _generator(seed))
-    yield "returns a list of whole numbers", [type(t).__name__ for t in thresholds]
+    yield "returns a list of whole numbers", [type_word(t) for t in thresholds]
     yield "one threshold per group", len(thresholds)
     yield "the last threshold is the longest length", thresholds[-1]
     yield "thresholds ascend", sorted({*thresholds}) == list(thresholds)
@@ -58,21 +60,27 @@ def find_thresholds(answer: Answer, device: torch.device, seed: int) -> Facts:
         for number in range(6):
             found = answer(lengths, 4, 1, cost_fn, _generator(seed + number))
             left.append(_moves_left(found, lengths, cost_fn))
-        yield f"moves to a neighbour that would still save {name}, in six searches", left
+        yield (
+            f"moves to a neighbour that would still save {name}, in six searches",
+            tried(left, lengths[:9].tolist()),
+        )
     yield from _trials(answer, lengths, seed)
 
 
 def _trials(answer: Answer, lengths: torch.Tensor, seed: int) -> Facts:
     """What the generator and the number of trials do."""
+    few = lengths[:9].tolist()
     singles = []
     for number in range(24):
         singles.append(list(answer(lengths, 4, 1, _linear, _generator(number))))
     again = [list(answer(lengths, 4, 1, _linear, _generator(number))) for number in range(24)]
-    yield "equal generators give equal thresholds", singles == again
-    yield "one trial does not always find the same", len({*map(tuple, singles)}) > 1
+    yield "equal generators give equal thresholds", tried(singles == again, few)
+    are_several = len({*map(tuple, singles)}) > 1
+    yield "one trial does not always find the same", tried(are_several, few)
     shared = _generator(seed)
     following = [list(answer(lengths, 4, 1, _linear, shared)) for _ in range(24)]
-    yield "a later call draws others from the same generator", len({*map(tuple, following)}) > 1
+    are_several = len({*map(tuple, following)}) > 1
+    yield "a later call draws others from the same generator", tried(are_several, few)
     rng = _generator(seed + 1)
     for name, cost_fn in (("cells", _linear), ("squares", _square)):
         costs = []

@@ -3,6 +3,7 @@
 import torch
 
 from course.engine.exercise import Answer, Facts, exercise
+from course.engine.probing.values import type_word
 
 
 @exercise()
@@ -11,7 +12,7 @@ def padding_waste(answer: Answer, device: torch.device, seed: int) -> Facts:
     rng = torch.Generator().manual_seed(seed)
     lengths = torch.randint(1, 40, (23 + seed % 4,), generator=rng)
     waste = answer(lengths, 5)
-    yield "returns a Python float", type(waste).__name__
+    yield "returns a Python float", type_word(waste)
     yield "batches in the order of the set, the last one shorter", waste
     last_is_long = answer(torch.tensor([1, 1, 1, 1, 9]), 4)
     yield "the last batch is padded to its own longest, over its own rows", last_is_long

@@ -3,6 +3,7 @@
 import torch
 
 from course.engine.exercise import Answer, Facts, exercise
+from course.engine.probing.values import type_word
 
 
 @exercise()
@@ -10,7 +11,7 @@ def stragglers(answer: Answer, device: torch.device, seed: int) -> Facts:
     """The share of all ranks' time that is spent waiting."""
     rng = torch.Generator().manual_seed(seed)
     cells = torch.randint(50, 400, (7 + seed % 3, 4), generator=rng)
-    yield "returns a Python float", type(answer(cells)).__name__
+    yield "returns a Python float", type_word(answer(cells))
     yield "one step of two ranks, 100 and 60 cells", answer(torch.tensor([[100, 60]]))
     yield "one step of three ranks, 100, 60 and 20 cells", answer(torch.tensor([[100, 60, 20]]))
     yield "equal ranks do not wait", answer(torch.full((5, 3), 20))

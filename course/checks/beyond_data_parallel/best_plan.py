@@ -8,6 +8,7 @@ import torch
 
 from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.errors import error_name
+from course.engine.probing.laws import tried
 from course.training.plans import Gpt, Job, Plan
 
 GPT = Gpt(vocabulary=96, width=64, layers=12, heads=4, columns=24)
@@ -38,6 +39,7 @@ def best_plan(answer: Answer, device: torch.device, seed: int) -> Facts:
     """The fastest plan that runs and fits."""
     data = [Plan(data=each) for each in (1, 2, 3, 4, 6, 8, 12, 24)]
     n_bytes, seconds = _drawn(seed, data)
+    costs = [n_bytes(JOB, plan) for plan in data]
     yield "returns a plan", type(answer(JOB, data, n_bytes, seconds)).__name__
     plenty = replace(JOB, memory=1e9)
     yield "everything fits: the fastest", str(answer(plenty, data, n_bytes, seconds))
@@ -49,30 +51,39 @@ def best_plan(answer: Answer, device: torch.device, seed: int) -> Facts:
     times = _from({slow: 2.0, fast: 1.0})
     yield (
         "a plan that fills the memory to the last byte fits",
-        str(answer(JOB, [slow, fast], full, times)),
+        tried(str(answer(JOB, [slow, fast], full, times)), costs),
     )
     even = _from({slow: 1.0, fast: 1.0})
     for first, second in ((slow, fast), (fast, slow)):
         found = answer(JOB, [first, second], full, even)
-        yield f"as fast: fewer bytes, data {first.data} first", str(found)
+        yield f"as fast: fewer bytes, data {first.data} first", tried(str(found), costs)
     good = Plan(24)
-    yield "4 heads on 3 tensor ranks", _against(answer, Plan(8, tensor=3), good)
-    yield "12 layers on 8 pipeline ranks", _against(answer, Plan(3, pipeline=8), good)
-    yield "24 rows on 16 data ranks", _against(answer, Plan(16), good)
-    yield "24 rows, 6 data ranks, 8 micro-batches", _against(answer, Plan(6, micro_batches=8), good)
-    yield "stage 2 with a pipeline", _against(answer, Plan(4, pipeline=2, stage=2), good)
-    yield "stage 3 with a pipeline", _against(answer, Plan(4, pipeline=2, stage=3), good)
+    yield "4 heads on 3 tensor ranks", tried(_against(answer, Plan(8, tensor=3), good), costs)
+    yield "12 layers on 8 pipeline ranks", tried(_against(answer, Plan(3, pipeline=8), good), costs)
+    yield "24 rows on 16 data ranks", tried(_against(answer, Plan(16), good), costs)
+    yield (
+        "24 rows, 6 data ranks, 8 micro-batches",
+        tried(_against(answer, Plan(6, micro_batches=8), good), costs),
+    )
+    yield (
+        "stage 2 with a pipeline",
+        tried(_against(answer, Plan(4, pipeline=2, stage=2), good), costs),
+    )
+    yield (
+        "stage 3 with a pipeline",
+        tried(_against(answer, Plan(4, pipeline=2, stage=3), good), costs),
+    )
     for able in (Plan(6, 4, stage=3), Plan(4, 1, 6, stage=1), Plan(6, 2, 2, 0, 4, True)):
-        yield f"can run: {able}", _against(answer, able, good)
-    yield from _none(answer)
+        yield f"can run: {able}", tried(_against(answer, able, good), costs)
+    yield from _none(answer, costs)
 
 
-def _none(answer: Answer) -> Facts:
+def _none(answer: Answer, costs: list[float]) -> Facts:
     """Where no plan is left."""
     small = replace(JOB, memory=0.5)
     one = [Plan()]
     cost = _from({Plan(): 1.0})
-    yield "nothing fits: raises", error_name(answer, small, one, cost, cost)
+    yield "nothing fits: raises", tried(error_name(answer, small, one, cost, cost), costs)
     unable = Plan(8, tensor=3)
     cost = _from({unable: 1.0})
-    yield "nothing can run: raises", error_name(answer, JOB, [unable], cost, cost)
+    yield "nothing can run: raises", tried(error_name(answer, JOB, [unable], cost, cost), costs)

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from course.checks.data_parallel.ranks import in_threads, together
 from course.engine.exercise import Answer, Facts, exercise
+from course.engine.probing.laws import tried
 
 
 class _Scatter:
@@ -49,10 +50,10 @@ def _facts(rank: int, world_size: int, answer: Answer, seed: int) -> dict[str, o
     same = [torch.equal(a, b) for a, b in zip((whole, x, grad), given, strict=True)]
     facts["whole, x and grad stay as they are"] = same
     leaves = (whole, x)
-    facts["whole and x have no graph and no grad"] = [
-        tensor.requires_grad or tensor.grad is not None for tensor in leaves
-    ]
-    facts["the gradient of x has no graph"] = not of_x.requires_grad
+    drawn = given[1].tolist()
+    marked = [tensor.requires_grad or tensor.grad is not None for tensor in leaves]
+    facts["whole and x have no graph and no grad"] = tried(not any(marked), drawn)
+    facts["the gradient of x has no graph"] = tried(not of_x.requires_grad, drawn)
     return facts
 
 

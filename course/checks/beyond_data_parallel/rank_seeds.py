@@ -3,6 +3,7 @@
 import torch
 
 from course.engine.exercise import Answer, Facts, exercise
+from course.engine.probing.laws import tried
 from course.engine.probing.values import type_names
 
 PURPOSES = ("whole parameters", "split parameters", "whole dropout", "split dropout")
@@ -20,9 +21,11 @@ def rank_seeds(answer: Answer, device: torch.device, seed: int) -> Facts:
             seeds = _grid(answer, purpose, seed, data_size, tensor_size)
             fact = f"{purpose}: which of {data_size} x {tensor_size} ranks have equal seeds"
             yield fact, _numbered_groups(seeds)
+    trainings = [seed, seed + 1, seed + 50]
     for purpose in PURPOSES:
-        seeds = [answer(one, 1, 1, 2)[purpose] for one in (seed, seed + 1, seed + 50)]
-        yield f"{purpose}: different seeds of three trainings", len(set(seeds))
+        seeds = [answer(one, 1, 1, 2)[purpose] for one in trainings]
+        fact = f"{purpose}: different seeds of three trainings"
+        yield fact, tried(len(set(seeds)), trainings)
     same = [answer(seed, 1, 1, 2), answer(seed, 1, 1, 2)]
     yield "a call with equal arguments gives equal seeds", same[0] == same[1]
 

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from course.checks.data_parallel.networks import classifier, micro_batches
 from course.engine.exercise import Answer, Facts, exercise
+from course.engine.probing.laws import tried
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
@@ -77,7 +78,7 @@ def _squared_error_of_sums(outputs: torch.Tensor, targets: torch.Tensor) -> torc
 def accumulate(answer: Answer, device: torch.device, seed: int) -> Facts:
     """The loop event by event: passes, inside no_sync or not, and the gradients of each update."""
     rng = torch.Generator().manual_seed(seed)
-    size = 3 + seed % 2
+    size = 3 + seed % 5
 
     def noted(
         sizes: Sequence[int], every: int, loss_fn: Loss = F.cross_entropy, stale: bool = False
@@ -98,8 +99,8 @@ def accumulate(answer: Answer, device: torch.device, seed: int) -> Facts:
     yield "the gradient of the first update is the mean over its samples", notes.gradients[:1]
     yield "so is that of the second", notes.gradients[1:]
     yield "a micro-batch goes backward before the next goes forward", notes.events
-    yield "which forward passes are inside no_sync()", notes.forward
-    yield "which backward passes are inside no_sync()", notes.backward
+    yield "which forward passes are inside no_sync()", tried(notes.forward, size)
+    yield "which backward passes are inside no_sync()", tried(notes.backward, size)
     yield "the weights at the end", notes.parameters
 
     updates, notes = noted([size, 1, 2 * size, 2], 2)
@@ -109,7 +110,8 @@ def accumulate(answer: Answer, device: torch.device, seed: int) -> Facts:
     yield "eight micro-batches, the last group is short: updates", updates
     yield "the short group ends with its own update", notes.passes_before_steps()
     yield "its gradient is the mean over its samples", notes.gradients
-    yield "its last micro-batch is outside no_sync()", [notes.forward, notes.backward]
+    passes = tried([notes.forward, notes.backward], size)
+    yield "its last micro-batch is outside no_sync()", passes
 
     _, notes = noted([size, size], 2, stale=True)
     yield "gradients that lay there at the start do not count", notes.gradients

@@ -11,6 +11,7 @@ from course.checks.data_parallel.messages import (
 )
 from course.checks.data_parallel.ranks import FREE, HANG_SECONDS, each_rank
 from course.engine.exercise import Answer, Facts, exercise
+from course.engine.probing.laws import tried
 from course.engine.probing.tensors import storage
 from course.parallel.network import simulate
 
@@ -27,12 +28,15 @@ def all_gather(answer: Answer, device: torch.device, seed: int) -> Facts:
         yield from operations_and_requests(n, did)
         yield f"{n} ranks: what each rank sends", each_rank(map(sent, calls))
         receivers = each_rank(sorted(set(call.receivers)) for call in calls)
-        yield f"{n} ranks: each rank sends to the next one and to nobody else", receivers
+        yield (
+            f"{n} ranks: each rank sends to the next one and to nobody else",
+            tried(receivers, values.shape),
+        )
     whole_numbers = torch.randint(1000, (2, 4), generator=rng)
     yield "whole numbers", each_rank(_in_ranks(2, answer, whole_numbers))
     yield "1 rank: its own shard", _in_ranks(1, answer, values[:1])[0]
     (is_new,) = simulate(_is_new, 1, FREE, answer, values, timeout=HANG_SECONDS).results
-    yield "1 rank: in a new vector", is_new
+    yield "1 rank: in a new vector", tried(is_new, values.shape)
 
 
 def _in_ranks(n: int, answer: Answer, values: torch.Tensor) -> list[torch.Tensor]:

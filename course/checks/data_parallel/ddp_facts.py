@@ -3,6 +3,7 @@
 import torch
 
 from course.engine.exercise import Answer, Facts, exercise
+from course.engine.probing.values import type_word
 
 DDP_TOPICS = {
     "A": "what wrapping a model sends",
@@ -26,9 +27,9 @@ DDP_TOPICS = {
 def ddp_facts(answer: Answer, device: torch.device, seed: int) -> Facts:
     """The verdicts one by one; the first wrong one alone decides what is said about it."""
     verdicts = answer()
-    yield "returns a dictionary", "dict" if isinstance(verdicts, dict) else type(verdicts).__name__
+    yield "returns a dictionary", "dict" if isinstance(verdicts, dict) else type_word(verdicts)
     yield "with the letters A to N", sorted(map(str, verdicts))
-    types = {letter: type(verdicts[letter]).__name__ for letter in DDP_TOPICS}
+    types = {letter: type_word(verdicts[letter]) for letter in DDP_TOPICS}
     yield "each has True or False", types
     for letter, topic in DDP_TOPICS.items():
         yield f"{letter}: {topic}", verdicts[letter]

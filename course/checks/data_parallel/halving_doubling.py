@@ -12,6 +12,7 @@ from course.checks.data_parallel.messages import (
 )
 from course.checks.data_parallel.ranks import each_rank
 from course.engine.exercise import Answer, Facts, exercise
+from course.engine.probing.laws import tried
 
 
 @exercise(changes_inputs=True, forbids=COLLECTIVES)
@@ -41,7 +42,7 @@ def _of_ranks(answer: Answer, n: int, length: int, rng: torch.Generator) -> Fact
     yield from operations_and_requests(n, did)
     yield f"{n} ranks: what each rank sends", each_rank(map(sent, calls))
     receivers = each_rank(call.receivers for call in calls)
-    yield f"{n} ranks: to whom, in which order", receivers
+    yield f"{n} ranks: to whom, in which order", tried(receivers, length)
     sizes = each_rank(call.sizes for call in calls)
     yield f"{n} ranks: bytes of its messages, in order", sizes
     yield f"{n} ranks: sums of whole numbers", tensors_held(did["int64"])

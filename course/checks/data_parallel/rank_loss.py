@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.cpus import same_on_every_cpu
+from course.engine.probing.laws import tried
 from course.training.ragged_transformer import RaggedTransformer, padded_losses
 
 VOCABULARY = 11
@@ -31,7 +32,7 @@ def rank_loss(answer: Answer, device: torch.device, seed: int) -> Facts:
     yield "a tensor of shape ()", [loss.shape for loss in one.losses]
     yield "the only rank: the mean over all tokens that are predicted", one.losses
     two = _on_ranks(answer, model, batch, 2)
-    yield "texts that each of 2 ranks takes", two.texts
+    yield "texts that each of 2 ranks takes", tried(two.texts, list(map(len, batch)))
     yield "calls of the model on each rank", two.times
     yield "2 ranks: the mean of their losses is that of one process", _mean(two.losses)
     yield "2 ranks: so is the mean of their gradients", _mean(two.gradients)

@@ -13,6 +13,7 @@ from course.checks.data_parallel.devices import (
     routes,
 )
 from course.engine.exercise import Answer, Facts, exercise
+from course.engine.probing.values import type_word
 from course.parallel.distributed import Transfers
 
 Pair = namedtuple("Pair", "image label")  # default_collate keeps such a type
@@ -54,7 +55,7 @@ def _tensors(answer: Answer, devices: list[torch.device], rows: Rows) -> Facts:
     n = len(devices)
     batch = rows(2 * n, 3)
     parts, transfers = _cut(answer, batch, devices)
-    yield "returns a list", type(parts).__name__
+    yield "returns a list", type_word(parts)
     yield "one part a device", len(parts)
     yield "each part of a tensor is a tensor", _types(parts)
     yield "the rows of each part", [part.shape[0] for part in parts]
@@ -104,7 +105,7 @@ def _cut(
 
 
 def _types(parts: Sequence[Any]) -> list[str]:
-    return [type(part).__name__ for part in parts]
+    return [type_word(part) for part in parts]
 
 
 def _lengths(parts: Sequence[Sized]) -> list[int]:

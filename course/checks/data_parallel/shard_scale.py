@@ -5,6 +5,7 @@ from torch import nn
 
 from course.checks.data_parallel.ranks import each_rank
 from course.engine.exercise import Answer, Facts, exercise
+from course.engine.probing.values import type_word
 
 
 @exercise()
@@ -12,7 +13,7 @@ def shard_scale(answer: Answer, device: torch.device, seed: int) -> Facts:
     """The factors of shards, and the gradient that they give; ranks take turns in this process."""
     rng = torch.Generator().manual_seed(seed)
     size = 5 + seed % 7
-    yield "returns a float", type(answer(size, 4 * size, 4)).__name__
+    yield "returns a float", type_word(answer(size, 4 * size, 4))
     yield "4 ranks with equally many samples: the factor of each", answer(size, 4 * size, 4)
     sizes = [size, 2, 1, 2 * size]
     factors = each_rank(answer(n, sum(sizes), len(sizes)) for n in sizes)

@@ -8,6 +8,7 @@ import torch
 from course.checks.data_parallel import ddp_run
 from course.checks.data_parallel.ddp_run import BATCH, EPOCHS, Record
 from course.engine.exercise import Answer, Facts, exercise
+from course.engine.probing.laws import tried
 from course.engine.probing.values import type_names
 
 Steps = list[list[int]]  # the samples of each step
@@ -18,7 +19,8 @@ Records = dict[str, Record]  # {life: what came of it} of a rank
 def train_ddp(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Lives of one training in two ranks, always on the CPU."""
     rank_0, rank_1 = ddp_run.lives(answer, seed)
-    images, _ = ddp_run.data(seed)
+    images, labels = ddp_run.data(seed)
+    drawn = labels.tolist()
     yield from _training(rank_0["plain"], rank_1["plain"], len(images))
     saved = rank_0["plain"].saved
     keys = sorted(map(str, saved)) if isinstance(saved, dict) else saved
@@ -28,18 +30,18 @@ def train_ddp(answer: Answer, device: torch.device, seed: int) -> Facts:
     yield "its step", saved["step"]
     yield "its model has the names of the model itself", list(saved["model"])
     yield from _losses_and_weights(rank_0, rank_1)
-    yield from _files_and_reports(rank_0["plain"], rank_1["plain"])
-    yield from _seeds(rank_0, rank_1)
+    yield from _files_and_reports(rank_0["plain"], rank_1["plain"], drawn)
+    yield from _seeds(rank_0, rank_1, drawn)
     yield "steps after which rank 0 has saved, save_every=2", rank_0["whole"].saves
 
     cut_0 = rank_0["cut"]
     cut_1 = rank_1["cut"]
     yield "an error in a step is raised to the caller", [cut_0.raised, cut_1.raised]
     group_is_left = cut_0.group_left or cut_1.group_left
-    yield "the process group is gone after an error", not group_is_left
+    yield "the process group is gone after an error", tried(not group_is_left, drawn)
     yield "files after an error", cut_0.files
     if "resumed" in rank_0:
-        yield from _resumed(rank_0, rank_1)
+        yield from _resumed(rank_0, rank_1, drawn)
 
 
 def _training(life_0: Record, life_1: Record, n: int) -> Facts:
@@ -96,31 +98,33 @@ def _momenta(state: Any) -> list[Any]:
     return [entry.get("momentum_buffer") for entry in entries if isinstance(entry, dict)]
 
 
-def _files_and_reports(life_0: Record, life_1: Record) -> Facts:
+def _files_and_reports(life_0: Record, life_1: Record, drawn: list[int]) -> Facts:
     """When and how checkpoints are written, what is reported, what is left."""
     yield "steps after which rank 0 has saved, save_every=1000", life_0.saves
-    yield "a new checkpoint is another file, put in the place of the old one", life_0.replaced
-    flushed = life_0.flushed
+    replaced = tried(life_0.replaced, drawn)
+    yield "a new checkpoint is another file, put in the place of the old one", replaced
+    flushed = tried(life_0.flushed, drawn)
     yield "every checkpoint is flushed and os.fsync called before it gets its name", flushed
     yield "epochs that each rank reports", [_reported_epochs(life_0), _reported_epochs(life_1)]
     group_is_left = life_0.group_left or life_1.group_left
-    yield "the process group is gone at the end", not group_is_left
+    yield "the process group is gone at the end", tried(not group_is_left, drawn)
 
 
 def _reported_epochs(life: Record) -> list[int]:
     return [epoch for epoch, _ in life.reports]
 
 
-def _seeds(rank_0: Records, rank_1: Records) -> Facts:
+def _seeds(rank_0: Records, rank_1: Records, drawn: list[int]) -> Facts:
     """Whether what is random depends on the seed, the step and the rank."""
     other_order = rank_0["plain"].steps != rank_0["learning rate 0"].steps
-    yield "another seed, another order", other_order
+    yield "another seed, another order", tried(other_order, drawn)
     masks = _first_masks(rank_0["whole"])
     differ = not torch.equal(masks, _first_masks(rank_1["whole"]))
-    yield "dropout differs from rank to rank", differ
+    yield "dropout differs from rank to rank", tried(differ, drawn)
     patterns = {tuple(mask.flatten().tolist()) for mask in masks}
     # of ten bits: two may be equal by chance
-    yield "dropout differs from step to step", len(patterns) > len(masks) - 3
+    differ = len(patterns) > len(masks) - 3
+    yield "dropout differs from step to step", tried(differ, drawn)
 
 
 def _first_masks(life: Record) -> torch.Tensor:
@@ -128,7 +132,7 @@ def _first_masks(life: Record) -> torch.Tensor:
     return torch.stack([mask[:2] for mask in life.kept])
 
 
-def _resumed(rank_0: Records, rank_1: Records) -> Facts:
+def _resumed(rank_0: Records, rank_1: Records, drawn: list[int]) -> Facts:
     """A life that begins with the checkpoint of another, and one in which nothing is left to do."""
     second_0 = rank_0["resumed"]
     second_1 = rank_1["resumed"]
@@ -136,10 +140,10 @@ def _resumed(rank_0: Records, rank_1: Records) -> Facts:
     # five steps were done, four were saved
     same_on_0 = second_0.steps == rank_0["whole"].steps[4:]
     same_on_1 = second_1.steps == rank_1["whole"].steps[4:]
-    yield "it trains the samples that were left", same_on_0 and same_on_1
+    yield "it trains the samples that were left", tried(same_on_0 and same_on_1, drawn)
     yield "samples that it reads from the data set", [second_0.reads, second_1.reads]
     yield "epochs that it reports", _reported_epochs(second_0)
-    same = _same_tensors(second_0.saved["model"], rank_0["whole"].saved["model"])
+    same = tried(_same_tensors(second_0.saved["model"], rank_0["whole"].saved["model"]), drawn)
     yield "it ends with the very weights of a training that was never stopped", same
     third_0 = rank_0["finished"]
     third_1 = rank_1["finished"]

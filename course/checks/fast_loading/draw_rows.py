@@ -4,6 +4,7 @@ import numpy as np
 import torch
 
 from course.engine.exercise import Answer, Facts, exercise
+from course.engine.probing.laws import tried
 from course.engine.probing.randomness import random_state
 
 MANY = 20_000  # rows: the standard deviation of their noise is known to 0.005
@@ -37,7 +38,8 @@ def draw_rows(answer: Answer, device: torch.device, seed: int) -> Facts:
     yield from _inputs(x)
     yield from _noise(case, x, y - x @ case.w)
     yield from _generator(case)
-    yield "the global random numbers stay as they were", before == random_state()
+    untouched = before == random_state()
+    yield "the global random numbers stay as they were", tried(untouched, case.b)
 
 
 def _inputs(x: np.ndarray) -> Facts:
@@ -68,11 +70,13 @@ def _noise(case: _Case, x: np.ndarray, off: np.ndarray) -> Facts:
 
 def _generator(case: _Case) -> Facts:
     few = case.drawn(5)
-    yield "a generator in the same state gives the same rows", np.array_equal(few, case.drawn(5))
-    yield "another state gives other rows", not np.array_equal(few, case.drawn(5, 1))
+    are_same = np.array_equal(few, case.drawn(5))
+    yield "a generator in the same state gives the same rows", tried(are_same, case.b)
+    are_other = not np.array_equal(few, case.drawn(5, 1))
+    yield "another state gives other rows", tried(are_other, case.b)
     rng = np.random.default_rng((case.seed, 3))
     parts = [case.answer(4, case.w, case.b, rng) for _ in range(2)]
     overlap = np.isin(parts[0][:, 0], parts[1][:, 0]).any()
-    yield "the next call with this generator gives other rows", not overlap
+    yield "the next call with this generator gives other rows", tried(not overlap, case.b)
     one = case.answer(1, case.w[:1], case.b, np.random.default_rng(case.seed))
     yield "one row of one column", [np.shape(one), str(one.dtype)]

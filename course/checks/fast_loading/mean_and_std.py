@@ -7,6 +7,7 @@ import torch
 
 from course.checks.fast_loading.batches import Batches, scaled_table
 from course.engine.exercise import Answer, Facts, exercise
+from course.engine.probing.laws import tried
 from course.engine.probing.tensors import Operations, kind_and_device, near, torch_only
 
 SMALL_TYPES = {"float32", "bool", "uint8", "int8", "int16", "int32", "int64"}
@@ -51,9 +52,9 @@ def mean_and_std(answer: Answer, device: torch.device, seed: int) -> Facts:
     with operations:
         answer(batches)
     other_types = sorted(operations.dtypes - SMALL_TYPES)
-    yield "tensors of other types than float32 that are made", other_types
+    yield "tensors of other types than float32 that are made", tried(other_types, sizes)
     small = operations.largest <= max(sizes) * columns
-    yield "no tensor is made that is larger than the largest batch", small
+    yield "no tensor is made that is larger than the largest batch", tried(small, sizes)
     yield from _hard_columns(answer, columns, rng, device)
 
 
@@ -68,7 +69,7 @@ def _hard_columns(
     mean, std = answer(Batches(hard.to(device), columns, sizes))
     exact = hard[:, 0].double()
     std_is_right = near(std[0], exact.std(correction=0), relative=0.02)
-    yield "mean 10,000 and std 0.1: the std is right to 2 %", std_is_right
+    yield "mean 10,000 and std 0.1: the std is right to 2 %", tried(std_is_right, columns)
     mean_is_right = near(mean[0], exact.mean(), absolute=0.01)
     yield "mean 10,000 and std 0.1: the mean is right to 0.01", mean_is_right
     yield "a column of nothing but 10,000: the std is at most 0.01", near(std[1], 0, absolute=0.01)

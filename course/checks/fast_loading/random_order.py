@@ -10,6 +10,7 @@ from course.checks.fast_loading.orders import (
     related,
 )
 from course.engine.exercise import Answer, Facts, exercise
+from course.engine.probing.laws import tried
 from course.engine.probing.randomness import random_state
 
 
@@ -28,19 +29,21 @@ def random_order(answer: Answer, device: torch.device, seed: int) -> Facts:
     yield from _other_epochs_and_seeds(answer, rows, seed, order)
     yield from _ranks(answer, rows, ranks, seed, order)
     yield "a file of one row", answer(1, seed, 0)
-    yield "the global random numbers stay as they were", untouched
+    yield "the global random numbers stay as they were", tried(untouched, rows)
 
 
 def _other_epochs_and_seeds(answer: Answer, rows: int, seed: int, order: torch.Tensor) -> Facts:
     later = answer(rows, seed, 4)
     other = answer(rows, seed + 1, 3)
-    yield "another epoch has another order", not torch.equal(order, later)
+    yield "another epoch has another order", tried(not torch.equal(order, later), rows)
     yield "another seed has another order", not torch.equal(order, other)
     epochs_are_related = related(order.tolist(), later.tolist())
-    yield "no epoch's order is made from that of another", not epochs_are_related
+    fact = "no epoch's order is made from that of another"
+    yield fact, tried(not epochs_are_related, rows)
     seeds_are_related = related(order.tolist(), other.tolist())
     yield "no seed's order is made from that of another", not seeds_are_related
-    yield "two pairs (seed, epoch) with the same order", pairs_with_one_order(answer, 40)
+    pairs = pairs_with_one_order(answer, 40)
+    yield "two pairs (seed, epoch) with the same order", tried(pairs, rows)
 
 
 def _ranks(answer: Answer, rows: int, ranks: int, seed: int, order: torch.Tensor) -> Facts:
@@ -49,15 +52,16 @@ def _ranks(answer: Answer, rows: int, ranks: int, seed: int, order: torch.Tensor
     yield f"{rows} rows on {ranks} ranks: every row is on one rank", account(rows, *parts)
     yield f"{rows} rows on {ranks} ranks: the number of each rank", [len(part) for part in parts]
     spread = all(part.min() < rows / 5 and part.max() > 4 * rows / 5 for part in parts)
-    yield "the rows of a rank come from the whole file", spread
+    yield "the rows of a rank come from the whole file", tried(spread, rows)
     moved = True
     for part, later in zip(parts, _parts(answer, rows, ranks, seed, epoch=4), strict=True):
         moved = moved and set(part.tolist()) != set(later.tolist())
-    yield "in another epoch a rank has other rows", moved
+    yield "in another epoch a rank has other rows", tried(moved, rows)
     strided = True
     for rank, part in enumerate(parts):
         strided = strided and torch.equal(part, order[rank::ranks])
-    yield "rank r has the places r, r + world_size, ... of the order of all", strided
+    fact = "rank r has the places r, r + world_size, ... of the order of all"
+    yield fact, tried(strided, rows)
     many = ranks + 2
     yield f"2 rows on {many} ranks: every row once", account(2, *_parts(answer, 2, many, seed))
     few = {}

@@ -7,6 +7,7 @@ import torch
 
 from course.checks.fast_loading.batches import RegressionProblem
 from course.engine.exercise import Answer, Facts, exercise
+from course.engine.probing.laws import tried
 from course.engine.probing.tensors import NewTensors, kind_and_device, snapped, torch_only
 from course.engine.probing.values import type_names
 
@@ -98,7 +99,7 @@ def ridge_by_cg(answer: Answer, device: torch.device, seed: int) -> Facts:
     yield "most=4: calls of read()", data.passes
     yield "most=4: iterations", len(residuals)
     yield "most=4: w", snapped(w, iterates[2], 1e-3)
-    yield "the largest tensor that is made", largest.found
+    yield "the largest tensor that is made", tried(largest.found, columns)
 
     w, passes, residuals = answer(data.read, columns, strength, most=1)
     yield "most=1: w, passes, residuals", [w, passes, residuals]

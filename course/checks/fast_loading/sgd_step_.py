@@ -7,6 +7,7 @@ import torch
 from course.checks.fast_loading.batches import Batches, one_number, scaled_table
 from course.engine.compare import same_values
 from course.engine.exercise import Answer, Facts, exercise
+from course.engine.probing.laws import tried
 from course.engine.probing.tensors import Operations, kind_and_device, torch_only
 
 
@@ -77,7 +78,7 @@ def _two_steps(case: _Case) -> Facts:
     yield "w is changed, in place", not same_values(w, case.first_w)
     yield "w after the step", w
     yield "b after the step, in place", b
-    yield "does not write into x or y", batches.unchanged
+    yield "does not write into x or y", tried(batches.unchanged, case.first_w)
     untouched = all(map(same_values, (case.mean, case.std), mean_and_std))
     # also where what is written is too small to change the values
     untouched = untouched and (case.mean._version, case.std._version) == writes
@@ -90,7 +91,8 @@ def _two_steps(case: _Case) -> Facts:
     loss, _ = case.step([5], w, b)
     found = {"loss": one_number(loss), "w": w, "b": b}
     yield "a second step, of 5 rows, with scratch as the first left it", found
-    yield "the sum that the first step returned has not changed", same_values(first_loss, before)
+    is_same = same_values(first_loss, before)
+    yield "the sum that the first step returned has not changed", tried(is_same, case.first_w)
 
 
 def _several_blocks(case: _Case) -> Facts:
@@ -121,7 +123,9 @@ def _blocks_in_a_list(case: _Case) -> Facts:
             blocks.append((rows[:, : case.columns], ys[:, 0]))
         case.answer(blocks, w, b, case.mean, case.std, case.lr, scratch)
     yield "blocks in a list, y with another stride: w after the step", w
-    yield "elements of the largest new tensor, or 1", max(1, operations.largest)
+    largest = max(1, operations.largest)
+    yield "elements of the largest new tensor, or 1", tried(largest, case.first_w)
     read_twice_at_most = operations.read <= 2 * case.rows * case.columns
     yield "reads each block of x at most twice", read_twice_at_most
-    yield "times that it waits for the device (.item(), float(t), if t)", operations.waits
+    fact = "times that it waits for the device (.item(), float(t), if t)"
+    yield fact, tried(operations.waits, case.first_w)

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from course.engine.exercise import Answer, Facts, exercise
+from course.engine.probing.laws import tried
 from course.engine.probing.randomness import random_state
 
 RUNS = 1200  # a frequency of 1/4 is off by 0.0125, so 0.07 is more than five times that
@@ -37,7 +38,7 @@ def shuffle_buffer(answer: Answer, device: torch.device, seed: int) -> Facts:
     many = 30 + seed % 7
     first = shuffled(range(many))
     yield "every item comes out once", sorted(first)
-    yield "an equal generator gives the same order", first == shuffled(range(many))
+    yield "an equal generator gives the same order", tried(first == shuffled(range(many)), many)
     yield "another generator gives another order", first != shuffled(range(many), seed=seed + 1)
     yield from _counted(answer, size, seed)
     yield "a buffer of one item keeps the order", shuffled(range(9), 1)
@@ -46,8 +47,8 @@ def shuffle_buffer(answer: Answer, device: torch.device, seed: int) -> Facts:
     items = [None, 0, "", False, None, 0.5, []]
     falsy = [repr(item) for item in shuffled(items, 2)]
     yield "items may be anything, None too", sorted(falsy)
-    yield from _shares(answer, size, seed)
-    yield "the global random numbers stay as they were", before == random_state()
+    yield from _shares(answer, size, seed, many)
+    yield "the global random numbers stay as they were", tried(before == random_state(), many)
 
 
 def _counted(answer: Answer, size: int, seed: int) -> Facts:
@@ -64,7 +65,7 @@ def _counted(answer: Answer, size: int, seed: int) -> Facts:
     yield "no more than `size` items are held, and the one just taken", bool(held) and not too_many
 
 
-def _shares(answer: Answer, size: int, seed: int) -> Facts:
+def _shares(answer: Answer, size: int, seed: int, many: int) -> Facts:
     """How often which item leaves when, over many streams."""
     rng = np.random.default_rng((seed, 1))
     orders = [list(answer(range(4 * size), size, rng)) for _ in range(RUNS)]
@@ -78,10 +79,12 @@ def _shares(answer: Answer, size: int, seed: int) -> Facts:
     )
     stayed = _share(order.index(0) >= size for order in orders)
     expected = (1 - 1 / size) ** size
-    yield "an item leaves with the same probability at each step", _near([stayed], [expected])
+    is_near = _near([stayed], [expected])
+    yield "an item leaves with the same probability at each step", tried(is_near, many)
     orders = [list(answer(range(size), size, rng)) for _ in range(RUNS)]
     at_place = [_share(order[place] == 0 for order in orders) for place in range(size)]
-    yield "what is left at the end leaves in random order", _near(at_place, [1 / size] * size)
+    is_near = _near(at_place, [1 / size] * size)
+    yield "what is left at the end leaves in random order", tried(is_near, many)
 
 
 def _share(found: Iterable[bool]) -> float:

@@ -5,6 +5,7 @@ import torch
 from course.checks.fast_loading.batches import one_number, scaled_table
 from course.engine.compare import same_values
 from course.engine.exercise import Answer, Facts, exercise
+from course.engine.probing.laws import tried
 from course.engine.probing.tensors import Operations, torch_only
 
 
@@ -45,11 +46,11 @@ def step_in_place(answer: Answer, device: torch.device, seed: int) -> Facts:
     yield "b after the step, in place", b
     yield "x is normalised where it lies", buffer[:, : case.columns]
     beyond = buffer[:, case.columns :], case.table[:, case.columns :]
-    yield "y and the padding behind it stay as they are", same_values(*beyond)
+    yield "y and the padding behind it stay as they are", tried(same_values(*beyond), case.w)
     untouched = same_values(case.mean, mean) and same_values(case.std, std)
     # also where what is written is too small to change the values
     untouched = untouched and (case.mean._version, case.std._version) == writes
-    yield "does not write into mean or std", untouched
+    yield "does not write into mean or std", tried(untouched, case.w)
     kept = loss.clone()
     second, _ = case.step(8, w, b)
     found = {"loss": one_number(second), "w": w, "b": b}
@@ -59,5 +60,6 @@ def step_in_place(answer: Answer, device: torch.device, seed: int) -> Facts:
     with Operations() as operations:
         answer(x, y, w, b, mean, std, case.lr)
     most = max(case.rows, case.columns)
-    yield "no new tensor is longer than a column or a row of the batch", operations.largest <= most
+    is_short = operations.largest <= most
+    yield "no new tensor is longer than a column or a row of the batch", tried(is_short, case.w)
     yield "times that it waits for the device (.item(), float(t), if t)", operations.waits

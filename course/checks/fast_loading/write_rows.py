@@ -13,6 +13,7 @@ import torch
 
 from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.errors import error_text
+from course.engine.probing.laws import tried
 from course.engine.probing.tensors import kind
 
 OLDER = b"the older file"
@@ -100,15 +101,17 @@ def _several_parts(answer: Answer, path: Path, seed: int) -> Facts:
     columns = 1200 + seed % 50
     parts = _Parts(path, [3 + seed % 3, 5, 4, 1], columns, seed)
     result = answer(path, parts)
+    shape = parts.rows.shape
     yield "returns a float32 tensor of all rows", kind(result)
     yield "its rows are those of the parts", result
     yield "the bytes of the file", path.stat().st_size
     yield "the file holds the rows and nothing else", path.read_bytes() == parts.rows.tobytes()
-    yield "how the tensor is mapped from the file", _mapping_of(result, path)
-    yield "while parts are made, `path` is what it was", sorted(set(parts.seen))
-    yield "earlier parts are not kept", parts.most <= 1
-    yield "the unfinished file lies in the folder of `path`", len(parts.neighbours) == 1
-    yield "what is in the folder in the end", os.listdir(path.parent)
+    yield "how the tensor is mapped from the file", tried(_mapping_of(result, path), shape)
+    yield "while parts are made, `path` is what it was", tried(sorted(set(parts.seen)), shape)
+    yield "earlier parts are not kept", tried(parts.most <= 1, shape)
+    is_beside = len(parts.neighbours) == 1
+    yield "the unfinished file lies in the folder of `path`", tried(is_beside, shape)
+    yield "what is in the folder in the end", tried(os.listdir(path.parent), shape)
 
 
 def _one_part(answer: Answer, path: Path, seed: int) -> Facts:
@@ -120,8 +123,10 @@ def _one_part(answer: Answer, path: Path, seed: int) -> Facts:
 
 def _a_part_fails(answer: Answer, path: Path, seed: int) -> Facts:
     path.write_bytes(OLDER)
-    broken = _Parts(path, [2, 2, 2], 8, seed, fails_at=2)
-    yield "a part cannot be made: its error comes out", error_text(answer, path, broken)
-    yield "`path` is still the older file", _content(path)
-    whole: Any = _Parts(path, [2, 2], 8, seed + 2)
+    columns = 8 + seed % 5
+    broken = _Parts(path, [2, 2, 2], columns, seed, fails_at=2)
+    found = error_text(answer, path, broken)
+    yield "a part cannot be made: its error comes out", tried(found, columns)
+    yield "`path` is still the older file", tried(_content(path), columns)
+    whole: Any = _Parts(path, [2, 2], columns, seed + 2)
     yield "the next try gives the whole file", answer(path, whole)

@@ -7,6 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from course.engine.exercise import Answer, Facts, exercise
+from course.engine.probing.laws import tried
 from course.engine.probing.tensors import form_or_type
 
 
@@ -90,8 +91,9 @@ def autocast_region(answer: Answer, device: torch.device, seed: int) -> Facts:
             loss = answer(model, images.to(device), labels.to(device), optimizer, scaler)
         return _Run(loss, model, optimizer)
 
-    yield from _without_scaler(run)
-    yield from _with_scaler(run, device)
+    n_images = 18 + seed % 7
+    yield from _without_scaler(run, n_images)
+    yield from _with_scaler(run, device, n_images)
 
 
 def _times(autocast: list[bool]) -> dict[str, Any]:
@@ -99,25 +101,28 @@ def _times(autocast: list[bool]) -> dict[str, Any]:
     return {"times": len(autocast), "inside autocast": any(autocast)}
 
 
-def _without_scaler(run: Callable[..., _Run]) -> Facts:
+def _without_scaler(run: Callable[..., _Run], n_images: int) -> Facts:
     """In bfloat16."""
     loss, model, optimizer = run()
     yield "the model computes in bfloat16 if there is no scaler", model.dtypes
     yield "the weights stay in float32", [str(p.dtype) for p in model.parameters()]
     returned = form_or_type(loss) | {"requires_grad": getattr(loss, "requires_grad", None)}
-    yield "returns the loss: a float32 scalar, detached", returned
+    yield "returns the loss: a float32 scalar, detached", tried(returned, n_images)
     yield "the model runs once, on the whole batch", model.rows
     yield "the loss is computed in float32", loss
-    yield "the backward pass runs once, outside autocast", _times(model.backward_autocast)
-    yield "the optimizer steps once, outside autocast", _times(optimizer.steps_autocast)
+    backward = _times(model.backward_autocast)
+    yield "the backward pass runs once, outside autocast", tried(backward, n_images)
+    steps = _times(optimizer.steps_autocast)
+    yield "the optimizer steps once, outside autocast", tried(steps, n_images)
     yield "the weights after one step", model.weights()
     _, model, _ = run(stale=True)
     yield "gradients of an earlier batch do not count", model.weights()
     unused = bool((model.unused == 1).all())
-    yield "a parameter that the model does not use stays: its grad is None", unused
+    fact = "a parameter that the model does not use stays: its grad is None"
+    yield fact, tried(unused, n_images)
 
 
-def _with_scaler(run: Callable[..., _Run], device: torch.device) -> Facts:
+def _with_scaler(run: Callable[..., _Run], device: torch.device, n_images: int) -> Facts:
     """In float16."""
 
     def scaler(init_scale: float) -> torch.amp.GradScaler:
@@ -134,5 +139,6 @@ def _with_scaler(run: Callable[..., _Run], device: torch.device) -> Facts:
     yield "the scaler is updated once per step, so that its scale can grow", growing.get_scale()
     falling = scaler(2.0**40)
     _, _, optimizer = run(scaler=falling)
-    yield "the scaled gradients overflow: no step is made", len(optimizer.steps_autocast)
+    steps = len(optimizer.steps_autocast)
+    yield "the scaled gradients overflow: no step is made", tried(steps, n_images)
     yield "the scaled gradients overflow: the scale is halved", falling.get_scale()

@@ -4,6 +4,8 @@ import torch
 from torch import nn
 
 from course.engine.exercise import Answer, Facts, exercise
+from course.engine.probing.laws import tried
+from course.engine.probing.values import type_word
 
 
 class _Contiguous(nn.Module):
@@ -66,7 +68,7 @@ def channels_last(answer: Answer, device: torch.device, seed: int) -> Facts:
     images = torch.randn(2 + seed % 3, 3, 8, 8, generator=rng).to(device)
     strides = images.stride()
     found = answer(model, images)
-    yield "returns a dict", type(found).__name__
+    yield "returns a dict", type_word(found)
     first = model[0].seen
     yield "the layers whose outputs are images, in the order in which they ran", list(found)
     yield "the model that was given runs once", len(first)
@@ -77,10 +79,11 @@ def channels_last(answer: Answer, device: torch.device, seed: int) -> Facts:
             weights[name] = _is_channels_last(parameter)
     yield "the model's weights were converted", weights
     yield "True where the output has its channels last", found
-    yield "the values are Python bools", sorted({type(value).__name__ for value in found.values()})
-    yield "no hook is left on the model", _number_of_hooks(model)
+    yield "the values are Python bools", sorted({type_word(value) for value in found.values()})
+    yield "no hook is left on the model", tried(_number_of_hooks(model), len(model))
     yield "the images that were given keep their strides", images.stride() == strides
-    pooled = nn.Sequential(_First(), nn.MaxPool2d(2), _Turned(), _Contiguous()).to(device)
+    more = [nn.Tanh() for _ in range(seed % 7)]
+    pooled = nn.Sequential(_First(), *more, nn.MaxPool2d(2), _Turned(), _Contiguous()).to(device)
     yield "neither layout where height and width changed places", answer(pooled, images)
     modes = [*pooled[0].modes, pooled.training]
-    yield "a model in training mode runs in that, and stays in it", modes
+    yield "a model in training mode runs in that, and stays in it", tried(modes, len(pooled))

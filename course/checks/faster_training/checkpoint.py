@@ -8,6 +8,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.nn import functional as F
 
 from course.engine.exercise import Answer, Facts, exercise
+from course.engine.probing.laws import tried
 from course.engine.probing.tensors import storage
 
 
@@ -87,7 +88,8 @@ def _one_block(answer: Answer, block: Block, x: torch.Tensor, weights: torch.Ten
     yield "the result requires a gradient", out.requires_grad
     yield "forward: the block runs once, without a graph", list(block.graphs)
     only_own = set(map(storage, kept)) <= own
-    yield "of the block, inputs and parameters alone are kept", only_own
+    fact = "of the block, inputs and parameters alone are kept"
+    yield fact, tried(only_own, x.detach())
     (out * weights).sum().backward()
     yield "the gradient of the input", x.grad
     yield "the gradients of the parameters", block.grads()

@@ -8,6 +8,8 @@ import torch
 from torch import nn
 
 from course.engine.exercise import Answer, Facts, exercise
+from course.engine.probing.laws import tried
+from course.engine.probing.values import type_word
 
 # methods that need the values of a tensor, so that they wait for the device
 VALUES = {
@@ -100,7 +102,7 @@ def evaluate_fast(answer: Answer, device: torch.device, seed: int) -> Facts:
     model = _Watched().to(device)
     model.eval()
     found = answer(model, equal, device)
-    returned = "a tensor" if isinstance(found, torch.Tensor) else type(found).__name__
+    returned = "a tensor" if isinstance(found, torch.Tensor) else type_word(found)
     yield "returns a Python float", returned
     yield "batches of equal size", _plain(found)
     # a last batch that is all right: its mean is above that of the others, so a mean of means is
@@ -108,10 +110,10 @@ def evaluate_fast(answer: Answer, device: torch.device, seed: int) -> Facts:
     uneven = [*_batches(rng, [16, 16], wrong=0.5), *_batches(rng, [3 + seed % 4], wrong=0)]
     yield "the last batch is smaller", _plain(answer(model, uneven, device))
     yield from _how_it_is_called(answer, model, equal, device)
-    yield "afterwards the model and its parts train again", _modes(model)
+    yield "afterwards the model and its parts train again", tried(_modes(model), len(equal))
     model.eval()
     answer(model, equal, device)
-    yield "a model in eval mode stays in it", _modes(model)
+    yield "a model in eval mode stays in it", tried(_modes(model), len(equal))
     yield "batches that can be gone through only once", _plain(answer(model, iter(uneven), device))
     yield "inference mode is off again", torch.is_inference_mode_enabled()
 
@@ -131,5 +133,7 @@ def _how_it_is_called(
     asked = len(model.asked)
     answer(model, 2 * batches, device)
     added = len(model.asked) - 2 * asked
-    yield "waits for the device that are added when there are twice as many batches", added
-    yield "outputs of earlier batches are not kept", max(model.seen["alive"]) <= 1
+    fact = "waits for the device that are added when there are twice as many batches"
+    yield fact, tried(added, len(batches))
+    is_lean = max(model.seen["alive"]) <= 1
+    yield "outputs of earlier batches are not kept", tried(is_lean, len(batches))

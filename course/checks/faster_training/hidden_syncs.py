@@ -1,9 +1,25 @@
 """Probe of exercise hidden_syncs."""
 
+import random
+
 import torch
 
 from course.engine.exercise import Answer, Facts, exercise
-from course.engine.probing.errors import error_name
+from course.engine.probing.errors import error_text
+from course.engine.probing.laws import tried
+from course.engine.probing.values import type_word
+
+# with a tensor of one number: some wait for its value, some do not
+WAYS = (
+    torch.Tensor.item,
+    torch.Tensor.tolist,
+    torch.Tensor.cpu,
+    torch.Tensor.exp,
+    torch.Tensor.detach,
+    float,
+    bool,
+    str,
+)
 
 
 @exercise(returns_no_number=True)
@@ -11,25 +27,30 @@ def hidden_syncs(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Names of the calls that need a value of the device, in order."""
     x = torch.arange(1.0, 4 + seed % 3, device=device)
     loss = x.sum()
-    yield "returns a list", type(answer(lambda: loss.item())).__name__
+    yield "returns a list", type_word(answer(lambda: loss.item()))
     yield "loss.item()", answer(lambda: loss.item())
     yield from _calls(answer, x, loss)
 
-    def deep(depth: int) -> float:
-        return deep(depth - 1) if depth else loss.item()
+    ways = random.Random(seed).choices(WAYS, k=12)
+
+    def deep(depth: int) -> None:
+        if depth:
+            deep(depth - 1)
+        for way in ways:
+            way(loss)
 
     yield "a wait inside other functions", answer(lambda: deep(2 + seed % 3))
     results = []
     answer(lambda: results.append(x.sum(dim=0, keepdim=True) + torch.add(x, x, alpha=2)))
-    yield "the call is made once", len(results)
+    yield "the call is made once", tried(len(results) == 1, len(x))
     yield "what the call computes is the same as without", results[0]
     yield "a new list each time", [answer(lambda: loss.item()), answer(lambda: loss.tolist())]
 
     def broken() -> None:
         loss.item()
-        raise KeyError("of the call")
+        raise KeyError(f"of the call, with {len(x)} numbers")
 
-    yield "an exception of the call passes through", error_name(answer, broken)
+    yield "an exception of the call passes through", error_text(answer, broken)
     result = answer(lambda: loss.item())
     loss.item()
     yield "it stops counting when the call is over", result

@@ -7,7 +7,8 @@ import torch
 
 from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.errors import error_name
-from course.engine.probing.values import numbered
+from course.engine.probing.laws import tried
+from course.engine.probing.values import numbered, type_word
 
 LEARNING_RATE, MOMENTUM = 0, 1  # places in what the answer returns
 
@@ -30,7 +31,7 @@ def one_cycle(answer: Answer, device: torch.device, seed: int) -> Facts:
         return numbered("after steps", found)
 
     first = answer(0, *schedule)
-    types = [type(first).__name__, *(type(value).__name__ for value in first)]
+    types = [type_word(first), *(type_word(value) for value in first)]
     yield "returns a tuple of learning rate and momentum", types
     yield "the learning rate of step 0 is max_lr / start", first[LEARNING_RATE]
     of_first_epoch = {answer(step, *schedule)[LEARNING_RATE] for step in range(per_epoch)}
@@ -57,5 +58,5 @@ def one_cycle(answer: Answer, device: torch.device, seed: int) -> Facts:
     yield "another cycle, start, final: learning rates", rates
     momenta = values(range(total), MOMENTUM, **options)
     yield "another cycle and other momenta: momenta", momenta
-    yield "the step after the last raises", error_name(answer, total, *schedule)
-    yield "a step of -1 raises", error_name(answer, -1, *schedule)
+    yield "the step after the last raises", tried(error_name(answer, total, *schedule), total)
+    yield "a step of -1 raises", tried(error_name(answer, -1, *schedule), total)

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from course.engine.exercise import Answer, Facts, exercise
+from course.engine.probing.laws import tried
 
 
 def _trained(model: nn.Module, rng: torch.Generator, device: torch.device) -> nn.Module:
@@ -81,10 +82,12 @@ def useless_bias(answer: Answer, device: torch.device, seed: int) -> Facts:
     yield from _the_copy(answer, model, images)
     others = _trained(_others(), rng, device)
     stays = _gone(others, answer(others))
-    yield "a bias stays before ReLU, GroupNorm, LayerNorm, and at the end", stays
+    fact = "a bias stays before ReLU, GroupNorm, LayerNorm, and at the end"
+    yield fact, tried(stays, len(images))
     neighbours = _trained(_SideBySide(), rng, device)
     stays = _gone(neighbours, answer(neighbours))
-    yield "a bias stays in a convolution that is in no nn.Sequential", stays
+    fact = "a bias stays in a convolution that is in no nn.Sequential"
+    yield fact, tried(stays, len(images))
     single = _trained(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)), rng, device)
     yield "a Linear before a BatchNorm1d", _gone(single, answer(single))
 
@@ -95,7 +98,8 @@ def _the_copy(answer: Answer, model: nn.Module, images: torch.Tensor) -> Facts:
     names = _names(model)
     lean = answer(model)
     yield "returns a model", isinstance(lean, nn.Module)
-    yield "the model that was given keeps all its parameters", _names(model) == names
+    are_kept = _names(model) == names
+    yield "the model that was given keeps all its parameters", tried(are_kept, len(images))
     yield "the parameters that are gone", sorted({*names} - {*_names(lean)})
     with torch.no_grad():
         yield "evaluation mode: the copy computes the same", lean.eval()(images)

@@ -8,6 +8,7 @@ import torch
 
 from course.checks.large_batch.spies import CountingSGD
 from course.engine.exercise import Answer, Facts, exercise
+from course.engine.probing.laws import tried
 from course.engine.probing.values import numbered
 
 INF = float("inf")
@@ -31,7 +32,8 @@ class _Setting:
         self.params = [torch.nn.Parameter(weight.clone()) for weight in weights]
         groups = [{"params": self.params[:2]}, {"params": self.params[2:], "lr": 0.5}]
         self.optimizer = CountingSGD(groups, lr=0.1, momentum=0.9)
-        self.scaler = answer(**({"init_scale": 2.0 ** (6 + seed % 5)} | settings))
+        self.scale = 2.0 ** (6 + seed % 5)
+        self.scaler = answer(**({"init_scale": self.scale} | settings))
         self.backward(bad, at)
 
     def backward(self, bad: float | None = None, at: int = -1) -> None:
@@ -102,7 +104,7 @@ def _unscaling(run: _Setting) -> Facts:
     run.scaler.unscale_(run.optimizer)
     yield "unscale_ divides every gradient by the scale", run.gradients_now()
     same_tensors = [p.grad is g for p, g in zip(run.params, given, strict=True)]
-    yield "in place: p.grad is still the same tensor", same_tensors
+    yield "in place: p.grad is still the same tensor", tried(same_tensors, run.scale)
     with contextlib.suppress(RuntimeError):  # as torch.amp.GradScaler raises
         run.scaler.unscale_(run.optimizer)
     yield "a second unscale_ does not divide again", run.gradients_now()
@@ -122,11 +124,12 @@ def _overflow(fresh: Callable[..., _Setting]) -> Facts:
         run = fresh(*bad)
         returned = run.step()
         counted = {"step returned": returned, "calls of optimizer.step": run.optimizer.steps}
-        yield f"{text} skips the step", counted
+        yield f"{text} skips the step", tried(counted, run.scale)
     run = fresh(INF)
     run.scaler.unscale_(run.optimizer)
     run.params[-1].grad.clamp_(-1, 1)
-    yield "an overflow stays noted when clipping hides it", run.step()
+    returned = {"step returned": run.step()}
+    yield "an overflow stays noted when clipping hides it", tried(returned, run.scale)
     run = fresh(INF, 0)
     run.scaler.unscale_(run.optimizer)
     others = list(run.gradients_now().items())[1:]
@@ -136,7 +139,9 @@ def _overflow(fresh: Callable[..., _Setting]) -> Facts:
 def _changing_scale(fresh: Callable[..., _Setting]) -> Facts:
     """How the scale falls after bad steps and grows after good ones."""
     yield "a bad step halves the scale, a good one follows", fresh().life([1, 0, 1, 0, 0, 1])
-    yield "three bad steps from scale 2: it falls below 1", fresh(init_scale=2.0).life([0, 0, 0])
+    small = fresh(init_scale=2.0)
+    life = tried(small.life([0, 0, 0]), small.scale)
+    yield "three bad steps from scale 2: it falls below 1", life
     growing = fresh(growth_interval=3).life([1] * 7)
     yield "the scale doubles after growth_interval good steps", growing
     interrupted = fresh(growth_interval=3).life([1, 1, 0, 1, 1, 1, 1, 0, 1, 1, 1])

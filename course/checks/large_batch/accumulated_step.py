@@ -7,6 +7,7 @@ import torch
 
 from course.checks.large_batch.spies import CountingSGD, SpyModel, loss_kind, random_batch
 from course.engine.exercise import Answer, Facts, exercise
+from course.engine.probing.laws import tried
 
 
 class _Run(NamedTuple):
@@ -55,7 +56,7 @@ def _equal_parts(run: Callable[..., _Run], micro: int) -> Facts:
     yield "no forward pass has more than micro_batch rows", max(model.rows) <= micro
     yield "every row goes through the model once", _rows_once(model, batch)
     yield "no more forward passes than needed", len(model.rows)
-    yield "each part has its backward pass before the next part begins", model.fed
+    yield "each part has its backward pass before the next part begins", tried(model.fed, micro)
     yield "the optimizer steps once", optimizer.steps
     yield "four equal parts: the loss is the mean over the batch", loss
     yield "four equal parts: the parameters after one step", model.used_parameters()
@@ -65,7 +66,8 @@ def _smaller_last_part(run: Callable[..., _Run], micro: int) -> Facts:
     """A batch whose last part is smaller."""
     loss, model, _, batch = run(3 * micro + 2)
     fits = max(model.rows) <= micro
-    yield "a smaller last part: no forward pass has more than micro_batch rows", fits
+    fact = "a smaller last part: no forward pass has more than micro_batch rows"
+    yield fact, tried(fits, micro)
     yield "a smaller last part: every row goes through the model once", _rows_once(model, batch)
     yield "a smaller last part: the loss is the mean over the batch", loss
     yield "a smaller last part: the parameters after one step", model.used_parameters()

@@ -7,6 +7,7 @@ import torch
 
 from course.checks.large_batch.spies import CountingSGD, SpyModel, loss_kind, random_batch
 from course.engine.exercise import Answer, Facts, exercise
+from course.engine.probing.laws import tried
 
 HALF = dict(scaled=True, dtype=torch.float16)
 
@@ -46,14 +47,14 @@ def amp_step(answer: Answer, device: torch.device, seed: int) -> Facts:
             loss = answer(model, *random_batch(rng, device, n), optimizer, **settings)
         return _Run(loss, model, optimizer, scaler.get_scale() if scaled else None)
 
-    yield from _without_scaler(run)
-    yield from _with_scaler(run)
+    yield from _without_scaler(run, n)
+    yield from _with_scaler(run, n)
     yield from _stale_and_unused(run)
     yield from _overflow(run)
 
 
-def _without_scaler(run: Callable[..., _Run]) -> Facts:
-    """One step in bfloat16."""
+def _without_scaler(run: Callable[..., _Run], n: int) -> Facts:
+    """One step in bfloat16, on a batch of `n` rows."""
     loss, model, optimizer, _ = run()
     yield "returns the loss as a detached float32 scalar", loss_kind(loss)
     calls = {"calls": len(model.rows), "rows": sum(model.rows)}
@@ -62,22 +63,22 @@ def _without_scaler(run: Callable[..., _Run]) -> Facts:
     yield "in bf16 unless told otherwise", " ".join(model.dtypes)
     autocast = model.backward_autocast
     backward = {"times": len(autocast), "under autocast": any(autocast)}
-    yield "the backward pass runs once, outside autocast", backward
+    yield "the backward pass runs once, outside autocast", tried(backward, n)
     yield "the optimizer steps once", optimizer.steps
     yield "the loss is computed from float32 logits", loss
     yield "without a scaler, the backward pass sees the loss itself", torch.cat(model.slopes).norm()
     yield "the parameters after one step", model.used_parameters()
 
 
-def _with_scaler(run: Callable[..., _Run]) -> Facts:
-    """Steps in float16, and in bfloat16 with a scaler."""
+def _with_scaler(run: Callable[..., _Run], n: int) -> Facts:
+    """Steps in float16, and in bfloat16 with a scaler, on batches of `n` rows."""
     loss, model, _, _ = run(**HALF)
     yield "in fp16 where that is asked for", " ".join(model.dtypes)
     yield "with a scaler, the backward pass sees the scaled loss", torch.cat(model.slopes).norm()
     yield "the loss that is returned is not scaled", loss
     yield "with a scaler, the parameters after one step", model.used_parameters()
     dtypes = run(scaled=True, dtype=torch.bfloat16).model.dtypes
-    yield "in bf16 with a scaler, where that is asked for", " ".join(dtypes)
+    yield "in bf16 with a scaler, where that is asked for", tried(" ".join(dtypes), n)
     three = run(steps=3, **HALF)
     yield "after three steps", {"loss": three.loss} | three.model.used_parameters()
     yield "the scaler is updated once a step, so that its scale can grow", three.scale

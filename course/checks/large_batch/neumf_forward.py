@@ -6,6 +6,7 @@ import torch
 from torch.nn import functional as F
 
 from course.engine.exercise import Answer, Facts, exercise
+from course.engine.probing.laws import tried
 from course.engine.probing.tensors import form
 
 TABLES = ("gmf_user", "gmf_item", "mlp_user", "mlp_item")
@@ -51,7 +52,8 @@ def neumf_forward(answer: Answer, device: torch.device, seed: int) -> Facts:
     yield "an MLP of four layers", answer(make([12, 9, 7, 6, 5]), users, items)
     double = answer(make([8, 6, 4], torch.float64), users, items)
     yield "float64 weights give float64 logits", double
-    yield "a batch of one pair gives shape (1,)", answer(weights, users[:1], items[:1]).shape
+    of_one = answer(weights, users[:1], items[:1])
+    yield "a batch of one pair gives shape (1,)", tried(of_one.shape, n)
     labels = torch.randint(2, (n,), generator=rng).to(device, torch.float32)
     yield from _gradients(answer, weights, users, items, labels)
 

@@ -3,6 +3,7 @@
 import torch
 
 from course.engine.exercise import Answer, Facts, exercise
+from course.engine.probing.laws import tried
 from course.engine.probing.tensors import form
 
 
@@ -28,9 +29,10 @@ def sample_negatives(answer: Answer, device: torch.device, seed: int) -> Facts:
     # by pure chance 0.6 of the rows would hit, with a second draw for these 0.36: 0.48 lies six
     # deviations from both
     hits = int(seen[users, items.clamp(0, n_items - 1)].sum())
-    yield "most items that the user has seen are avoided", hits < 0.48 * n
-    yield "no item that the user has seen is drawn", hits == 0
-    yield "the same generator state gives the same items", bool((items == draw(users, seen)).all())
+    yield "most items that the user has seen are avoided", tried(hits < 0.48 * n, n)
+    yield "no item that the user has seen is drawn", tried(hits == 0, n)
+    are_same = bool((items == draw(users, seen)).all())
+    yield "the same generator state gives the same items", tried(are_same, n)
     others = draw(users, seen, seed + 1)
     yield "another generator state gives other items", not torch.equal(items, others)
     generator = torch.Generator(device).manual_seed(seed)
@@ -50,14 +52,14 @@ def sample_negatives(answer: Answer, device: torch.device, seed: int) -> Facts:
     known[1, 5 : 5 + n_items // 3] = True
     items = draw(torch.ones(400 * n_items, dtype=torch.int64, device=device), known)
     counts = torch.bincount(items.clamp(0, n_items - 1), minlength=n_items)[~known[1]].double()
-    yield "rows of the same user get different items", len(items.unique()) > 1
-    yield "the first item is drawn too", bool(counts[0] > 0)
-    yield "the last item is drawn too", bool(counts[-1] > 0)
+    yield "rows of the same user get different items", tried(len(items.unique()) > 1, n)
+    yield "the first item is drawn too", tried(bool(counts[0] > 0), n)
+    yield "the last item is drawn too", tried(bool(counts[-1] > 0), n)
     # chi-square statistic: its mean is below len(counts), its deviation sqrt(2 len(counts)); eight
     # of them are allowed, and a spread far below chance betrays rows that know of each other
     chi_square = ((counts - counts.mean()) ** 2 / counts.mean()).sum()
     most = len(counts) + 8 * (2 * len(counts)) ** 0.5
-    yield "all unseen items are equally likely", bool(chi_square < most)
+    yield "all unseen items are equally likely", tried(bool(chi_square < most), n)
     yield "rows do not depend on each other", bool(chi_square > len(counts) / 4)
     left = torch.randint(1, n_items - 1, (n_users,), generator=rng).to(device)
     known = torch.ones(n_users, n_items, dtype=torch.bool, device=device)

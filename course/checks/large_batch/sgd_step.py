@@ -5,6 +5,7 @@ from typing import Any
 import torch
 
 from course.engine.exercise import Answer, Facts, exercise
+from course.engine.probing.laws import tried
 
 Tensors = list[torch.Tensor]
 
@@ -64,7 +65,7 @@ def _in_place(answer: Answer, lists: _Lists) -> Facts:
     changed = all(not torch.equal(p, s) for p, s in zip(params, start, strict=True))
     yield "the parameter tensors themselves change", changed
     yield "returns nothing: the tensors are the result", type(result).__name__
-    yield "the gradients stay as they were", all(map(torch.equal, grads, kept))
+    yield "the gradients stay as they were", tried(all(map(torch.equal, grads, kept)), kept)
 
 
 def _autograd(answer: Answer, lists: _Lists) -> Facts:
@@ -75,7 +76,8 @@ def _autograd(answer: Answer, lists: _Lists) -> Facts:
     answer(list(params), list(grads), list(velocities), 0.1, momentum=0.9, weight_decay=0.25)
     leaves = all(p.is_leaf and p.requires_grad for p in params)
     yield "parameters that require a gradient are moved too, and stay leaves", leaves
-    yield "the velocities carry no autograd history", not any(v.requires_grad for v in velocities)
+    no_history = not any(v.requires_grad for v in velocities)
+    yield "the velocities carry no autograd history", tried(no_history, grads)
 
 
 def _one_step(lists: _Lists) -> Facts:

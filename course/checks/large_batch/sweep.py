@@ -5,6 +5,7 @@ import math
 import torch
 
 from course.engine.exercise import Answer, Facts, exercise
+from course.engine.probing.laws import tried
 from course.engine.probing.values import number_kind, numbered
 
 
@@ -70,13 +71,13 @@ def sweep(answer: Answer, device: torch.device, seed: int) -> Facts:
     yield "returns a number, no tensor", number_kind(answer(Training(0.5, 4.0, 0), 0.5))
     here = Training(start, factor, 0)
     yield "the first learning rate is the best", found(here)
-    yield "then three runs are enough", len(here.tried)
+    yield "then three runs are enough", tried(len(here.tried), start)
     above = Training(start, factor, 2 + seed % 2)
     yield "the best is higher", found(above)
     below = Training(start, factor, -3)
     yield "the best is lower", found(below)
     ends = above.has_both_neighbours and below.has_both_neighbours
-    yield "both neighbours of the best were tried", ends
+    yield "both neighbours of the best were tried", tried(ends, start)
     inexact = _start_that_drifts(seed, 5.0)
     inexact_above = Training(inexact, 5.0, 1)
     inexact_below = Training(inexact, 5.0, -1)
@@ -84,11 +85,11 @@ def sweep(answer: Answer, device: torch.device, seed: int) -> Facts:
     found(inexact_below)
     all_of_them = (above, below, inexact_above, inexact_below)
     twins = any(training.has_twins for training in all_of_them)
-    yield "no learning rate is trained twice", not twins
+    yield "no learning rate is trained twice", tried(not twins, start)
     few = len(above.tried) <= above.peak + 3 and len(below.tried) <= 3 + 3
-    yield "it stops then", few
+    yield "it stops then", tried(few, start)
     near = above.stays_near_the_best and below.stays_near_the_best
-    yield "each run is next to the best so far", near
+    yield "each run is next to the best so far", tried(near, start)
     yield from _diverging(start, factor, found)
     yield from _limited(start, factor, found)
     yield "by default it moves in steps of 4", _default_step(answer)
@@ -103,7 +104,7 @@ def _diverging(start, factor, found) -> Facts:
     edge = Training(start, factor, 3, edge=1)
     of_losses = Training(start, factor, 3, edge=1, **losses)
     places = {"scores above 0": found(edge), "scores below 0": found(of_losses)}
-    yield "the neighbour above diverges: NaN is worse than any number", places
+    yield "the neighbour above diverges: NaN is worse than any number", tried(places, start)
     falling = Training(start, factor, -2, edge=0)
     of_losses = Training(start, factor, -2, edge=0, **losses)
     places = {"scores above 0": found(falling), "scores below 0": found(of_losses)}
@@ -119,7 +120,7 @@ def _limited(start, factor, found) -> Facts:
         place = found(far, most=most)
         runs.append(len(far.tried))
         best_of_tried = best_of_tried and place == max(far.tried)
-    yield "at most `most` runs", numbered("most", runs)
+    yield "at most `most` runs", tried(numbered("most", runs), start)
     yield "then it returns the best that it tried", best_of_tried
 
 

@@ -12,6 +12,7 @@ from torch.utils.data import Dataset
 from course.checks.parallel_loading.pictures import PEOPLE, picture
 from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.files import open_descriptors
+from course.engine.probing.laws import tried
 from course.engine.probing.tensors import kind
 
 
@@ -76,7 +77,9 @@ def _transform(answer: Answer, folder: Path, names: list[str]) -> Facts:
     yield "returns what the transform returns", dataset[index]
     is_image_and_mode = [isinstance(kept[0], Image.Image), kept[0].mode]
     yield "the transform is given a PIL image in RGB", is_image_and_mode
-    yield "leaves no file open", not any(map(open_descriptors, dataset.paths))
+    none_is_open = not any(map(open_descriptors, dataset.paths))
+    bytes_of_file = (folder / names[1]).stat().st_size
+    yield "leaves no file open", tried(none_is_open, bytes_of_file)
     try:
         pixels = numpy.asarray(kept[0])
     except Exception:

@@ -13,12 +13,14 @@ from course.checks.parallel_loading.pictures import picture
 from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.errors import error_kind
 from course.engine.probing.files import open_descriptors
+from course.engine.probing.laws import tried
 from course.engine.probing.tensors import kind
 from course.measure.load_counts import LoadCounts
 
 # of 255, the mean over all values: a draft is up to 7 off, a picture whose edges are cut off at
 # least 11
 ERROR_MAX = 9
+Colour = tuple[int, ...]
 # a decoder can leave out only halves: at most so many times the pixels of the item are few
 FEW = 6
 
@@ -33,28 +35,34 @@ def LeanFaces(answer: Answer, device: torch.device, seed: int) -> Facts:
         paths = [Path(temporary) / f"{n}.jpg" for n in range(4)]
         for path in paths[:2]:
             picture(rng, 250, 250).save(path, quality=90)
-        picture(rng, 250, 250).convert("L").save(paths[2], quality=90)
+        last = picture(rng, 250, 250)
+        last.convert("L").save(paths[2], quality=90)
+        on = last.getpixel((0, 0))  # what laws are tried on: other pictures at every seed
         plain = answer(paths, side)
-        yield from _items(plain, paths, side)
-        yield from _augmented_items(answer, paths, side, rng)
+        yield from _items(plain, paths, side, on)
+        yield from _augmented_items(answer, paths, side, rng, on)
 
         content = paths[0].read_bytes()
         paths[3].write_bytes(content[: len(content) // 2])
-        yield "a file that is cut off raises", error_kind(lambda: plain[3])
+        yield "a file that is cut off raises", tried(error_kind(lambda: plain[3]), on)
 
 
-def _items(plain: Any, paths: list[Path], side: int) -> Facts:
+def _items(plain: Any, paths: list[Path], side: int, on: Colour) -> Facts:
     """The facts of the answer without an augmentation."""
     yield "its length", len(plain)
     item = plain[0]
     yield "an item", kind(item)
     right = [_is_picture(plain[i], paths[i], side) for i in (0, 1)]
     yield "its picture is the file's, downscaled", right
-    yield "a grey file has three equal colours", _is_picture(plain[2], paths[2], side)
-    yield "no file stays open", [open_descriptors(path) == [] for path in paths[:3]]
+    is_grey = _is_picture(plain[2], paths[2], side)
+    yield "a grey file has three equal colours", tried(is_grey, on)
+    none_is_open = not any(open_descriptors(path) for path in paths[:3])
+    yield "no file stays open", tried(none_is_open, on)
 
 
-def _augmented_items(answer: Answer, paths: list[Path], side: int, rng: torch.Generator) -> Facts:
+def _augmented_items(
+    answer: Answer, paths: list[Path], side: int, rng: torch.Generator, on: Colour
+) -> Facts:
     """What is done for three items, two of them of one file."""
     seen = []
     counts = LoadCounts()
@@ -63,13 +71,15 @@ def _augmented_items(answer: Answer, paths: list[Path], side: int, rng: torch.Ge
         first = augmented[0]
         second = augmented[1]
         first_again = augmented[0]
-    yield "files opened for three items", counts["files opened"]
-    yield "pixels decoded for an item", _few(counts["pixels decoded"] / 3, side * side)
+    yield "files opened for three items", tried(counts["files opened"], on)
+    decoded = _few(counts["pixels decoded"] / 3, side * side)
+    yield "pixels decoded for an item", tried(decoded, on)
     yield "calls of augment for three items", len(seen)
     yield "pixels that augment works on, for an item", counts["pixels augmented"] / 3
     yield "augment gets the colours as bytes", seen
     yield "an augmented item", kind(first)
-    yield "the same file, augmented twice, differs", not torch.equal(first, first_again)
+    differs = not torch.equal(first, first_again)
+    yield "the same file, augmented twice, differs", tried(differs, on)
     yield "what augment returned is the item", _is_picture(second.flip(-1), paths[1], side)
 
 

@@ -10,6 +10,7 @@ import torch
 
 from course.checks.parallel_loading.cuda_stand_in import Cuda, Loader, There, values_of
 from course.engine.exercise import Answer, Facts, exercise
+from course.engine.probing.laws import tried
 
 GPU = torch.device("cuda", 0)
 
@@ -68,16 +69,21 @@ def _one_pass(make: Callable[..., tuple[Loader, Any]]) -> Facts:
     yield "every tensor of a batch is a copy on the device", all(held["copied"])
     yield "each tensor is copied once", len(cuda.copies)
     on_side_stream = all(copy.stream is not main for copy in cuda.copies)
-    yield "the copies are queued on another stream", on_side_stream
-    yield "when a batch is yielded, the caller's stream is the current one", all(held["back"])
-    yield "when a batch is yielded, the copy of the next one is queued", all(held["ahead"])
-    yield "when a batch is yielded, no more than the next one has been drawn", all(held["no more"])
-    yield "the computing stream waits for something on the side stream", bool(main.after)
-    yield "the computing stream waits for the copy of its batch", all(held["waits"])
-    yield "and not for the copy of the next batch", all(held["free"])
-    yield "the processor waits for nothing: no synchronize", cuda.stops == 0
+
+    def always(name: str) -> Any:
+        return tried(all(held[name]), loader.n)
+
+    yield "the copies are queued on another stream", tried(on_side_stream, loader.n)
+    yield "when a batch is yielded, the caller's stream is the current one", always("back")
+    yield "when a batch is yielded, the copy of the next one is queued", always("ahead")
+    yield "when a batch is yielded, no more than the next one has been drawn", always("no more")
+    waits = tried(bool(main.after), loader.n)
+    yield "the computing stream waits for something on the side stream", waits
+    yield "the computing stream waits for the copy of its batch", always("waits")
+    yield "and not for the copy of the next batch", always("free")
+    yield "the processor waits for nothing: no synchronize", tried(cuda.stops == 0, loader.n)
     yield "record_stream is called on both tensors of a batch", held["marked"]
-    yield "record_stream is told the computing stream, which will read them", all(held["kept"])
+    yield "record_stream is told the computing stream, which will read them", always("kept")
 
     yield "a second pass: the batches that the loader gives then", _values(loader, prefetcher)
 

@@ -9,6 +9,7 @@ import torch
 
 from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.errors import error_text
+from course.engine.probing.laws import tried
 from course.engine.probing.tensors import kind
 from course.engine.probing.threads import Meeting, acting, wait_until
 
@@ -58,7 +59,7 @@ def _refuse() -> None:
 @exercise(quiz=True)
 def ThreadedLoader(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Passes over items that note who writes them."""
-    size = 4 + seed % 2
+    size = 4 + seed % 3
     batches = _cut(6 * size - 1, size)
     memory = torch.full((SLOTS, size, 2, 3), -1.0)
     before = set(threading.enumerate())
@@ -90,7 +91,7 @@ def ThreadedLoader(answer: Answer, device: torch.device, seed: int) -> Facts:
 
     copies = _copies(one, look)
     yield "as many batches as there are", len(copies)
-    yield "batch k lies in slot k % slots, not in a copy", slots
+    yield "batch k lies in slot k % slots, not in a copy", tried(slots, size)
     yield from _ahead(loader, size)
     yield "each has the form of its items", list(map(kind, copies))
     yield "a slow item: its batch is whole when it comes", whole[:1]
@@ -154,4 +155,4 @@ def _together(loader: Callable[..., Any], batches: Sequence[list[int]]) -> Facts
             two.wait()
 
     list(loader(_Items(dict.fromkeys(batches[0], meet)), batches=batches[:1]))
-    yield "two threads write items of one batch at the same time", two.met
+    yield "two threads write items of one batch at the same time", tried(two.met, batches[0])

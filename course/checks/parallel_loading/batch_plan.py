@@ -5,6 +5,7 @@ from typing import Any
 import torch
 
 from course.engine.exercise import Answer, Facts, exercise
+from course.engine.probing.values import type_word
 
 
 @exercise()
@@ -25,9 +26,9 @@ def batch_plan(answer: Answer, device: torch.device, seed: int) -> Facts:
         return [worker for worker, _ in pairs(*args, **kwargs)]
 
     plan = answer(n, size, workers)
-    yield "returns a list", type(plan).__name__
+    yield "returns a list", type_word(plan)
     lengths = sorted(set(map(len, plan)))
-    form = {"lengths": lengths, "first of the pair": type(plan[0][0]).__name__}
+    form = {"lengths": lengths, "first of the pair": type_word(plan[0][0])}
     yield "of pairs (worker, indices)", form
     yield "as many pairs as batches", len(plan)
     yield "the indices of each batch", indices(n, size, workers)

@@ -3,6 +3,8 @@
 import torch
 
 from course.engine.exercise import Answer, Facts, exercise
+from course.engine.probing.laws import tried
+from course.engine.probing.values import type_word
 
 WORKERS = (1, 2, 4, 8, 16)
 
@@ -18,7 +20,7 @@ def choose_workers(answer: Answer, device: torch.device, seed: int) -> Facts:
         line[workers * n] = work / workers
         flat[workers * n] = max(work / 4, work / workers)
     chosen = answer(flat)
-    yield "returns a whole number", type(chosen).__name__
+    yield "returns a whole number", type_word(chosen)
     yield "more workers gain nothing: take the fewest that are as good", chosen
     yield "each worker gains: take the most", answer(line)
     yield "by default 0.05: 4 % slower than the fastest is near enough", answer({12: 1.04, 16: 1.0})
@@ -27,10 +29,11 @@ def choose_workers(answer: Answer, device: torch.device, seed: int) -> Facts:
     yield "slack is a share, not seconds", answer(in_milliseconds)
     yield "in any order", answer({workers * n: flat[workers * n] for workers in (16, 2, 8, 4, 1)})
     yield "a slack of a half", answer({1: work, 2: work / 2, 4: work / 4, 8: work * 3 / 16}, 0.5)
-    yield "exactly at the limit is near enough", answer({8: work, 6: 2 * work, 4: 4 * work}, 1.0)
+    halves = {8 * n: work, 6 * n: 2 * work, 4 * n: 4 * work}
+    yield "exactly at the limit is near enough", answer(halves, 1.0)
     yield "just above the limit is not", answer({8: work, 6: 2 * work, 4: 4 * work}, 0.99)
     nearly = {**flat, 2 * n: work / 4 + 0.001}
     yield "without slack: only equals of the best", answer(nearly, slack=0.0)
-    yield "0 workers, where they are the fastest", answer({0: work / 8, **flat})
+    yield "0 workers, where they are the fastest", tried(answer({0: work / 8, **flat}), n)
     none = {4: work / 4, 2: work / 2, 0: work / 4 * 1.03}
-    yield "0 workers, where they are nearly as fast", answer(none)
+    yield "0 workers, where they are nearly as fast", tried(answer(none), n)

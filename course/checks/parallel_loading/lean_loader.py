@@ -8,6 +8,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from course.checks.parallel_loading.pretend_workers import pretend_workers
 from course.engine.exercise import Answer, Facts, exercise
+from course.engine.probing.laws import tried
 from course.engine.probing.tensors import kind
 
 # functions that turn an image into numbers or an array, and into floats
@@ -62,18 +63,20 @@ def lean_loader(answer: Answer, device: torch.device, seed: int) -> Facts:
     torch.manual_seed(seed)
     epochs = _three_epochs(loader)
     yield "a batch", kind(epochs[0][0])
-    yield "images turned into numbers, arrays or floats on their way", len(items.turned)
+    turned = tried(len(items.turned), side)
+    yield "images turned into numbers, arrays or floats on their way", turned
     yield "batches per epoch, all full", list(map(len, epochs))
     orders = list(map(_order, epochs))
     yield "no image comes twice in an epoch", [len(set(order)) == len(order) for order in orders]
-    yield "another order in each epoch", [orders[0] != sorted(orders[0]), orders[0] != orders[1]]
+    are_other = [orders[0] != sorted(orders[0]), orders[0] != orders[1]]
+    yield "another order in each epoch", tried(are_other, side)
     with pretend_workers() as started:
         epochs = _three_epochs(answer(_Items(n, side), size, workers))
     yield "workers started in three epochs", len(started)
-    yield "how they are started", sorted(set(started))
+    yield "how they are started", tried(sorted(set(started)), side)
     yield "the batches that they build", [list(map(kind, epoch)) for epoch in epochs]
     pinned = [answer(_Items(n, side), size, 0, on).pin_memory for on in (False, True)]
-    yield "pin_memory is handed on", list(map(bool, pinned))
+    yield "pin_memory is handed on", tried(list(map(bool, pinned)), side)
     yield "by default nothing is pinned", bool(loader.pin_memory)
 
 

@@ -8,6 +8,7 @@ import torch
 
 from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.errors import error_and_message
+from course.engine.probing.laws import tried
 from course.engine.probing.tensors import form_or_type
 
 LONG = 200  # batches of a loader that nobody should come to the end of
@@ -111,15 +112,16 @@ def _short_loaders(answer: Answer, n: int) -> Facts:
     kind, _ = _refusal(answer, _Machine(ends={1: n, 2: n}), n, repeats=1, warmup=1)
     yield "a loader that holds exactly n_batches is long enough", kind
     kind, message = _refusal(answer, _Machine(ends={1: n - 2}), n, repeats=1, warmup=0)
-    yield "a pass that ends early is a ValueError", kind
+    yield "a pass that ends early is a ValueError", tried(kind, n)
     names_both = _names_both(message, n, n - 2)
-    yield "its message contains the number asked for and the number found", names_both
+    yield "its message contains the number asked for and the number found", tried(names_both, n)
     kind, message = _refusal(answer, _Machine(ends={1: n - 1}), n, repeats=2, warmup=1)
     found = [kind, _names_both(message, n, n - 1)]
-    yield "so is a pass to warm up that ends one batch early", found
+    yield "so is a pass to warm up that ends one batch early", tried(found, n)
     used_up = (i for i in range(n + 4))
     kind, message = _refusal(answer, used_up, n, repeats=2, warmup=0)
-    yield "so is a generator that the first pass has used up", [kind, _names_both(message, n, 4)]
+    found = [kind, _names_both(message, n, 4)]
+    yield "so is a generator that the first pass has used up", tried(found, n)
 
 
 def _refusal(answer: Answer, loader: Any, n: int, repeats: int, warmup: int) -> tuple[str, str]:

@@ -1,7 +1,7 @@
 """Questions in an order that the seed decides: answers kept from another seed do not fit."""
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 
@@ -18,8 +18,14 @@ def asked_in_any_order(
         for fact, question in questions.items():
             yield fact, question()
         return
-    shuffled = list(questions)
-    random.Random(seed).shuffle(shuffled)
-    found = {fact: questions[fact]() for fact in shuffled}
+    found = {fact: questions[fact]() for fact in order_of(seed, questions)}
     for fact in questions:
         yield fact, found[fact]
+
+
+def order_of(seed: int, questions: Iterable[str]) -> list[str]:
+    """The facts in the order in which `asked_in_any_order` asks them."""
+    facts = list(questions)
+    if seed:
+        random.Random(seed).shuffle(facts)
+    return facts

@@ -1,0 +1,90 @@
+"""Settings of the given libraries and of the process, kept for the caller while an answer runs.
+
+    with kept_settings():
+        answer()  # may set ImageFile.LOAD_TRUNCATED_IMAGES or torch's print options
+
+A check runs the reference in the same process, after the answer. What an answer sets must not
+decide what is expected of it.
+"""
+
+import contextlib
+import multiprocessing
+import os
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy
+import torch
+
+_LIBRARIES = {"PIL", "numpy", "torch"}
+_PLAIN = (bool, int, float, str, tuple, type(None))
+
+
+class _Value(NamedTuple):
+    """A public attribute of a module, and what it was."""
+
+    module: ModuleType
+    name: str
+    was: Any
+
+    def put_back(self) -> None:
+        """Give the attribute its value again, if it has another one."""
+        if vars(self.module).get(self.name) is not self.was:
+            setattr(self.module, self.name, self.was)
+
+
+def _values(libraries: set[str]) -> list[_Value]:
+    """The plain values in the public modules of `libraries` that are imported now.
+
+    What is private is a library's own memory, for instance that it has started CUDA.
+    """
+    found = []
+    for path, module in list(sys.modules.items()):
+        library, *inner = path.split(".")
+        is_public = not any(part.startswith("_") for part in inner)
+        if library in libraries and is_public and isinstance(module, ModuleType):
+            for name, value in list(vars(module).items()):
+                if not name.startswith("_") and type(value) in _PLAIN:
+                    found.append(_Value(module, name, value))
+    return found
+
+
+# of a new process: a notebook may have set others
+_PICTURES = _values({"PIL"})
+
+
+@contextlib.contextmanager
+def kept_settings() -> Iterator[None]:
+    """Take pictures as a new process does inside the block; restore the caller's settings then."""
+    values = _values(_LIBRARIES)
+    environment = dict(os.environ)
+    torch_prints = torch._tensor_str.PRINT_OPTS
+    print_options = dict(vars(torch_prints))
+    start_method = multiprocessing.get_start_method(allow_none=True)
+    cudnn = torch.backends.cudnn
+    flags = (cudnn.enabled, cudnn.benchmark, cudnn.deterministic, cudnn.allow_tf32)
+    _put_back(_PICTURES)
+    with numpy.printoptions():
+        try:
+            yield
+        finally:
+            _put_back(values)
+            vars(torch_prints).update(print_options)
+            cudnn.enabled, cudnn.benchmark, cudnn.deterministic, cudnn.allow_tf32 = flags
+            if multiprocessing.get_start_method(allow_none=True) != start_method:
+                multiprocessing.set_start_method(start_method, force=True)
+            if os.environ != environment:
+                _restore_environment(environment)
+
+
+def _put_back(values: list[_Value]) -> None:
+    for value in values:
+        value.put_back()
+
+
+def _restore_environment(environment: dict[str, str]) -> None:
+    for name in os.environ.keys() - environment.keys():
+        del os.environ[name]
+    os.environ.update(environment)
