@@ -403,7 +403,7 @@ def test_data_parallel_is_compared_with_the_model_alone_and_ddp():
     curves, controls, title = data_parallel_ways.panels(found)
     assert [*curves["forward"]] == ["DataParallel by hand", "replicas kept", "two processes"]
     assert [*curves["step"]] == ["DataParallel by hand", "DDP"]
-    assert len(controls) == 2 and title.startswith("In steps of the model alone, DDP takes")
+    assert len(controls) == 2 and title.startswith("A step of DDP takes")
 
 
 def test_transfers_copy_count_and_let_gradients_through():

@@ -143,8 +143,8 @@ for fixed in (one_sends_first, start_both):
 # **Known**: NCCL's `send` only queues the message on the GPU and returns. If the message is too large for NCCL's
 # buffers, the GPU waits until the other side receives. The Python code continues, and hangs at the next line that waits
 # for the GPU
-# ([NCCL, point-to-point communication](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/p2p.html)). Do not rely on either
-# behaviour.
+# ([NCCL, point-to-point communication](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/p2p.html)). Do
+# not rely on either behaviour.
 #
 # **Takeaway** If every rank sends first, nobody receives. Start both directions, then wait.
 

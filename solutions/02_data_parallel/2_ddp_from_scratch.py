@@ -130,8 +130,8 @@ course.claim("torch's DDP closes a bucket as soon as it holds its cap or more", 
              f"{len(n_bytes)} buckets of the GPT, {len(of_even)} of the four layers")  # fmt: skip
 
 # %% [markdown]
-# **Takeaway** DDP sends parameters once, gradients in every backward outside `no_sync()`, and, by default, buffers before
-# a training forward.
+# **Takeaway** DDP sends parameters once, gradients in every backward outside `no_sync()`, and, by default, buffers
+# before a training forward.
 
 # %% [markdown]
 # ## What keeps the replicas equal?
@@ -245,8 +245,8 @@ print("divide, then sum:", (gradient / 2 + gradient / 2).item())
 # **Shown**: the sum of two gradients may be too large for float16 although their mean is not. In float32 and bfloat16,
 # which end at 3e38, the order makes no difference in practice.
 #
-# **Takeaway** Equal weights at the start and equal gradients in every step keep the weights equal. Only buffers need more
-# messages.
+# **Takeaway** Equal weights at the start and equal gradients in every step keep the weights equal. Only buffers need
+# more messages.
 
 # %% [markdown]
 # ## What does a message per parameter cost?
@@ -346,7 +346,7 @@ print(medium.compared)
 print(course.score("02/2", "overlapped over one message after backward", predicted_share, share))
 course.claim("on a wire that needs as long as backward, torch's buckets end at least 10 % sooner than one message",
              share, below=0.9, otherwise="Backward itself takes longer while messages travel.")  # fmt: skip
-title = f"torch's buckets over one message after backward: {share}"
+title = f"torch's buckets take {share} of the time of one message after backward"
 plots.overlap_lanes({way: overlap.typical(medium.records[way]) for way in wraps}, title)
 
 # %% [markdown]
@@ -627,7 +627,8 @@ course.claim("on the slow wire, a bucket per block takes at most 25 % more or le
 #
 # On a fast wire most of the time is backward's, which the formula takes from a run without messages. Where the formula
 # is too small there, **we think** that it leaves out what messages cost the cores that compute. A spare core per rank
-# would test that. If small buckets are even slower than one message, their cost exceeds the little that there was to hide.
+# would test that. If small buckets are even slower than one message, they cost more than
+# there was to hide.
 #
 # **Takeaway** Compare every prediction and every measurement with a lower bound first: here the longer of backward and
 # messages.

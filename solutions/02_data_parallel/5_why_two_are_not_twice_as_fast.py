@@ -211,7 +211,7 @@ course.claim("a step takes at least 20 % longer if one of two ranks is late than
 shares = {}
 for way in delays:
     shares[way] = scaling.step_shares(late.median(way), [of_rank[way] for _, of_rank in found])
-plots.step_shares(shares)
+plots.step_shares(shares, {way: ratio.estimate for way, ratio in longer.items()})
 
 # %% [markdown]
 # **Shown**: the ways differ in who is late, and a step lasts as long as the slowest rank needs. Where *one late* adds
@@ -407,9 +407,9 @@ figures.step_timeline(layers, gbit=25, latency_ms=0.02, **TORCH_BUCKETS)
 # to twice its size, unit 03), and no rank waits for another. It leaves out what two ranks share, such as memory,
 # loaders and power, it takes messages to cost no computing time, and it draws all layers as equal.
 #
-# You have measured the same quantity above: "a batch per rank" in the first figure. Which wire of the printed list comes
-# closest? If two ranks of this machine gain less than with a fast wire, the formula misses something here. **We think**
-# that it is the copying, because gloo sends with the cores that compute. A spare core per rank would test that.
+# You have measured the same quantity above: "a batch per rank" in the first figure. Which wire of the printed list
+# comes closest? If two ranks of this machine gain less than with a fast wire, the formula misses something here. **We
+# think** that it is the copying, because gloo sends with the cores that compute. A spare core per rank would test that.
 #
 # **Takeaway** Ask what the messages would cost *before* you rent a second GPU: bytes of gradients over bandwidth,
 # against the time of backward.

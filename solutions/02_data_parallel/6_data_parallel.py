@@ -92,8 +92,8 @@ print(course.score("02/6", "images per call of the model", predicted_images, see
 # How much slower? "Empirically distributed data parallel tends to be 2-3 times faster than data parallel", says DTU's
 # course 02476 (module "Distributed training"), without a model, a batch or a number of GPUs. Judge it with care: the
 # model's copies and gradients are as large for every batch, while computing grows with the batch. So the factor depends
-# on all three, and is not a constant. On two GPUs it is **not measured here**. The extra section on cost times a version by hand on CPU
-# threads, which shows what the factor depends on and cannot confirm it for GPUs.
+# on all three, and is not a constant. On two GPUs it is **not measured here**. The extra section on cost
+# times a version by hand on CPU threads, which shows what the factor depends on and cannot confirm it for GPUs.
 #
 # **Takeaway** DataParallel sends its model in every step. DDP sends gradients, and buffers if the model has any. Below
 # two GPUs DataParallel does nothing: look at `device_ids` before you time it.
@@ -435,8 +435,8 @@ plots.against_alone(batches, *ways.panels(found))
 #   and its threads share the GIL. **We think** that the GIL and the threads cost most of the distance. To test it, time
 #   scatter and gather alone: they must be much shorter than the distance.
 #
-# **Takeaway** Two devices pay once computing a batch costs more than copies and messages. Time *your* batch size, against
-# the model alone.
+# **Takeaway** Two devices pay once computing a batch costs more than copies and messages. Time *your* batch size,
+# against the model alone.
 
 # %% [markdown]
 # ## The unit on one page

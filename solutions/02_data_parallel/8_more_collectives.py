@@ -580,8 +580,8 @@ for rank, (theirs, total, meanwhile) in enumerate(run_ranks(together, 2, backend
     print(f"rank {rank} received {theirs:.0f}; the all-reduce gave {total:.0f}, the computation {meanwhile:.0f}")
 
 # %% [markdown]
-# **Known**: NCCL runs the point-to-point messages of a group together; without one, two ranks that both send first may wait
-# for each other on the GPU
+# **Known**: NCCL runs the point-to-point messages of a group together; without one, two ranks that both send first may
+# wait for each other on the GPU
 # ([NCCL, point-to-point communication](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/p2p.html)). With
 # NCCL, `work.wait()` makes the GPU wait, not the process. Part 2 uses `async_op` to send gradients during backward.
 #
