@@ -112,7 +112,7 @@ def test_a_late_rank_delays_the_step_and_not_its_neighbour():
     assert compared.median("one") > compared.median("on time")
     assert others["one"][1] > others["one"][0] > mine["one"][0] == 0
     # in the same rounds, so the slowest rank of each is never faster than one rank in all of them
-    assert compared.median("one, nothing sent") >= max(mine["one"][1], others["one"][1])
+    assert compared.median("one, nothing sent") >= max(mine["one"][1], others["one"][1]) - 1e-9
 
 
 def test_evidence_on_ranks():
