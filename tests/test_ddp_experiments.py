@@ -93,8 +93,10 @@ def test_shares_of_a_step_are_whole_and_the_fast_rank_waits():
     assert fast == {"batch late": 0.0, "computing": 0.4, "waiting": 0.4, "sending": 0.2}
     assert slow == {"batch late": 0.5, "computing": 0.3, "waiting": 0.0, "sending": 0.2}
     assert scaling.step_shares(7.0, [(0.0, 4.0), (5.0, 8.0)])[1]["sending"] == 0  # never negative
-    title = plots.step_shares({"late": [fast, slow]}).axes[0].get_title()
-    assert title == "late: rank 0 waits 40% of the step"
+    axes = plots.step_shares({"late": [fast, slow]}, {"late": 3.0}).axes[0]
+    assert axes.get_title() == "late: rank 0 waits 40% of the step"
+    widths = [bar.get_width() for bar in axes.patches]
+    assert sum(widths[:4]) == pytest.approx(3.0) and widths[1] == pytest.approx(1.2)
 
 
 def test_lost_shares_and_the_ideal_add_up_to_the_step():
@@ -109,6 +111,8 @@ def test_a_late_rank_delays_the_step_and_not_its_neighbour():
     (compared, mine), (_, others) = found
     assert compared.median("one") > compared.median("on time")
     assert others["one"][1] > others["one"][0] > mine["one"][0] == 0
+    # in the same rounds, so the slowest rank of each is never faster than one rank in all of them
+    assert compared.median("one, nothing sent") >= max(mine["one"][1], others["one"][1]) - 1e-9
 
 
 def test_evidence_on_ranks():

@@ -351,14 +351,22 @@ def test_counted_lists_operations_and_bytes():
 
 
 def test_counted_sees_what_ddp_sends():
-    def step(rank, world_size):
+    def steps(rank, world_size):
         with counted() as traffic:
             model = DistributedDataParallel(nn.Linear(10, 10))
             made = len(traffic)
             model(torch.ones(1, 10)).sum().backward()
-        return traffic[made:]
+            of_step = traffic[made:]
+            model = DistributedDataParallel(nn.BatchNorm1d(10))
+            broadcasts = []
+            for grad in (True, False, False, True):  # the forward after one without grad sends nothing
+                made = len(traffic)
+                with torch.set_grad_enabled(grad):
+                    model(torch.ones(2, 10))
+                broadcasts.append(len(traffic) > made)
+        return of_step, broadcasts
 
-    assert run_ranks(step, 2, backend="gloo") == [[("all_reduce", 440)]] * 2
+    assert run_ranks(steps, 2, backend="gloo") == [([("all_reduce", 440)], [True, True, False, False])] * 2
 
 
 @pytest.mark.parametrize("block", [counted, slow_wire])
@@ -395,7 +403,7 @@ def test_data_parallel_is_compared_with_the_model_alone_and_ddp():
     curves, controls, title = data_parallel_ways.panels(found)
     assert [*curves["forward"]] == ["DataParallel by hand", "replicas kept", "two processes"]
     assert [*curves["step"]] == ["DataParallel by hand", "DDP"]
-    assert len(controls) == 2 and title.startswith("In steps of the model alone, DDP takes")
+    assert len(controls) == 2 and title.startswith("A step of DDP takes")
 
 
 def test_transfers_copy_count_and_let_gradients_through():

@@ -642,11 +642,14 @@ def overlap_sweep(
     return figure
 
 
-def step_shares(shares: Mapping[str, Sequence[Mapping[str, float]]]) -> Figure:
+def step_shares(
+    shares: Mapping[str, Sequence[Mapping[str, float]]], lengths: Mapping[str, float]
+) -> Figure:
     """Draw what each rank does in a step: a bar per rank, a group per way.
 
     Args:
         shares: {way: of each rank {what it does: share of the step}}.
+        lengths: {way: length of its step}, in steps on time.
     """
     rows = [(way, rank) for way in shares for rank in range(len(shares[way]))]
     figure, ax = axes(7.6, 1.0 + 0.36 * len(rows))
@@ -655,12 +658,13 @@ def step_shares(shares: Mapping[str, Sequence[Mapping[str, float]]]) -> Figure:
         colors = (PINK, BLUE, GREY, RED)
         for color, (name, share) in zip(colors, shares[way][rank].items(), strict=True):
             label = name if place == 0 else None
-            ax.barh(place, share, 0.7, left=left, color=color, label=label)
-            left += share
+            length = share * lengths[way]
+            ax.barh(place, length, 0.7, left=left, color=color, label=label)
+            left += length
     ax.set_yticks(range(len(rows)), [f"{way}: rank {rank}" for way, rank in rows], fontsize=8)
     idle = max((part["waiting"], way, rank) for way, rank in rows for part in [shares[way][rank]])
     ax.set_title(f"{idle[1]}: rank {idle[2]} waits {idle[0]:.0%} of the step", fontsize=10)
-    ax.set(xlabel="share of the step", ylim=(len(rows) - 0.4, -1.3), xlim=(0, 1))
+    ax.set(xlabel="time / step on time", ylim=(len(rows) - 0.4, -1.3))
     ax.legend(frameon=False, fontsize=8, ncols=4, loc="upper left")
     ax.grid(axis="y", visible=False)
     return figure

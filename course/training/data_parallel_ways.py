@@ -113,8 +113,8 @@ def panels(
     ratios = [interval.estimate for interval in curves["step"]["DDP"]]
     smallest, *_, largest = found
     title = (
-        f"In steps of the model alone, DDP takes {ratios[0]:.2f} at batch {smallest} "
-        f"and {ratios[-1]:.2f} at {largest}"
+        f"A step of DDP takes {ratios[0]:.2f} times as long as the model alone "
+        f"at batch {smallest}, {ratios[-1]:.2f} times at {largest}"
     )
     return curves, [of_batch.control for of_batch in found.values()], title
 

@@ -3,6 +3,7 @@
 The functions run inside a rank. course.parallel.timing compares, small_gpt.py has the model.
 """
 
+import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 
@@ -14,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 from course.device import cores
 from course.device import device as course_device
 from course.measure.comparison import Comparison, Interval, difference_interval
-from course.parallel.timing import compare_on_ranks
+from course.parallel.timing import compare_measured_on_ranks, compare_on_ranks
 from course.training.small_gpt import gpt_step, random_tokens, small_gpt
 
 ONE = "a whole batch on one rank"
@@ -114,8 +115,9 @@ def compared_delays(
 ) -> tuple[Comparison, dict[str, tuple[float, float]]]:
     """(Comparison of DDP's step where batches are late, {way: (late, own) seconds of this rank}).
 
-    Own seconds are what a rank takes in a step without any other: its batch is late, it computes,
-    and it sends nothing.
+    Own seconds are what a rank takes in a step that sends nothing: its batch is late, and it
+    computes. They are measured in the same rounds as the step that sends, as a way of the
+    Comparison.
 
     Args:
         rows: sequences per rank.
@@ -124,15 +126,29 @@ def compared_delays(
     torch.set_num_threads(1)
     model = DistributedDataParallel(small_gpt().to(own_device()))
     step = gpt_step(model, random_tokens(rows, seed=rank).to(own_device()))
+    silent_step = without_sync(model, step)
     on_time = torch.tensor(_median_seconds(step), device=own_device())
     dist.all_reduce(on_time, dist.ReduceOp.MAX)
-    steps = {}
+    late = {way: of_ranks[rank] * on_time.item() for way, of_ranks in delays.items()}
+    steps = {way: _late_step(late[way], step) for way in delays}
+    for way in delays:
+        steps[_silently(way)] = _late_step(late[way], silent_step)
+    mine: dict[str, list[float]] = {way: [] for way in steps}
+
+    def measure(way: str) -> float:
+        mine[way].append(_seconds(steps[way]))
+        return mine[way][-1]
+
+    compared = compare_measured_on_ranks(list(steps), measure, seconds=seconds)
     own = {}
-    for way, of_ranks in delays.items():
-        late = of_ranks[rank] * on_time.item()
-        steps[way] = _late_step(late, step)
-        own[way] = (late, _median_seconds(_late_step(late, without_sync(model, step))))
-    return compare_on_ranks(steps, seconds=seconds), own
+    for way in delays:
+        in_rounds = mine[_silently(way)][1:]  # the first run warms up, and is in no round
+        own[way] = (late[way], statistics.median(in_rounds))
+    return compared, own
+
+
+def _silently(way: str) -> str:
+    return f"{way}, nothing sent"
 
 
 def _late_step(late: float, step: Step) -> Step:
@@ -170,15 +186,18 @@ def step_shares(
 
 def _median_seconds(step: Step, rounds: int = 5) -> float:
     """The median of some runs of `step` on this rank, while the other ranks compute too."""
-    seconds = []
-    for _ in range(rounds + 1):
-        dist.barrier()
-        started = time.perf_counter()
-        step()
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-        seconds.append(time.perf_counter() - started)
-    return torch.tensor(seconds[1:]).median().item()
+    _seconds(step)
+    return statistics.median(_seconds(step) for _ in range(rounds))
+
+
+def _seconds(step: Step) -> float:
+    """The seconds of one run of `step` on this rank, which all ranks start together."""
+    dist.barrier()
+    started = time.perf_counter()
+    step()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.perf_counter() - started
 
 
 def flops_per_token(model: nn.Module) -> int:

@@ -10,7 +10,7 @@
 #
 # - send messages between ranks without a deadlock;
 # - write a ring all-reduce, and count what each rank sends;
-# - say when few messages matter, and when few bytes.
+# - say when few messages matter, and when few bytes (an extra section).
 #
 # **Minutes** 36 core · 58 in all
 #
@@ -45,8 +45,9 @@ sizes = course.sizes("02_data_parallel")
 # ## What must eight GPUs tell each other?
 #
 # You train a language model of 7 billion parameters on 8 GPUs. Each computes the gradients of its own batch: 14 GB in
-# bfloat16. All must step with their *mean*, or the eight models drift apart. If one GPU collected the gradients and
-# returned the mean, 7 × 14 GB would come in and 7 × 14 GB go out, in every step.
+# bfloat16. All must step with the same gradient, or the eight models drift apart. DDP takes the *mean*, so that the
+# step is as long as on one GPU. If one GPU collected the gradients and returned the mean, 7 × 14 GB would come in
+# and 7 × 14 GB go out, in every step.
 #
 # This is *DistributedDataParallel* (DDP): a *rank* is a process with a device, a model and its own batch. All ranks
 # start with equal weights and step with equal gradients, so their weights stay equal.
@@ -138,11 +139,12 @@ for fixed in (one_sends_first, start_both):
     print(f"{fixed.__name__}: {run_ranks(fixed, 2, backend='gloo')}")
 
 # %% [markdown]
-# **Shown**: only the order changed. **Known**: NCCL's `send` only queues the message on the GPU and returns. If the
-# message is too large for NCCL's buffers, the GPU waits until the other side receives. The Python code runs on, and
-# hangs at the next line that waits for the GPU
+# **Shown**: the first function changes only the order, the second only when a call returns. Either is enough.
+# **Known**: NCCL's `send` only queues the message on the GPU and returns. If the message is too large for NCCL's
+# buffers, the GPU waits until the other side receives. The Python code continues, and hangs at the next line that waits
+# for the GPU
 # ([NCCL, point-to-point communication](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/p2p.html)). Do
-# not rely on either.
+# not rely on either behaviour.
 #
 # **Takeaway** If every rank sends first, nobody receives. Start both directions, then wait.
 
@@ -240,7 +242,7 @@ check.broadcast_naive(broadcast_naive, seed=161)
 # %% [markdown]
 # ## How can every rank carry the same load?
 #
-# A *ring* lets nobody collect everything. Cut the tensor into N pieces. Each rank sends only to the next rank and
+# On a *ring*, no rank has to add up the whole tensor. Cut it into N pieces. Each rank sends only to the next rank and
 # receives only from the one before, one piece per step.
 #
 # - *Reduce-scatter*, N - 1 steps: each rank adds the piece that arrives to its own, and sends that sum in the next
@@ -270,7 +272,8 @@ def exchange(outgoing, to, incoming, source):
 #
 # Write the first phase, reduce-scatter; the second is given. In step 0 rank r sends piece r, as in the figure. After
 # N - 1 steps, piece `(r + 1) % N` of rank r must be complete: the given second phase starts by sending it. Add into the
-# pieces: they are views of the tensor, and a sum that is a new tensor is lost.
+# pieces: they are views of the tensor, and a sum that is a new tensor is lost. Receive into the buffer `part`, or its
+# beginning, `part[: len(piece)]`.
 #
 # **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 15 · **Lines** 4
 #

@@ -99,9 +99,11 @@ course.claim("torch's DDP sends the buffers before a forward, and nothing if the
 
 # %% [markdown]
 # - **Construction**: rank 0 sends all its parameters and buffers. Before that, the ranks compare their shapes.
-# - **Before each forward**: rank 0 sends its buffers, if there are any, also in `eval()` mode. So a forward of the
-#   wrapper on rank 0 alone calls a broadcast in which the others do not take part. Evaluate `model.module` there. The
-#   argument `forward_sync_buffers` (`broadcast_buffers` before torch 2.13) switches this off.
+# - **Before a forward**: rank 0 sends its buffers, if there are any, also in `eval()` mode. Only the forward after one
+#   under `no_grad()` or in `no_sync()` sends nothing (**Known**: `require_forward_param_sync` in
+#   `torch/nn/parallel/distributed.py`). So a forward of the wrapper on rank 0 alone may call a broadcast in which the
+#   others do not take part. Evaluate `model.module` there. The argument `forward_sync_buffers` (`broadcast_buffers`
+#   before torch 2.13) switches this off.
 # - **Backward**: every gradient travels once. The first backward sends one message and learns in which order gradients
 #   arrive. Before the second forward rank 0 tells the others how the buckets are cut, in two short broadcasts.
 # - `optimizer.step()` sends nothing (part 5 counts it).
@@ -128,13 +130,15 @@ course.claim("torch's DDP closes a bucket as soon as it holds its cap or more", 
              f"{len(n_bytes)} buckets of the GPT, {len(of_even)} of the four layers")  # fmt: skip
 
 # %% [markdown]
-# **Takeaway** DDP sends parameters once, gradients in every backward, and, by default, buffers before every forward.
+# **Takeaway** DDP sends parameters once, gradients in every backward outside `no_sync()`, and, by default, buffers
+# before a training forward.
 
 # %% [markdown]
 # ## What keeps the replicas equal?
 #
 # Each rank holds a *replica* of the model. If they start with the same weights, and every optimizer steps with the same
-# gradients, they are equal after the step, to the last bit. So are the optimizers' states.
+# gradients, their weights are equal after the step, to the last bit. So are the optimizers' states. Buffers are not
+# trained, so they can still differ.
 #
 # - Weights drawn from a different seed on each rank break this. So the wrapper sends rank 0's parameters and buffers
 #   when it is made.
@@ -241,7 +245,8 @@ print("divide, then sum:", (gradient / 2 + gradient / 2).item())
 # **Shown**: the sum of two gradients may be too large for float16 although their mean is not. In float32 and bfloat16,
 # which end at 3e38, the order makes no difference in practice.
 #
-# **Takeaway** Equal weights at the start and equal gradients in every step keep replicas equal. Nothing else is sent.
+# **Takeaway** Equal weights at the start and equal gradients in every step keep the weights equal. Only buffers need
+# more messages.
 
 # %% [markdown]
 # ## What does a message per parameter cost?
@@ -305,9 +310,11 @@ plots.step_ratios(compared, f"Naive takes {naive.estimate:.2f} times as long as 
 # %% [markdown]
 # A message costs something however small it is: the call, the wake-up of another process, on a GPU the launch of a
 # kernel. The naive wrapper pays that for each tensor. Flat sends the same bytes in one message, and even copies all
-# gradients twice more. If it is still faster than naive, messages cost more than bytes. Torch's wrapper differs
-# from flat in two things: it copies less, and it sends while backward computes. So this comparison alone does not say
-# why one of the two is faster.
+# gradients twice more. If it is still faster than naive, messages cost more than bytes.
+#
+# Before you compare flat with torch's wrapper, look at the control: a difference smaller than its interval is noise.
+# Torch's wrapper differs from flat in two things: it copies less, and it sends while backward computes. So this
+# comparison alone does not say why one of the two is faster.
 #
 # **Takeaway** Send few messages: each costs time however small it is.
 
@@ -321,9 +328,10 @@ plots.step_ratios(compared, f"Naive takes {naive.estimate:.2f} times as long as 
 # `slow_wire` gives each rank a simulated network card. It sends one message after the other. A message needs
 # `bytes / bandwidth` seconds, and it cannot end before the other rank has started the same message. Let
 # backward alone take a time *B*, and let the card need *B* for all gradients together. One message after backward then
-# ends at 2 *B*.
+# ends at 2 *B* or later.
 #
-# Predict: which share of 2 *B* does torch's DDP take with a cap of 1 MiB, so with the buckets printed above?
+# Predict: one message after backward takes some time. Which share of that time does torch's DDP take, with a cap of
+# 1 MiB and so with the buckets printed above?
 
 # %%
 predicted_share = None  # a number from 0 to 1
@@ -338,7 +346,7 @@ print(medium.compared)
 print(course.score("02/2", "overlapped over one message after backward", predicted_share, share))
 course.claim("on a wire that needs as long as backward, torch's buckets end at least 10 % sooner than one message",
              share, below=0.9, otherwise="Backward itself takes longer while messages travel.")  # fmt: skip
-title = f"torch's buckets over one message after backward: {share}"
+title = f"torch's buckets take {share} of the time of one message after backward"
 plots.overlap_lanes({way: overlap.typical(medium.records[way]) for way in wraps}, title)
 
 # %% [markdown]
@@ -348,12 +356,12 @@ plots.overlap_lanes({way: overlap.typical(medium.records[way]) for way in wraps}
 # into one vector, and the wait for a core; noting the time after `torch.cat` would show it. In the lower half both
 # work, and the wrapper waits only for what is left after backward.
 #
-# Two things cannot be hidden: the wait for the first bucket, and the last message after backward. The first bucket
-# here holds more than a sixth of the bytes, so it is ready after a sixth of *B* at the earliest. From then on the
-# card needs *B*. So the step cannot end before 7/6 of *B*, which is 0.58 of 2 *B*. Where the measured share is larger
-# still, look at the ticks: does backward take longer in the lower half? **We think** that it does because our
-# simulated card copies and adds with the cores that compute. A backward that only sleeps, or a spare core per rank,
-# would test that.
+# Two things cannot be hidden: the wait for the first bucket, and the last message after backward. The first bucket here
+# holds more than a sixth of the bytes, so it is ready after a sixth of *B* at the earliest. From then on the card needs
+# *B*. So backward with its messages cannot end before 7/6 of *B*. If one message ended exactly at 2 *B*, the share
+# would be 0.58 at best. Now look at the ticks: does backward take longer in the lower half? **We think** that it does
+# because our simulated card copies and adds with the cores that compute. A backward that only sleeps, or a spare core
+# per rank, would test that.
 #
 # **Takeaway** Overlap hides at most the shorter of backward and messages. The wait for the first bucket and the last
 # message always remain.
@@ -382,10 +390,10 @@ figures.step_timeline(layers, bucket_mb=1.0, gbit=1.0, latency_ms=0.1)
 
 # %% [markdown]
 # Small buckets start early, and each pays for one more message. With a cap of all megabytes nothing overlaps. And where
-# the wire needs much longer than backward, no bucket size helps: only fewer bytes do, for example gradients in bfloat16
-# (`register_comm_hook` with `bf16_compress_hook`).
+# the wire needs much longer than backward, no bucket size helps: send fewer bytes, for example gradients in bfloat16
+# (`register_comm_hook` with `bf16_compress_hook`), or send less often (`no_sync`, part 3).
 #
-# **Takeaway** Take the smallest bucket whose cost per message stays hidden behind backward. If the wire is the
+# **Takeaway** Small buckets overlap more and cost more messages, so try a few caps with your model. If the wire is the
 # bottleneck, send fewer bytes.
 
 # %% [markdown]
@@ -610,15 +618,20 @@ course.claim("on the slow wire, a bucket per block takes at most 25 % more or le
 
 # %% [markdown]
 # With a bucket per block and a wire that needs *W*, overlapping should leave *B* + *W*/8 on a fast wire and *B*/8 + *W*
-# on a slow one. So it should save the largest share of *B* + *W* where *W* equals *B*. The bars of the measurements say
+# on a slow one. So it should save most where the wire needs as long as backward. The bars of the measurements say
 # whether this run can tell the wires apart.
 #
-# On a slow wire most of the time is the wire's, which is exact by construction. On a fast wire most of it is
-# backward's, which the formula takes from a run without messages. Where the formula is too small there, **we think**
-# that it leaves out what messages cost the cores that compute. A spare core per rank would test that.
+# On a slow wire most of the time is the wire's, and the simulated card takes exactly as long as it should. But *B*, the
+# unit of the figure, is measured: it differs between rounds, and the dotted bound uses its median. So a dot may lie
+# below the bound, by less than its bar.
 #
-# **Takeaway** Check first that a model of a step never predicts less than its own lower bound: here the longer of
-# backward and messages.
+# On a fast wire most of the time is backward's, which the formula takes from a run without messages. Where the formula
+# is too small there, **we think** that it leaves out what messages cost the cores that compute. A spare core per rank
+# would test that. If small buckets are even slower than one message, they cost more than
+# there was to hide.
+#
+# **Takeaway** Compare every prediction and every measurement with a lower bound first: here the longer of backward and
+# messages.
 
 # %% [markdown]
 # ## What does torch's wrapper offer beyond this? · extra

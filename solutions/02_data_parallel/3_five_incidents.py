@@ -4,8 +4,8 @@
 # **A training on two ranks runs without an error, or hangs without a message. What is wrong with it?**
 #
 # Here are five incidents. Each starts with what somebody saw: a loss curve, a list of samples, a report of a hang. Each
-# ends with a fix and with a test that would have found it. The order is ours; nobody has counted how often
-# each of them happens. Exercises 1 and 4 are core.
+# ends with a fix and with a test that would have found it. Stop after each symptom, and guess the cause. The order is
+# ours; nobody has counted how often each of them happens. Exercises 1 and 4 are core.
 #
 # **You will be able to**
 #
@@ -159,7 +159,8 @@ course.claim("with your factors, two ranks have the loss curve of one process to
 # %% [markdown]
 # **Shown** Only the factors have changed, and the difference is gone. The test is the cell above: one process and N
 # ranks on the same batches must agree to rounding. To know `n_total`, ranks add up their counts, with one `all_reduce`
-# of one number.
+# of one number. Whether the wrong mean learns worse is not measured: that would take many seeds. It minimises another
+# loss than the one you wrote.
 #
 # **Takeaway** Divide a sum of losses by the number of all tokens of the step. A mean of means is right only if all
 # shards are equally large.
@@ -583,8 +584,9 @@ agree = show_weights(course.solved(check.average_hook))
 course.claim("with your hook, two replicas have the same weight after each step", agree)
 
 # %% [markdown]
-# **The test.** All-gather `sum(p.double().sum() for p in model.parameters())` every thousand steps, and compare. DDP
-# compares the shapes of the parameters when it is built, and no values later.
+# **The test.** All-gather `sum(p.double().sum() for p in model.parameters())` every thousand steps. The numbers must be
+# equal to the last bit: different weights hardly ever have the same sum. DDP compares the shapes of the parameters when
+# it is built, and no values later.
 #
 # **Takeaway** Replicas stay equal only if they start equal and take equal steps. Drift raises no error, so compare the
 # weights of the ranks now and then.
@@ -618,7 +620,8 @@ course.claim("the report of the hang names two lines: the ranks wait in differen
 # %% [markdown]
 # The report says it: rank 0 waits in `all_reduce`. Rank 1 never called it: it is already in `barrier`. A *collective*
 # must be called by every rank, in the same order. So the `all_reduce` belongs outside the `if`, and only the `print`
-# inside. Evaluating with the DDP wrapper on rank 0 alone is the same fault, because its forward sends buffers.
+# inside. Evaluating with the DDP wrapper on rank 0 alone is the same fault if the model has buffers: its forward sends
+# them (part 2).
 
 
 # %% tags=["experiment"]

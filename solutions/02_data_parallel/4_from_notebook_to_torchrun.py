@@ -406,15 +406,15 @@ course.claim("killed twice and resumed on 2, 1 and 2 ranks, the training has the
 plots.lives_of_ranks(undisturbed, losses, lived, 10, "Four lives on 2, 2, 1 and 2 ranks: one loss curve")
 
 # %% [markdown]
-# Every life repeats the steps after the last checkpoint, and their losses are equal, so the two curves are one. What a
-# kill costs is these steps and the start.
+# A life after a kill repeats the steps since the last checkpoint. It finds the same losses, so you see one curve. A
+# kill costs these steps and the start.
 #
 # The losses agree to rounding, not bit by bit: on another number of ranks, sums have another order.
 #
 # What you will meet beyond this file:
 #
-# - On *GPUs*, three lines change: the backend is `"nccl"`, the model moves to `device_of(...)`, and
-#   `torch.cuda.set_device` gets that device, too. Exercise 4 has them.
+# - On *GPUs*, four lines change: the backend is `"nccl"`, the model and the texts of each batch move to
+#   `device_of(...)`, and `torch.cuda.set_device` gets that device, too. Exercise 4 has such lines.
 # - A *scheduler* such as Slurm sends SIGTERM some time before SIGKILL. Catch it (`signal.signal`), set a flag, and
 #   write a checkpoint after the step. All ranks must do so in the same step, so reduce the flag with `all_reduce`.
 # - *Large or sharded models* do not fit through rank 0. `torch.distributed.checkpoint` lets each rank write its part,
@@ -422,8 +422,8 @@ plots.lives_of_ranks(undisturbed, losses, lived, 10, "Four lives on 2, 2, 1 and 
 # - `weights_only=True` (the default since torch 2.6) refuses pickled code. Loaded with `map_location="cuda"`, a
 #   generator's state is on the GPU, and `set_state` refuses it: load to the CPU.
 # - A `DataLoader` with workers prefetches, so count the batches that were trained, not those that were loaded.
-# - The scripts in this folder end with a line that works around an abort of torch 2.13 with gloo. The script printed
-#   above stops before it, because your training does not need it.
+# - The files in `scripts/` end with `os._exit(0)`, a workaround for an abort of torch 2.13 with gloo. The script
+#   printed above stops before that line. Your training does not need it.
 #
 # **Takeaway** A training survives if its checkpoint holds what the next step reads, is replaced atomically, and knows
 # nothing about the number of ranks.

@@ -10,7 +10,7 @@
 #
 # - say what `nn.DataParallel` does on your machine, which may be nothing;
 # - name what it sends in each step, and what else slows it;
-# - find the batch from which on two devices pay.
+# - find the batch from which on two devices pay (an extra section).
 #
 # **Minutes** 9 core · 60 in all · session 2
 #
@@ -80,8 +80,9 @@ print(f"calls of the model (images, device): {seen}")
 print(course.score("02/6", "images per call of the model", predicted_images, seen[0][0], null=None))
 
 # %% [markdown]
-# **Known**: with fewer than two GPUs it passes the whole batch to your model and copies nothing
-# (`torch/nn/parallel/data_parallel.py`). So a "DataParallel benchmark" on a CPU measures the model alone.
+# **Known**: with fewer than two GPUs it makes no replicas and passes the whole batch to your model, on one GPU after
+# moving it there (`torch/nn/parallel/data_parallel.py`). So a "DataParallel benchmark" on a CPU measures the model
+# alone.
 #
 # Why is it slower than DDP? **Known**: all replicas compute in threads of one process, which share Python's global
 # interpreter lock (GIL); the model is copied in every step; inputs and outputs pass through the first device
@@ -89,10 +90,10 @@ print(course.score("02/6", "images per call of the model", predicted_images, see
 # device, and keeps its models.
 #
 # How much slower? "Empirically distributed data parallel tends to be 2-3 times faster than data parallel", says DTU's
-# course 02476 (module "Distributed training"), without a model, a batch or a number of GPUs. Judge it with care: both
-# ways pay for messages that do not depend on the batch, and computing does. So the factor depends on all three, and is
-# not a constant. On two GPUs it is **not measured here**. The extra section on cost times a version by hand on CPU
-# threads, which shows what the factor depends on and cannot confirm it for GPUs.
+# course 02476 (module "Distributed training"), without a model, a batch or a number of GPUs. Judge it with care: the
+# model's copies and gradients are as large for every batch, while computing grows with the batch. So the factor depends
+# on all three, and is not a constant. On two GPUs it is **not measured here**. The extra section on cost
+# times a version by hand on CPU threads, which shows what the factor depends on and cannot confirm it for GPUs.
 #
 # **Takeaway** DataParallel sends its model in every step. DDP sends gradients, and buffers if the model has any. Below
 # two GPUs DataParallel does nothing: look at `device_ids` before you time it.
@@ -373,7 +374,7 @@ course.claim("more than nine tenths of the bytes that cross are copies of the mo
 # %% [markdown]
 # **Shown** by the log: 3 × M messages, and nearly all bytes are copies of the model. On GPUs, torch sends the model by
 # NCCL's broadcast and sums the gradients by its reduce, if NCCL is there (`torch/nn/parallel/comm.py`). Then each link
-# carries the model about once in each direction, hardly more than in DDP's all-reduce. But the broadcast must end
+# carries the model about once in each direction, no more than in DDP's all-reduce. But the broadcast must end
 # before forward starts, while DDP's all-reduce overlaps with backward (part 2).
 #
 # **Takeaway** Count what a step sends, and ask what could compute meanwhile.
@@ -425,16 +426,16 @@ course.claim("with the largest batch, a step of DDP on two ranks is at least 1.3
 plots.against_alone(batches, *ways.panels(found))
 
 # %% [markdown]
-# Two devices need half the time at best. What they send does not depend on the batch, so a small batch pays the same
-# messages for less work.
+# Two devices need half the time at best. Copies of the model and gradients are as large for a small batch as for a
+# large one, but a small batch has less work to pay for them.
 #
 # - **Shown**: "replicas kept" differs from "by hand" in the copies of the model only, so their distance is what copying
 #   costs.
-# - **We think** that the distance between "replicas kept" and "two processes" is the GIL and the start of the threads,
-#   since both compute the same halves. To test it, give each replica a model of fewer, larger operations: Python then
-#   holds the lock for a smaller share of the time, and the distance must shrink.
+# - "Replicas kept" and "two processes" compute the same halves. The first also scatters, gathers and starts threads,
+#   and its threads share the GIL. **We think** that the GIL and the threads cost most of the distance. To test it, time
+#   scatter and gather alone: they must be much shorter than the distance.
 #
-# **Takeaway** Two devices pay from the batch on whose computing outweighs copies and messages. Time *your* batch size,
+# **Takeaway** Two devices pay once computing a batch costs more than copies and messages. Time *your* batch size,
 # against the model alone.
 
 # %% [markdown]
@@ -443,7 +444,7 @@ plots.against_alone(batches, *ways.panels(found))
 # | symptom | measurement | fix |
 # |---|---|---|
 # | nothing happens, no error | which rank waits in which line (parts 1, 3) | same calls, same order, on all ranks |
-# | a hang costs ten minutes or more | seconds until the error (part 4) | a time limit for the group, checkpoints |
+# | a hang costs ten minutes or more | seconds until the error (part 3) | a time limit for the group, checkpoints |
 # | N ranks are not N times as fast | a step at 1/N of the batch (part 5) | a larger batch per rank, overlap |
 # | the step waits for messages | bytes per rank, bandwidth (parts 1, 2) | buckets, overlap |
 # | no error, the model is bad | the weights of two ranks (part 3) | average gradients, broadcast at the start |

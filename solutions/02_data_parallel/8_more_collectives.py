@@ -513,9 +513,9 @@ plots.formula_and_ranks(sizes.bytes, expected, curves)
 #
 # **We think** that ranks which send at the same time wait for a core. The formula was fitted to one pair. In the naive
 # way only one pair sends at a time, in the ring all ranks do. To test it, compare the panels on a machine with a core
-# per rank, or give all ranks of this one the same core (`taskset -c 0 jupyter lab`).
+# per rank.
 #
-# **Takeaway** A formula fitted to one pair of ranks ranks algorithms only where pairs do not disturb each other.
+# **Takeaway** A formula that was fitted to one pair predicts the order only if pairs do not slow each other down.
 # Measure with all ranks at work.
 
 # %% [markdown]
@@ -580,8 +580,8 @@ for rank, (theirs, total, meanwhile) in enumerate(run_ranks(together, 2, backend
     print(f"rank {rank} received {theirs:.0f}; the all-reduce gave {total:.0f}, the computation {meanwhile:.0f}")
 
 # %% [markdown]
-# **Known**: NCCL runs the point-to-point messages of a group together; without one, two ranks that both send first wait
-# for each other on the GPU
+# **Known**: NCCL runs the point-to-point messages of a group together; without one, two ranks that both send first may
+# wait for each other on the GPU
 # ([NCCL, point-to-point communication](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/p2p.html)). With
 # NCCL, `work.wait()` makes the GPU wait, not the process. Part 2 uses `async_op` to send gradients during backward.
 #

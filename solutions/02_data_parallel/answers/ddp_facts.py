@@ -60,8 +60,8 @@ MISTAKES = {
         ('"ACDEIKM"', '"ACDEIM"'),
     ),
     "goes_on_without_it": (
-        "L is false. The others wait in their backward pass for the rank that has stopped, until a time limit ends "
-        "them. Make all shards equally long, or use ddp.join().",
+        "L is false. The others wait in their backward pass for the rank that has stopped, until a time limit or, "
+        "once its process has ended, an error ends them. Make all shards equally long, or use ddp.join().",
         ('"ACDEIKM"', '"ACDEIKLM"'),
     ),
     "rank_is_local": (
