@@ -224,6 +224,8 @@ OVERHEAD = Facts(
     phases=Phases(PLAIN | {"code": Phase(0.5)}),
     lines={"code": [LineShare("a.py:3", 1.0)]},
     syncs=[Calls(".item()", "a.py:3", 64.0)],
+    seconds=Seconds(0.1),
+    sync_seconds=0.01,
     padding=Padding(1.5, 1.2, 1.0, 8, torch.tensor([4]), 2),
     trials=Trials({"batch x4": THREE_TIMES}),
 )
@@ -362,14 +364,15 @@ def test_a_rank_is_worth_a_line_if_the_others_wait_for_a_tenth_of_a_step(late, l
 # ---- the form for a program
 
 KEYS = """
-    name ending cuda compiled torch steps seconds phases lines loader evaluation memory padding syncs collectives
+    name ending cuda compiled torch steps seconds phases lines loader evaluation memory padding syncs sync_seconds
+    collectives
     kept_losses optimizers models own_cost zeroed ranks backwards batch skew trials items costs predictions predicted
     advice regime would_not_help not_seen gaps
 """.split()
 KEYS_OF = {
     "steps": "watched run",
     "seconds": "median low high",
-    "loader": "dataset batch_size workers pin_memory persistent prefetch starts start_seconds steps_per_start",
+    "loader": "dataset batch_size workers pin_memory persistent prefetch starts start_seconds steps_per_start iterable",
     "evaluation": "share times graphs",
     "memory": "weights gradients optimizer activations",
     "padding": "waste longest bucketed sequences lengths batches",

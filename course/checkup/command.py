@@ -3,12 +3,8 @@
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
-
-if TYPE_CHECKING:
-    from course.checkup.report import Report
 
 PASSED_ON = {"allow_interspersed_args": False}  # options after SCRIPT are the script's
 
@@ -71,45 +67,19 @@ def checkup(
     Everything after SCRIPT is for the script. It trains as always, writes what it always writes,
     and is ended after the steps; its exit code stays if it ends earlier.
     """
-    from course.checkup import condition, run
+    from course.checkup import condition
     from course.checkup import script as scripts
-    from course.checkup.watch import Watch
+    from course.checkup.session import Session
 
-    failure = condition.parse(fail_if) if fail_if else None
     found = scripts.find(script, is_module)
+    session = Session(
+        name=os.path.basename(found.path),
+        tries=not only_watch,
+        with_compile=with_compile,
+        html_file=html_file,
+        json_file=json_file,
+        fail_if=fail_if,
+        failure=condition.parse(fail_if) if fail_if else None,
+    )
     with scripts.as_main(found, arguments) as module:
-        with Watch(steps, minutes) as watch:
-            ending = scripts.run(found.code, module)
-        name = os.path.basename(found.path)
-        if not watch.steps:
-            _end_without_steps(scripts.why_no_step(watch.seen, ending, name), ending.code)
-        tries = not only_watch and not ending.code
-        report = run.analyse(watch, name, ending.how, tries, with_compile)
-    if os.environ.get("RANK", "0") == "0":  # of several ranks the first reports
-        _show(report, html_file, json_file)
-    fails = failure is not None and failure.holds(report)
-    if fails:
-        print(f"fails: {fail_if}", file=sys.stderr)
-    sys.exit(ending.code or int(fails))
-
-
-def _end_without_steps(sentence: str, code: int) -> None:
-    """Say why there is nothing to report.  Raises: CourseError, or SystemExit with the code."""
-    from course.errors import CourseError
-
-    if not code:
-        raise CourseError(sentence)
-    print(f"error: {sentence}", file=sys.stderr)
-    sys.exit(code)
-
-
-def _show(report: "Report", html_file: Path | None, json_file: Path | None) -> None:
-    """Print the report and write its files."""
-    from course.checkup.html import page
-
-    coloured = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    print("\n" + report.text(coloured))
-    if json_file:
-        json_file.write_text(report.json(), encoding="utf-8")
-    if html_file:
-        html_file.write_text(page(report), encoding="utf-8")
+        sys.exit(session.run(found.code, module, steps, minutes))

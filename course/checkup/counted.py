@@ -7,6 +7,7 @@ saves, batches.
 import collections
 import contextlib
 import functools
+import time
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -35,6 +36,7 @@ class Counted:
     def __init__(self, clock: Clock, seen: Seen) -> None:
         self.on = False
         self.syncs: collections.Counter[tuple[str, str]] = collections.Counter()  # (call, line)
+        self.sync_seconds = 0.0  # that these took
         self.collectives: collections.Counter[tuple[str, str]] = collections.Counter()
         self.losses: list[weakref.ref] = []  # to the graphs of the losses
         self.graphs_alive: list[int] = []  # how many of these are alive after each step
@@ -102,7 +104,7 @@ class Counted:
             self._gradient_sum = None
 
     def _note_saved(self, tensor: torch.Tensor) -> torch.Tensor:
-        with contextlib.suppress(RuntimeError, NotImplementedError):  # a tensor without storage
+        with contextlib.suppress(Exception):  # a tensor without storage
             storage = tensor.untyped_storage()
             self._storages[storage.data_ptr()] = storage.nbytes()
         return tensor
@@ -127,10 +129,12 @@ class Counted:
             if not clock.cuda or tensor.is_cuda:
                 self.syncs[call, this_line()] += 1
             is_inside = True
+            began = time.perf_counter()
             try:
                 return original(tensor, *args, **kwargs)
             finally:
                 is_inside = False
+                self.sync_seconds += time.perf_counter() - began
 
         return counted
 

@@ -88,6 +88,7 @@ class Loader:
     starts: int = 0
     start_seconds: float = 0.0
     steps_per_start: float = 0.0
+    iterable: bool = False  # an IterableDataset, whose rows workers must share out themselves
 
 
 @dataclass(frozen=True)
@@ -163,6 +164,10 @@ NOT_TRUSTED = "not trusted"  # a verdict: more than what is known of the step al
 MANY_OPTIMIZERS = 4  # of one step; ONE_OPTIMIZER is tried for so many
 
 
+class NoWay(Exception):
+    """A change that cannot be tried on this training; its text says why."""
+
+
 @dataclass(frozen=True)
 class Trial:
     """What one change gave."""
@@ -223,6 +228,7 @@ class Trials:
     by_name: dict[str, Trial] = field(default_factory=dict)
     items: Items | None = None
     costs: Costs | None = None
+    interrupted: bool = False  # by Ctrl-C
 
     def get(self, name: str) -> Trial:
         """The trial of that name, or one that says that it was not measured."""
@@ -252,6 +258,7 @@ class Facts:
     memory: Memory = Memory()
     padding: Padding | None = None
     syncs: list[Calls] = field(default_factory=list)  # that wait for a value of a tensor
+    sync_seconds: float = 0.0  # per step, in these
     collectives: list[Calls] = field(default_factory=list)
     kept_losses: float = 0.0  # share of the losses' graphs that something keeps
     optimizers: Optimizers = Optimizers()
@@ -265,12 +272,14 @@ class Facts:
     gaps: dict[str, float] = field(default_factory=dict)  # next phase -> own code before it
     gradient_norms: GradientNorms = GradientNorms()
     trials: Trials = Trials()
+    failures: dict[str, str] = field(default_factory=dict)  # what could not be looked at: why
 
 
 def as_data(facts: Facts) -> dict[str, Any]:
     """What `--json` holds of the facts: the fields by name, {} for parts that were not seen."""
     data = dataclasses.asdict(facts)
     del data["gradient_norms"]
+    del data["failures"]  # they are sentences of not_seen
     del data["gaps"]  # they follow at the end of a report
     for name in ("loader", "padding", "batch", "skew"):
         data[name] = data[name] or {}

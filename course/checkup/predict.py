@@ -25,6 +25,7 @@ from course.checkup.facts import (
     ONE_OPTIMIZER,
     Facts,
 )
+from course.checkup.failures import Failures
 from course.checkup.formats import duration
 from course.checkup.phases import BACKWARD, DATA, FORWARD, OPTIMIZER
 from course.learner import answers
@@ -94,12 +95,17 @@ def formula(unit: str, exercise: str) -> Callable[..., Any] | None:
     return importlib.import_module("course.learner.solved").solved(checks.exercise(unit, exercise))
 
 
-def predictions(facts: Facts) -> dict[str, Prediction]:
-    """What each formula says, by its name; none if no step was timed."""
+def predictions(facts: Facts, failures: Failures | None = None) -> dict[str, Prediction]:
+    """What each formula says, by its name; none if no step was timed.
+
+    Args:
+        failures: notes the formulas that fail (default: nobody reads them).
+    """
+    look = (failures if failures is not None else Failures()).look
     found = {}
     if facts.phases:
         for name, predict in PREDICTIONS.items():
-            prediction = predict(facts)
+            prediction = look(f"the prediction of {name}", predict, facts)
             if prediction:
                 found[name] = prediction
     return found

@@ -15,6 +15,7 @@ from course.checkup.schedule import Enough
 from course.checkup.seen import Seen
 from course.errors import CourseError
 
+SEEN_ENOUGH = "the check-up had seen enough and ended it"
 BY_CTRL_C = 130  # the exit code
 BY_ARGPARSE = 2  # the exit code if arguments are missing
 MESSAGE_MAX = 200  # characters of an error's message
@@ -100,7 +101,7 @@ def run(code: types.CodeType, module: types.ModuleType) -> Ending:
         exec(code, vars(module))
         return Ending(0, f"{name} ended by itself")
     except Enough:
-        return Ending(0, "the check-up had seen enough and ended it")
+        return Ending(0, SEEN_ENOUGH)
     except KeyboardInterrupt:
         return Ending(BY_CTRL_C, "Ctrl-C ended it")
     except SystemExit as ended:

@@ -21,17 +21,14 @@ from course.checkup.facts import (
     LARGER_BATCH,
     MANY_OPTIMIZERS,
     ONE_OPTIMIZER,
+    NoWay,
 )
+from course.checkup.failures import in_words
 from course.checkup.replay import Mode, Replay, mapped, merged, rebuilt
 from course.checkup.seen import Call
 from course.checkup.tensors import tensors_in
 
-REASON_MAX = 80  # characters of an error's message
 Way = Callable[[], Any]
-
-
-class NoWay(Exception):
-    """A change that cannot be tried on this step; its text says why."""
 
 
 def makers(replay: Replay, compile: bool) -> dict[str, Callable[[Replay], Way]]:
@@ -51,12 +48,13 @@ def makers(replay: Replay, compile: bool) -> dict[str, Callable[[Replay], Way]]:
 
 def tried_once(make: Callable[[Replay], Way], replay: Replay) -> Way:
     """The way, after it was taken once.  Raises: NoWay."""
-    way = make(replay)
     try:
+        way = make(replay)
         way()
+    except NoWay:
+        raise
     except Exception as error:  # a stranger's model may fail in any way; the report says so
-        first_line = str(error).splitlines()[0] if str(error) else ""
-        raise NoWay(f"{type(error).__name__}: {first_line[:REASON_MAX]}") from None
+        raise NoWay(in_words(error)) from None
     return way
 
 

@@ -10,6 +10,7 @@ from course.checkup.phases import (
     CODE,
     COMMUNICATION,
     DATA,
+    EVALUATION,
     FORWARD,
     OPTIMIZER,
     TRANSFER,
@@ -33,6 +34,7 @@ COLOURS = {  # of a terminal
     BACKWARD: 36,
     OPTIMIZER: 34,
     COMMUNICATION: 31,
+    EVALUATION: 33,
     CODE: 37,
 }
 NAMES = {CODE: "your code"}  # what a reader calls a phase, if not by its name
@@ -132,7 +134,7 @@ def _data_rows(facts: Facts) -> Iterator[str]:
 
 def _model_rows(facts: Facts) -> Iterator[str]:
     models = ", ".join(f"{m.name}, {m.trained:,} trained, {m.dtype}" for m in facts.models)
-    optimizers = ", ".join(facts.optimizers.names)
+    optimizers = ", ".join(facts.optimizers.names) or "none of torch.optim"
     yield f"model       {models or 'none was seen'}; optimizer {optimizers}"
     batch = facts.batch
     if batch:

@@ -32,6 +32,7 @@ from course.checkup.advice import (
 from course.checkup.advice.rule import Advice as Advice
 from course.checkup.advice.rule import Rule as Rule
 from course.checkup.facts import Facts
+from course.checkup.failures import Failures
 
 GAIN_MIN = 1.05  # times as fast; less is not worth a line in the report
 
@@ -61,11 +62,16 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def advise(facts: Facts) -> list[Advice]:
-    """The lines of the table, the largest gain first; what is less certain comes last."""
+def advise(facts: Facts, failures: Failures | None = None) -> list[Advice]:
+    """The lines of the table, the largest gain first; what is less certain comes last.
+
+    Args:
+        failures: notes the rules that fail (default: nobody reads them).
+    """
+    look = (failures if failures is not None else Failures()).look
     found = []
     for rule in RULES:
-        advice = rule.check(facts)
+        advice = look(f"the rule on {rule.NAME}", rule.check, facts)
         if advice and (advice.fault or advice.gain >= GAIN_MIN):
             found.append(at_most_its_bound(advice))
     return sorted(found, key=lambda advice: (advice.later, -advice.gain))
