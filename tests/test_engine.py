@@ -18,7 +18,7 @@ from course.engine.compare import differs, plain, tolerance
 from course.engine.exercise import CheckFailed, Exercise
 from course.engine.known_answers import Mistake
 from course.engine.limits import LimitReached, Limits, limited
-from course.engine.stops import Raised, Stop
+from course.engine.stops import MachineBusy, Raised, Stop
 from course.errors import CourseError
 
 pytestmark = pytest.mark.check
@@ -224,6 +224,14 @@ def test_a_reference_that_is_too_slow_is_blamed_on_the_machine():
 
     with pytest.raises(CourseError, match="the machine is too busy .* Your answer was not judged"):
         checked(double, slow)(lambda x: x + x, device="cpu")
+
+
+def test_an_answer_for_which_the_machine_had_no_time_makes_no_known_mistake():
+    def unlucky(x):
+        raise MachineBusy("the machine is too busy")
+
+    check = checked(double, lambda x: 2 * x, [(unlucky, "This is wrong. Be lucky.")])
+    assert "known mistake" not in failed(check, unlucky, device="cpu")
 
 
 def test_a_limit_that_strikes_while_it_is_taken_off_leaves_no_timer(monkeypatch):

@@ -157,7 +157,7 @@ class Judge:
 
     def _mistake(self, compared: Comparison) -> KnownOutcome | None:
         """The known mistake that the answer makes, or None."""
-        if compared.seen.is_not_written:
+        if compared.seen.is_not_written or compared.is_undecided():
             return None
         if self.exercise.quiz:
             return self._mistake_in_quiz(compared)

@@ -63,6 +63,11 @@ class Comparison:
             if fact in self.expected.facts and self.difference(fact):
                 yield fact
 
+    def is_undecided(self) -> bool:
+        """Whether other work kept the processors busy before any fact was wrong."""
+        raised = self.seen.raised
+        return raised is not None and raised.stop is Stop.BUSY and not any(self.wrong_facts())
+
     def is_right(self) -> bool:
         """Whether `seen` holds all that is expected, and nothing ended it."""
         if self.seen.raised:

@@ -42,6 +42,7 @@ def draw_rows(answer: Answer, device: torch.device, seed: int) -> Facts:
 
 def _inputs(x: np.ndarray) -> Facts:
     yield "x is in [0, 1)", bool(0 <= x.min() and x.max() < 1)
+    yield "the first ten rows of x differ", len(np.unique(x[:10], axis=0)) == 10
     yield "the mean of each column of x, times ten", np.rint(10 * x.mean(0)).tolist()
     deciles = np.bincount((10 * x).astype(int).clip(0, 9).ravel(), minlength=10) / x.size
     yield "each tenth of [0, 1) gets a tenth of x", bool(abs(deciles - 0.1).max() < 0.01)

@@ -105,6 +105,8 @@ def ridge_by_cg(answer: Answer, device: torch.device, seed: int) -> Facts:
     data = RegressionProblem(rng, device, 3 * columns, columns, batch=4 * columns, noise=0.1)
     w, *_ = answer(data.read, columns, 0.0, 1e-6, 90)
     yield "strength 0, all rows in one batch", snapped(w, data.solution(0), 1e-3)
+    data.table[:, columns] = 0
+    yield "y all 0: w, passes, residuals", list(answer(data.read, columns, strength))
     defaults = [_default_of("tolerance", answer), _default_of("most", answer)]
     yield "tolerance and most, if not given", defaults
 

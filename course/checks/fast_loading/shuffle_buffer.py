@@ -57,6 +57,7 @@ def _counted(answer: Answer, size: int, seed: int) -> Facts:
     for number, _ in enumerate(answer(stream, size, np.random.default_rng(seed))):
         if stream.taken < stream.n:
             held.append(stream.taken - number)
+    yield "the first item leaves before the stream is at its end", bool(held)
     yield "the first item leaves when the buffer is full", bool(held) and held[0] >= size
     yield "the buffer stays full while the stream lasts", bool(held) and min(held) >= size
     too_many = any(count > size + 1 for count in held)

@@ -37,6 +37,7 @@ class _Parts:
         self.borders = np.cumsum([0, *lengths]).tolist()
         self.seen = []  # what was at `path` when a part was asked for
         self.most = 0  # parts of before that were still in memory then
+        self.neighbours = []  # the other files of the folder then, the last time
         self._made = []
 
     def __iter__(self) -> Iterator[np.ndarray]:
@@ -56,6 +57,7 @@ class _Parts:
         gc.collect()
         self.most = max(self.most, sum(part() is not None for part in self._made))
         self.seen.append(_content(self.path))
+        self.neighbours = [name for name in os.listdir(self.path.parent) if name != self.path.name]
 
 
 def _content(path: Path) -> str:
@@ -105,6 +107,7 @@ def _several_parts(answer: Answer, path: Path, seed: int) -> Facts:
     yield "how the tensor is mapped from the file", _mapping_of(result, path)
     yield "while parts are made, `path` is what it was", sorted(set(parts.seen))
     yield "earlier parts are not kept", parts.most <= 1
+    yield "the unfinished file lies in the folder of `path`", len(parts.neighbours) == 1
     yield "what is in the folder in the end", os.listdir(path.parent)
 
 

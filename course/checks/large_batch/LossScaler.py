@@ -127,11 +127,16 @@ def _overflow(fresh: Callable[..., _Setting]) -> Facts:
     run.scaler.unscale_(run.optimizer)
     run.params[-1].grad.clamp_(-1, 1)
     yield "an overflow stays noted when clipping hides it", run.step()
+    run = fresh(INF, 0)
+    run.scaler.unscale_(run.optimizer)
+    others = list(run.gradients_now().items())[1:]
+    yield "an inf in the first gradient: unscale_ divides the others, too", dict(others)
 
 
 def _changing_scale(fresh: Callable[..., _Setting]) -> Facts:
     """How the scale falls after bad steps and grows after good ones."""
     yield "a bad step halves the scale, a good one follows", fresh().life([1, 0, 1, 0, 0, 1])
+    yield "three bad steps from scale 2: it falls below 1", fresh(init_scale=2.0).life([0, 0, 0])
     growing = fresh(growth_interval=3).life([1] * 7)
     yield "the scale doubles after growth_interval good steps", growing
     interrupted = fresh(growth_interval=3).life([1, 1, 0, 1, 1, 1, 1, 0, 1, 1, 1])

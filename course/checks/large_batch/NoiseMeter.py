@@ -7,6 +7,15 @@ import torch
 from course.engine.exercise import Answer, Facts, exercise
 
 
+def _stacked(norms: list[Any]) -> torch.Tensor | str:
+    """The norms as one tensor, or in words what the list holds instead of tensors."""
+    if not norms:
+        return "an empty list"
+    if not all(isinstance(norm, torch.Tensor) for norm in norms):
+        return f"a list of {type(norms[0]).__name__}"
+    return torch.stack(norms)
+
+
 class _Training:
     """Two groups of parameters, one of them without a gradient, and a meter that watches them."""
 
@@ -31,8 +40,13 @@ class _Training:
     def backward(self, *, watched: bool = True, zero_row: bool = False) -> None:
         """New gradients for all parameters but one, then the call of the meter."""
         for param in self.params:
-            if param is not self.unused:
-                param.grad = self.drawn(*param.shape).to(param.device)
+            if param is self.unused:
+                continue
+            new = self.drawn(*param.shape).to(param.device)
+            if param.grad is None:
+                param.grad = new
+            else:  # in place, as autograd adds to it
+                param.grad.copy_(new)
         if zero_row:  # as of an embedding that no batch has used
             self.params[0].grad[0] = 0
         if watched:
@@ -40,7 +54,7 @@ class _Training:
 
     def seen(self) -> dict[str, Any]:
         """What the meter holds, stacked."""
-        return {"small": torch.stack(self.meter.small), "large": torch.stack(self.meter.large)}
+        return {"small": _stacked(self.meter.small), "large": _stacked(self.meter.large)}
 
 
 class _WithAdam(_Training):
@@ -94,7 +108,7 @@ def _units_of_adam(answer: Answer, device: torch.device, seed: int, pieces: int)
     yield "Adam before its first update: the plain norm", run.meter.norm()
     run.optimizer.step()
     run.backward(watched=False, zero_row=True)
-    yield "Adam, a row whose gradients were all 0", run.meter.norm()
+    yield "Adam after one update, in which a row of gradients was all 0", run.meter.norm()
     for _ in range(3):
         run.optimizer.step()
         run.backward(watched=False)

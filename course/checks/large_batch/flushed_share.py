@@ -39,6 +39,8 @@ def flushed_share(answer: Answer, device: torch.device, seed: int) -> Facts:
     yield "a small value that fp16 can still hold is not lost", small
     rounded = answer([tensor(2.0**-25, 1.01 * 2.0**-25, -(2.0**-25))])
     yield "rounding: 2**-25 is lost, a little more is not", rounded
+    tiny = answer([tensor(1e-30, 1e20)], 2.0**-60)
+    yield "a value that the scale makes 0 in float32 is lost, too", tiny
     yield "a value that overflows is not lost to zero", answer([tensor(1e-9, 1e6, -1e6)])
     yield "one single value, lost", answer([tensor(0.0, 1e-9)])
     yield "all values are zero", answer([tensor(0.0, 0.0), tensor(0.0)])

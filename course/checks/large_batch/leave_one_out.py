@@ -28,6 +28,10 @@ def leave_one_out(answer: Answer, device: torch.device, seed: int) -> Facts:
     yield "rows may come in any order", answer(users_shuffled, times_shuffled)[1]
     _, by_unix_time = answer(users_shuffled, times_shuffled + 1_500_000_000)
     yield "Unix times a second apart are different times", by_unix_time
-    _, of_equal_times = answer(users_shuffled, times_shuffled // 40)
+    rest, of_equal_times = answer(users_shuffled, times_shuffled // 40)
     yield "of several latest rows, the last in the file is held out", of_equal_times
+    in_one = bool((rest ^ of_equal_times).all())
+    yield "the other rows at the latest time are in the rest", in_one
+    _, of_odd_numbers = answer(2 * users_shuffled + 1, times_shuffled)
+    yield "only odd user numbers: the others have no row", of_odd_numbers
     yield "one user", answer(torch.zeros_like(users), times)[1]

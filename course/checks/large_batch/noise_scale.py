@@ -43,6 +43,8 @@ def noise_scale(answer: Answer, device: torch.device, seed: int) -> Facts:
     yield "fifty drawn gradients, more small batches than large ones", answer(small, large, 8, 256)
     yield "the order of the norms does not count", answer(small.flip(0), large.flip(0), 8, 256)
     yield "a gradient without noise has noise scale 0", answer(tensor(2.0, 2.0), tensor(2.0), 8, 64)
+    below = answer(tensor(1.0), tensor(1.2), 4, 256)
+    yield "shorter gradients of small batches: the estimate of S is below 0", below
     of_batches = answer(tensor(norm(100)), tensor(norm(25_600)), 100, 25_600)
     yield "batches of batches: 100 and 25,600 samples", of_batches
     of_zero_length = answer(tensor(8.0, 8.0), tensor(1.0), 4, 256)

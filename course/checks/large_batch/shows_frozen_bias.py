@@ -66,11 +66,14 @@ def shows_frozen_bias(answer: Answer, device: torch.device, seed: int) -> Facts:
         "LARS with a guard moves it": guarded_ratio,
         "what freezes only matrices is innocent": lambda w, g, step: w.ndim < 2,
         "what freezes only 1-D parameters is guilty": lambda w, g, step: w.ndim != 1,
+        "what freezes only float32 is guilty": lambda w, g, step: w.dtype != torch.float32,
         "what freezes only parameters other than zero is innocent": lambda w, g, step: not w.any(),
         "what moves one element of the bias moves": _first_element_only,
         "what moves by 1e-12 moves": lambda w, g, step: 1e-12,
         "what begins with three steps at learning rate 0 moves later": lambda w, g, step: step > 3,
         "what moves at every fifth step only moves": lambda w, g, step: step % 5 == 0,
+        "what moves at the tenth step only moves": lambda w, g, step: step == 10,
+        "what moves after the tenth step only is frozen": lambda w, g, step: step > 10,
     }
     questions = {}
     for fact, factor in factors.items():

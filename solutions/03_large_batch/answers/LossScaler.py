@@ -48,6 +48,23 @@ MISTAKES = {
         "The count continues after the scale has grown, so it grows only once. Reset it to 0 there too.",
         ("self.growth\n            self.good_steps = 0", "self.growth"),
     ),
+    "GrowsAtEveryStep": (
+        "The count continues after the scale has grown, and >= lets it grow at every step. Reset it to 0 there too.",
+        ("== self.growth_interval", ">= self.growth_interval"),
+        ("self.growth\n            self.good_steps = 0", "self.growth"),
+    ),
+    "NeverBelowOne": (
+        "The scale stays at 1 or above. Multiply it by backoff after every overflow: a scale below 1 is allowed.",
+        ("self.factor *= self.backoff", "self.factor = max(1.0, self.factor * self.backoff)"),
+    ),
+    "StopsAtTheFirstBad": (
+        "Gradients behind the first inf or nan stay scaled. Divide all of them, and then look.",
+        ("            g.div_(", "            if not g.isfinite().all():\n                break\n            g.div_("),
+    ),
+    "GrowsOneStepLate": (
+        "The scale grows one good step too late. It grows when the count is growth_interval: ==, not >.",
+        ("== self.growth_interval", "> self.growth_interval"),
+    ),
 }
 
 

@@ -56,6 +56,29 @@ MISTAKES = {
         "Norms are taken after each piece, when grad is the sum of several. Only the first piece's and the last count.",
         ("if self.seen == 1:", "if self.seen:"),
     ),
+    "UnitsOfTheStep": (
+        "The gradient is divided by sqrt(v) + eps, as in Adam's step. Divide its square by it, not the gradient.",
+        ('(v.sqrt() + group["eps"])', '(v.sqrt() + group["eps"]) ** 2'),
+    ),
+    "FirstOrLast": (
+        "With one piece per update, the first is the last, too, and elif leaves it out. Ask both questions with if.",
+        ("if self.seen == self.pieces", "elif self.seen == self.pieces"),
+    ),
+    "EpsInsideTheRoot": (
+        "eps is added to v, under the root. Adam adds it to the root: v.sqrt() + eps.",
+        ('(v.sqrt() + group["eps"])', '(v + group["eps"]).sqrt()'),
+    ),
+    "KeepsTheTensors": (
+        "The gradients of the first piece are kept, but the next pieces are added to them in place. Keep their norm.",
+        (
+            "self.first = self.pieces * self.norm()",
+            'self.first = [p.grad for g in self.optimizer.param_groups for p in g["params"] if p.grad is not None]',
+        ),
+        (
+            "self.small.append(self.first)",
+            "self.small.append(self.pieces * torch.stack([g.norm() for g in self.first]).norm())",
+        ),
+    ),
 }
 
 

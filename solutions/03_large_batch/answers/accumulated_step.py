@@ -65,6 +65,10 @@ MISTAKES = {
         ("/ len(labels)", "/ len(labels[rows])"),
         ("loss.detach()", "loss.detach() * len(labels[rows]) / len(labels)"),
     ),
+    "full_parts_assumed": (
+        "Every part is divided as if it had micro_batch rows. The last may have fewer: divide by len(labels).",
+        ("loss / len(labels)", "loss / (-(-len(labels) // micro_batch) * micro_batch)"),
+    ),
 }
 
 

@@ -60,6 +60,10 @@ MISTAKES = {
         "With a scaler, optimizer.step() is called after scaler.step(), which is a second step. Drop it.",
         ("scaler.step(optimizer)", "scaler.step(optimizer)\n        optimizer.step()"),
     ),
+    "updated_before_the_step": (
+        "scaler.update() comes before scaler.step(), when no gradient has been looked at yet. Call it last.",
+        ("scaler.step(optimizer)\n        scaler.update()", "scaler.update()\n        scaler.step(optimizer)"),
+    ),
 }
 
 

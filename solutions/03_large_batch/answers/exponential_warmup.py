@@ -49,6 +49,10 @@ MISTAKES = {
         "The ramp starts again in every epoch. Count steps over the whole training: leave `step` as it is.",
         ("    warmup_steps =", "    step %= steps_per_epoch\n    warmup_steps ="),
     ),
+    "rounded_to_at_least_one": (
+        "The length is rounded to whole steps, and to 1 where there is no warm-up. Leave fractions and 0 as they are.",
+        ("warmup_epochs * steps_per_epoch", "max(1, int(warmup_epochs * steps_per_epoch))"),
+    ),
 }
 
 

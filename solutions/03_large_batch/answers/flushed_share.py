@@ -29,6 +29,10 @@ MISTAKES = {
         "The cast goes to bf16, which has the range of float32 and loses nothing. Use .half().",
         (".half()", ".bfloat16()"),
     ),
+    "zeros_after_the_scale": (
+        "Values that the scale makes 0 in float32 are not counted. Choose the non-zero ones before you multiply.",
+        ("values[values != 0]", "values[values * loss_scale != 0]"),
+    ),
 }
 
 

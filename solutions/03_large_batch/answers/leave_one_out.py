@@ -2,7 +2,7 @@
 
 import torch
 
-from course.engine.known_answers import alternative
+from course.engine.known_answers import alternative, mistake
 
 MISTAKES = {
     "last_row_of_the_file": (
@@ -29,7 +29,21 @@ MISTAKES = {
         "The two masks are the wrong way round. Return the rest first, then the latest.",
         ("~test, test", "test, ~test"),
     ),
+    "in_neither_mask": (
+        "Rows at the latest time that are not held out are in neither mask. The rest is every other row: ~latest.",
+        ("~test, test", "timestamps < latest[users], test"),
+    ),
 }
+
+
+@mistake("Every number up to the largest is taken for a user. Some have no rows, as after a split: use users.unique().")
+def a_row_for_each_number(users, timestamps):
+    test = torch.zeros(len(users), dtype=torch.bool, device=users.device)
+    for user in range(int(users.max()) + 1):
+        rows = (users == user).nonzero().squeeze(1)
+        times = timestamps[rows]
+        test[rows[times == times.max()][-1]] = True
+    return ~test, test
 
 
 @alternative

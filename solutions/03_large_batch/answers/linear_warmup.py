@@ -49,6 +49,10 @@ MISTAKES = {
         "The ramp climbs by lr and is cut off at lr, so it ends early. It climbs by the difference, lr - base_lr.",
         ("base_lr + (lr - base_lr) * step / warmup_steps", "min(lr, base_lr + lr * step / warmup_steps)"),
     ),
+    "at_least_one_step": (
+        "A length below 1 is raised to 1, so without a warm-up step 0 gets base_lr. Leave the length as it is.",
+        ("warmup_epochs * steps_per_epoch", "max(1, warmup_epochs * steps_per_epoch)"),
+    ),
 }
 
 

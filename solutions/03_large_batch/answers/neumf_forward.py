@@ -35,6 +35,13 @@ MISTAKES = {
         "The result is detached from the weights, so nothing can be trained. Leave out no_grad, .data, detach.",
         ("squeeze(1)", "squeeze(1).detach()"),
     ),
+    "dot_product": (
+        "The GMF half is summed up, as in matrix factorisation. The output layer weighs its F products: concatenate.",
+        (
+            "F.linear(torch.cat([gmf, hidden], dim=1), weight, bias).squeeze(1)",
+            "gmf.sum(1) + hidden @ weight[0, gmf.shape[1] :] + bias",
+        ),
+    ),
 }
 
 

@@ -55,6 +55,19 @@ MISTAKES = {
         "The difference of the mean squares is S (1/m - 1/n), not S. Divide it by 1/m - 1/n.",
         (" / (1 / small_batch - 1 / large_batch)", ""),
     ),
+    "never_below_zero": (
+        "A negative estimate of S is cut off at 0. Return the ratio as it is: only |G|² <= 0 is special.",
+        ("return (noise / signal)", "return (noise.clamp(min=0) / signal)"),
+    ),
+    "multiplied_by_the_sizes": (
+        "The difference of the mean squares is multiplied by n - m. S is this difference over 1/m - 1/n.",
+        ("/ (1 / small_batch - 1 / large_batch)", "* (large_batch - small_batch)"),
+    ),
+    "medians": (
+        "The medians of the squared norms are taken. The equations hold on average: take the means.",
+        ("small_norms.square().mean()", "small_norms.square().median()"),
+        ("large_norms.square().mean()", "large_norms.square().median()"),
+    ),
 }
 
 

@@ -41,6 +41,10 @@ MISTAKES = {
         "The schedule starts again after max_steps. Return 0.0 from max_steps on.",
         ("- step /", "- step % max_steps /"),
     ),
+    "one_step_late": (
+        "The learning rate is 0 one step too late, at max_steps + 1. Divide by max_steps.",
+        ("/ max_steps)", "/ (max_steps + 1))"),
+    ),
 }
 
 

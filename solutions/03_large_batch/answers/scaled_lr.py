@@ -41,6 +41,10 @@ MISTAKES = {
         "The ratio is upside down, so a larger batch gets a smaller learning rate. Divide by base_batch.",
         ("batch * accumulation * ranks / base_batch", "base_batch / (batch * accumulation * ranks)"),
     ),
+    "added": (
+        "Micro steps and ranks are added. Each rank makes all the micro steps, so multiply both.",
+        ("accumulation * ranks", "(accumulation + ranks)"),
+    ),
 }
 
 

@@ -31,6 +31,14 @@ MISTAKES = {
         "The experiment moves a matrix. A bias has one dimension, and optimizers treat it differently.",
         ("zeros(1)", "zeros(3, 2)"),
     ),
+    "double_precision": (
+        "The bias is float64. Models train in float32, and the task asks for it: leave out dtype.",
+        ("zeros(1)", "zeros(1, dtype=torch.float64)"),
+    ),
+    "more_steps": (
+        "There are more than ten steps, so what begins only then counts as moving. Make ten.",
+        ("range(10)", "range(20)"),
+    ),
 }
 
 
@@ -39,7 +47,7 @@ def with_a_model(optimizer_class):
     model = torch.nn.Linear(3, 2)
     torch.nn.init.zeros_(model.bias)
     optimizer = optimizer_class(model.parameters(), lr=0.1)
-    for _ in range(12):
+    for _ in range(10):
         optimizer.zero_grad()
         model(torch.zeros(4, 3)).sum().backward()
         optimizer.step()

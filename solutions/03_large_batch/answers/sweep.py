@@ -37,7 +37,76 @@ MISTAKES = {
         "This looks for the lowest score. A larger score is better: max, not min.",
         ("best = max(", "best = min("),
     ),
+    "nan_as_zero": (
+        "A run that diverged gets the score 0, which beats a score below 0. Give it -math.inf.",
+        ("-math.inf if", "0.0 if"),
+    ),
 }
+
+
+def _by_place(score, start, factor):
+    """Scores by place on the grid, and a function that trains a place once."""
+    scores = {}
+
+    def run(place):
+        if place not in scores:
+            value = score(start * factor**place)
+            scores[place] = -math.inf if math.isnan(value) else value
+
+    return scores, run
+
+
+@mistake("Both neighbours are tried before `most` is looked at, so there may be a run too many. Look before each run.")
+def one_run_too_many(score, start, factor=4.0, most=9):
+    scores, run = _by_place(score, start, factor)
+    run(0)
+    best = 0
+    while len(scores) < most:
+        run(best + 1)
+        run(best - 1)
+        if scores[best] == max(scores.values()):
+            break
+        best = max(scores, key=scores.get)
+    return start * factor**best
+
+
+@mistake("Both neighbours are tried before it moves. If the first is better, its own neighbour is the next run.")
+def both_neighbours_first(score, start, factor=4.0, most=9):
+    scores, run = _by_place(score, start, factor)
+    run(0)
+    best = 0
+    while len(scores) < most:
+        for place in (best + 1, best - 1):
+            if len(scores) < most:
+                run(place)
+        if scores[best] == max(scores.values()):
+            break
+        best = max(scores, key=scores.get)
+    return start * factor ** max(scores, key=scores.get)
+
+
+@mistake("A grid of `most` rates is trained, wherever the best lies. Begin at `start`, and try neighbours of the best.")
+def grid_around_the_start(score, start, factor=4.0, most=9):
+    scores, run = _by_place(score, start, factor)
+    for place in range(-(most // 2), most - most // 2):
+        run(place)
+    return start * factor ** max(scores, key=scores.get)
+
+
+@mistake("Learning rates are the keys, but times `factor`, then divided by it, may give another. Count places instead.")
+def rates_as_keys(score, start, factor=4.0, most=9):
+    def value(lr):
+        found = score(lr)
+        return -math.inf if math.isnan(found) else found
+
+    scores = {start: value(start)}
+    while len(scores) < most:
+        best = max(scores, key=scores.get)
+        untried = [lr for lr in (best * factor, best / factor) if lr not in scores]
+        if not untried:
+            break
+        scores[untried[0]] = value(untried[0])
+    return max(scores, key=scores.get)
 
 
 @mistake("A run that diverged counts as the best: every comparison with NaN is False. Give NaN the worst score.")

@@ -110,6 +110,14 @@ MISTAKES = {
         ("means.square().mean()", ESTIMATE),
     ),
     "stays_a_tensor": ("The answer is a tensor. Make a float of it, by .item() or float().", (".item()", "")),
+    "divided_by_n": (
+        "The factor for draws without replacement is (N - batch) / N here. It is (N - batch) / (N - 1).",
+        ("/ (n - 1)", "/ n"),
+    ),
+    "mean_of_the_full_batches": (
+        "m is the mean of the rows in full batches. It is the mean of all N values.",
+        ("values.double().mean()", "values.double()[order][: n // batch * batch].mean()"),
+    ),
 }
 
 

@@ -13,7 +13,7 @@ MISTAKES = {
         (" + b", ""),
     ),
     "normal_inputs": (
-        "x is normal. The guide draws it uniformly from [0, 1): rng.random.",
+        "x is normal, or from [-1, 1). The guide draws it uniformly from [0, 1): rng.random.",
         (X, "rng.standard_normal((rows, len(w)), dtype=np.float32)"),
     ),
     "one_noise_for_all": (
@@ -25,7 +25,7 @@ MISTAKES = {
         (NOISE, "rng.random(rows, dtype=np.float32)"),
     ),
     "global_generator": (
-        "x comes from NumPy's global generator, so the same seed gives other rows. Draw from `rng`.",
+        "x or the noise comes from NumPy's global generator, so the same seed gives other rows. Draw from `rng`.",
         (X, "np.random.rand(rows, len(w)).astype(np.float32)"),
     ),
     "generator_of_its_own": (

@@ -90,6 +90,18 @@ MISTAKES = {
         "The total starts after the statistics, which are a pass over the data too. Read the clock before them.",
         ("    losses, seconds", "    begin = clock()\n    losses, seconds"),
     ),
+    "loss_after_the_steps": (
+        "The loss of an epoch is computed after its last step, in another pass. Add up the squares during the epoch.",
+        ("(loss / len(x)).item()", "((x - mean) / std @ w + b - y).square().mean().item()"),
+    ),
+    "statistics_of_the_first_batch": (
+        "Mean and standard deviation are those of the first batch. Take them over all rows.",
+        ("torch.std_mean(x, 0", "torch.std_mean(x[: max(2, batch_size)], 0"),
+    ),
+    "shuffled": (
+        "The rows are shuffled. Here all epochs use them in order, so that the result can be compared.",
+        ("TensorDataset(x, y), batch_size", "TensorDataset(x, y), batch_size, shuffle=True"),
+    ),
 }
 
 

@@ -26,7 +26,7 @@ MISTAKES = {
         ("index, out=out[:n])", "index[i : i + 1], out=out[i : i + 1])\n    return out[:n]"),
     ),
     "clipped": (
-        "Row numbers out of range are clipped to the nearest row, so you silently return wrong data. Raise an error.",
+        "Row numbers out of range are clipped, or wrapped, so you silently return wrong data. Raise an error.",
         (RETURN, 'np.take(table.numpy(), index.numpy(), 0, out[:n].numpy(), mode="clip")\n    return out[:n]'),
     ),
     "take_of_numpy": (

@@ -55,6 +55,10 @@ MISTAKES = {
         ("k = len(x)", "k, x = len(x), x.double()"),
         ("mean, (squares / n).sqrt()", "mean.float(), (squares / n).sqrt().float()"),
     ),
+    "delta_from_the_new_mean": (
+        "delta is taken from the mean that already holds the batch, so it is too short. Update the mean afterwards.",
+        ("delta.square() *", "(delta * n / (n + k)).square() *"),
+    ),
 }
 
 

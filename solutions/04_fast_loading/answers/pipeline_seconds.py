@@ -15,8 +15,8 @@ MISTAKES = {
         ("return done[-1]", "return done[-1] if buffers == 1 else max(sum(fills), sum(steps))"),
     ),
     "in_lockstep": (
-        "Each pair of a fill and a step takes the longer of the two, as if both waited for each other in every turn. "
-        "Keep the end of each.",
+        "Fill and step wait for each other in every turn, as with two buffers, and the longer of them counts. Keep the "
+        "end of each: fill i waits for step i - buffers.",
         (
             "return done[-1]",
             "return done[-1] if buffers == 1 else fills[0] + sum(map(max, fills[1:], steps[:-1])) + steps[-1]",
@@ -41,8 +41,8 @@ MISTAKES = {
         ("done[i - buffers + 1] if i >= buffers else 0.0", "0.0"),
     ),
     "one_buffer_more": (
-        "One buffer too many: fill i begins when step i - buffers - 1 is over. The consumer holds its buffer until its "
-        "step is over.",
+        "Fill i begins before step i - buffers is over, as if there were one buffer more. The consumer holds its "
+        "buffer until the end of its step.",
         ("    filled, done", "    buffers += 1\n    filled, done"),
     ),
     "one_buffer_less": (
@@ -59,6 +59,11 @@ MISTAKES = {
         "From fill `buffers` on, fill i waits for step i - buffers + 1, one step too long. Its buffer was used last by "
         "item i - buffers.",
         ("i - buffers + 1", "i - max(2, buffers) + 2"),
+    ),
+    "fills_overlap": (
+        "A fill does not wait for the fill before it, as if several threads read. Fill i begins when fill i - 1 is "
+        "over, and its buffer is free.",
+        ("max(filled[-1], free) + fill", "free + fill"),
     ),
 }
 

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from course.engine.known_answers import alternative
+from course.engine.known_answers import alternative, mistake
 
 MISTAKES = {
     "RowsInFileOrder": (
@@ -100,6 +100,18 @@ MISTAKES = {
         ),
     ),
 }
+
+
+@mistake(
+    "Windows are cut from the file, and then they are shuffled: the pages of a window are neighbours. Shuffle the "
+    "pages first, then cut them into windows."
+)
+def windows_of_the_file(rows, page_rows, window_pages, seed, epoch):
+    rng = np.random.default_rng((seed, epoch))
+    borders = range(page_rows * window_pages, rows, page_rows * window_pages)
+    windows = np.split(np.arange(rows), borders)
+    order = [rng.permutation(windows[place]) for place in rng.permutation(len(windows))]
+    return torch.from_numpy(np.concatenate(order))
 
 
 @alternative

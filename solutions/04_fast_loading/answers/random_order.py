@@ -14,12 +14,13 @@ MISTAKES = {
         ("torch.from_numpy(order)", "torch.randperm(rows)"),
     ),
     "seeds_the_program": (
-        "torch.manual_seed reseeds the whole program. Use your own generator: np.random.default_rng((seed, epoch)).",
+        "torch.manual_seed or np.random.seed reseeds the whole program. Use your own generator: "
+        "np.random.default_rng((seed, epoch)).",
         ("torch.from_numpy(order)", "torch.randperm(rows, generator=torch.manual_seed(hash((seed, epoch))))"),
     ),
     "seed_plus_epoch": (
-        "seed + epoch is one number for many pairs: epoch 1 of seed 0 is epoch 0 of seed 1, so two runs share their "
-        "orders. Mix the two numbers: np.random.default_rng((seed, epoch)).",
+        "seed + epoch (or seed ^ epoch) is one number for many pairs: epoch 1 of seed 0 is epoch 0 of seed 1, so runs "
+        "share orders. Mix the two numbers: np.random.default_rng((seed, epoch)).",
         ("(seed, epoch)", "seed + epoch"),
     ),
     "shifted_out_of_32_bits": (

@@ -71,7 +71,8 @@ MISTAKES = {
         ("    right, rows = 0, 0", "    kept = list(read())\n    read = lambda: kept\n    right, rows = 0, 0"),
     ),
     "rows_in_a_pass": (
-        "An extra pass counts the rows. The pass that adds up X^T y sees all of them: count them there.",
+        "An extra pass counts the rows or computes the first residual. The pass that adds up X^T y counts them, and "
+        "its X^T y / n is that residual, for w is 0.",
         ("right, rows = 0, 0", "right, rows = 0, sum(len(y) for _, y in read())"),
         ("rows + len(y)", "rows"),
         ("residuals = 1", "residuals = 2"),
@@ -94,6 +95,18 @@ MISTAKES = {
     "most_iterations": (
         "`most` limits the iterations, so there is a pass more than allowed: the first one counts, too.",
         ("passes < most", "passes <= most"),
+    ),
+    "begins_with_one": (
+        "The list begins with the residual before the first iteration, 1. Add an entry after each iteration only.",
+        ("passes, residuals = 1, []", "passes, residuals = 1, [1.0]"),
+    ),
+    "residuals_not_relative": (
+        "The list holds the norms themselves. Divide each by the norm of X^T y / n.",
+        ("(square / start).sqrt()", "square.sqrt()"),
+    ),
+    "iterates_at_least_once": (
+        "There is always an iteration, also where w = 0 is the solution: 0 / 0 is nan. Look before each iteration.",
+        ("square > tolerance**2 * start", "(passes == 1 or square > tolerance**2 * start)"),
     ),
 }
 

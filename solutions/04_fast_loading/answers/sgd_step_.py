@@ -109,6 +109,11 @@ MISTAKES = {
         "The sum is kept in a buffer of scratch, and the next step overwrites it. Return a new tensor.",
         ("return loss", 'return scratch["residual"][:1].copy_(loss)'),
     ),
+    "rows_of_the_last_block": (
+        "The gradients are divided by the rows of the last block. Divide them by the rows of all blocks.",
+        ("lr / n)\n    b", "lr / len(x))\n    b"),
+        ("b.sub_(total, alpha=lr / n)", "b.sub_(total, alpha=lr / len(x))"),
+    ),
 }
 
 

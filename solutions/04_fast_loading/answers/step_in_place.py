@@ -10,7 +10,8 @@ MISTAKES = {
         ("x.sub_(mean).div_(std)", "x = (x - mean) / std"),
     ),
     "one_copy_left": (
-        "x - mean is a new tensor, as large as x, although the division is in place. Use x.sub_(mean).",
+        "There is a new tensor as large as x, such as x - mean or x * residual[:, None]. Use x.sub_(mean) and "
+        "x.T @ residual.",
         ("x.sub_(mean).div_(std)", "x.copy_((x - mean).div_(std))"),
     ),
     "names_bound_anew": (
@@ -53,6 +54,19 @@ MISTAKES = {
     "std_before_mean": (
         "You divide by std before you subtract the mean. Subtract first.",
         ("x.sub_(mean).div_(std)", "x.div_(std).sub_(mean)"),
+    ),
+    "intercept_after_the_weights": (
+        "b follows residuals that are computed with the new w. Use those of before the step for both.",
+        ("residual.mean()", "(x @ w + b - y).mean()"),
+    ),
+    "sums_for_both": (
+        "w and b move by sums over the rows. Divide both by the number of rows.",
+        ("alpha=lr / len(x)", "alpha=lr"),
+        ("residual.mean()", "residual.sum()"),
+    ),
+    "std_made_larger": (
+        "A small number is added to std in place, and std belongs to the caller. It is above 0: divide by it as it is.",
+        ("x.sub_(mean).div_(std)", "x.sub_(mean).div_(std.add_(1e-8))"),
     ),
 }
 

@@ -1,12 +1,14 @@
 """Known mistakes of exercise write_rows, and right answers in other styles."""
 
 import os
+import shutil
 import tempfile
 from pathlib import Path
 
+import numpy as np
 import torch
 
-from course.engine.known_answers import alternative
+from course.engine.known_answers import alternative, mistake
 
 OPEN = 'np.memmap(path, np.float32, "c")'
 MISTAKES = {
@@ -42,6 +44,18 @@ MISTAKES = {
         (".view(-1, part.shape[1])", ""),
     ),
 }
+
+
+@mistake(
+    "The unfinished file lies in the folder for temporary files. A move from another disk is a copy, which can be cut "
+    "off. Write next to `path`, and rename."
+)
+def in_the_folder_for_temporary_files(path, parts):
+    with tempfile.NamedTemporaryFile(delete=False) as file:
+        for part in parts:
+            file.write(part)
+    shutil.move(file.name, path)
+    return torch.from_numpy(np.memmap(path, np.float32, "c")).view(-1, part.shape[1])
 
 
 @alternative
