@@ -13,6 +13,17 @@ if TYPE_CHECKING:
 PASSED_ON = {"allow_interspersed_args": False}  # options after SCRIPT are the script's
 
 
+def _compare(
+    context: click.Context, parameter: click.Parameter, files: tuple[Path, Path] | None
+) -> None:
+    """Print the comparison of two reports and end."""
+    if files:
+        from course.checkup.compare import compare_files
+
+        click.echo(str(compare_files(*files)))
+        context.exit()
+
+
 @click.command(
     context_settings=PASSED_ON,
     short_help="Look where your own training loses time.",
@@ -49,6 +60,22 @@ PASSED_ON = {"allow_interspersed_args": False}  # options after SCRIPT are the s
     help="Write all numbers, too.",
 )
 @click.option(
+    "--trace",
+    "trace_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write ten steps for Perfetto, too.",
+)
+@click.option(
+    "--compare",
+    nargs=2,
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="BEFORE AFTER",
+    is_eager=True,
+    expose_value=False,
+    callback=_compare,
+    help="Run nothing: compare two files of --json.",
+)
+@click.option(
     "--fail-if", metavar="CONDITION", help='Exit with code 1 if it holds, such as "data > 20%".'
 )
 @click.option("-m", "is_module", is_flag=True, help="SCRIPT is a module's name, as for python -m.")
@@ -61,6 +88,7 @@ def checkup(
     with_compile: bool,
     html_file: Path | None,
     json_file: Path | None,
+    trace_file: Path | None,
     fail_if: str | None,
     is_module: bool,
     script: str,
@@ -86,7 +114,7 @@ def checkup(
         tries = not only_watch and not ending.code
         report = run.analyse(watch, name, ending.how, tries, with_compile)
     if os.environ.get("RANK", "0") == "0":  # of several ranks the first reports
-        _show(report, html_file, json_file)
+        _show(report, html_file, json_file, trace_file)
     fails = failure is not None and failure.holds(report)
     if fails:
         print(f"fails: {fail_if}", file=sys.stderr)
@@ -103,9 +131,12 @@ def _end_without_steps(sentence: str, code: int) -> None:
     sys.exit(code)
 
 
-def _show(report: "Report", html_file: Path | None, json_file: Path | None) -> None:
+def _show(
+    report: "Report", html_file: Path | None, json_file: Path | None, trace_file: Path | None
+) -> None:
     """Print the report and write its files."""
     from course.checkup.html import page
+    from course.checkup.trace import trace
 
     coloured = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     print("\n" + report.text(coloured))
@@ -113,3 +144,5 @@ def _show(report: "Report", html_file: Path | None, json_file: Path | None) -> N
         json_file.write_text(report.json(), encoding="utf-8")
     if html_file:
         html_file.write_text(page(report), encoding="utf-8")
+    if trace_file:
+        trace_file.write_text(trace(report.name, report.timeline), encoding="utf-8")

@@ -1,45 +1,56 @@
 """What an item of the script's dataset costs: reading, transform, collate."""
 
 import contextlib
+import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from torch.utils.data import DataLoader, IterableDataset, default_collate, default_convert
 
 from course.checkup.facts import Items
+from course.checkup.item_watch import LOOKS_MIN, ItemWatch
 
 SECONDS_MAX = 0.3  # of asking for items
+LOOK_SECONDS = 0.1  # in which lines are looked at
 ITEMS_MIN = 2
+ITEMS_MAX = 1000
 
 
 def items_of(loader: DataLoader, seconds: float = SECONDS_MAX) -> Items | None:
     """The Items of a loader, read in this process; None if items cannot be asked for."""
     if isinstance(loader.dataset, IterableDataset):
         return None
+    indices = _indices(loader)
     spent = Spent()
     with _timed_transform(loader.dataset, spent) as has_transform:
-        begin = time.perf_counter()
         busy_begin = _busy_seconds()
-        got = _some_items(loader, begin + seconds)
+        begin = time.perf_counter()
+        with ItemWatch() as watch:
+            batch, n_items = _read(loader, indices, begin, seconds, watch)
         asking = time.perf_counter() - begin
         busy = _busy_seconds() - busy_begin
-    if not got:
+    if not batch:
         return None
     begin = time.perf_counter()
-    loader.collate_fn(got if loader.batch_size else got[0])
-    collate = time.perf_counter() - begin
+    loader.collate_fn(batch if loader.batch_sampler is not None else batch[0])
+    collate = (time.perf_counter() - begin) / len(batch)
+    item = asking / n_items
     if has_transform:
-        parts = {"read": asking - spent.seconds, "transform": spent.seconds}
+        transform = spent.seconds / n_items
+        parts = {"read": item - transform, "transform": transform}
     else:
-        parts = {"item": asking}
+        parts = {"item": item}
     parts["collate"] = collate
-    total = asking + collate
+    total = item + collate
     return Items(
-        seconds=total / len(got),
+        seconds=total,
         busy=min(1.0, busy / max(asking, 1e-9)),
         own_collate=loader.collate_fn not in (default_collate, default_convert),
         shares={name: part / total for name, part in parts.items()},
+        line=watch.line,
+        line_share=watch.line_share,
+        opened=watch.opened(n_items),
     )
 
 
@@ -49,18 +60,50 @@ class Spent:
     def __init__(self) -> None:
         self.seconds = 0.0
 
+    def timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """`function`, whose seconds are added."""
 
-def _some_items(loader: DataLoader, until: float) -> list[Any]:
-    """The items of one batch, or as many as there is time for; [] if none can be asked for."""
-    order = iter(loader.sampler)
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            begin = time.perf_counter()
+            try:
+                return function(*args, **kwargs)
+            finally:
+                self.seconds += time.perf_counter() - begin
+
+        return timed
+
+
+def _indices(loader: DataLoader) -> list[Any]:
+    """The first indices that the sampler draws, before a clock counts; [] if it draws batches."""
+    try:
+        return list(itertools.islice(iter(loader.sampler), ITEMS_MAX))
+    except TypeError:
+        return []
+
+
+def _read(
+    loader: DataLoader, indices: list[Any], begin: float, seconds: float, watch: ItemWatch
+) -> tuple[list[Any], int]:
+    """The items of one batch, and how many were read to see lines for a while.
+
+    Fewer if there is no time for them; none if they cannot be asked for.
+    """
     wanted = max(ITEMS_MIN, loader.batch_size or 1)
-    got: list[Any] = []
-    while len(got) < wanted and time.perf_counter() < until:
-        try:
-            got.append(loader.dataset[next(order)])
-        except (StopIteration, TypeError):  # a sampler of batches
+    batch: list[Any] = []
+    n_items = 0
+    for index in indices:
+        spent = time.perf_counter() - begin
+        has_looked = spent >= LOOK_SECONDS and watch.looks >= LOOKS_MIN
+        if spent >= seconds or (n_items >= wanted and has_looked):
             break
-    return got
+        try:
+            item = loader.dataset[index]
+        except TypeError:  # a dataset that takes batches of indices
+            break
+        n_items += 1
+        if len(batch) < wanted:
+            batch.append(item)
+    return batch, n_items
 
 
 def _busy_seconds() -> float:
@@ -84,22 +127,20 @@ def _timed_transform(dataset: Any, spent: Spent) -> Iterator[bool]:
     """
     while not callable(getattr(dataset, "transform", None)) and hasattr(dataset, "dataset"):
         dataset = dataset.dataset  # of a Subset
-    standard = getattr(dataset, "transforms", None)  # torchvision's StandardTransform
-    owner = standard if callable(getattr(standard, "transform", None)) else dataset
-    original = getattr(owner, "transform", None)
-    if not callable(original) or "transform" not in vars(owner):
-        yield False
-        return
-
-    def timed(*args: Any, **kwargs: Any) -> Any:
-        begin = time.perf_counter()
-        try:
-            return original(*args, **kwargs)
-        finally:
-            spent.seconds += time.perf_counter() - begin
-
-    owner.transform = timed
+    # torchvision's datasets call one or the other: dataset.transform, or its StandardTransform's
+    owners = []
+    for owner in (dataset, getattr(dataset, "transforms", None)):
+        if "transform" in vars_of(owner) and callable(owner.transform):
+            owners.append((owner, owner.transform))
+    for owner, original in owners:
+        owner.transform = spent.timed(original)
     try:
-        yield True
+        yield bool(owners)
     finally:
-        owner.transform = original
+        for owner, original in owners:
+            owner.transform = original
+
+
+def vars_of(value: Any) -> dict[str, Any]:
+    """The attributes of an object; {} if it has none of its own."""
+    return getattr(value, "__dict__", {})

@@ -37,6 +37,7 @@ from course.checkup.phases import (
     Step,
 )
 from course.checkup.ranks import skew
+from course.checkup.rare import rare
 from course.checkup.schedule import COUNTED_STEPS, MIDDLE_STEPS_MIN
 from course.checkup.seen import Seen
 from course.checkup.tensors import tensors_in
@@ -90,6 +91,8 @@ def summarise(watch: Watch) -> Facts:
         skew=skew(watch, step_phases, found_lines),
         gaps=gaps(timeline(steps)),
         gradient_norms=GradientNorms(watch.counted.small, watch.counted.large),
+        habits=watch.counted.habits.found(len(counted_steps), watch.clock.cuda),
+        rare=rare(steps),
     )
 
 
@@ -103,8 +106,9 @@ def _of_kind(steps: list[Step], *kinds: str) -> list[Step]:
 def seconds(steps: list[Step]) -> Seconds:
     """Seconds per step of those that nothing was attached to, else of those that were timed."""
     chosen = _undisturbed(steps, FREE) or _of_kind(steps, TIMED) or steps
-    low, median, high = _quartiles([step.seconds for step in chosen])
-    return Seconds(median=median, low=low, high=high)
+    each = [step.seconds for step in chosen]
+    low, median, high = _quartiles(each)
+    return Seconds(median=median, low=low, high=high, each=each)
 
 
 def _undisturbed(steps: list[Step], kind: str) -> list[Step]:
@@ -241,7 +245,7 @@ def loader(watch: Watch) -> Loader | None:
         persistent=one.persistent_workers,
         prefetch=one.prefetch_factor,
         starts=len(starts),
-        start_seconds=sum(starts) / n_starts,
+        start_seconds=statistics.median(starts) if starts else 0.0,
         steps_per_start=len(watch.steps) / n_starts,
     )
 
