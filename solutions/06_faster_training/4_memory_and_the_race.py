@@ -55,7 +55,7 @@ data = fashion.load(size.dataset)
 # |---|---|---|
 # | data in memory | `in_memory` | batches are cut out of one tensor |
 # | batch of 128 | `batch_size` | half the steps per epoch, twice the learning rate |
-# | one cycle | `one_cycle`, `epochs` | the learning rate rises and falls once; its peak is 2.5 times as high |
+# | one cycle | `one_cycle`, `epochs` | the learning rate rises to a higher peak once, then falls |
 # | bfloat16 | `bf16` | forward pass and evaluation run under autocast |
 # | channels_last | `channels_last` | another order of the numbers in memory |
 # | fused Adam | `fused` | one kernel updates all weights |
