@@ -28,7 +28,7 @@ from course.checkup.phases import CODE
 LOOPED = ("add_", "mul_", "lerp_", "copy_", "sub_", "clamp_", "norm")
 CALLS = 5  # most frequent ones
 AMPERE = 8  # the first generation of GPUs with TF32
-RESUMED = "torch_dynamo_resume_in_"  # a function that goes on after a graph break
+RESUMED = "torch_dynamo_resume_in_"  # a function that continues after a graph break
 
 
 class Habits:

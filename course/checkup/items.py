@@ -142,5 +142,5 @@ def _timed_transform(dataset: Any, spent: Spent) -> Iterator[bool]:
 
 
 def vars_of(value: Any) -> dict[str, Any]:
-    """The attributes of an object; {} if it has none of its own."""
+    """The attributes of an object; {} without __dict__."""
     return getattr(value, "__dict__", {})

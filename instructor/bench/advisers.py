@@ -33,7 +33,7 @@ VERDICTS = {
     "INSUFFICIENT": "",
     "BALANCED": "",
 }
-NO_ALARM = ("", "compute")  # that most time goes into computing is no fault
+NO_ALARM = ("", "compute")  # most time may go into computing
 # a pattern of torch -> the rule of the check-up that finds the same
 RULES_OF_PATTERNS = {
     "Synchronized DataLoader Pattern": ("workers",),

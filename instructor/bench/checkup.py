@@ -59,7 +59,7 @@ PARTS = {
     "optimizer": ["fused optimizer", "optimizers", "zeroed"],
     "memory": ["pin_memory", "kept_losses", "growth"],
 }
-# arguments of scripts that take another one than "mended"
+# arguments of scripts whose fix is a number
 FIXES = {"starved": "num_workers=2", "many_workers": "num_workers=0"}
 
 

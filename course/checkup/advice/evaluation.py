@@ -12,7 +12,7 @@ SHARE_MIN = 0.25  # of all the time
 
 
 def check(facts: Facts) -> Advice | None:
-    """Advise to evaluate less; a fault in it, such as graphs, has a rule of its own."""
+    """Advise to evaluate less; where it records graphs, the rule on graphs speaks first."""
     evaluation = facts.evaluation
     every_step = facts.phases.share(EVALUATION) > 0  # a teacher, which is a part of training
     if evaluation.share < SHARE_MIN or evaluation.graphs or every_step:

@@ -1,4 +1,4 @@
-"""Lines at which the graph of a compiled model ends, and Python goes on."""
+"""Lines at which the graph of a compiled model ends and Python continues."""
 
 from course.checkup.advice.rule import Advice
 from course.checkup.facts import Facts

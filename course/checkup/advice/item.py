@@ -1,4 +1,4 @@
-"""A __getitem__ that computes for most of the time of an item, or opens a file anew in each."""
+"""A __getitem__ that computes for most of the time of an item, or opens the same file each time."""
 
 import os
 

@@ -8,7 +8,7 @@ from course.checkup.predict import bound
 NAME = "no_sync"
 PART = "02/5"
 PLANTED = ("accumulation",)
-PER_STEP_MIN = 1.5  # of each; fewer is no accumulation
+PER_STEP_MIN = 1.5  # of each; with fewer, nothing is accumulated
 
 
 def check(facts: Facts) -> Advice | None:
