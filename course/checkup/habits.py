@@ -23,6 +23,7 @@ from course.checkup.growth import Growth
 from course.checkup.lines import is_users, this_line
 from course.checkup.patches import Patches
 from course.checkup.phases import CODE
+from course.device import cores
 
 # methods that a loop over parameters calls, such as that of a moving average
 LOOPED = ("add_", "mul_", "lerp_", "copy_", "sub_", "clamp_", "norm")
@@ -120,11 +121,6 @@ class Habits:
             return original(model, *args, **kwargs)
 
         return counted
-
-
-def cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0))
 
 
 def _has_tf32() -> bool:

@@ -27,10 +27,10 @@ from course.checkup.facts import (
     THREADS,
     WITHOUT_ANOMALY,
 )
-from course.checkup.habits import cores
 from course.checkup.replay import Mode, Replay, mapped, merged, rebuilt
 from course.checkup.seen import Call
 from course.checkup.tensors import tensors_in
+from course.device import cores
 
 REASON_MAX = 80  # characters of an error's message
 Way = Callable[[], Any]
