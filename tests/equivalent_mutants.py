@@ -24,6 +24,11 @@ EQUIVALENT = {
     "checkpoint: for gpu, state in zip(gpus, ctx.states[1], strict=True): => pass in for gpu, state in zip(gpus, "
     "ctx.states[1], strict=True):": WITHOUT_GPU,
     "checkpoint: torch.cuda.set_rng_state(state, gpu) => pass in torch.cuda.set_rng_state(state, gpu)": WITHOUT_GPU,
+    "best_plan: if not fitting: => pass in if not fitting:": "min() of no plans raises ValueError, too",
+    "best_plan: raise ValueError('no plan runs and fits; take more devices or a smaller model.') => pass in raise "
+    "ValueError('no plan runs and fits; take more devices or a smaller model.')": (
+        "min() of no plans raises ValueError, too"
+    ),
     "one_cycle: 3 => 4 in line = sum((step > right for right, *_ in points[1:3]))": (
         "no step lies beyond the last point"
     ),

@@ -10,6 +10,7 @@ from course.device import SCALES, scale
 from course.errors import CourseError
 from course.experiment_sizes import (
     batch_grouping,
+    beyond_data_parallel,
     data_parallel,
     fast_loading,
     faster_training,
@@ -25,6 +26,7 @@ UNITS = {
     "04_fast_loading": fast_loading,
     "05_batch_grouping": batch_grouping,
     "06_faster_training": faster_training,
+    "07_beyond_data_parallel": beyond_data_parallel,
 }
 
 

@@ -5,6 +5,7 @@ forward pass saves, `unpack` each one that the backward pass asks for. Memory th
 reasons is not seen here; on a GPU, `torch.cuda.max_memory_allocated` shows all of it.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 
 import torch
@@ -25,6 +26,70 @@ def most_bytes_kept(run: Callable[[], object], owned: Iterable[Tensor]) -> int:
     with torch.autograd.graph.saved_tensors_hooks(kept.pack, kept.unpack):
         run()
     return kept.most
+
+
+def peak_bytes_saved(run: Callable[[], object], owned: Iterable[Tensor]) -> int:
+    """Most bytes that autograd holds at any moment of `run()`; a storage counts once.
+
+    Unlike `most_bytes_kept`, it sees what the backward pass frees on its way, and what a
+    checkpointed block saves when it is computed again.
+
+    Args:
+        run: forward and backward passes.
+        owned: tensors whose bytes do not count, because they are there anyway: the parameters.
+    """
+    ledger = _Ledger({tensor.untyped_storage().data_ptr() for tensor in owned})
+    with torch.autograd.graph.saved_tensors_hooks(ledger.pack, ledger.unpack):
+        run()
+    return ledger.most
+
+
+class _Ledger:
+    """The storages that autograd holds now, and the most bytes that it held."""
+
+    def __init__(self, owned: set[int]) -> None:
+        self.owned = owned
+        self.holders: Counter[int] = (
+            Counter()
+        )  # address of a storage -> saved tensors that share it
+        self.now = 0
+        self.most = 0
+
+    def pack(self, tensor: Tensor) -> "_Saved":
+        """Count the storage of a tensor that is saved, until autograd drops it."""
+        storage = tensor.untyped_storage()
+        n_bytes = 0 if storage.data_ptr() in self.owned else storage.nbytes()
+        return _Saved(tensor, self, storage.data_ptr(), n_bytes)
+
+    def unpack(self, saved: "_Saved") -> Tensor:
+        """The tensor, which autograd asks for."""
+        return saved.tensor
+
+    def hold(self, address: int, n_bytes: int) -> None:
+        """Count one more holder of a storage."""
+        if not self.holders[address]:
+            self.now += n_bytes
+            self.most = max(self.most, self.now)
+        self.holders[address] += 1
+
+    def drop(self, address: int, n_bytes: int) -> None:
+        """Count one holder less."""
+        self.holders[address] -= 1
+        if not self.holders[address]:
+            self.now -= n_bytes
+
+
+class _Saved:
+    """A saved tensor: holds its storage in the ledger as long as autograd keeps this object."""
+
+    def __init__(self, tensor: Tensor, ledger: _Ledger, address: int, n_bytes: int) -> None:
+        self.tensor = tensor
+        self.ledger = ledger
+        self.place = address, n_bytes
+        ledger.hold(*self.place)
+
+    def __del__(self) -> None:
+        self.ledger.drop(*self.place)
 
 
 class _Kept:

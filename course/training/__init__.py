@@ -1,1 +1,1 @@
-"""Given models, training loops and metrics of units 03, 05 and 06."""
+"""Given models, training loops and metrics of units 03, 05, 06 and 07."""

@@ -1,0 +1,83 @@
+"""Known mistakes of exercise activation_bytes, and right answers in other styles."""
+
+from course.engine.known_answers import alternative
+
+MISTAKES = {
+    "whole_batch": (
+        "This counts the whole batch. A rank holds its micro-batch: divide rows by data ranks and micro-batches.",
+        ("rows / plan.data / plan.micro_batches * gpt.columns", "rows * gpt.columns"),
+    ),
+    "all_micro_batches": (
+        "All micro-batches of the step are counted together. Without a pipeline, one is freed before the next begins.",
+        ("rows / plan.data / plan.micro_batches * gpt.columns", "rows / plan.data * gpt.columns"),
+    ),
+    "data_forgotten": (
+        "The data ranks share the sequences. Divide the rows by them.",
+        ("rows / plan.data / plan.micro_batches", "rows / plan.micro_batches"),
+    ),
+    "tensor_cuts_all": (
+        "Tensor ranks cut everything here. What the norms take and return, 4 d + 4 per token, is whole on every rank.",
+        ("4 * d + 4 + (12 * d + gpt.heads) / plan.tensor", "(16 * d + 4 + gpt.heads) / plan.tensor"),
+    ),
+    "tensor_forgotten": (
+        "The tensor ranks cut queries, keys, values, attention's output and the MLP. Divide 12 d + heads by them.",
+        ("(12 * d + gpt.heads) / plan.tensor", "12 * d + gpt.heads"),
+    ),
+    "one_in_flight": (
+        "One micro-batch is counted. The first pipeline rank starts up to P of them before one comes back.",
+        ("in_flight = min(plan.pipeline, plan.micro_batches)", "in_flight = 1"),
+    ),
+    "always_p_in_flight": (
+        "There are P micro-batches in flight here, also where the step has fewer. Take the smaller number.",
+        ("in_flight = min(plan.pipeline, plan.micro_batches)", "in_flight = plan.pipeline"),
+    ),
+    "gpipe": (
+        "All micro-batches are in flight, as with GPipe. Here at most P are.",
+        ("in_flight = min(plan.pipeline, plan.micro_batches)", "in_flight = plan.micro_batches"),
+    ),
+    "all_layers": (
+        "A pipeline rank holds its own layers, not all. Divide the layers by P.",
+        ("gpt.layers / plan.pipeline", "gpt.layers"),
+    ),
+    "only_the_inputs": (
+        "Checkpointing keeps the inputs, and one block is whole while it is computed again. Add that block.",
+        (" + block - tokens * d)", ")"),
+    ),
+    "input_twice": (
+        "The input of the block that is computed again is counted twice. Subtract it once.",
+        (" + block - tokens * d)", " + block)"),
+    ),
+    "no_heads": (
+        "Attention saves one number per head and token: the logarithm of its softmax's sum. Add the heads.",
+        ("(12 * d + gpt.heads)", "12 * d"),
+    ),
+    "two_bytes_always": (
+        "The numbers are always counted with 2 bytes. Use `size`.",
+        ("size * in_flight", "2 * in_flight"),
+    ),
+}
+
+
+@alternative
+def block_by_block(gpt, rows, plan, size=2):
+    tokens = gpt.columns * rows / (plan.data * plan.micro_batches)
+    norms = 4 * gpt.width + 4
+    attention = (4 * gpt.width + gpt.heads) / plan.tensor
+    mlp = 8 * gpt.width / plan.tensor
+    whole = tokens * (norms + attention + mlp)
+    kept = tokens * gpt.width if plan.checkpointing else whole
+    total = 0.0
+    for _ in range(min(plan.pipeline, plan.micro_batches)):
+        total += kept * gpt.layers / plan.pipeline
+    if plan.checkpointing:
+        total += whole - kept
+    return total * size
+
+
+@alternative
+def per_token(gpt, rows, plan, size=2):
+    d, t = gpt.width, plan.tensor
+    of_block = d * (4 + 12 / t) + gpt.heads / t + 4
+    blocks = gpt.layers / plan.pipeline * min(plan.micro_batches, plan.pipeline)
+    of_rank = blocks * d + (of_block - d) if plan.checkpointing else blocks * of_block
+    return size * of_rank * rows * gpt.columns / plan.data / plan.micro_batches
