@@ -9,6 +9,17 @@ import click
 PASSED_ON = {"allow_interspersed_args": False}  # options after SCRIPT are the script's
 
 
+def _compare(
+    context: click.Context, parameter: click.Parameter, files: tuple[Path, Path] | None
+) -> None:
+    """Print the comparison of two reports and end."""
+    if files:
+        from course.checkup.compare import compare_files
+
+        click.echo(str(compare_files(*files)))
+        context.exit()
+
+
 @click.command(
     context_settings=PASSED_ON,
     short_help="Look where your own training loses time.",
@@ -45,6 +56,22 @@ PASSED_ON = {"allow_interspersed_args": False}  # options after SCRIPT are the s
     help="Write all numbers, too.",
 )
 @click.option(
+    "--trace",
+    "trace_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write ten steps for Perfetto, too.",
+)
+@click.option(
+    "--compare",
+    nargs=2,
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="BEFORE AFTER",
+    is_eager=True,
+    expose_value=False,
+    callback=_compare,
+    help="Run nothing: compare two files of --json.",
+)
+@click.option(
     "--fail-if", metavar="CONDITION", help='Exit with code 1 if it holds, such as "data > 20%".'
 )
 @click.option("-m", "is_module", is_flag=True, help="SCRIPT is a module's name, as for python -m.")
@@ -57,6 +84,7 @@ def checkup(
     with_compile: bool,
     html_file: Path | None,
     json_file: Path | None,
+    trace_file: Path | None,
     fail_if: str | None,
     is_module: bool,
     script: str,
@@ -78,6 +106,7 @@ def checkup(
         with_compile=with_compile,
         html_file=html_file,
         json_file=json_file,
+        trace_file=trace_file,
         fail_if=fail_if,
         failure=condition.parse(fail_if) if fail_if else None,
     )

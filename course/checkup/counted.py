@@ -7,6 +7,8 @@ saves, batches.
 import collections
 import contextlib
 import functools
+import os
+import sys
 import time
 import weakref
 from collections.abc import Callable
@@ -16,6 +18,7 @@ import torch
 from torch.optim import Optimizer
 
 from course.checkup.clock import Clock
+from course.checkup.habits import Habits
 from course.checkup.lines import this_line
 from course.checkup.patches import Patches
 from course.checkup.phases import DATA, OPTIMIZER
@@ -26,6 +29,7 @@ from course.measure.gradient_noise import in_units_of
 
 # calls that need a value of a tensor in Python, and so wait for a GPU
 SYNCS = "item tolist __bool__ __float__ __int__ __index__ nonzero cpu numpy".split()
+DISTRIBUTIONS = f"{os.sep}torch{os.sep}distributions{os.sep}"
 GROUP = 4  # consecutive gradients whose mean stands for one of a larger batch
 GRADIENT_BYTES_MAX = 400_000_000  # larger gradients are not copied
 
@@ -45,6 +49,7 @@ class Counted:
         self.large: list[torch.Tensor] = []
         self.saved_bytes: int | None = None  # by autograd in one step
         self.batches: list[Any] = []  # that padding is looked for in
+        self.habits = Habits(clock)
         self._clock = clock
         self._seen = seen
         self._gradient_sum: torch.Tensor | None = None
@@ -54,6 +59,8 @@ class Counted:
     def start(self, patches: Patches) -> None:
         """Count from now on, until `patches` are put back."""
         self.on = True
+        if not self._seen.compiled:  # it would compile our wrappers, too
+            self.habits.start(patches)
         for name in SYNCS:
             patches.replace(torch.Tensor, name, functools.partial(self._count_sync, name))
         patches.undo.callback(self._saving.close)
@@ -77,6 +84,7 @@ class Counted:
 
     def mark_graph(self, tensors: Any) -> None:
         """Tie a token to a loss's graph: if something keeps the graph, the token stays alive."""
+        self.habits.note_backward()
         loss = next(tensors_in(tensors), None)
         with contextlib.suppress(AttributeError, TypeError):  # a graph without metadata
             token = _Token()
@@ -122,7 +130,7 @@ class Counted:
         @functools.wraps(original)
         def counted(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
             nonlocal is_inside
-            if is_inside or clock.is_paused or not clock.is_in_thread():
+            if is_inside or clock.is_paused or not clock.is_in_thread() or _checks_arguments():
                 return original(tensor, *args, **kwargs)
             if clock.phase in (DATA, OPTIMIZER):  # torch asks for these, not the script
                 return original(tensor, *args, **kwargs)
@@ -137,6 +145,11 @@ class Counted:
                 self.sync_seconds += time.perf_counter() - began
 
         return counted
+
+
+def _checks_arguments() -> bool:
+    """Whether torch.distributions asks for a value, which the rule on distributions looks at."""
+    return DISTRIBUTIONS in sys._getframe(2).f_code.co_filename
 
 
 class _Token:

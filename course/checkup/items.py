@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import itertools
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,40 +9,49 @@ from typing import Any
 from torch.utils.data import DataLoader, IterableDataset, default_collate, default_convert
 
 from course.checkup.facts import Items
+from course.checkup.item_watch import LOOKS_MIN, ItemWatch
 
 SECONDS_MAX = 0.3  # of asking for items
+LOOK_SECONDS = 0.1  # in which lines are looked at
 ITEMS_MIN = 2
+ITEMS_MAX = 1000
 
 
 def items_of(loader: DataLoader, seconds: float = SECONDS_MAX) -> Items | None:
     """The Items of a loader, read in this process; None if items cannot be asked for."""
     if isinstance(loader.dataset, IterableDataset):
         return None
-    spent = Spent()
     order = _order(loader)  # which takes its own time: that of a permutation of millions, too
+    if not order:
+        return None
+    spent = Spent()
     with _timed_transform(loader.dataset, spent) as has_transform:
-        begin = time.perf_counter()
         busy_begin = _busy_seconds()
-        got = _some_items(loader.dataset, order, begin + seconds)
+        begin = time.perf_counter()
+        with ItemWatch() as watch:
+            batch, n_items = _read(loader, order, begin, seconds, watch)
         asking = time.perf_counter() - begin
         busy = _busy_seconds() - busy_begin
-    if not got:
-        return None
     makes_batches = loader.batch_sampler is not None
     begin = time.perf_counter()
-    loader.collate_fn(got if makes_batches else got[0])
-    collate = time.perf_counter() - begin
+    loader.collate_fn(batch if makes_batches else batch[0])
+    collate = (time.perf_counter() - begin) / len(batch)
+    item = asking / n_items
     if has_transform:
-        parts = {"read": asking - spent.seconds, "transform": spent.seconds}
+        transform = spent.seconds / n_items
+        parts = {"read": item - transform, "transform": transform}
     else:
-        parts = {"item": asking}
+        parts = {"item": item}
     parts["collate"] = collate
-    total = asking + collate
+    total = item + collate
     return Items(
-        seconds=total / len(got),
+        seconds=total,
         busy=min(1.0, busy / max(asking, 1e-9)),
         own_collate=loader.collate_fn not in (default_collate, default_convert),
         shares={name: part / total for name, part in parts.items()},
+        line=watch.line,
+        line_share=watch.line_share,
+        opened=watch.opened(n_items),
     )
 
 
@@ -55,28 +63,48 @@ class Spent:
         self.is_inside = False
 
 
-def _order(loader: DataLoader) -> list[Any]:
-    """The indices of the items of a batch, or of as many without batches."""
-    if loader.batch_sampler is not None:
-        indices: list[Any] = []
-        for batch in itertools.islice(loader.batch_sampler, ITEMS_MIN):
-            indices += batch
-            if len(indices) >= ITEMS_MIN:
-                break
-        return indices
-    return list(itertools.islice(loader.sampler, ITEMS_MIN))
-
-
-def _some_items(dataset: Any, order: list[Any], until: float) -> list[Any]:
-    """The items of these indices, or as many as there is time for; at least ITEMS_MIN."""
-    if hasattr(dataset, "__getitems__"):  # it gives a list of items, as the loader asks for them
-        return dataset.__getitems__(order)
-    got: list[Any] = []
-    for index in order:
-        got.append(dataset[index])
-        if len(got) >= ITEMS_MIN and time.perf_counter() > until:
+def _order(loader: DataLoader) -> list[list[Any]]:
+    """The indices of some batches, at most about ITEMS_MAX; each alone if there are no batches."""
+    order = []
+    n_items = 0
+    for drawn in loader.sampler if loader.batch_sampler is None else loader.batch_sampler:
+        order.append([drawn] if loader.batch_sampler is None else list(drawn))
+        n_items += len(order[-1])
+        if n_items >= ITEMS_MAX:
             break
-    return got
+    return order
+
+
+def _read(
+    loader: DataLoader, order: list[list[Any]], begin: float, seconds: float, watch: ItemWatch
+) -> tuple[list[Any], int]:
+    """The items of the first batch, and how many were read to see lines for a while.
+
+    Fewer than a batch if there is no time for it; at least ITEMS_MIN where there are as many.
+    """
+    in_batch = len(order[0])
+    batch: list[Any] = []
+    n_items = 0
+    for items in _asked(loader, order):
+        batch += items[: in_batch - len(batch)]
+        n_items += len(items)
+        spent = time.perf_counter() - begin
+        has_looked = spent >= LOOK_SECONDS and watch.looks >= LOOKS_MIN
+        has_read = len(batch) == in_batch and has_looked
+        if n_items >= ITEMS_MIN and (has_read or spent >= seconds):
+            break
+    return batch, n_items
+
+
+def _asked(loader: DataLoader, order: list[list[Any]]) -> Iterator[list[Any]]:
+    """Items as the loader asks for them: a batch in one call, or one after the other."""
+    asks_for_lists = loader.batch_sampler is not None and hasattr(loader.dataset, "__getitems__")
+    for indices in order:
+        if asks_for_lists:
+            yield loader.dataset.__getitems__(indices)
+            continue
+        for index in indices:
+            yield [loader.dataset[index]]
 
 
 def _busy_seconds() -> float:

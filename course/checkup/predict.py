@@ -20,9 +20,13 @@ from course.checkup.facts import (
     BF16,
     CHANNELS_LAST,
     COMPILE,
+    FLOAT32,
     FUSED,
     LARGER_BATCH,
     ONE_OPTIMIZER,
+    TF32,
+    THREADS,
+    WITHOUT_ANOMALY,
     Facts,
 )
 from course.checkup.failures import Failures
@@ -47,6 +51,10 @@ PHASES_OF_WAYS = {  # the phases of a step that another way to compute it concer
     BF16: (FORWARD, BACKWARD),
     CHANNELS_LAST: (FORWARD, BACKWARD),
     COMPILE: (FORWARD, BACKWARD),
+    TF32: (FORWARD, BACKWARD),
+    FLOAT32: (FORWARD, BACKWARD, OPTIMIZER),
+    WITHOUT_ANOMALY: (FORWARD, BACKWARD),
+    THREADS: (FORWARD, BACKWARD, OPTIMIZER),
     FUSED: (OPTIMIZER,),
     ONE_OPTIMIZER: (OPTIMIZER,),
 }

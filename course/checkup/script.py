@@ -53,6 +53,11 @@ def find(script: str, is_module: bool) -> Script:
 
 
 def _find_file(path: str) -> Script:
+    if path.endswith(".ipynb"):
+        raise CourseError(
+            f"{path} is a notebook; call course.checkup(loader, step) in one of its cells instead, "
+            "where step(batch) trains on a batch."
+        )
     return Script(compile(Path(path).read_bytes(), path, "exec"), path)
 
 

@@ -12,6 +12,7 @@ from course.checkup.condition import Condition
 from course.checkup.html import page
 from course.checkup.report import Report
 from course.checkup.script import BY_CTRL_C, SEEN_ENOUGH, Ending
+from course.checkup.trace import trace
 from course.checkup.watch import Watch
 from course.errors import CourseError
 
@@ -28,6 +29,7 @@ class Session:
     with_compile: bool = False
     html_file: Path | None = None
     json_file: Path | None = None
+    trace_file: Path | None = None
     fail_if: str | None = None
     failure: Condition | None = None  # that of fail_if
     report: Report | None = None
@@ -112,6 +114,8 @@ class Session:
             _write(self.json_file, report.json())
         if self.html_file:
             _write(self.html_file, page(report))
+        if self.trace_file:
+            _write(self.trace_file, trace(report.name, report.timeline))
 
 
 def _write(path: Path, text: str) -> None:

@@ -13,6 +13,7 @@ from course.checkup.facts import (
     Evaluation,
     Facts,
     GradientNorms,
+    Habits,
     LineShare,
     Loader,
     Memory,
@@ -20,6 +21,7 @@ from course.checkup.facts import (
     Optimizers,
     Phase,
     Phases,
+    Rare,
     Seconds,
     Steps,
 )
@@ -39,6 +41,7 @@ from course.checkup.phases import (
     Step,
 )
 from course.checkup.ranks import skew
+from course.checkup.rare import rare
 from course.checkup.schedule import COUNTED_STEPS, MIDDLE_STEPS_MIN
 from course.checkup.seen import Seen
 from course.checkup.tensors import tensors_in
@@ -97,6 +100,8 @@ def summarise(watch: Watch) -> Facts:
         skew=one_skew,
         gaps=look("the script's own code", gaps, timeline(steps), default={}),
         gradient_norms=GradientNorms(counted.small, counted.large),
+        habits=look("habits", counted.habits.found, n_counted, watch.clock.cuda, default=Habits()),
+        rare=look("what is slow now and then", rare, steps, default=Rare()),
         failures=seen.failures,
     )
 
@@ -111,8 +116,9 @@ def _of_kind(steps: list[Step], *kinds: str) -> list[Step]:
 def seconds(steps: list[Step]) -> Seconds:
     """Seconds per step of those that nothing was attached to, else of those that were timed."""
     chosen = _undisturbed(steps, FREE) or _of_kind(steps, TIMED) or steps
-    low, median, high = _quartiles([step.seconds for step in chosen])
-    return Seconds(median=median, low=low, high=high)
+    each = [step.seconds for step in chosen]
+    low, median, high = _quartiles(each)
+    return Seconds(median=median, low=low, high=high, each=each)
 
 
 def _undisturbed(steps: list[Step], kind: str) -> list[Step]:
@@ -258,7 +264,7 @@ def loader(watch: Watch) -> Loader | None:
         persistent=one.persistent_workers,
         prefetch=one.prefetch_factor,
         starts=len(starts),
-        start_seconds=sum(starts) / n_starts,
+        start_seconds=statistics.median(starts) if starts else 0.0,
         steps_per_start=len(watch.steps) / n_starts,
         iterable=isinstance(one.dataset, IterableDataset),
     )

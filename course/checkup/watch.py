@@ -156,6 +156,8 @@ class Watch:
             if step.kind in (WARM, COUNTED):
                 seen.steps_max = max(seen.steps_max, seen.steps_now)
             seen.steps_now = 0
+        if step.kind != COUNTED:  # in which we keep batches
+            self.counted.habits.growth.note(len(self.steps))
         self.hooks.count_batch()
         self.hooks.forward.end_step()
         if len(self.steps) == RANKS_STEPS and dist.is_available() and dist.is_initialized():

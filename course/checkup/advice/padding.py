@@ -20,4 +20,4 @@ def check(facts: Facts) -> Advice | None:
     gain = bound(computing * (1 - cells.bucketed / cells.waste))
     numbers = f"{cells.waste:.2f} cells per token, {cells.bucketed:.2f} if those seen were sorted"
     text = f"batch sequences of similar length: {numbers}"
-    return Advice(NAME, text, PART, gain, "", gain)
+    return Advice(NAME, text, PART, bound(computing), "", gain)
