@@ -5,7 +5,16 @@ UNREAD = "these places are overwritten before they are read, or never read"
 SEEDS = "any seeds do that differ for each step and rank"
 GPUS = "a check's ranks compute on the CPU; only a machine with GPUs could show it"
 WITHOUT_GPU = "without a GPU there is no such state; with one, the facts about dropout show it"
+RANK_SEEDS = "any seeds do that are equal and different where they must be"
 EQUIVALENT = {
+    "rank_seeds: seed + data_rank * tensor_size + tensor_rank => seed + data_rank * tensor_size - tensor_rank "
+    "in return {'whole parameters': seed, 'split parameters': seed + tensor_rank, 'whole dropout':": RANK_SEEDS,
+    "rank_seeds: seed + data_rank * tensor_size => seed - data_rank * tensor_size "
+    "in return {'whole parameters': seed, 'split parameters': seed + tensor_rank, 'whole dropout':": RANK_SEEDS,
+    "rank_seeds: seed + data_rank => seed - data_rank "
+    "in return {'whole parameters': seed, 'split parameters': seed + tensor_rank, 'whole dropout':": RANK_SEEDS,
+    "rank_seeds: seed + tensor_rank => seed - tensor_rank "
+    "in return {'whole parameters': seed, 'split parameters': seed + tensor_rank, 'whole dropout':": RANK_SEEDS,
     "ResumingLoader: 0 => 1 in def __init__(self, dataset, batch_size, num_workers=0, seed=0):": (
         "a default in a given line: any number of workers gives the same batches"
     ),

@@ -243,6 +243,19 @@ def test_a_short_last_batch_is_left_out_of_the_variance():
     assert bias.of_fields["batch"] == pytest.approx(judge.variance_ratio(values[:64].numpy(), 16))
 
 
+def test_ten_batches_in_a_row_show_their_order():
+    batches = torch.arange(1600.0).view(100, 16, 1)
+    mixed = batches[torch.randperm(100, generator=torch.Generator().manual_seed(0))]
+    alone, ten = [], []
+    for order in (batches, mixed):
+        seen = judge.look(list(order))
+        alone.append(judge.bias_of(seen).of_fields["batch"])
+        ten.append(judge.bias_of(seen, in_a_row=10).of_fields["batch"])
+    assert alone[0] == pytest.approx(alone[1])
+    assert ten[0] > 5 * ten[1]
+    assert judge.bias_of(judge.look(list(batches[:19])), in_a_row=10) is None
+
+
 def test_the_places_of_a_sampler_are_its_row_numbers():
     from torch.utils.data import BatchSampler, DataLoader, SequentialSampler
 

@@ -101,7 +101,9 @@ def _lines_of_epoch(asked: Asked, loader: Any, step: Callable) -> Iterator[str]:
     yield _row("looked at", _extent(seen))
     yield _row("a batch", f"{seen.described}; {seen.nbytes / seen.batches / MB:.3g} MB")
     yield _row("samples", _distinct(seen))
-    yield _row("how random", _randomness(seen, loader))
+    places = _places(seen, loader)
+    yield _row("how random", _randomness(seen, places))
+    yield _row("ten in a row", _randomness(seen, places, 10))
     yield _row("next epoch", _next_order(seen, loader))
     yield _row("from the disk", _from_disk(seen, asked.data, dropped))
 
@@ -130,14 +132,23 @@ def _is_empty(kept: list) -> bool:
     return all(isinstance(value, float) and math.isnan(value) for value in kept)
 
 
-def _randomness(seen: Any, loader: Any) -> str:
+def _places(seen: Any, loader: Any) -> list[int]:
+    """The row numbers that the loader's sampler gives, as many as samples were seen."""
     from course.loading import judge, own_loader
 
     with own_loader.guarded("asking the sampler for an epoch's order", loader.seconds):
-        places = judge.places_of(loader.loader, min(PLACES_MAX, seen.samples))
-    bias = judge.bias_of(seen, places)
+        return judge.places_of(loader.loader, min(PLACES_MAX, seen.samples))
+
+
+def _randomness(seen: Any, places: list[int], in_a_row: int = 1) -> str:
+    """How random the means of `in_a_row` consecutive batches are."""
+    from course.loading import judge
+
+    bias = judge.bias_of(seen, places, in_a_row)
     if bias is None:
-        if seen.batches < 2:
+        if seen.batches < 2 * in_a_row:
+            if in_a_row > 1:
+                return f"not known: an epoch of {seen.batches} batches is too short"
             return "not known: one batch has no variance; take smaller batches or more data"
         return "not known: nothing in the batches varies, or fewer than two of them are full"
     text = f"{bias.of_fields[bias.worst]:.2f} times the variance of random batches, "

@@ -149,21 +149,24 @@ def add(seen: Seen, batch: Any) -> None:
 # ---- how random they are
 
 
-def bias_of(seen: Seen, places: Sequence[int] = ()) -> Bias | None:
+def bias_of(seen: Seen, places: Sequence[int] = (), in_a_row: int = 1) -> Bias | None:
     """The Bias of what was seen; None with fewer than two full batches, or if nothing varies.
 
     Args:
         places: of the samples in the dataset, in the order of an epoch; see `places_of`.
+        in_a_row: consecutive batches whose mean is judged. The order of the batches shows from 2 on
+            only: a file in its order and its shuffled shards have equal batches.
     """
     ratios = {}
+    size = in_a_row * seen.batch_size
     for name, kept in (*seen.values.items(), (PLACE, places)):
         numbers = as_numbers(kept)[: seen.full]
-        ratio = variance_ratio(numbers, seen.batch_size)
+        ratio = variance_ratio(numbers[: len(numbers) // max(size, 1) * size], size)
         if ratio is not None:
             ratios[name] = ratio
     if not ratios:
         return None
-    low, high = range_of_random(seen.samples // seen.batch_size, len(ratios))
+    low, high = range_of_random(seen.samples // size, len(ratios))
     return Bias(ratios, low, high)
 
 

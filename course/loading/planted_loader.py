@@ -1,4 +1,4 @@
-"""A loader with two faults, and its repair: what `course loader-report` is tried on.
+"""A loader with three faults, and its repair: what `course loader-report` is tried on.
 
     course loader-report planted_loader.py:make_loader
 
@@ -53,7 +53,7 @@ class Epochs(DataLoader):
 
 
 def make_loader() -> DataLoader:
-    """The loader with two faults."""
+    """The loader with three faults: every sample twice, no shuffle, the same in each epoch."""
     return DataLoader(Samples(), BATCH, num_workers=2)
 
 

@@ -89,9 +89,10 @@ def make_token_shards(tokens: Path, length: int, shard: int) -> list[Path]:
 def make_pictures(folder: Path, samples: int, side: int) -> list[Path]:
     """Write `samples` JPEGs of `side` times `side` pixels; return their paths in order."""
     rng = np.random.default_rng(0)
+    detail = side // 3  # a picture of less detail is a file of less than a memory page
     paths = []
     for number in range(samples):
-        coarse = rng.integers(256, size=(8, 8, 3), dtype=np.uint8)
+        coarse = rng.integers(256, size=(detail, detail, 3), dtype=np.uint8)
         path = folder / f"{number:06d}.jpg"
         Image.fromarray(coarse).resize((side, side)).save(path)
         paths.append(path)

@@ -17,6 +17,7 @@ from torch import Tensor
 from course.loading.page_pool import batches_from_pages, pages_in_use
 from course.loading.page_reader import PageReader
 from course.loading.records import HEADER
+from course.measure.comparison import ratio_interval
 from course.measure.page_cache import drop_cached, reads
 
 FLOATS = 32  # of a row: 31 columns and y, 128 bytes
@@ -123,10 +124,35 @@ def _untrained():
     return torch.zeros(FLOATS - 1), torch.zeros(())
 
 
+def typical_bias(
+    batch_bias: Callable[[Tensor, Tensor, int], float],
+    orders: Mapping[str, Order],
+    batch: int,
+    epochs: int,
+) -> dict[str, float]:
+    """{name of the order: variance of the means of `batch` rows over that of random ones}.
+
+    The rows of the file are sorted. The estimate is that of the intervals, over `epochs` of seed 0.
+
+    Args:
+        batch_bias: the answer to that exercise.
+    """
+    found = {}
+    for name, order in orders.items():
+        values = []
+        for epoch in range(epochs):
+            rows = order(0, epoch)
+            values.append(batch_bias(torch.arange(len(rows)), rows, batch))
+        found[name] = ratio_interval(torch.tensor(values), torch.ones(epochs)).estimate
+    return found
+
+
 def show_costs(
     seconds: Mapping[str, float],
     times_read: Mapping[str, float],
     held_bytes: Mapping[str, int],
+    bias: Mapping[str, float],
+    bias_of_ten: Mapping[str, float],
     excess: Mapping[str, Tensor],
 ) -> None:
     """Print a line per order: what it costs.
@@ -135,12 +161,16 @@ def show_costs(
         seconds: of an epoch. An order that only this one has is printed with its seconds alone.
         times_read: bytes from the disk over those of the file.
         held_bytes: bytes in memory at the same time.
+        bias: variance of batch means over that of random batches.
+        bias_of_ten: the same of ten batches in a row.
         excess: excess loss per seed, of which the median is printed.
     """
-    print(f"{'':30} {'s per epoch':>11} {'times the file':>15} {'kB held':>8} {'excess loss':>12}")
+    heads = f"{'s per epoch':>11} {'times the file':>15} {'kB held':>8} {'V / V₀':>8} {'of ten':>8}"
+    print(f"{'':30} {heads} {'excess loss':>12}")
     for name, value in seconds.items():
         line = f"{name:30} {value:11.2f}"
         if name in excess:
             line += f" {times_read[name]:15.1f} {held_bytes[name] / 1e3:8.0f}"
+            line += f" {bias[name]:8.1f} {bias_of_ten[name]:8.1f}"
             line += f" {excess[name].median():12.4f}"
         print(line)

@@ -5,7 +5,9 @@ A colour is what a device holds: weights, gradients, optimizer or activations; o
 
 from collections.abc import Mapping, Sequence
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from course.plots.style import (
     BLUE,
@@ -15,7 +17,9 @@ from course.plots.style import (
     PINK,
     RED,
     SKY_BLUE,
+    arrow,
     axes,
+    canvas,
     legend_beside,
     plain_log,
     rows,
@@ -24,6 +28,7 @@ from course.plots.style import (
 HELD_COLORS = {"weights": BLUE, "gradients": GREEN, "optimizer": ORANGE, "activations": GREY}
 WAY_STYLES = {"data ranks alone": (SKY_BLUE, "o", 9), "your pick": (PINK, "D", 5)}
 GB = 1e9
+RANK_COLORS = (PINK, SKY_BLUE)
 
 
 def held(plans: Mapping[str, Mapping[str, float]], memory: float, title: str) -> Figure:
@@ -67,5 +72,89 @@ def over_best(jobs: Sequence[str], slower: Mapping[str, Mapping[str, float]], ti
     plain_log(ax.xaxis)
     rows(ax, jobs)
     ax.set_ylim(len(jobs) - 0.5, -0.5)
+    legend_beside(ax)
+    return figure
+
+
+# ---- layers that are gathered
+
+
+def gather_lanes(ways: Mapping[str, Sequence[tuple[str, int, float, float]]], title: str) -> Figure:
+    """Draw when each layer is gathered and computed: two lanes per way, a number per layer.
+
+    Args:
+        ways: {name: [("gather" or "compute", layer, start, end)]}, in milliseconds.
+    """
+    figure, ax = axes(8.6, 0.9 + 0.75 * len(ways))
+    names = []
+    for way, bars in ways.items():
+        for lane, color in (("gather", ORANGE), ("compute", BLUE)):
+            row = len(names)
+            names.append(f"{way}: {lane}")
+            for of_lane, layer, start, end in bars:
+                if of_lane == lane:
+                    ax.barh(row, end - start, 0.75, left=start, color=color, ec="white")
+                    ax.text((start + end) / 2, row, str(layer), ha="center", va="center",
+                            color="white", fontsize=8)  # fmt: skip
+    rows(ax, names, 8)
+    ax.set(xlabel="ms on the virtual clock (numbers: layers)", title=title)
+    ax.grid(visible=False)
+    return figure
+
+
+# ---- a layer on several ranks
+
+
+def split_mlp(ranks: int = 2) -> Figure:
+    """Draw how the two matrices of an MLP are cut over ranks, a colour per rank, and the sum."""
+    colors = RANK_COLORS[:ranks]
+    figure, ax = canvas(8.6, 2.6, 12.6, 4.2)
+    _matrix(ax, 0.2, "x", 1.0, 1.6, [GREY])
+    ax.text(1.55, 2.0, "×", ha="center", va="center", fontsize=12)
+    _matrix(ax, 1.9, "first layer,\nby columns", 2.4, 1.0, colors)
+    arrow(ax, (4.5, 2.0), (5.0, 2.0))
+    _matrix(ax, 5.2, "hidden units,\nafter the GELU", 2.4, 1.6, colors)
+    ax.text(7.95, 2.0, "×", ha="center", va="center", fontsize=12)
+    _matrix(ax, 8.3, "second layer,\nby rows", 1.0, 2.4, colors, down=True)
+    arrow(ax, (9.5, 2.0), (10.9, 2.0))
+    ax.text(10.2, 2.25, "sum over\nranks", ha="center", fontsize=8)
+    _matrix(ax, 11.2, "output", 1.0, 1.6, [GREY])
+    for rank in range(ranks):
+        ax.text(2.5 + 1.2 * rank, 3.75, f"rank {rank}", color=colors[rank], ha="center", fontsize=8)
+    ax.set_title("The cuts meet at the hidden units: one sum for two layers")
+    return figure
+
+
+def _matrix(
+    ax: Axes,
+    x: float,
+    name: str,
+    width: float,
+    height: float,
+    colors: Sequence[str],
+    down: bool = False,
+) -> None:
+    """Draw a matrix at `x` whose equal parts have `colors`, from left to right or `down`."""
+    top = 2.0 + height / 2
+    for place, color in enumerate(colors):
+        part = 1 / len(colors)
+        if down:
+            corner = (x, top - (place + 1) * part * height)
+            ax.add_patch(Rectangle(corner, width, part * height, fc=color, ec="white"))
+        else:
+            corner = (x + place * part * width, top - height)
+            ax.add_patch(Rectangle(corner, part * width, height, fc=color, ec="white"))
+    ax.text(x + width / 2, 0.35, name, ha="center", va="center", fontsize=8)
+
+
+def seed_losses(losses: Mapping[str, Sequence[float]], title: str) -> Figure:
+    """Draw the final loss of each training of some pairs, a colour per way."""
+    figure, ax = axes(7.0, 2.8)
+    for (way, of_way), color in zip(losses.items(), (RED, BLUE), strict=True):
+        ax.plot(range(1, len(of_way) + 1), of_way, "o", color=color, label=way)
+    ax.set(xlabel="pair of trainings", ylabel="loss", title=title)
+    ax.set_xticks(range(1, len(losses["one seed"]) + 1))
+    highest = max(max(of_way) for of_way in losses.values())
+    ax.set_ylim(0, 1.1 * highest)
     legend_beside(ax)
     return figure

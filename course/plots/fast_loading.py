@@ -118,6 +118,8 @@ def bias(pages: Sequence[int], biases: Sequence[float], batch: int) -> Figure:
     ax.loglog(pages, biases, "o-", color=BLUE, label="windows", ms=4)
     rule = 1 + batch / np.array(pages)
     ax.loglog(pages, rule, "--", color="black", lw=1, label="1 + B / W")
+    ticks_at(ax, pages)
+    plain_log(ax.yaxis)
     ax.axvline(batch, color=GREY, ls="--", lw=1)
     small = dict(va="top", fontsize=8, color=GREY)
     label_point(ax, "W = B", (batch, 1), (3, -4), xycoords=("data", "axes fraction"), **small)
@@ -333,12 +335,12 @@ def pipeline_gain(kinds: Mapping[str, Sequence[tuple[float, Interval, float]]]) 
             one buffer, predicted gain) of each length}.
     """
     figure, ax = axes(7.4, 3.4)
-    points = [point for measured in kinds.values() for point in measured]
-    line = sorted((share, due) for share, _, due in points)
-    ax.plot(*zip(*line, strict=True), "--", color=RED, lw=1.5, label="predicted from the parts")
+    ax.plot([], [], "--", color="black", lw=1, label="predicted from the parts")
     ax.axhline(1, color=GREY, lw=0.8, label="no gain")
     said = []
     for (kind, measured), color in zip(kinds.items(), (GREEN, BLUE), strict=False):
+        line = sorted((share, due) for share, _, due in measured)
+        ax.plot(*zip(*line, strict=True), "--", color=color, lw=1)
         for share, gain, _ in measured:
             ax.vlines(share, gain.low, gain.high, color=color, lw=1)
         middle = [gain.estimate for _, gain, _ in measured]
@@ -442,7 +444,8 @@ def passes_needed(
     winners = []
     for ax, ((size, target), by_method) in zip(panels, needed.items(), strict=True):
         middle = {method: sum(passes) / len(passes) for method, passes in by_method.items()}
-        winners.append(f"{size}, {target}: {min(middle, key=middle.get)}")
+        best = min(middle, key=middle.get)
+        winners.append(f"{size}, {target}: {_winner(by_method, best)}")
         for place, passes in enumerate(by_method.values()):
             for number, count in enumerate(passes):
                 face = "none" if count >= most else COLORS[place]
@@ -454,7 +457,16 @@ def passes_needed(
         ax.set_ylim(0.8, 1.4 * most)
         ax.set_xticks(range(len(by_method)), by_method, fontsize=8)
         ax.set_title(f"{size}, {target} target", fontsize=9)
-    panels[0].set(ylabel="passes over the data")
+    panels[0].set(ylabel=f"passes over the data (hollow: {most} or more)")
     figure.suptitle("Fewest passes after the one of the normal equations (dashed): "
                     + "; ".join(winners), fontsize=9)  # fmt: skip
     return figure
+
+
+def _winner(by_method: Mapping[str, Sequence[int]], best: str) -> str:
+    """`best`, or "a tie" if the passes of another method overlap with those of `best`."""
+    worst = max(by_method[best])
+    for method, passes in by_method.items():
+        if method != best and min(passes) <= worst:
+            return "a tie"
+    return best

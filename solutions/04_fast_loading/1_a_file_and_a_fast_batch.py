@@ -33,7 +33,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import course
 from course.checks import fast_loading as check
 from course.loading import batch_ways
-from course.loading.batch_ways import INTO, LIST, NEW
+from course.loading.batch_ways import INTO, LIST, NEW, TENSOR
 from course.loading.loaders import forked
 from course.measure.comparison import compare, compare_measured
 from course.measure.fresh_memory import KEEP_FREED, Allocator, cost_of
@@ -133,9 +133,11 @@ check.draw_rows(draw_rows, seed=257)
 # loader = DataLoader(WholeBatches(x, y), batch_size, shuffle=True, collate_fn=lambda batch: batch)
 # ```
 #
-# **Predict**: how many times as fast does an epoch become with two workers, and with batched indexing? If copying bytes
-# takes the time, both gain little. If the calls of Python take it, workers nearly double the speed, and batched
-# indexing gains far more. If sending a batch costs as much as making it, workers gain nothing.
+# (`sampler=BatchSampler(...), batch_size=None` of torch's documentation calls `dataset[list_of_i]`, to the same end.)
+#
+# **Predict**: how many times as fast does an epoch become with two workers, and with batched indexing? If the bandwidth
+# of the memory is the limit, both gain little. If the calls of Python take it, workers nearly double the speed, and
+# batched indexing gains far more. If sending a batch costs as much as making it, workers gain nothing.
 
 # %%
 predicted_workers = None  # times as fast as no workers
@@ -157,7 +159,7 @@ loaders = {
 standard = compare({name: one_pass(loader) for name, loader in loaders.items()}, seconds=sizes.seconds)
 
 # %% tags=["experiment"]
-print(f"batches of one row: {len(few) / standard.median(ONE_ROW):,.0f} rows per second; the guide's 16 s are 62,500")
+print(f"batches of one row, without workers: {len(few) / standard.median(ONE_ROW):,.0f} rows per second")
 standard.seconds[ONE_ROW].mul_(len(dataset) / len(few))
 print(f"{len(table):,} rows of {sizes.columns:,} values x and one y")
 show_rates(standard, table.nbytes)
@@ -174,8 +176,9 @@ del loaders[WORKERS], loaders[ONE_ROW]  # and the processes of the workers
 
 # %% [markdown]
 # **Shown**: batched indexing copies the same bytes with fewer calls, so the calls took the rest of the time. Workers
-# make as many calls as before, and send their batches. **We think** that the guide's 16 seconds belong to another call
-# than the one it prints. Print the shape of a batch in its script to find out.
+# make as many calls as before, and send their batches. **Known**: the guide's script, `linear_regression.py` in
+# libffcv/ffcv, passes `batch_size=2048`. **We think** that the 16 seconds are the script's. To test it, time both
+# calls.
 #
 # **Takeaway** Ask the dataset for a whole batch in one call before you add workers.
 
@@ -278,8 +281,8 @@ is_kept, is_new = faults[0][NEW] < 0.1 * pages[0], faults[1][NEW] > 0.9 * pages[
 
 # %% tags=["experiment"]
 print(course.score("04/1", "page faults of a new batch of 34 MiB", predicted_faults, faults[1][NEW], null=None))
-course.claim("gathering a small batch into a buffer is at least 10 % faster than table[list]", small.ratio(INTO),
-             above=1.1, otherwise="Your batch may be too small: look at its MiB.")  # fmt: skip
+course.claim("for small batches, index_select into a new tensor is at least 1.5 times as fast as table[tensor]",
+             small.ratio(NEW, to=TENSOR), above=1.5, otherwise="Rows of one value gain nothing.")  # fmt: skip
 course.claim("gathering a large batch into a buffer is at least twice as fast as table[list]", large.ratio(INTO),
              above=2, otherwise="Compare the page faults of the two.")  # fmt: skip
 otherwise = "Allocators differ in the size from which on they ask the system for new pages. Huge pages are fewer, too."
@@ -295,23 +298,27 @@ course.claim("for small batches, a buffer makes index_select at most 10 % faster
 
 # %% [markdown]
 # **Shown**: the new tensor and the buffer differ only in where the rows go. Where the new tensor costs page faults, the
-# buffer is faster. For small batches there is nothing to gain.
+# buffer is faster. For small batches there is nothing to gain: there, all of the gain over `table[tensor]` comes from
+# the function. **We think** that `index_select` copies each row as one block, and `table[index]` value by value. To
+# test it, compare them on a table with one column.
 #
-# **Takeaway** A buffer that you own pays off as soon as a new batch would need new memory pages.
+# **Takeaway** Gather whole rows with `index_select`. A buffer that you own pays off as soon as a new batch would need
+# new memory pages.
 
 # %% [markdown]
 # ## From which size on is memory new?
 #
 # When a tensor is freed, the C library decides whether to keep its memory or to return it to the system. **Known**:
-# glibc keeps freed blocks up to a limit that grows with what it sees, and 32 MiB is the most. It returns each larger
-# block (`man 3 mallopt`, M_MMAP_THRESHOLD). Two variables of the environment raise the limit for code that you cannot
-# change:
+# glibc has two limits (`man 3 mallopt`). A block above M_MMAP_THRESHOLD is returned when it is freed. Of smaller
+# blocks, what is free at the end of the heap is returned above M_TRIM_THRESHOLD. Both limits grow with the blocks that
+# a process frees, the first up to 32 MiB, the second to twice that. So new memory can cost little in one program and
+# much in another one (part 4). Two variables of the environment fix both limits, for code that you cannot change:
 #
 # ```
 # MALLOC_MMAP_THRESHOLD_=1073741824 MALLOC_TRIM_THRESHOLD_=1073741824 python train.py
 # ```
 #
-# The cell starts two processes, one with these variables, and lets both copy into new tensors.
+# The cell starts two processes, one with these variables, and lets both copy into one new tensor after the other.
 
 # %% tags=["experiment"]
 AS_IT_IS, KEPT = "the C library as it is", "told to keep freed memory"
@@ -331,7 +338,8 @@ plots.page_faults(sizes.fresh_mib, new_pages)
 # %% [markdown]
 # **Shown**: the two processes differ only in these variables. The price is that a process keeps its peak memory. This
 # concerns every training on a CPU, and every loader: 256 images of ImageNet in float32 are a batch of 147 MiB. (A GPU
-# has no such limit, because torch keeps its freed blocks itself.)
+# has no such limit, because torch keeps its freed blocks itself. Linux with huge pages for all programs has far fewer
+# faults, because a page then has 2 MiB.)
 #
 # **Takeaway** If your batches are larger than the allocator keeps, raise its limit or reuse a buffer.
 
@@ -368,8 +376,8 @@ plots.epoch_times(epoch, table.nbytes,
                   "memcpy with as many threads")  # fmt: skip
 
 # %% [markdown]
-# The gather may pass `memcpy` with *one* thread. It has more threads, and **we think** that its buffer of one batch
-# stays in the cache, while `memcpy` writes all bytes to memory. Use a buffer for the whole epoch to test that.
+# A gather with several threads can pass `memcpy` with *one*. **We think** that the cache helps it, too: its buffer of
+# one batch stays there, while `memcpy` writes all bytes to memory. To test it, use a buffer for the whole epoch.
 #
 # **Takeaway** Compare a loader with `memcpy` of the same bytes and *with the same number of threads*.
 
@@ -382,6 +390,7 @@ plots.epoch_times(epoch, table.nbytes,
 #
 # Rows of equal size need no index: row i begins at byte i · (bytes per row). A file that takes minutes to write may be
 # cut off by Ctrl-C or a full disk. So write it under another name in the same folder, and rename it when it is whole.
+# (Against a power cut, `os.fsync` must come before the rename.)
 #
 # ### Exercise 3 · Write the rows
 #

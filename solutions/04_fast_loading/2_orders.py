@@ -3,10 +3,10 @@
 #
 # **Which shuffles keep batches nearly random and disk reads large?**
 #
-# SGD learns best from rows in random order, and a disk is fastest in long reads. If the file fits into RAM, a random
-# order costs little. If it is larger than RAM, every row of a random order is a request to the disk. You write a random
-# order and one that shuffles windows of pages. Then you measure how far its batches are from random ones, and what an
-# order costs in seconds, in bytes and in loss.
+# SGD needs batches that resemble the whole file, and a disk is fastest in long reads. From a table in memory, a random
+# order costs little (part 1). If the file is larger than RAM, every row of a random order is a request to the disk. You
+# write a random order and one that shuffles windows of pages. Then you measure how far its batches are from random
+# ones, and what an order costs in seconds, in bytes and in loss.
 #
 # **You will be able to**
 #
@@ -59,7 +59,8 @@ print(f"a file of {rows // page_rows} pages of {page_rows} rows; batches of B = 
 # Write the order that all others are compared with: the row numbers that one rank reads in one epoch. Seed a generator
 # of NumPy with both numbers, `np.random.default_rng((seed, epoch))`. torch's `DistributedSampler` and FFCV's `RANDOM`
 # take `seed + epoch` instead. With these, epoch 1 of seed 0 has the order of epoch 0 of seed 1, so runs with
-# neighbouring seeds share most of their orders.
+# neighbouring seeds share most of their orders. (`DistributedSampler` also repeats rows until all ranks have equally
+# many, because DDP waits for every rank in each step. In your order a rank may have one row more than another.)
 #
 # ```python
 # >>> whole = random_order(6, seed=0, epoch=3)
@@ -224,7 +225,7 @@ plots.orders(drawn, 16, 32, f"A batch of 32 rows holds {first['windows of 4 page
 # ## How random are the batches?
 #
 # A batch mean, such as the gradient of a batch, varies from batch to batch. Compare this variance with that of random
-# batches: if it is the same, SGD cannot tell the two orders apart. One value per row is enough for the comparison.
+# batches: where it is larger, the batches know less of the file. One value per row is enough for the comparison.
 #
 # Let W be the pages of a window, B the rows of a batch, and s² the variance of the values of all rows. Random batches
 # have means of variance s² / B. Now take the worst file, in which the rows of a page are all alike. With windows, two
@@ -312,13 +313,15 @@ batch_bias_now, EPOCHS = course.solved(check.batch_bias), 40
 
 
 def biases(values, window_pages):
-    """V / V₀ in EPOCHS epochs of windows, a tensor; `values` makes the values of the file."""
+    """V / V₀ in EPOCHS epochs of windows, a tensor."""
     epochs = [quasi_random_order_now(rows, page_rows, window_pages, 0, epoch) for epoch in range(EPOCHS)]
-    return torch.tensor([batch_bias_now(values(), order, batch) for order in epochs])
+    return torch.tensor([batch_bias_now(values, order, batch) for order in epochs])
 
 
-is_sorted = {n: biases(lambda: in_file_order, n) for n in held}
-shuffled_once = biases(lambda: torch.randperm(rows), 1)
+is_sorted = {n: biases(in_file_order, n) for n in held}
+one_shuffle = torch.randperm(rows, generator=torch.Generator().manual_seed(0))  # the file, shuffled when it was written
+shuffled_once = biases(one_shuffle, 1)
+
 
 # %% tags=["experiment"]
 nothing = torch.ones(EPOCHS)  # what random batches have
@@ -331,15 +334,18 @@ course.claim("with windows of up to an eighth of the file, 1 + B / W is within a
              furthest(rule), within=(2 / 3, 4 / 3), otherwise="The file has too few pages.")  # fmt: skip
 course.claim("in a file shuffled once, batches of one-page windows vary as random ones do, within 10 %", no_order,
              within=(0.9, 1.1), otherwise="Shuffles of a small file differ more.")  # fmt: skip
-plots.bias(held, [values.mean().item() for values in is_sorted.values()], batch)
+plots.bias(held, [ratio_interval(values, nothing).estimate for values in is_sorted.values()], batch)
 
 # %% [markdown]
 # The two variances add up: s² / B + s² / W is **1 + B / W** times that of random batches. The size of the file does not
-# matter, while a window is a small part of it. The curve ends below the rule, because a window of half the file misses
-# only half of the pages.
+# matter, while a window is a small part of it. The curve ends below the rule, because a large window leaves fewer pages
+# to chance.
 #
 # The rule is the worst case. **Shown**: if the rows were shuffled once, when the file was written, a page is a random
 # draw itself, and no window is needed.
+#
+# One number does not see everything: the same batches in another order have the same V. The next section shows what
+# their order costs.
 #
 # **Takeaway** Hold W = B pages, and the variance of a batch mean at most doubles. Of a file that was shuffled once, one
 # page is enough.
@@ -354,7 +360,9 @@ plots.bias(held, [values.mean().item() for values in is_sorted.values()], batch)
 # (FFCV does so with `os_cache=False` and `QUASI_RANDOM`.)
 #
 # A random order reads single rows, and the disk gives at least a memory page of 4,096 bytes each time. *Times the file*
-# are the bytes from the disk per epoch over those of the file. *Excess loss* is the loss over that of the true weights.
+# are the bytes from the disk per epoch over those of the file. *Excess loss* is the loss over that of the true weights,
+# which is the noise of y, here 1. With a learning rate of 1 / 10, SGD averages about ten batches, so the table has V /
+# V₀ of one batch and of ten in a row.
 #
 # **Predict**: how many times the file does an epoch in random order read?
 
@@ -389,7 +397,10 @@ compared = compare(ways, seconds=sizes.seconds)
 excess = {name: torch.tensor([file.excess(order, seed) for seed in range(7)]) for name, order in orders.items()}
 times_read = {name: file.times_read(order(0, 0), page_of[name]) for name, order in orders.items()}
 held_bytes = {name: file.held(order(0, 0), page_of[name]) for name, order in orders.items()}
-sorted_file.show_costs({name: 8 * compared.time(name).estimate for name in ways}, times_read, held_bytes, excess)
+one, ten = (sorted_file.typical_bias(batch_bias_now, orders, k * batch, EPOCHS) for k in (1, 10))
+sorted_file.show_costs(
+    {name: 8 * compared.time(name).estimate for name in ways}, times_read, held_bytes, one, ten, excess
+)
 
 # %% tags=["experiment"]
 print(f"seconds are 8 times those of an eighth; control: {middle} against itself {compared.control}")
@@ -411,6 +422,14 @@ course.claim("per epoch, a random order reads at least ten times the bytes of th
              otherwise="A value of nan or 0 means that your system does not count what the disk reads.")  # fmt: skip
 course.claim("windows of B pages leave less than 2.5 times the excess loss of a random order", more, below=2.5,
              otherwise="Seven seeds are few: take more.")  # fmt: skip
+alike = ratio_interval(excess[IN_ORDER], excess["windows, W = 1"])
+course.claim("the order of the file leaves at least four times the excess loss of windows of one page", alike, above=4,
+             otherwise="A short file has been forgotten less at its end.")  # fmt: skip
+is_seen_by_ten = one[IN_ORDER] < 1.5 * one["windows, W = 1"] and ten[IN_ORDER] > 3 * ten["windows, W = 1"]
+course.claim("for one batch, the variance in the order of the file is less than 1.5 times that of windows of one page; "
+             "for ten in a row it is more than three times", is_seen_by_ten,
+             f"{one[IN_ORDER] / one['windows, W = 1']:.1f} and {ten[IN_ORDER] / ten['windows, W = 1']:.1f} times"
+             )  # fmt: skip
 
 # %% tags=["experiment"]
 folder.cleanup()
@@ -421,14 +440,18 @@ plots.order_against_learning({name: 8 * compared.time(name).estimate for name in
 
 # %% [markdown]
 # Two costs add up. Each row of the random order brings a memory page, most of which is thrown away, and each row is a
-# request. **Shown**: with the file in memory nothing comes from the disk, and the random order is slower still. So
-# equal factors of bytes and of seconds would be a coincidence.
+# request. **Shown**: with the file in memory nothing comes from the disk, and the random order is still slower than
+# windows: our reader makes a call per row. (A gather from a mapping makes none.)
 #
 # The order of the file and all windows make one request per page and read each page once. They differ in where the next
 # page lies, and in how many pages are asked for together.
 #
-# **Takeaway** Make few, large requests. Reading single rows costs seconds; reading in file order costs loss; windows of
-# as many pages as a batch has rows cost little of either.
+# **Shown**: windows of one page and the order of the file have batches of the same variance, and only windows come in
+# random order. That decides: neighbouring batches of a sorted file are alike, so SGD follows them and forgets the rest.
+# V / V₀ of several batches in a row sees it.
+#
+# **Takeaway** Make few, large requests. Single rows cost seconds, file order costs loss, windows of W = B pages avoid
+# most of both. Judge an order by ten batches, too.
 
 # %% [markdown]
 # ## What to take home
@@ -436,4 +459,5 @@ plots.order_against_learning({name: 8 * compared.time(name).estimate for name in
 # - A random order costs a disk one request per row, and a memory page for each. Windows of pages avoid both.
 # - On a sorted file, windows of W pages multiply the variance of a batch mean by about 1 + B / W.
 # - Shuffle a file once, when you write it, and an order that the disk likes is random enough.
-# - `DataLoader(dataset, batch_size, sampler=order.tolist())` takes any order that you write.
+# - The variance of a single batch mean does not see the order of the batches. That of ten in a row does.
+# - `DataLoader(dataset, batch_size, sampler=order.tolist())` takes any order that you write; make a new one per epoch.

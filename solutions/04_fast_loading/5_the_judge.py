@@ -181,7 +181,7 @@ course.claim("with a sixteenth or an eighth of the file in a buffer, 1 + BS / 2K
 # leaves with probability 1 / K, so the share of samples that have stayed for t steps falls as exp(-t / K). A batch
 # draws from shards with these weights. Shards with weights w count as 1 / Σw² equal ones, which here is 2K / S.
 #
-# **Takeaway** Shuffle the shards first. Then a buffer of K samples mixes like a window of 2K.
+# **Takeaway** Shuffle the shards first. Then a buffer of several shards mixes like a window of twice its size.
 
 # %% [markdown]
 # ## Which format is random, frugal and fast?
@@ -194,7 +194,9 @@ course.claim("with a sixteenth or an eighth of the file in a buffer, 1 + BS / 2K
 #   step that reads the batch*.
 #
 # "Its algorithm" means that the library is not installed, and we wrote its shuffle again. Streaming's `py1e` moves each
-# sample of a shuffled shard by a random distance. Before you run the cell, choose the loader that you would take.
+# sample of a shuffled shard by a random distance. All shuffles of tokens hold the same K samples, which the cell
+# prints. (The defaults differ: 1,000 for Hugging Face, at least 262,144 for Streaming, whose batches are then more
+# random.) Before you run the cell, choose the loader that you would take.
 
 # %% tags=["experiment"]
 torch.set_num_threads(1)
@@ -202,6 +204,8 @@ folder = tempfile.TemporaryDirectory(dir=data_folder(), ignore_cleanup_errors=Tr
 place = Path(folder.name)
 formats = real_formats.token_formats(place, sizes, windows_now, buffer_now)
 formats += real_formats.picture_formats(place, sizes, buffer_now)
+jpeg_bytes = formats[-3].nbytes / sizes.judged_pictures
+print(f"K = {sizes.judged_buffer:,} samples in memory, shards of {shard}; a JPEG has {jpeg_bytes:,.0f} bytes")
 rows = {}
 for loader in formats:
     rows[loader.name] = real_formats.judged(loader, bias_now, batch, sizes.judged_seconds)
@@ -222,22 +226,29 @@ course.claim("a batch from a folder of JPEGs takes at least 20 times as long as 
              above=20)  # fmt: skip
 
 # %% [markdown]
-# **Shown** The two rows of random tokens read the same file in the same order; only the number of calls per batch
-# differs. **Known** A mapped file is read in pieces of up to the disk's read-ahead (Linux, `read_ahead_kb`), so a
-# random sample brings its neighbours. If they leave memory before they are used, the file is read several times. **We
-# think** that JPEGs cost mostly decoding, not reading: their tar shards are read in one go and are no faster. Decode
-# them once beforehand to test it.
+# The two rows of random tokens read the same file in the same order. nanoGPT's loop slices an `np.memmap` per sample,
+# converts it to int64 and stacks the results. The other row gathers tokens of two bytes in one call and converts once.
+# **We think** that slicing the memmap costs more than the number of calls. To test it, slice `np.asarray(memmap)`, a
+# plain array of the same memory.
 #
-# **Takeaway** Shards read little and shuffle less; single samples the reverse. Decoding outweighs both, so decode once
-# if the disk has room.
+# **Known** A mapped file is read in pieces of up to the disk's read-ahead (Linux, `read_ahead_kb`), so a random sample
+# brings its neighbours. If they leave memory before they are used, the file is read several times. A JPEG is a file of
+# its own, so it brings only the rest of its last memory page.
+#
+# **We think** that decoding is most of what the folder of JPEGs costs: for × memcpy all files lie in the page cache, so
+# nothing waits for the disk. Tar shards add the work of Python's `tarfile`. To test it, decode all pictures beforehand.
+#
+# **Takeaway** Large shards read little and shuffle less; random samples of a mapped file the reverse. Decoding
+# outweighs both: do it once where nothing random precedes it.
 
 # %% [markdown]
 # ## What would the judge say about your loader?
 #
 # The command `course loader-report module:make_loader` prints these numbers for any loader, from the values in its
-# batches. `--step` names your training step. The judge waits for batches *inside* it, because a loader that is timed
-# alone has the cache and all cores for itself. The next cell judges a small loader with two workers over shards that
-# are sorted by label. **Which two faults does it have, and which lines tell?**
+# batches. A line more, "ten in a row", judges the order of the batches (part 2). `--step` names your training step. The
+# judge waits for batches *inside* it, because a loader that is timed alone has the cache and all cores for itself. The
+# next cell judges a small loader with two workers over shards that are sorted by label. **Which faults does it have,
+# and which lines tell?**
 
 # %% tags=["experiment"]
 file = data_folder() / "planted_loader.py"
@@ -263,18 +274,20 @@ course.claim("two workers that do not share the shards deliver every sample twic
              f"{faulty.samples:,} samples, {faulty.distinct:,} distinct")  # fmt: skip
 
 # %% [markdown]
-# In the second report one fault is left: the samples of a shard are still neighbours. The file lies in your data
-# folder. Pass the samples through your `shuffle_buffer` there, and judge it again. Then judge your own loader:
+# The first loader delivered each sample twice (line "samples"), in the order of the shards ("how random"), and in the
+# same order in each epoch ("next epoch"). In the second report one fault is left: the samples of a shard are still
+# neighbours. The file lies in your data folder. Pass the samples through your `shuffle_buffer` there, and judge it
+# again. Then judge your own loader:
 #
 # ```sh
 # course loader-report train.py:make_loader --step train.py:step --data path/of/your/data
 # ```
 #
-# **Takeaway** Count samples, batch means and bytes before you trust a loader. None of them shows in the loss.
+# **Takeaway** Count samples, batch means and bytes before you trust a loader. A loss that falls does not show them.
 
 # %% [markdown]
 # ## What to take home
 #
 # - A buffer over shards in file order hardly shuffles; over shuffled shards it follows 1 + BS / 2K.
-# - Random samples, little reading and large files: you get two of the three, unless the file was shuffled once.
+# - Random samples, little reading and one large file: you get two of the three, unless the file was shuffled once.
 # - `course loader-report` asks your own loader three questions in your own step.

@@ -4,14 +4,34 @@ UNIT = "07_beyond_data_parallel"  # above the imports: `@exercise` reads it
 
 from course.checks.beyond_data_parallel.activation_bytes import activation_bytes
 from course.checks.beyond_data_parallel.best_plan import best_plan
+from course.checks.beyond_data_parallel.copy_to_ranks import copy_to_ranks
+from course.checks.beyond_data_parallel.forward_seconds import forward_seconds
+from course.checks.beyond_data_parallel.gathered_ahead import gathered_ahead
+from course.checks.beyond_data_parallel.head_rows import head_rows
+from course.checks.beyond_data_parallel.layer_backward import layer_backward
+from course.checks.beyond_data_parallel.MasterShard import MasterShard
+from course.checks.beyond_data_parallel.rank_seeds import rank_seeds
 from course.checks.beyond_data_parallel.sent_bytes import sent_bytes
+from course.checks.beyond_data_parallel.split_bytes import split_bytes
+from course.checks.beyond_data_parallel.SplitMLP import SplitMLP
 from course.checks.beyond_data_parallel.state_bytes import state_bytes
 from course.checks.beyond_data_parallel.step_flops import step_flops
+from course.checks.beyond_data_parallel.sum_over_ranks import sum_over_ranks
 
 __all__ = [
+    "MasterShard",
+    "SplitMLP",
     "activation_bytes",
     "best_plan",
+    "copy_to_ranks",
+    "forward_seconds",
+    "gathered_ahead",
+    "head_rows",
+    "layer_backward",
+    "rank_seeds",
     "sent_bytes",
+    "split_bytes",
     "state_bytes",
     "step_flops",
+    "sum_over_ranks",
 ]

@@ -1,0 +1,393 @@
+# %% [markdown]
+# # Beyond data parallel, part 2: Shard it
+#
+# **How can a rank compute with weights that it does not keep, and not wait for them?**
+#
+# You write the core of fully sharded data parallel (FSDP): weights that are gathered one layer ahead, gradients that
+# are scattered during backward, and messages of 16 bits.
+#
+# **You will be able to**
+#
+# - gather the next layer while this one computes, with two whole layers in memory at most
+# - say what a sharded step sends, in bytes, and when its messages cost no time
+# - send 16 bits and train in 32
+#
+# **Minutes** 32 core · 38 in all
+#
+# **Needs** nothing; 02/7 builds the stages of ZeRO that lead here
+
+# %% locked="setup"
+import torch
+import torch.distributed as dist
+
+import course
+from course.checks import beyond_data_parallel as check
+from course.parallel import sharded_layers
+from course.parallel.collectives import simulate_collectives
+from course.parallel.distributed import run_ranks
+from course.parallel.network import Network
+from course.plots import beyond_data_parallel as plots
+
+print(course.machine())
+sizes = course.sizes("07_beyond_data_parallel")
+
+# %% [markdown]
+# ## Can the next layer's weights travel while this one computes?
+#
+# With FSDP each of N ranks keeps a *shard*, 1/N of the numbers of every layer, and has its own batch, as with DDP.
+#
+# - Before a layer computes, its shards are *gathered*: every rank gets the whole layer. Afterwards the whole is freed.
+# - Backward goes through the layers in reverse order and gathers each again. It gives the gradient of the whole layer
+#   for this rank's batch. A *reduce-scatter* sums these over the ranks, and each rank receives its piece of the sum.
+#
+# A rank that gathers and then computes does only one of the two at any time. `start_gather(shard)` does not wait: it
+# returns a handle, and `handle.wait()` returns the whole layer as soon as it has arrived. So the next gather can travel
+# while this layer computes.
+#
+# **Predict**: a model has 8 layers. A layer takes 1 ms to gather and 1 ms to compute, so forward takes 16 ms without
+# overlap. Which share of that does it take if each gather starts one layer ahead? Perhaps 1/2, because gathers cost
+# nothing then. Perhaps a little more.
+
+# %%
+predicted_share = None  # a number from 0 to 1
+
+# %% [markdown]
+# ### Exercise 1 · Gather one layer ahead
+#
+# Write a generator that yields the whole layers in order. The caller computes with a layer between two `yield`s, and
+# then drops it. With shards a, b and c the order is:
+#
+# ```
+# start a, wait a, start b, yield a, wait b, start c, yield b, wait c, yield c
+# ```
+#
+# **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 8 · **Lines** 6
+#
+# **Must**
+#
+# - yield what the gather of each shard gives, in the order of `shards`
+# - start the next gather before the layer is yielded, and no gather earlier than that
+# - hold at most two layers, counting the one that is on its way
+#
+# **You may assume** at least one shard.
+#
+# **Source** Zhao et al. 2023, "PyTorch FSDP", arXiv:2304.11277, section 3.3 (forward prefetching).
+#
+# <details><summary>Hint 1</summary>
+#
+# The first gather has no layer before it. What is left to do for the last layer?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# Keep one handle. For each shard: `whole = handle.wait()`, then `handle = start_gather(...)` of the next shard if there
+# is one, then `yield whole`. A list of all layers would keep them alive.
+#
+# </details>
+
+
+# %% solution="gathered_ahead"
+def gathered_ahead(shards, start_gather):
+    """Yield the whole layer of each shard, while the next one is already on its way.
+
+    Args:
+        shards: this rank's shard of each layer, a list.
+        start_gather: function of a shard; starts to gather it and returns a handle, whose `wait()` returns the whole.
+    """
+    ### BEGIN SOLUTION
+    handle = start_gather(shards[0])
+    for following in range(1, len(shards) + 1):
+        whole = handle.wait()
+        if following < len(shards):
+            handle = start_gather(shards[following])
+        yield whole
+    ### END SOLUTION
+
+
+# %% test="gathered_ahead-visible" points=2
+check.gathered_ahead(gathered_ahead)
+
+# %% test="gathered_ahead-hidden" points=2
+### BEGIN HIDDEN TESTS
+check.gathered_ahead(gathered_ahead, seed=2304)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# The virtual network has a clock per rank. Four ranks run a forward pass of 8 layers with your generator, and one with
+# a loop that waits for each gather. The network is as fast as computing.
+
+# %% tags=["experiment"]
+ahead = course.solved(check.gathered_ahead)
+ways = {"one after the other": sharded_layers.gathered_when_needed, "one layer ahead": ahead}
+lanes, seconds, live = {}, {}, {}
+for way, gathered in ways.items():
+    run = simulate_collectives(sharded_layers.timed_forward, 4, sharded_layers.BALANCED, gathered, 8)
+    lanes[way], live[way] = run.results[0]
+    seconds[way] = run.seconds
+share = seconds["one layer ahead"] / seconds["one after the other"]
+print(course.score("07/2", "forward one layer ahead over one after the other", predicted_share, share))
+course.claim("8 layers that are gathered one ahead take 9/16 of the time of one after the other",
+             round(16 * share, 6) == 9, f"{share:g}")  # fmt: skip
+course.claim("a rank that gathers one layer ahead never holds more than two whole layers",
+             live["one layer ahead"] == 2 * sharded_layers.LAYER_BYTES, f"{max(live.values()):,} bytes")  # fmt: skip
+plots.gather_lanes(lanes, f"One layer ahead takes {share:.2f} of the time: only the first gather is waited for")
+
+# %% [markdown]
+# **Shown** by the clock: 8 layers and *one* gather are left of 8 + 8. Where a gather takes longer than a layer
+# computes, the rank waits for the rest in each layer. A larger batch helps: it computes longer, with the same gathers.
+#
+# **Takeaway** Gather one layer ahead: then gathers are free as long as a layer computes longer than the next one
+# travels.
+
+# %% [markdown]
+# ## What does a sharded step send?
+#
+# DDP's all-reduce is a reduce-scatter and then an all-gather. A sharded step has two gathers per layer, forward and
+# backward, and one reduce-scatter. Each of the three sends (N - 1) / N of the layer.
+#
+# **Predict** the bytes that a sharded step sends, over DDP's. Gradients travel in 32 bits in both. First with gathers
+# in 32 bits, too, then with gathers in 16.
+
+# %%
+predicted_32 = None  # a factor
+predicted_16 = None  # a factor
+
+# %% [markdown]
+# ### Exercise 2 · Backward of one layer
+#
+# Backward has the whole layer and the input that forward kept. It needs the gradient of the input, for the layer
+# before, and sends the gradient of the weights on its way without waiting for it. (This computes the layer a second
+# time. Torch keeps what backward needs instead.)
+#
+# **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 7 · **Lines** 5
+#
+# **Must**
+#
+# - return the gradient of `x`, and the handle that `start_scatter` returns
+# - let `handle.wait()` give this rank's piece of the *mean* gradient of `whole` over the ranks
+# - call `start_scatter` once, and do not wait
+#
+# **You may assume** `compute(whole, x)` is differentiable; neither tensor requires a gradient.
+#
+# **Source** Zhao et al. 2023, section 3.
+#
+# <details><summary>Hint 1</summary>
+#
+# `torch.autograd.grad(output, [a, b], grad)` returns the gradients of a and b, and writes no `.grad`. What must `whole`
+# and `x` be for that?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# `whole = whole.detach().requires_grad_()`, the same for `x`. Then
+# `start_scatter(of_whole / dist.get_world_size())`.
+#
+# </details>
+
+
+# %% solution="layer_backward"
+def layer_backward(compute, whole, x, grad, start_scatter):
+    """(gradient of `x`, handle of this rank's piece of the mean gradient of `whole`).
+
+    Args:
+        compute: function of `whole` and `x`; what the layer does.
+        whole, x: all numbers of the layer, a vector, and its input.
+        grad: gradient of what `compute` returned.
+        start_scatter: function of a vector; starts to sum it over the ranks and returns a handle of one piece.
+    """
+    ### BEGIN SOLUTION
+    whole = whole.detach().requires_grad_()
+    x = x.detach().requires_grad_()
+    with torch.enable_grad():
+        output = compute(whole, x)
+    of_whole, of_x = torch.autograd.grad(output, [whole, x], grad)
+    return of_x, start_scatter(of_whole / dist.get_world_size())
+    ### END SOLUTION
+
+
+# %% test="layer_backward-visible" points=2
+check.layer_backward(layer_backward)
+
+# %% test="layer_backward-hidden" points=2
+### BEGIN HIDDEN TESTS
+check.layer_backward(layer_backward, seed=11277)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ### Exercise 3 · Send 16 bits, keep 32
+#
+# A gather in bfloat16 sends half the bytes. But bfloat16 has 8 significant bits: 1 - 0.001 is 1 again, so small steps
+# would be lost. So the rank keeps its shard in float32, the *master*, and sends a rounded copy.
+#
+# **Points** 3 · **Core** · **Difficulty** ●○○ · **Minutes** 5 · **Lines** 3
+#
+# **Must**
+#
+# - keep `values` as `master`, a float32 copy
+# - return the master in bfloat16 from `to_send`, as it is now
+# - subtract `lr` times `grad` from the master in `step`, all in float32
+#
+# **Source** Micikevicius et al. 2018, "Mixed precision training", arXiv:1710.03740, section 3.1.
+#
+# <details><summary>Hint 1</summary>
+#
+# Which of the two numbers does a step change, and when is the other made from it?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# `values.float().clone()`; `self.master.bfloat16()`; `self.master -= lr * grad.float()`.
+#
+# </details>
+
+
+# %% solution="MasterShard"
+class MasterShard:
+    """A shard that is sent in bfloat16 and trained in float32 by SGD; `master` is the float32 vector.
+
+    Args:
+        values: a vector, copied.
+    """
+
+    def __init__(self, values):
+        ### BEGIN SOLUTION
+        self.master = values.detach().float().clone()
+        ### END SOLUTION
+
+    def to_send(self):
+        """The shard in bfloat16."""
+        ### BEGIN SOLUTION
+        return self.master.bfloat16()
+        ### END SOLUTION
+
+    def step(self, grad, lr):
+        """None; the master has taken a step of SGD. `grad` may have 16 bits."""
+        ### BEGIN SOLUTION
+        self.master -= lr * grad.float()
+        ### END SOLUTION
+
+
+# %% test="MasterShard-visible" points=1
+check.MasterShard(MasterShard)
+
+# %% test="MasterShard-hidden" points=2
+### BEGIN HIDDEN TESTS
+check.MasterShard(MasterShard, seed=1710)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# Now your three answers train a model on four virtual ranks, and one process trains it with the mean gradient, as DDP
+# does.
+
+# %% tags=["experiment"]
+exercises = check.gathered_ahead, check.layer_backward, check.MasterShard
+answers = sharded_layers.Answers(*map(course.solved, exercises))
+of_ddp = sharded_layers.ddp_bytes(4)
+ratios, differences = {}, {}
+for bits in (32, 16):
+    run = sharded_layers.trained_on_virtual_ranks(4, answers, bits, steps=3)
+    ratios[bits], differences[bits] = run.sent / of_ddp, run.difference
+    print(f"gathers in {bits} bits: {run.sent:,.0f} bytes per step and rank, {ratios[bits]:g} times DDP's; "
+          f"weights differ from DDP's by {run.difference:.1e}, moved by {run.moved:.1e}")  # fmt: skip
+print(course.score("07/2", "bytes of a sharded step over DDP's, 32 bits", predicted_32, ratios[32]))
+print(course.score("07/2", "bytes of a sharded step over DDP's, gathers in 16 bits", predicted_16, ratios[16]))
+course.claim("sharded layers reach the weights of DDP to 1e-6", round(differences[32], 6) == 0)
+course.claim("a sharded step sends 1.5 times the bytes of DDP, and as many with gathers in 16 bits",
+             ratios == {32: 1.5, 16: 1.0})  # fmt: skip
+
+# %% [markdown]
+# **Shown**: 3 halves instead of 2, or two of them at half the size. With 16 bits the weights differ from DDP's, because
+# every layer computes with rounded weights. The masters lose nothing.
+#
+# **Takeaway** Sharded weights cost one gather more than DDP. In 16 bits they cost nothing more.
+
+# %% [markdown]
+# ## Does torch's fully_shard do the same?
+#
+# Two real ranks train with your answers, with `DistributedDataParallel`, and with
+# [`fully_shard`](https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html), called for each layer and
+# then for the model.
+
+# %% tags=["experiment"]
+differences = run_ranks(sharded_layers.compared_with_torch, 2, answers, 3, backend="gloo")[0]
+for way, difference in differences.items():
+    print(f"{way:<14} largest difference to DistributedDataParallel {difference:.1e}")
+same = all(round(difference, 6) == 0 for difference in differences.values())
+course.claim("the answers of this part and fully_shard reach the weights of DistributedDataParallel to 1e-6", same)
+
+# %% [markdown]
+# **Known**: `fully_shard` gathers the next layer early in the same way, and `MixedPrecisionPolicy(param_dtype=...)`
+# sends 16 bits and keeps float32 shards (Zhao et al. 2023).
+#
+# **Takeaway** `fully_shard(layer)` for each layer, then for the model: DDP's weights, with 1/N of the memory.
+
+# %% [markdown]
+# ## When do gathers cost no time? · extra
+#
+# ### Exercise 4 · The seconds of a forward pass
+#
+# Predict the seconds of a forward pass of equal layers, if a rank waits for each gather and if it gathers one layer
+# ahead. With 8 layers that take 1 second to gather and 1 to compute, "waiting" takes 16 and "ahead" 9 seconds.
+#
+# **Points** 2 · **Extra** · **Difficulty** ●●○ · **Minutes** 6 · **Lines** 4
+#
+# **Must** return a dict of the seconds "waiting" and "ahead".
+#
+# **You may assume** at least one layer. A gather starts when the layer before begins to compute, and one gather travels
+# at a time.
+#
+# **Source** Zhao et al. 2023, section 3.3.
+#
+# <details><summary>Hint 1</summary>
+#
+# Which gather is never hidden, and which layer computes while nothing travels?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# `gather + (n_layers - 1) * max(gather, compute) + compute`.
+#
+# </details>
+
+
+# %% solution="forward_seconds"
+def forward_seconds(n_layers, gather, compute):
+    """Seconds of a forward pass, {"waiting", "ahead": float}.
+
+    Args:
+        n_layers: number of equal layers.
+        gather, compute: seconds of one layer.
+    """
+    ### BEGIN SOLUTION
+    return {
+        "waiting": n_layers * (gather + compute),
+        "ahead": gather + (n_layers - 1) * max(gather, compute) + compute,
+    }
+    ### END SOLUTION
+
+
+# %% test="forward_seconds-visible" points=1
+check.forward_seconds(forward_seconds)
+
+# %% test="forward_seconds-hidden" points=1
+### BEGIN HIDDEN TESTS
+check.forward_seconds(forward_seconds, seed=33)
+### END HIDDEN TESTS
+
+# %% tags=["experiment"]
+predict = course.solved(check.forward_seconds)
+computed, clocks = {}, {}
+for factor in (0.25, 1.0, 4.0):
+    wire = Network(0.0, sharded_layers.BALANCED.bandwidth * factor)
+    run = simulate_collectives(sharded_layers.timed_forward, 4, wire, ahead, 8)
+    computed[factor], clocks[factor] = predict(8, 1 / factor, 1.0)["ahead"], round(run.seconds, 9)
+    print(f"network {factor:g} times as fast as computing: {clocks[factor]:g} ms, predicted {computed[factor]:g} ms")
+course.claim("the clock of gathers one layer ahead shows exactly the predicted time", computed == clocks)
+
+# %% [markdown]
+# **Shown** by the formula: below the balance the network decides, above it computing does. **Takeaway** The longer of
+# gather and compute decides, plus one of each at the ends.

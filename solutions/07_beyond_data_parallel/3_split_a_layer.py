@@ -1,0 +1,576 @@
+# %% [markdown]
+# # Beyond data parallel, part 3: Split a layer
+#
+# **How do four GPUs compute one layer together, and what must they tell each other?**
+#
+# You cut the layers of a transformer block over ranks, add the two functions that make its gradients right, and meet a
+# bug that restarted a published training.
+#
+# **You will be able to**
+#
+# - cut an MLP and attention so that one sum per direction suffices
+# - say which gradients are wrong where a sum is missing
+# - give each rank its random seeds
+#
+# **Minutes** 37 core · 47 in all · session 2
+#
+# **Needs** nothing; it helps to know what an all-reduce is (02/1)
+
+# %% locked="setup"
+import inspect
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn import functional as F
+
+import course
+from course.checks import beyond_data_parallel as check
+from course.measure.comparison import ratio_interval
+from course.parallel.collectives import simulate_collectives
+from course.parallel.distributed import run_ranks
+from course.parallel.network import Network
+from course.plots import beyond_data_parallel as plots
+from course.training import tensor_parallel
+
+print(course.machine())
+sizes = course.sizes("07_beyond_data_parallel")
+
+# %% [markdown]
+# ## How can ranks share one matrix?
+#
+# A sharded layer is whole again while it computes. *Tensor parallel* never puts it together: each of N ranks keeps 1/N
+# of its weights and does 1/N of its work. All ranks get the same batch.
+#
+# A linear layer can be cut in two ways:
+#
+# - **by columns**: each rank computes some of the *outputs*. It needs the whole input, and nothing is summed.
+# - **by rows**: each rank uses some of the *inputs*. Each gets a part of every output, and the parts must be summed.
+#
+# An MLP has two linear layers with a GELU between them. Cut the first by columns: each rank then has some hidden units,
+# and applies the GELU to those. Cut the second by rows: it needs just these units.
+
+# %%
+plots.split_mlp()
+
+# %% [markdown]
+# Columns and rows are those of x A. Torch stores A transposed: `nn.Linear(in, out).weight` has the shape `(out, in)`,
+# so "by columns" cuts its dimension 0.
+#
+# A transformer block has four linear layers: queries, keys and values in one, the output of attention, and the two of
+# the MLP. **Predict**: how many all-reduces does one block need, forward and backward together? Perhaps 8, one per
+# layer and direction. Perhaps fewer, because two layers share one.
+
+# %%
+predicted_all_reduces = None  # per block and step
+
+# %% [markdown]
+# ### Exercise 1 · Sum over ranks
+#
+# Write the sum after the second layer, as an autograd function. All ranks compute the same loss from the sum. So the
+# gradient of the sum is the same on all ranks, and it is also the gradient of each part: 1 × that gradient.
+#
+# Two ranks with the parts [1] and [4] both get [5]. If the gradient of [5] is [2] on both, that of each part is [2].
+#
+# **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 3 · **Lines** 4
+#
+# **Must**
+#
+# - return the sum of all ranks' `part`, a new tensor
+# - give `part` the gradient of the sum, unchanged
+# - call one `all_reduce`
+#
+# **Source** Shoeybi et al. 2019, "Megatron-LM", arXiv:1909.08053, section 3 (their function g).
+#
+# <details><summary>Hint 1</summary>
+#
+# `dist.all_reduce` writes into its argument. May it be the caller's tensor?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# Forward: `total = part.clone()`, `dist.all_reduce(total)`, return `total`. Backward: return `grad`.
+#
+# </details>
+
+
+# %% solution="sum_over_ranks"
+def sum_over_ranks(part):
+    """The sum of `part` over all ranks; backward gives `part` the gradient of the sum."""
+
+    class Sum(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, part):
+            ### BEGIN SOLUTION
+            total = part.clone()
+            dist.all_reduce(total)
+            return total
+            ### END SOLUTION
+
+        @staticmethod
+        def backward(ctx, grad):
+            ### BEGIN SOLUTION
+            return grad
+            ### END SOLUTION
+
+    return Sum.apply(part)
+
+
+# %% test="sum_over_ranks-visible" points=1
+check.sum_over_ranks(sum_over_ranks)
+
+# %% test="sum_over_ranks-hidden" points=1
+### BEGIN HIDDEN TESTS
+check.sum_over_ranks(sum_over_ranks, seed=1909)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ### Exercise 2 · Copy to ranks
+#
+# Write its mirror image, which stands before the first layer. Forward sends nothing, because every rank has `x`. But
+# each rank uses `x` for its own hidden units, so backward gives each rank only a part of the gradient of `x`.
+#
+# Two ranks compute 2x and 3x of the same x. Without this function the gradient of x is 2 on one and 3 on the other.
+# With it, it is 5 on both.
+#
+# **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 3 · **Lines** 4
+#
+# **Must**
+#
+# - return the values of `x`, and send nothing in forward
+# - give `x` the sum of all ranks' gradients in backward, with one `all_reduce`
+# - leave the gradient that `backward` gets as it is
+#
+# **Source** Shoeybi et al. 2019, section 3 (their function f).
+#
+# <details><summary>Hint 1</summary>
+#
+# Exercise 1 has both halves. Which of them goes where?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# Forward: return `x.view_as(x)`. Backward: sum a clone of `grad`.
+#
+# </details>
+
+
+# %% solution="copy_to_ranks"
+def copy_to_ranks(x):
+    """`x`, the same on all ranks; backward gives `x` the sum of its gradients over all ranks."""
+
+    class Copy(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ### BEGIN SOLUTION
+            return x.view_as(x)
+            ### END SOLUTION
+
+        @staticmethod
+        def backward(ctx, grad):
+            ### BEGIN SOLUTION
+            total = grad.clone()
+            dist.all_reduce(total)
+            return total
+            ### END SOLUTION
+
+    return Copy.apply(x)
+
+
+# %% test="copy_to_ranks-visible" points=1
+check.copy_to_ranks(copy_to_ranks)
+
+# %% test="copy_to_ranks-hidden" points=1
+### BEGIN HIDDEN TESTS
+check.copy_to_ranks(copy_to_ranks, seed=853)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ### Exercise 3 · An MLP on N ranks
+#
+# Cut the two layers, `wide` by columns and `narrow` by rows, and put the two functions where they belong. With hidden
+# units 0 to 7 and 4 ranks, rank 1 keeps units 2 and 3.
+#
+# **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 7 · **Lines** 7
+#
+# **Must**
+#
+# - keep this rank's part as the parameters `wide_weight`, `wide_bias`, `narrow_weight` and `narrow_bias`
+# - keep no memory of the other ranks' parts
+# - return what the whole `mlp` would, and give the input and all parameters the gradients of the whole
+#
+# **You may assume** `mlp` is the same on all ranks: `nn.Sequential(nn.Linear, nn.GELU, nn.Linear)`. N divides the
+# hidden units.
+#
+# **Source** Shoeybi et al. 2019, section 3, figure 3a.
+#
+# <details><summary>Hint 1</summary>
+#
+# N ranks sum their outputs. How often is the last bias added, if each of them adds it?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# `wide.weight.chunk(world_size)[rank]` is a view of the whole weight, which it keeps alive: `.clone()` it. The second
+# layer's weight is cut along `dim=1`.
+#
+# </details>
+#
+# <details><summary>Hint 3</summary>
+#
+# `hidden = F.gelu(F.linear(self.copy_to_ranks(x), self.wide_weight, self.wide_bias))`, and then
+# `self.sum_over_ranks(F.linear(hidden, self.narrow_weight)) + self.narrow_bias`.
+#
+# </details>
+
+
+# %% solution="SplitMLP"
+class SplitMLP(nn.Module):
+    """One rank's part of an MLP. All ranks together return what the whole one does, on every rank.
+
+    Args:
+        mlp: nn.Sequential(nn.Linear(dim, hidden), nn.GELU(), nn.Linear(hidden, dim)).
+        copy_to_ranks, sum_over_ranks: functions of a tensor.
+    """
+
+    def __init__(self, mlp, copy_to_ranks, sum_over_ranks):
+        super().__init__()
+        self.copy_to_ranks, self.sum_over_ranks = copy_to_ranks, sum_over_ranks
+        rank, world_size = dist.get_rank(), dist.get_world_size()
+        wide, _, narrow = mlp
+        ### BEGIN SOLUTION
+        self.wide_weight = nn.Parameter(wide.weight.detach().chunk(world_size)[rank].clone())
+        self.wide_bias = nn.Parameter(wide.bias.detach().chunk(world_size)[rank].clone())
+        self.narrow_weight = nn.Parameter(narrow.weight.detach().chunk(world_size, dim=1)[rank].clone())
+        self.narrow_bias = nn.Parameter(narrow.bias.detach().clone())  # whole on every rank
+        ### END SOLUTION
+
+    def forward(self, x):
+        """What `mlp` returns for `x`, (..., dim), the same on all ranks."""
+        ### BEGIN SOLUTION
+        hidden = F.gelu(F.linear(self.copy_to_ranks(x), self.wide_weight, self.wide_bias))
+        part = F.linear(hidden, self.narrow_weight)
+        return self.sum_over_ranks(part) + self.narrow_bias
+        ### END SOLUTION
+
+
+# %% test="SplitMLP-visible" points=2
+check.SplitMLP(SplitMLP)
+
+# %% test="SplitMLP-hidden" points=2
+### BEGIN HIDDEN TESTS
+check.SplitMLP(SplitMLP, seed=3072)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ### Exercise 4 · Attention by heads
+#
+# Heads do not mix before the output layer. So each rank takes some heads, and the output layer is cut by rows. But
+# `qkv` is one linear layer: its outputs are the queries of all heads, then all keys, then all values. Return the
+# rows of `qkv.weight` that a rank keeps. With dim 4 and 2 heads, a row of q, k and v each has two numbers per head:
+#
+# ```python
+# >>> head_rows(4, n_heads=2, rank=1, world_size=2)
+# [2, 3, 6, 7, 10, 11]
+# ```
+#
+# **Points** 2 · **Core** · **Difficulty** ●●○ · **Minutes** 4 · **Lines** 2
+#
+# **Must** return the rows as a list of ints: queries, keys and values of the rank's heads, in this order.
+#
+# **You may assume** `n_heads` divides `dim`, and `world_size` divides `n_heads`. Rank r keeps the r-th group of heads.
+#
+# **Source** Shoeybi et al. 2019, section 3, figure 3b.
+#
+# <details><summary>Hint 1</summary>
+#
+# Which rows would rank 0 get if you cut the `3 * dim` rows into two halves? Would it have values?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# `torch.arange(3 * dim).view(3, n_heads, -1)` numbers the rows by q, k or v and by head. Cut its dimension 1.
+#
+# </details>
+
+
+# %% solution="head_rows"
+def head_rows(dim, n_heads, rank, world_size):
+    """The rows of `qkv.weight`, (3 * dim, dim), that `rank` keeps: a list of ints, those of q, then k, then v."""
+    ### BEGIN SOLUTION
+    rows = torch.arange(3 * dim).view(3, n_heads, -1)  # (q, k or v; head; row of the head)
+    return rows.chunk(world_size, dim=1)[rank].flatten().tolist()
+    ### END SOLUTION
+
+
+# %% test="head_rows-visible" points=1
+check.head_rows(head_rows)
+
+# %% test="head_rows-hidden" points=1
+### BEGIN HIDDEN TESTS
+check.head_rows(head_rows, seed=96)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# Now a block of the small GPT on four real ranks, made of your answers, and the same block whole. LayerNorms are whole
+# on every rank: they take little memory, and need whole rows.
+
+# %% tags=["experiment"]
+exercises = check.copy_to_ranks, check.sum_over_ranks, check.SplitMLP, check.head_rows
+answers = tensor_parallel.Answers(*map(course.solved, exercises))
+found = run_ranks(tensor_parallel.compared_block, 4, answers, sizes.split_rows, backend="gloo")
+for what, difference in found[0].differences.items():
+    print(f"{what:<20} largest difference to the whole block {difference:.1e}")
+n_all_reduces = found[0].traffic.calls("all_reduce")
+print(
+    course.score("07/3", "all-reduces of a block, forward and backward", predicted_all_reduces, n_all_reduces, null=8)
+)
+largest = max(found[0].differences.values())
+course.claim("four ranks that share a block return the output and all gradients of the whole block to 1e-6",
+             round(largest, 6) == 0, f"{largest:.1e}")  # fmt: skip
+course.claim("a split block calls two all-reduces in forward and two in backward", n_all_reduces == 4,
+             f"{n_all_reduces} all-reduces; each rank keeps {found[0].kept:.1%} of the block")  # fmt: skip
+
+# %% [markdown]
+# **Shown** by the count: two layers share one sum in forward, and one in backward. Each sum has one number per token
+# and dimension, whatever the width of the layer.
+#
+# Where `copy_to_ranks` forgets its sum, the output is still right and every layer trains. Only the gradients *before*
+# the block are those of one rank, so LayerNorms and embeddings drift apart without an error.
+#
+# **Takeaway** Cut the first layer by columns, the second by rows: one all-reduce per pair and direction.
+
+# %% [markdown]
+# ## What if all ranks draw the same random numbers?
+#
+# A large model is not made whole and then cut: each rank draws its own part of the weights. Say that all 4 ranks call
+# `torch.manual_seed(0)` first. An MLP has 256 hidden units, 64 on each rank.
+#
+# **Predict**: after 20 steps of training, how many of the 256 units have different weights? Perhaps 256, because
+# training tells them apart. Perhaps fewer.
+
+# %%
+predicted_units = None  # of 256
+
+# %% tags=["experiment"]
+shards = simulate_collectives(tensor_parallel.trained_shards, 4, Network(0.0, 1e9), answers, [0, 0, 0, 0]).results
+units = torch.cat(shards)
+n_units = len(units.unique(dim=0))
+print(course.score("07/3", "different hidden units if all ranks have one seed", predicted_units, n_units, null=256))
+course.claim("hidden units that were drawn with the same seed are equal after training, to the last bit",
+             4 * n_units == len(units), f"{n_units} different units of {len(units)}")  # fmt: skip
+
+# %% [markdown]
+# Equal weights get equal gradients, so they stay equal: the model has a quarter of its width, and nothing fails.
+# **Known**: the training of SmolLM3 was started again after a trillion tokens, because all its tensor-parallel ranks
+# had the same seed (Hugging Face 2025, "The Smol Training Playbook").
+#
+# Other numbers *must* be equal. LayerNorm's weights are whole on each rank; drawn differently, they are different
+# models. Dropout on a whole activation must drop the same numbers on all ranks that share it.
+
+# %% [markdown]
+# ### Exercise 5 · A seed for each purpose
+#
+# Ranks form a grid: `data_rank` says which batch a rank gets, `tensor_rank` which part of each layer it keeps. Before
+# it draws numbers, a rank sets the seed for their purpose:
+#
+# - `"whole parameters"`, such as LayerNorm's, and `"split parameters"`. Ranks with other batches hold the same weights.
+# - `"whole dropout"` of an activation that all tensor ranks hold, such as the output of a block, and `"split dropout"`
+#   inside the split part. Each batch is dropped differently.
+#
+# **Points** 3 · **Core** · **Difficulty** ●●○ · **Minutes** 5 · **Lines** 5
+#
+# **Must**
+#
+# - return a dict of four ints, one per purpose
+# - give two ranks equal seeds for a purpose if they must draw equal numbers, and else different seeds
+# - give another `seed` other seeds for all purposes
+#
+# **You may assume** `seed` is an int from 0, the ranks count from 0, and there are `tensor_size` tensor ranks.
+#
+# **Source** Shoeybi et al. 2019, section 3 and appendix B.2.
+#
+# <details><summary>Hint 1</summary>
+#
+# For each of the four: does it depend on `data_rank`? On `tensor_rank`?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# `data_rank + tensor_rank` is 1 on two ranks. `data_rank * tensor_size + tensor_rank` is another number on each rank.
+#
+# </details>
+#
+# <details><summary>Hint 3</summary>
+#
+# In this order of purposes: `seed`, `seed + tensor_rank`, `seed + data_rank`,
+# `seed + data_rank * tensor_size + tensor_rank`. (Purposes may share a seed here; Megatron adds a constant to some.)
+#
+# </details>
+
+
+# %% solution="rank_seeds"
+def rank_seeds(seed, data_rank, tensor_rank, tensor_size):
+    """The seeds of a rank, {"whole parameters", "split parameters", "whole dropout", "split dropout": int}."""
+    ### BEGIN SOLUTION
+    return {
+        "whole parameters": seed,
+        "split parameters": seed + tensor_rank,
+        "whole dropout": seed + data_rank,
+        "split dropout": seed + data_rank * tensor_size + tensor_rank,
+    }
+    ### END SOLUTION
+
+
+# %% test="rank_seeds-visible" points=1
+check.rank_seeds(rank_seeds)
+
+# %% test="rank_seeds-hidden" points=2
+### BEGIN HIDDEN TESTS
+check.rank_seeds(rank_seeds, seed=3000)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# What does the bug cost? We train a small MLP to imitate a larger one, with your seeds and with one seed for all
+# ranks, in pairs that share their data. A split MLP computes what the whole one does, so one process suffices.
+
+# %% tags=["experiment"]
+seeds_of = course.solved(check.rank_seeds)
+losses = {"one seed": [], "your seeds": []}
+for run in range(sizes.seed_pairs):
+    mine = [seeds_of(100 * run, 0, tensor_rank, 4)["split parameters"] for tensor_rank in range(4)]
+    for way, seeds in (("one seed", [100 * run] * 4), ("your seeds", mine)):
+        losses[way].append(tensor_parallel.imitation_loss(seeds, run, sizes.imitation_steps))
+one_seed, own_seeds = (torch.tensor(of_way, dtype=torch.float64) for of_way in losses.values())
+ratio = ratio_interval(one_seed, own_seeds)
+course.claim("an MLP on four ranks ends with a loss at least 10 % higher if all ranks draw with one seed",
+             ratio, above=1.1)  # fmt: skip
+plots.seed_losses(losses, f"With one seed for all ranks the loss is {ratio.estimate:.1f} times as high")
+
+# %% [markdown]
+# **Shown**: only the seeds differ between the two trainings of a pair. The loss still falls, which is why nobody
+# noticed early. A test that finds it at the start takes one line: no two ranks may hold equal parts of a layer.
+#
+# **Takeaway** Ranks that hold parts draw different numbers; ranks that hold copies draw equal ones.
+
+# %% [markdown]
+# ## Does it send more than data parallel? · extra
+#
+# Data parallel sends gradients: as many bytes per step as the model has weights, however large the batch. Tensor
+# parallel sends activations.
+#
+# ### Exercise 6 · The bytes of a split block
+#
+# Predict what each rank sends in one step of a model that consists of transformer blocks, by a ring: an all-reduce of b
+# bytes sends 2 (N - 1) / N × b. A block has 12 dim² weights; leave out its biases and norms.
+#
+# ```python
+# >>> split_bytes(tokens=10, dim=4, blocks=1, world_size=2)
+# {'tensor': 640.0, 'data': 768.0, 'equal at': 12.0}
+# ```
+#
+# **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 6 · **Lines** 5
+#
+# **Must** return a dict: bytes per rank with "tensor" and with "data" parallel, and "equal at" how many tokens both
+# send the same.
+#
+# **You may assume** float32. Each rank has a batch of `tokens` tokens: with data parallel its own, with tensor parallel
+# the one that all share.
+#
+# **Source** Shoeybi et al. 2019, section 3; the ring of 02/1.
+#
+# <details><summary>Hint 1</summary>
+#
+# How many all-reduces per block did you count above, and how many numbers has one of them?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# Tensor: 4 all-reduces of `4 * tokens * dim` bytes per block. Data: one of `4 * 12 * dim**2`. They are equal at
+# `3 * dim` tokens.
+#
+# </details>
+
+
+# %% solution="split_bytes"
+def split_bytes(tokens, dim, blocks, world_size):
+    """Bytes that a rank sends in a step, {"tensor", "data": bytes, "equal at": tokens}; floats.
+
+    Args:
+        tokens: tokens of the batch of one rank.
+        dim: numbers per token between the blocks.
+        blocks: transformer blocks of the model.
+        world_size: number of ranks.
+    """
+    ### BEGIN SOLUTION
+    ring = 2 * (world_size - 1) / world_size
+    activation = 4 * tokens * dim
+    gradients = 4 * 12 * dim**2
+    return {
+        "tensor": ring * blocks * 4 * activation,
+        "data": ring * blocks * gradients,
+        "equal at": 3.0 * dim,
+    }
+    ### END SOLUTION
+
+
+# %% test="split_bytes-visible" points=1
+check.split_bytes(split_bytes)
+
+# %% test="split_bytes-hidden" points=1
+### BEGIN HIDDEN TESTS
+check.split_bytes(split_bytes, seed=12288)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# The virtual network counts the messages of your split block, on 2, 4 and 8 ranks:
+
+# %% tags=["experiment"]
+predict_bytes, wire, tokens = course.solved(check.split_bytes), Network(0.0, 1e9), sizes.split_rows * 64
+counted, predicted = {}, {}
+for n in (2, 4, 8):
+    run = simulate_collectives(tensor_parallel.compared_block, n, wire, answers, sizes.split_rows)
+    counted[n] = sum(message.n_bytes for message in run.messages) / n / tensor_parallel.NUMBER_BYTES
+    predicted[n] = predict_bytes(tokens, tensor_parallel.DIM, 1, n)["tensor"] / 4
+    print(f"{n} ranks: a rank sends {counted[n]:,.0f} numbers, predicted {predicted[n]:,.0f}")
+course.claim("a split block sends exactly the bytes of four ring all-reduces of its activations",
+             counted == predicted, f"{counted[8]:,.0f} numbers on each of 8 ranks")  # fmt: skip
+
+# %% [markdown]
+# Below 3 × dim tokens tensor parallel sends less. But the next layer needs the sum, so tensor parallel waits for it,
+# while data parallel sends during backward. **Known**: so it stays within a machine, whose GPUs have fast links
+# (Narayanan et al. 2021, arXiv:2104.04473, section 3.2).
+#
+# **Takeaway** Data parallel sends weights, tensor parallel activations, and these cannot wait.
+
+# %% [markdown]
+# ## Does torch do the same? · extra
+#
+# `parallelize_module(model, mesh, plan)` replaces parameters by parts and adds the sums. The plan names a style per
+# layer: `ColwiseParallel` or `RowwiseParallel`. Here are the plan and the block, with one layer each for q, k and v:
+
+# %%
+print(inspect.getsource(tensor_parallel.with_parallelize_module))  # 16 lines to read
+
+# %% tags=["experiment"]
+of_torch = run_ranks(tensor_parallel.with_parallelize_module, 2, sizes.split_rows, backend="gloo")[0]
+of_answers = run_ranks(tensor_parallel.compared_block, 2, answers, sizes.split_rows, backend="gloo")[0]
+for what, difference in of_torch.items():
+    print(f"{what:<20} difference to the whole block: torch {difference:.1e}, "
+          f"your answers {of_answers.differences[what]:.1e}")  # fmt: skip
+both = max(*of_torch.values(), *of_answers.differences.values())
+course.claim("parallelize_module and the answers of this part compute the same block on two ranks to 1e-6",
+             round(both, 6) == 0, f"{both:.1e}")  # fmt: skip
+
+# %% [markdown]
+# **Shown**: the same numbers. Give q, k and v a layer each if you use `ColwiseParallel`: it cuts the rows of one `qkv`
+# layer into N blocks, so a rank would get queries without their keys.
+#
+# **Takeaway** A plan of `ColwiseParallel` and `RowwiseParallel` is your SplitMLP; it is right only where a cut does not
+# cross heads.
