@@ -1,24 +1,31 @@
 """Trials put everything back, predictions are worked by hand, and each rule finds its planted fault."""
 
 import builtins
+import ctypes
 import dataclasses
 import json
 import re
 import sys
+import time
 import warnings
 from unittest import mock
 
 import pytest
+import thread_time
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from course.checkup import (
     advice,
+    clock,
     compare,
+    counted,
     explained,
+    forward,
     growth,
     habits,
+    hooks,
     html,
     item_watch,
     items,
@@ -30,12 +37,14 @@ from course.checkup import (
     run,
     schedule,
     step_ways,
+    summary,
     trace,
     trials,
     verdict,
 )
 from course.checkup.advice import rule as rules
 from course.checkup.facts import (
+    INFERENCE_MODE,
     NOT_TRUSTED,
     Batch,
     Calls,
@@ -72,7 +81,12 @@ from instructor.bench import checkup as bench
 def short(monkeypatch):
     monkeypatch.setattr(schedule, "LOOK_SECONDS", 0.02)
     monkeypatch.setattr(schedule, "STEPS_MIN", 3)
+    monkeypatch.setattr(schedule, "WARM_UP", 2)
+    monkeypatch.setattr(schedule, "EVERY", 2)
+    for module in (schedule, summary, counted):
+        monkeypatch.setattr(module, "COUNTED_STEPS", 6)
     monkeypatch.setattr(trials, "CALL_SECONDS", 0.001)
+    monkeypatch.setattr(trials, "ROUNDS_MAX", trials.ROUNDS_MIN)
     monkeypatch.setattr(trials, "DATA_WAITS_MIN", -1.0)  # what is tried depends on no clock
     monkeypatch.setattr(step_ways, "cores", lambda: 2)  # nor on the machine
     for module in (items, item_watch):
@@ -476,13 +490,15 @@ TRIED = (
     *(*BY_TIME, "transform", "item", "read", "collate", "optimizers", "bf16 autocast", "channels_last"),
     *("fused optimizer", "float32", "threads"),
 )
-STEPS = {"each_third_step": 24}  # that are watched, of scripts that need more than 4
+STEPS = {"each_third_step": 24, "growing": 8}  # that are watched, of scripts that need more than 4
+WAIT_FOR_WORKERS = ("many_workers", "shared_disk", "short_epochs")  # which the time of a thread does not show
+OTHER_WORKERS = {False: "num_workers=2", True: "num_workers=0"}  # whether there are workers: what else is tried
 ELSEWHERE = ("late_rank", "recompiled", "broken_graph", *bench.ON_CUDA)  # ranks, a minute of torch.compile, a GPU
 ONE_PROCESS = [(rule, name) for rule in advice.RULES for name in rule.PLANTED if name not in ELSEWHERE]
 
 
 def comparison_if(helps):
-    """Stand-ins for compare and compare_measured: each way is taken once, and what it takes depends on no clock."""
+    """Stand-ins for compare and compare_measured, which depend on no clock: each way was taken once before."""
 
     def found(names):
         times = {}
@@ -492,8 +508,9 @@ def comparison_if(helps):
         return Comparison(times, SOUND, NARROW)
 
     def compare(ways, **options):
-        for function in ways.values():
-            function()
+        for name in (trials.WITH_GRAPHS, INFERENCE_MODE):
+            if name in ways:  # which was not
+                ways[name]()
         return found(ways)
 
     def compare_measured(names, measure, **options):
@@ -504,13 +521,28 @@ def comparison_if(helps):
     return compare, compare_measured
 
 
+def without_workers(loader, **changes):
+    return loaders.other_loader(loader, num_workers=0)
+
+
+def other_ways(loader, cores):
+    return {OTHER_WORKERS[loader.num_workers > 0]: without_workers(loader)}
+
+
 def advice_on(script, arguments, monkeypatch, tries=True, helps=True):
     """The Report of a planted script in which whatever can be tried `helps`, or nothing does."""
+    if script not in WAIT_FOR_WORKERS:
+        thread_time.install(monkeypatch, clock, counted, forward, habits, hooks, items, trials)
+        monkeypatch.setattr(items, "_busy_seconds", time.thread_time)
     compare, compare_measured = comparison_if(helps)
     monkeypatch.setattr(trials, "compare", compare)
     monkeypatch.setattr(trials, "compare_measured", compare_measured)
     monkeypatch.setattr(loaders, "steady_batches", lambda num_workers: 2)
     monkeypatch.setattr(loaders, "BATCHES_MIN", 2)
+    # loaders that are compared start no processes, whatever their names say
+    monkeypatch.setattr(trials, "loader_ways", other_ways)
+    monkeypatch.setattr(trials, "other_loader", without_workers)
+    ctypes.CDLL(None).malloc_trim(0)  # else what a script keeps may fit into what earlier tests have freed
     monkeypatch.setattr(torch, "compile", lambda module, **options: module)  # a compiler takes a minute
     # other tests in this process may have registered the pretended GPU, which has no pinned memory
     monkeypatch.setattr(torch.accelerator, "is_available", torch.cuda.is_available)
@@ -730,6 +762,14 @@ def test_a_bound_is_called_a_bound_and_a_prediction_predicted():
     padded = run.report_on(dataclasses.replace(OVERHEAD, syncs=[], trials=Trials()), "train.py", "ended")
     (line,) = [one for one in padded.advice if one.name == "padding"]
     assert line.basis == rules.PREDICTED and f"predicted {line.gain:.2f}x" in str(padded) and line.gain < line.bound
+
+
+def test_advice_that_changes_more_than_the_time_says_what():
+    starts = dataclasses.replace(LOADER, workers=2, starts=4, start_seconds=1.0, steps_per_start=10.0)
+    facts = dataclasses.replace(OVERHEAD, loader=starts)
+    texts = {line.name: line.text for line in advice.advise(facts)}
+    assert "keep their copy of the dataset" in texts["persistent"]
+    assert "changes the order of the samples" in texts["padding"] and "learning rate" in texts["batch"]
 
 
 def test_the_start_of_an_epoch_is_what_comes_before_the_loading_of_its_first_batch():

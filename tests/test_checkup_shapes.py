@@ -5,16 +5,37 @@ import os
 import random
 import sys
 import threading
+import time
 import weakref
 from pathlib import Path
 
 import pytest
+import thread_time
 import torch
 from torch import nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
-from course.checkup import advice, forward, limits, loaders, run, schedule, script, session, trials, verdict, watch
+from course.checkup import (
+    advice,
+    clock,
+    counted,
+    forward,
+    habits,
+    hooks,
+    item_watch,
+    items,
+    limits,
+    loaders,
+    run,
+    schedule,
+    script,
+    session,
+    summary,
+    trials,
+    verdict,
+    watch,
+)
 from course.checkup.facts import Facts, Phase, Phases
 from course.checkup.schedule import Enough
 from course.checkup.watch import Watch
@@ -29,7 +50,13 @@ def short(monkeypatch):
     """Little is looked at, and what is tried takes each way once."""
     monkeypatch.setattr(schedule, "LOOK_SECONDS", 0.01)
     monkeypatch.setattr(schedule, "STEPS_MIN", 3)
-    monkeypatch.setattr(schedule, "COUNTED_STEPS", 6)
+    monkeypatch.setattr(schedule, "EVERY", 2)
+    for module in (schedule, summary, counted):
+        monkeypatch.setattr(module, "COUNTED_STEPS", 6)
+    for module in (items, item_watch):
+        monkeypatch.setattr(module, "LOOKS_MIN", 1)
+    thread_time.install(monkeypatch, clock, counted, forward, habits, hooks, items, trials, sleeps=True)
+    monkeypatch.setattr(items, "_busy_seconds", time.thread_time)
     monkeypatch.setattr(trials, "CALL_SECONDS", 0.001)
     monkeypatch.setattr(trials, "DATA_WAITS_MIN", -1.0)  # what is tried depends on no clock
     monkeypatch.setattr(trials, "compare", compared)
@@ -134,9 +161,8 @@ def test_a_sampler_of_batches_and_an_own_collate_function_are_asked_as_the_loade
     assert report.facts.trials.items.own_collate and report.facts.trials.get("num_workers=0").was_measured
 
 
-def test_evaluation_that_takes_most_of_the_time_is_what_it_is_bound_by(monkeypatch):
-    monkeypatch.setattr(schedule, "STEPS_MIN", 12)
-    report, _ = checked("often_validated", steps=40)
+def test_evaluation_that_takes_most_of_the_time_is_what_it_is_bound_by():
+    report, _ = checked("often_validated", steps=24)
     assert report.facts.evaluation.times and not report.facts.evaluation.graphs
     costly = Facts(phases=Phases(forward=Phase(1.0)), evaluation=report.facts.evaluation)
     for share, words in ((0.6, "bound by evaluation"), (0.2, verdict.regime(Facts(phases=costly.phases)))):
@@ -145,8 +171,19 @@ def test_evaluation_that_takes_most_of_the_time_is_what_it_is_bound_by(monkeypat
 
 
 def test_the_order_of_an_epoch_is_no_item():
-    items = checked("epoch_start", tries=True)[0].facts.trials.items
-    assert items.seconds < 0.02  # a permutation of a million numbers, or its share in two items, takes longer
+    found = checked("epoch_start", tries=True)[0].facts.trials.items
+    assert found.seconds < 0.002  # a permutation of so many numbers, or its share in two items, takes longer
+
+
+CAUSES_OF = {"opened_per_item": "item", "epoch_start": "epoch_start", "often_validated": "evaluation"}
+
+
+@pytest.mark.parametrize("name", CAUSES_OF)
+def test_a_cause_is_named_first_although_no_trial_helps_and_not_once_it_is_mended(name):
+    report, _ = checked(name, tries=name == "opened_per_item", steps=24)
+    assert report.advice[0].name == CAUSES_OF[name], str(report)
+    mended, _ = checked(name, "mended", tries=name == "opened_per_item", steps=24)
+    assert CAUSES_OF[name] not in [line.name for line in mended.advice]
 
 
 # ---- other shapes
@@ -209,10 +246,10 @@ LOOKS = """
     seconds phases lines loader evaluation memory find_padding kept_losses optimizers models own_cost batch gaps skew
 """
 TRIED = "items_of replay_of put_back tried_once try_steps costs_of try_loaders other_loader compare compare_measured"
-CAUSES = (ValueError("a stranger's object\nsays so"), KeyboardInterrupt(), MemoryError())
+ERRORS = (ValueError("a stranger's object\nsays so"), KeyboardInterrupt(), MemoryError())
 
 
-@pytest.mark.parametrize("cause", CAUSES, ids=lambda cause: type(cause).__name__)
+@pytest.mark.parametrize("cause", ERRORS, ids=lambda cause: type(cause).__name__)
 def test_any_error_in_any_look_or_trial_is_a_line_of_the_report(cause, monkeypatch):
     seen = watched(*small())
 
@@ -232,6 +269,21 @@ def test_any_error_in_any_look_or_trial_is_a_line_of_the_report(cause, monkeypat
             assert expected in words and "says so" not in words, name
             assert str(report) and report.json()
             assert report.facts.trials.interrupted == isinstance(cause, KeyboardInterrupt)
+
+
+@pytest.mark.parametrize("comparison", ["compare", "compare_measured"])
+def test_every_way_keeps_its_line_if_the_comparison_takes_too_long(comparison, monkeypatch):
+    def takes_too_long(*args, **kwargs):
+        raise trials.TooLong
+
+    seen = watched(*small())
+    monkeypatch.setattr(trials, comparison, takes_too_long)
+    found = run.analyse(seen, "train.py", "it ended", tries=True).facts.trials.by_name
+    steps = ["bf16 autocast", "channels_last", "fused optimizer", "batch x4"]
+    lost, kept = (steps, ["num_workers=0"]) if comparison == "compare" else (["num_workers=0"], steps)
+    assert all(trials.NOT_COMPARED in found[name].text for name in lost)
+    assert all(found[name].was_measured for name in kept)
+    assert sum("give it more --minutes" in one.text for one in found.values()) == 1
 
 
 def test_a_rule_or_a_formula_that_fails_is_a_line_of_the_report(monkeypatch):

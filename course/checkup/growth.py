@@ -19,6 +19,10 @@ class Growth:
         if step >= STEPS_LEFT_OUT:
             self._seen.append((step, resident_bytes()))
 
+    def restart(self) -> None:
+        """Forget what was noted: the steps are counted from zero again."""
+        self._seen.clear()
+
     def per_step(self) -> float:
         """Bytes per step, if each quarter of the steps has more than the one before; else 0."""
         n = len(self._seen)

@@ -77,6 +77,7 @@ REPEATS_MAX = 50  # of a step in a call
 COST_BATCHES_MAX = 16
 STEP_SECONDS_MIN = 1e-4  # that a step is taken to last at least
 DATA_WAITS_MIN = 0.02  # share of a step that waits for data, below which no other loader is tried
+NOT_COMPARED = "the trials ended before it was compared"
 MEMCPY_BYTES_MIN = 1000  # a copy of less takes no time that can be measured
 
 
@@ -111,7 +112,10 @@ def try_all(
 
 
 class TooLong(Exception):
-    """A trial takes too long; give it more --minutes."""
+    """A trial takes too long."""
+
+    def __str__(self) -> str:
+        return "it took too long; give it more --minutes"
 
 
 class _Attempt:
@@ -180,8 +184,8 @@ class _Attempt:
             step = loaders.computing_for(_step_seconds(self._facts))
         device = "cuda" if self._watch.clock.cuda else "cpu"
         self.costs = costs_of(loader, step, self._facts)
-        found = try_loaders(loader, step, device, self._facts, self.costs, self._seconds_max)
-        self.tried |= found
+        facts, costs = self._facts, self.costs
+        try_loaders(loader, step, device, facts, costs, self._seconds_max, self.tried)
 
 
 def _control(replay: Replay) -> Way:
@@ -229,20 +233,22 @@ def try_steps(
 ) -> None:
     """Write into `tried` what other ways to compute the step gave, within about `seconds_max`."""
     step_seconds = _step_seconds(facts)
-    ways = _ways(replay, facts, compile, step_seconds, seconds_max)
     functions: dict[str, Way] = {CONTROL: replay}
-    for name, way in ways.items():
+    names = []
+    for name, way in _ways(replay, facts, compile, step_seconds, seconds_max):
         if isinstance(way, NoWay):
             tried[name] = _not_measured(str(way))
         else:
+            names.append(name)
             functions[name] = way
+            tried[name] = _not_measured(NOT_COMPARED)  # until it is
     if facts.evaluation.graphs:
         functions[WITH_GRAPHS] = replay.forward
         functions[INFERENCE_MODE] = functools.partial(replay.forward, torch.inference_mode)
     if len(functions) < 2:
         return
     compared = _compared(functions, replay.device, step_seconds, seconds_max)
-    for name in [name for name in ways if name in functions]:
+    for name in names:
         tried[name] = _trial_of_step(name, compared, facts)
     if INFERENCE_MODE in functions:
         ratio = compared.ratio(INFERENCE_MODE, to=WITH_GRAPHS)
@@ -272,23 +278,23 @@ def _compared(
 
 def _ways(
     replay: Replay, facts: Facts, compile: bool, step_seconds: float, seconds_max: float
-) -> dict[str, Way | NoWay]:
-    """{name: a way that was taken once, or why there is none}."""
+) -> Iterator[tuple[str, Way | NoWay]]:
+    """Yields: (name, a way that was taken once or why there is none)."""
     makers_by_name = makers(replay, compile)
-    ways: dict[str, Way | NoWay] = {}
     n_steps = (ROUNDS_MIN + 1) * (len(makers_by_name) + 1 + BATCH_TIMES)
     for name, make in makers_by_name.items():
         if name == LARGER_BATCH and n_steps * step_seconds > seconds_max:
-            ways[name] = NoWay(f"a step of {duration(step_seconds)} is too slow for it")
+            yield name, NoWay(f"a step of {duration(step_seconds)} is too slow for it")
             continue
         if name == LARGER_BATCH and not _fits_in_memory(facts, replay.device):
-            ways[name] = NoWay("it may need more memory than is free")
+            yield name, NoWay("it may need more memory than is free")
             continue
+        way: Way | NoWay
         try:
-            ways[name] = tried_once(make, replay)
+            way = tried_once(make, replay)
         except NoWay as reason:
-            ways[name] = reason
-    return ways
+            way = reason
+        yield name, way
 
 
 def _fits_in_memory(facts: Facts, device: str) -> bool:
@@ -334,11 +340,20 @@ def _change_by_bf16(replay: Replay) -> float:
 
 
 def try_loaders(
-    loader: DataLoader, step: Way, device: str, facts: Facts, costs: Costs, seconds_max: float
-) -> dict[str, Trial]:
-    """What other loaders gave, each in a loop with the step, within about `seconds_max`."""
+    loader: DataLoader,
+    step: Way,
+    device: str,
+    facts: Facts,
+    costs: Costs,
+    seconds_max: float,
+    tried: dict[str, Trial],
+) -> None:
+    """Write into `tried` what other loaders gave, each in a loop with the step.
+
+    It takes about `seconds_max`.
+    """
     if facts.phases.share(DATA) <= DATA_WAITS_MIN and not loader.num_workers:
-        return {}
+        return
     cores = os.cpu_count() or 1
     loaders.check_sharding(loader)
     ways = loader_ways(loader, cores)
@@ -346,10 +361,13 @@ def try_loaders(
     if fitting < 1:
         takes = f"{loaders.BATCHES_MIN} batches of {duration(facts.seconds.median)} take too long"
         reason = f"{takes}, again and again; give it more --minutes"
-        return {"other loaders": _not_measured(reason)}
+        tried["other loaders"] = _not_measured(reason)
+        return
     like_cores = sorted(ways, key=lambda name: abs(ways[name].num_workers - cores))
     chosen = {CONTROL: other_loader(loader)}
-    chosen |= {name: ways[name] for name in like_cores[:fitting]}
+    for name in like_cores[:fitting]:
+        chosen[name] = ways[name]
+        tried[name] = _not_measured(NOT_COMPARED)  # until it is
     compared = compare_measured(
         list(chosen),
         _measure_of_loaders(chosen, step, device, _batches_per_round(facts, seconds_max)),
@@ -357,12 +375,10 @@ def try_loaders(
         seconds=seconds_max,
     )
     share = facts.phases.share(DATA, FORWARD, BACKWARD, OPTIMIZER)
-    tried = {}
     for name in like_cores[:fitting]:
         workers = chosen[name].num_workers
         most = bound_of_workers(facts, loader.num_workers, workers, costs.step)
         tried[name] = _trial(compared.ratio(name), compared.control, share, most)
-    return tried
 
 
 def _batches_per_round(facts: Facts, seconds: float) -> int:

@@ -187,6 +187,7 @@ class Watch:
         if self.seen.ends_by_backward and not self.counted.on:
             self.seen.ends_by_backward = False
             self.schedule.restart()
+            self.counted.habits.growth.restart()
 
     # ---- the end
 
