@@ -586,7 +586,7 @@ plots.over_best(list(JOBS), slower, f"Data ranks alone are enough on {enough} of
 # the exact order depends on our assumptions. To test it, change `plans.REACHED` or a bandwidth, and look which plans
 # change.
 
-# %%
+# %% tags=["experiment"]
 job = JOBS["7B on eight A100"]
 stages = {f"ZeRO-{stage}": Plan(data=8, stage=stage, micro_batches=8) for stage in range(4)}
 stages["ZeRO-1, checkpointing"] = Plan(data=8, stage=1, micro_batches=8, checkpointing=True)

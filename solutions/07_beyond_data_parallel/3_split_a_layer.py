@@ -348,7 +348,7 @@ course.claim("a split block calls two all-reduces in forward and two in backward
 # ## What if all ranks draw the same random numbers?
 #
 # A large model is not made whole and then cut: each rank draws its own part of the weights. Say that all 4 ranks call
-# `torch.manual_seed(0)` first. An MLP has 256 hidden units, 64 on each rank.
+# `torch.manual_seed(0)` first. An MLP has 256 hidden units, a quarter on each rank.
 #
 # **Predict**: after 20 steps of training, how many of the 256 units have different weights? Perhaps 256, because
 # training tells them apart. Perhaps fewer.
