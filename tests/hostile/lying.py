@@ -7,6 +7,7 @@ from hostile.attack import by_id, cell, text
 
 KNOWN = r"""
 GUILTY = "nothing ever", "without a guard", "the same with", "what freezes only 1-D"
+GUILTY += "what freezes only float32", "after the tenth step"
 def verdict(fact):
     return "bool" if fact == "returns a bool" else any(fact.startswith(word) or word in fact for word in GUILTY)
 def facts_of(probe):
