@@ -718,7 +718,8 @@ def test_a_process_grows_if_it_has_more_in_each_quarter(monkeypatch):
     assert per_step([1e6] * 40) == 0 and per_step([1e6 * n for n in range(6)]) == 0
 
 
-def test_a_file_that_is_opened_for_each_item_is_named(tmp_path):
+def test_a_file_that_is_opened_for_each_item_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(item_watch, "LOOKS_MIN", 1000)  # too few looks, however many there are, name no line
     (tmp_path / "one").write_text("x")
     (tmp_path / "two").write_text("x")
     with item_watch.ItemWatch() as seen:

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -80,7 +81,7 @@ def _read(
 ) -> tuple[list[Any], int]:
     """The items of the first batch, and how many were read to see lines for a while.
 
-    Fewer than a batch if there is no time for it; at least ITEMS_MIN where there are as many.
+    Fewer than a batch if there is no time for it; at least ITEMS_MIN.
     """
     in_batch = len(order[0])
     batch: list[Any] = []
@@ -97,9 +98,12 @@ def _read(
 
 
 def _asked(loader: DataLoader, order: list[list[Any]]) -> Iterator[list[Any]]:
-    """Items as the loader asks for them: a batch in one call, or one after the other."""
+    """Items as the loader asks for them: a batch in one call, or one after the other.
+
+    After the last it begins again, because too little time shows no line.
+    """
     asks_for_lists = loader.batch_sampler is not None and hasattr(loader.dataset, "__getitems__")
-    for indices in order:
+    for indices in itertools.cycle(order):
         if asks_for_lists:
             yield loader.dataset.__getitems__(indices)
             continue
