@@ -160,8 +160,8 @@ class Watch:
             self.counted.habits.growth.note(len(self.steps))
         self.hooks.count_batch()
         self.hooks.forward.end_step()
-        if len(self.steps) == RANKS_STEPS and dist.is_available() and dist.is_initialized():
-            self.schedule.ranks = dist.get_world_size()
+        if len(self.steps) == RANKS_STEPS:
+            self.schedule.ranks = _ranks()
         if self.counted.on:
             look = self.seen.failures.look
             look("what a step leaves behind", self.counted.end_step, self.seen.batch)
@@ -178,7 +178,7 @@ class Watch:
         if seen.ends_by_backward:
             self._end_step()
         elif not seen.optimizers and seen.backwards >= BACKWARDS_ALONE:
-            if not (dist.is_available() and dist.is_initialized()):
+            if _ranks() == 1:
                 seen.ends_by_backward = True
                 self._end_step()
 
@@ -219,3 +219,10 @@ class Watch:
             self._last_resort()
         limits.raise_in_every_line(Enough, is_users)
         raise Enough
+
+
+def _ranks() -> int:
+    """How many ranks train together."""
+    if dist.is_available() and dist.is_initialized():
+        return dist.get_world_size()
+    return 1

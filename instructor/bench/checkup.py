@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch.distributions import Distribution
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
@@ -272,14 +273,17 @@ def _quiet() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _settings_kept() -> Iterator[None]:
-    """After the block torch is set as before: a script sets threads and checks of arguments."""
+    """After the block torch is set as before: threads, checks of arguments, the group of ranks."""
     threads = torch.get_num_threads()
     checks = Distribution._validate_args
+    has_group = dist.is_available() and dist.is_initialized()
     try:
         yield
     finally:
         torch.set_num_threads(threads)
         Distribution.set_default_validate_args(checks)
+        if dist.is_available() and dist.is_initialized() and not has_group:
+            dist.destroy_process_group()
 
 
 def watched(path: Path, arguments: list[str], steps: int, compile: bool = False) -> Report:
