@@ -92,7 +92,7 @@ def short(monkeypatch):
     monkeypatch.setattr(step_ways, "cores", lambda: 2)  # nor on the machine
     monkeypatch.setattr(
         torch.utils.data._utils, "MP_STATUS_CHECK_INTERVAL", 0.2
-    )  # that the end of a worker is waited for
+    )  # to wait for workers
     for module in (items, item_watch):
         monkeypatch.setattr(module, "LOOKS_MIN", 1)
     yield
