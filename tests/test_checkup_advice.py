@@ -90,9 +90,7 @@ def short(monkeypatch):
     monkeypatch.setattr(trials, "ROUNDS_MAX", trials.ROUNDS_MIN)
     monkeypatch.setattr(trials, "DATA_WAITS_MIN", -1.0)  # what is tried depends on no clock
     monkeypatch.setattr(step_ways, "cores", lambda: 2)  # nor on the machine
-    monkeypatch.setattr(
-        torch.utils.data._utils, "MP_STATUS_CHECK_INTERVAL", 0.2
-    )  # to wait for workers
+    monkeypatch.setattr(torch.utils.data._utils, "MP_STATUS_CHECK_INTERVAL", 0.2)  # to wait for workers
     for module in (items, item_watch):
         monkeypatch.setattr(module, "LOOKS_MIN", 1)
     yield
