@@ -380,6 +380,19 @@ def test_a_slow_step_is_counted_once_although_the_minutes_are_over():
     assert [*found.seen.calls.values()][0].gradients
 
 
+def test_a_notebook_is_told_what_to_call(checkup):
+    code, _, err = checkup("{}", options=(), name="train.ipynb")
+    assert code == 1 and "call course.checkup(loader, step)" in err and len(err.splitlines()) == 1
+
+
+def test_a_trace_and_a_comparison_are_written(checkup, tmp_path):
+    options = ("--only-watch", "--steps", "20", "--json", "r.json", "--trace", "t.json")
+    assert checkup(LOOP + TRAIN, options=options)[0] == 0
+    assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    code, out, _ = checkup("", options=("--compare", "r.json", "r.json"))
+    assert code == 0 and out.startswith("train.py is 1.00 (1.00 to 1.00) times as fast")
+
+
 def test_no_such_script(checkup):
     code, _, err = checkup("", options=("--steps", "20", "nowhere.py"))
     assert code == 1 and err.startswith("error: looked for the script nowhere.py: No such file or directory.")

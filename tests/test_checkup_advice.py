@@ -1,42 +1,66 @@
 """Trials put everything back, predictions are worked by hand, and each rule finds its planted fault."""
 
+import builtins
 import dataclasses
+import gc
 import json
+import multiprocessing
 import re
+import sys
+import time
 import warnings
 from unittest import mock
 
 import pytest
+import thread_time
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from course.checkup import (
     advice,
+    clock,
+    compare,
+    counted,
+    explained,
+    forward,
+    growth,
+    habits,
+    hooks,
     html,
+    item_watch,
     items,
     loaders,
     predict,
+    rare,
     replay,
+    report,
     run,
     schedule,
     step_ways,
+    summary,
+    trace,
     trials,
     verdict,
 )
+from course.checkup.advice import rule as rules
 from course.checkup.facts import (
+    INFERENCE_MODE,
     NOT_TRUSTED,
     Batch,
     Calls,
     Costs,
+    Evaluation,
     Facts,
     GradientNorms,
+    Habits,
     Items,
     LineShare,
     Loader,
     Memory,
     Phase,
     Phases,
+    Rare,
     Seconds,
     Skew,
     Trial,
@@ -46,9 +70,11 @@ from course.checkup.padding import Padding
 from course.checkup.phases import Piece, Step
 from course.checkup.schedule import Enough
 from course.checkup.watch import Watch
+from course.errors import CourseError
 from course.measure.comparison import FASTER, NARROW, NOT_DECIDED, SAME, SLOWER, Comparison, Interval
 from course.notebook import registry
 from course.system.folders import ROOT
+from instructor.bench import advisers
 from instructor.bench import checkup as bench
 
 
@@ -56,8 +82,20 @@ from instructor.bench import checkup as bench
 def short(monkeypatch):
     monkeypatch.setattr(schedule, "LOOK_SECONDS", 0.02)
     monkeypatch.setattr(schedule, "STEPS_MIN", 3)
+    monkeypatch.setattr(schedule, "WARM_UP", 2)
+    monkeypatch.setattr(schedule, "EVERY", 2)
+    for module in (schedule, summary, counted):
+        monkeypatch.setattr(module, "COUNTED_STEPS", 6)
     monkeypatch.setattr(trials, "CALL_SECONDS", 0.001)
+    monkeypatch.setattr(trials, "ROUNDS_MAX", trials.ROUNDS_MIN)
     monkeypatch.setattr(trials, "DATA_WAITS_MIN", -1.0)  # what is tried depends on no clock
+    monkeypatch.setattr(step_ways, "cores", lambda: 2)  # nor on the machine
+    monkeypatch.setattr(torch.utils.data._utils, "MP_STATUS_CHECK_INTERVAL", 0.2)  # to wait for workers
+    for module in (items, item_watch):
+        monkeypatch.setattr(module, "LOOKS_MIN", 1)
+    yield
+    if multiprocessing.active_children():
+        gc.collect()  # iterators that a traceback holds: their workers would keep the tests from ending
 
 
 class Model(nn.Module):
@@ -171,6 +209,28 @@ def test_items_know_their_transform_and_give_it_back():
     assert data.transform is torch.neg
 
 
+class Wrapped:
+    """As torchvision's StandardTransform, which its own datasets hold and do not call."""
+
+    def __init__(self, transform):
+        self.transform = transform
+
+
+def test_a_transform_that_the_dataset_calls_is_timed_beside_one_that_it_only_holds(monkeypatch):
+    clock = [0.0]
+
+    def slow(row):
+        clock[0] += 9.0
+        return row
+
+    data = Transformed(torch.ones(8, 2))
+    data.transform, data.transforms = slow, Wrapped(slow)
+    monkeypatch.setattr(items.time, "perf_counter", lambda: clock[0])
+    found = items.items_of(DataLoader(data, 4), seconds=1e9)
+    assert found.shares == {"read": 0.0, "transform": 1.0, "collate": 0.0}
+    assert data.transform is slow and data.transforms.transform is slow
+
+
 # ---- predictions, against numbers worked by hand
 
 COSTS = Costs(batch=0.030, batch_cpu=0.030, step=0.010, step_cpu=0.010)
@@ -224,6 +284,8 @@ OVERHEAD = Facts(
     phases=Phases(PLAIN | {"code": Phase(0.5)}),
     lines={"code": [LineShare("a.py:3", 1.0)]},
     syncs=[Calls(".item()", "a.py:3", 64.0)],
+    seconds=Seconds(0.1),
+    sync_seconds=0.01,
     padding=Padding(1.5, 1.2, 1.0, 8, torch.tensor([4]), 2),
     trials=Trials({"batch x4": THREE_TIMES}),
 )
@@ -344,7 +406,7 @@ def test_a_trial_that_helped_is_advised_and_one_that_did_not_is_told():
     }
     facts = Facts(phases=PLAIN, loader=LOADER, trials=Trials(tried))
     lines = advice.advise(facts)
-    assert [line.name for line in lines][:2] == ["workers", "bf16 autocast"]
+    assert [line.name for line in lines] == ["workers", "pin_memory", "bf16 autocast"], "numbers change: last"
     told = verdict.would_not_help(facts, lines)
     little = f"channels_last: 1.02x, faster. {verdict.LITTLE}"
     assert told[-3:] == ["compile: 0.9x.", little, "fused optimizer: 1.5x, not trusted."]
@@ -362,21 +424,25 @@ def test_a_rank_is_worth_a_line_if_the_others_wait_for_a_tenth_of_a_step(late, l
 # ---- the form for a program
 
 KEYS = """
-    name ending cuda compiled torch steps seconds phases lines loader evaluation memory padding syncs collectives
-    kept_losses optimizers models own_cost zeroed ranks backwards batch skew trials items costs predictions predicted
+    schema version machine name ending cuda compiled torch steps seconds phases lines loader evaluation memory padding
+    syncs sync_seconds collectives kept_losses optimizers models own_cost zeroed ranks backwards batch skew habits rare
+    trials items costs predictions predicted
     advice regime would_not_help not_seen gaps
 """.split()
 KEYS_OF = {
     "steps": "watched run",
-    "seconds": "median low high",
-    "loader": "dataset batch_size workers pin_memory persistent prefetch starts start_seconds steps_per_start",
+    "seconds": "median low high each",
+    "loader": "dataset batch_size workers pin_memory persistent prefetch starts start_seconds steps_per_start iterable",
     "evaluation": "share times graphs",
     "memory": "weights gradients optimizer activations",
     "padding": "waste longest bucketed sequences lengths batches",
     "optimizers": "names steps tensors",
     "batch": "bytes shapes dtypes samples",
     "skew": "seconds late rank phase waits line",
-    "items": "seconds busy own_collate shares",
+    "items": "seconds busy own_collate shares line line_share opened",
+    "habits": "anomaly threads cores processes float32_matmul distributions loops looping reductions recompiles breaks "
+    "growth",
+    "rare": "share times every",
     "costs": "batch batch_cpu step step_cpu",
 }
 
@@ -402,7 +468,7 @@ def test_the_keys_of_json_are_those_that_programs_know():
         "whole",
         "text",
     ]
-    assert [*data["advice"][0]] == ["name", "text", "part", "bound", "tried", "gain", "fault", "later"]
+    assert [*data["advice"][0]] == ["name", "text", "part", "bound", "tried", "gain", "fault", "later", "basis"]
     assert data["padding"]["lengths"] == [4] and data["syncs"] == [[".item()", "a.py:3", 64.0]]
 
 
@@ -421,16 +487,24 @@ def test_what_was_not_seen_is_empty_in_json_or_left_out():
 PART = re.compile(r"\b\d\d/\d\b")
 TAKES = {"batch x4": 4.0}  # times as long as before, if nothing helps
 # If all helps: times as long as before; within what the phases allow, for the rest is not trusted.
-HELPED_TAKES = dict.fromkeys(predict.PHASES_OF_WAYS, 0.8) | {"batch x4": 1.0}
+HELPED_TAKES = dict.fromkeys(predict.PHASES_OF_WAYS, 0.8) | {"batch x4": 1.0, "num_workers=0": 0.9}
 AS_BEFORE = (trials.CONTROL, trials.WITH_GRAPHS)
 # Rules that need trials; those of the first line find their fault in times alone, mended or not.
 BY_TIME = ("workers", "batch", "compile")
-TRIED = (*BY_TIME, "transform", "read", "collate", "optimizers", "bf16 autocast", "channels_last", "fused optimizer")
-ONE_PROCESS = [(rule, name) for rule in advice.RULES for name in rule.PLANTED if name != "late_rank"]
+TRIED = (
+    *(*BY_TIME, "transform", "item", "read", "collate", "optimizers", "bf16 autocast", "channels_last"),
+    *("fused optimizer", "float32", "threads"),
+)
+# that are watched, of scripts that need more than 4; eight workers have 16 batches ready
+STEPS = {"each_third_step": 24, "growing": 8, "many_workers": 32}
+WAIT_FOR_WORKERS = ("many_workers", "shared_disk", "short_epochs")  # which the time of a thread does not show
+OTHER_WORKERS = {False: "num_workers=2", True: "num_workers=0"}  # whether there are workers: what else is tried
+ELSEWHERE = ("late_rank", "recompiled", "broken_graph", *bench.ON_CUDA)  # ranks, a minute of torch.compile, a GPU
+ONE_PROCESS = [(rule, name) for rule in advice.RULES for name in rule.PLANTED if name not in ELSEWHERE]
 
 
 def comparison_if(helps):
-    """Stand-ins for compare and compare_measured: each way is taken once, and what it takes depends on no clock."""
+    """Stand-ins for compare and compare_measured, which depend on no clock: each way was taken once before."""
 
     def found(names):
         times = {}
@@ -440,8 +514,9 @@ def comparison_if(helps):
         return Comparison(times, SOUND, NARROW)
 
     def compare(ways, **options):
-        for function in ways.values():
-            function()
+        for name in (trials.WITH_GRAPHS, INFERENCE_MODE):
+            if name in ways:  # which was not
+                ways[name]()
         return found(ways)
 
     def compare_measured(names, measure, **options):
@@ -452,13 +527,34 @@ def comparison_if(helps):
     return compare, compare_measured
 
 
+def without_workers(loader, **changes):
+    return loaders.other_loader(loader, num_workers=0)
+
+
+def bytes_kept():
+    """Bytes that the script keeps; what a process holds depends on what earlier tests have freed, too."""
+    kept = vars(sys.modules["__main__"]).get("kept", [])
+    return sum(one.nbytes for one in kept if isinstance(one, torch.Tensor))
+
+
+def other_ways(loader, cores):
+    return {OTHER_WORKERS[loader.num_workers > 0]: without_workers(loader)}
+
+
 def advice_on(script, arguments, monkeypatch, tries=True, helps=True):
     """The Report of a planted script in which whatever can be tried `helps`, or nothing does."""
+    if script not in WAIT_FOR_WORKERS:
+        thread_time.install(monkeypatch, clock, counted, forward, habits, hooks, items, trials)
+        monkeypatch.setattr(items, "_busy_seconds", time.thread_time)
     compare, compare_measured = comparison_if(helps)
     monkeypatch.setattr(trials, "compare", compare)
     monkeypatch.setattr(trials, "compare_measured", compare_measured)
     monkeypatch.setattr(loaders, "steady_batches", lambda num_workers: 2)
     monkeypatch.setattr(loaders, "BATCHES_MIN", 2)
+    # loaders that are compared start no processes, whatever their names say
+    monkeypatch.setattr(trials, "loader_ways", other_ways)
+    monkeypatch.setattr(trials, "other_loader", without_workers)
+    monkeypatch.setattr(growth, "resident_bytes", bytes_kept)
     monkeypatch.setattr(torch, "compile", lambda module, **options: module)  # a compiler takes a minute
     # other tests in this process may have registered the pretended GPU, which has no pinned memory
     monkeypatch.setattr(torch.accelerator, "is_available", torch.cuda.is_available)
@@ -466,7 +562,7 @@ def advice_on(script, arguments, monkeypatch, tries=True, helps=True):
         monkeypatch.setattr(run, "try_all", lambda *args: Trials())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of pinned memory without a GPU, and of many workers: these are the faults
-        return bench.watched(bench.PLANTED / f"{script}.py", arguments, 4, compile=True)
+        return bench.watched(bench.PLANTED / f"{script}.py", arguments, STEPS.get(script, 4), compile=True)
 
 
 def test_the_timeline_has_an_axis_up_to_its_longest_step():
@@ -518,13 +614,236 @@ def test_the_page_on_the_check_up_has_a_row_for_each_rule():
         assert len(rows) == 1 and f"| {rule.PART} |" in rows[0] and rows[0].startswith(f"| `{rule.NAME}`"), rule.NAME
 
 
-def test_the_summary_of_the_benchmark_counts(capsys):
+def said(name, gain=None, failed=""):
+    return advisers.Said(name, name, gain, cost=0.01, failed=failed)
+
+
+def test_the_tables_of_the_benchmark_count_each_adviser():
     rows = {
-        "padding": bench.Row("padding", "pad less", expected=2.0, fixed=Interval(1.9, 1.8, 2.0), cost=0.01),
-        "syncs": bench.Row("padding", "pad less", expected=2.0, fixed=Interval(3.0, 2.9, 3.1), cost=0.01),
-        "healthy_mlp": bench.Row("", "nothing", expected=2.0, fixed=None, cost=0.01),
+        "padding": bench.Row(Interval(1.9, 1.8, 2.0), {"check-up": said("padding", 2.0), "TraceML": said("compute")}),
+        "syncs": bench.Row(Interval(3.0, 2.9, 3.1), {"check-up": said("syncs", 2.0), "TraceML": said("data")}),
+        "zeroed": bench.Row(None, {"check-up": said("", failed="hang")}),
+        "healthy_mlp": bench.Row(None, {"check-up": said(""), "TraceML": said("code")}),
     }
-    bench.summary(rows)
-    printed = capsys.readouterr().out
-    for words in ("first advice: 1 of 2", "nothing is wrong: 1 of 1", "within 20%: 1 of 2", "highest 1.0%"):
-        assert words in printed
+    table = bench.summary(rows, ["check-up", "TraceML"])
+    assert table.rows == [
+        ["check-up", "2 of 3", "0 of 1", "1 of 2", "0 of 0", "0", "1", "1.0%", "1.0%"],
+        ["TraceML", "1 of 2", "1 of 1", "0 of 0", "0 of 0", "0", "0", "1.0%", "1.0%"],
+    ]
+    cells = {row[0]: row for row in bench.table_of(rows, ["check-up", "TraceML"]).rows}
+    assert cells["padding"][2:] == ["yes", "2.00", "1.90 (1.80 to 2.00)", "1.0%", "0", "compute: yes"]
+    assert cells["zeroed"][2] == "no" and cells["healthy_mlp"][2] == "yes"
+
+
+def test_the_rows_of_the_benchmark_are_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(bench, "KEPT", tmp_path / "rows.json")
+    rows = {"padding": bench.Row(Interval(1.9, 1.8, 2.0), {"check-up": said("padding", 2.0)}), "syncs": bench.Row()}
+    assert bench.read_rows() == {}
+    bench._write_rows(rows)
+    assert bench.read_rows() == rows
+
+
+def test_each_rule_looks_at_a_part_of_a_step():
+    of_parts = [name for names in bench.PARTS.values() for name in names]
+    assert sorted(of_parts) == sorted(rule.NAME for rule in advice.RULES)
+
+
+def test_the_innermost_loop_that_steps_is_instrumented():
+    source = "for epoch in range(2):\n    for x in batches:\n        optimizer.step()\n    print(epoch)\n"
+    inner = "    for x in batches:\n        with traceml.trace_step(model):\n            optimizer.step()"
+    assert advisers.instrumented(source) == f"for epoch in range(2):\n{inner}\n    print(epoch)"
+
+
+def test_an_adviser_that_crashes_or_hangs_is_a_row(tmp_path, monkeypatch):
+    crashed = advisers._run(["-c", "raise ValueError('broken')"], str(tmp_path))
+    assert advisers._crashed(crashed).text == "ValueError: broken"
+    monkeypatch.setattr(advisers, "SECONDS_MAX", 0.1)
+    assert advisers._run(["-c", "import time; time.sleep(60)"], str(tmp_path)).failed == advisers.HANG
+
+
+# ---- causes that need no script
+
+
+def test_compilations_are_counted_by_line(monkeypatch):
+    monkeypatch.setattr(habits, "_metrics", lambda: iter(METRICS))
+    monkeypatch.setitem(sys.modules, "torch._dynamo.utils", habits)  # it is loaded
+    again, breaks = habits._compilations()
+    assert again == {"train.py:5: size mismatch, expected 2": 2} and breaks == ["train.py:7"]
+    facts = Facts(phases=PLAIN, habits=Habits(recompiles=again, breaks=breaks))
+    names = [line.name for line in advice.advise(facts)]
+    assert names == ["recompiles", "graph breaks"]
+    assert advice.advise(Facts(phases=PLAIN, habits=Habits(recompiles={"train.py:5: sizes": 1}))) == []
+
+
+METRICS = [
+    ("forward", "/a/train.py", 5, ""),
+    ("forward", "/a/train.py", 5, "0/0: size mismatch, expected 2"),
+    ("forward", "/a/train.py", 5, "0/1: size mismatch, expected 3"),
+    ("torch_dynamo_resume_in_forward_at_7", "/a/train.py", 7, ""),
+]
+
+
+def test_too_many_threads_of_several_ranks_are_told():
+    crowded = Facts(phases=PLAIN, habits=Habits(threads=8, cores=8, processes=4))
+    (line,) = advice.advise(crowded)
+    assert line.name == "threads" and "OMP_NUM_THREADS=2" in line.text
+    assert advice.advise(dataclasses.replace(crowded, habits=Habits(threads=2, cores=8, processes=4))) == []
+
+
+def test_tf32_is_advised_where_the_gpu_has_it_and_it_helped():
+    tried = Trials({"TF32": THREE_TIMES})
+    assert [one.name for one in advice.advise(Facts(phases=PLAIN, trials=tried))] == []
+    has_it = Facts(phases=PLAIN, trials=tried, habits=Habits(float32_matmul=True))
+    assert [one.name for one in advice.advise(has_it)] == ["TF32"]
+
+
+def step_of(seconds, code, kind="timed"):
+    pieces = [Piece("forward", 0.0, seconds - code), Piece("code", seconds - code, seconds)]
+    return Step(kind, seconds, pieces if kind == "timed" else [])
+
+
+def test_own_code_that_comes_each_so_many_steps_is_seen_and_a_disturbance_is_not():
+    steps = [step_of(0.1 if i % 5 == 2 else 0.01, 0.091 if i % 5 == 2 else 0.001, "free") for i in range(40)]
+    steps[7], steps[8] = step_of(0.1, 0.091), step_of(0.01, 0.001)
+    found = rare.rare(steps)
+    assert (found.times, found.every) == (8, 5) and found.share == pytest.approx(8 * 0.09 / (8 * 0.1 + 32 * 0.01))
+    disturbed = [step_of(0.1 if i in (3, 4, 17, 30) else 0.01, 0.001) for i in range(40)]
+    assert rare.rare(disturbed).times == 0, "the model was slow, and without a rhythm"
+    assert rare.rare([step_of(0.01, 0.001)] * 40).times == 0 and rare.rare([]).times == 0
+
+
+def test_a_process_grows_if_it_has_more_in_each_quarter(monkeypatch):
+    def per_step(sizes):
+        grown = growth.Growth()
+        for number, size in enumerate(sizes):
+            monkeypatch.setattr(growth, "resident_bytes", lambda size=size: size)
+            grown.note(number)
+        return grown.per_step()
+
+    assert per_step([1e6 * n for n in range(40)]) == pytest.approx(1e6)
+    assert per_step([1e6 * min(n, 20) for n in range(40)]) == 0, "it filled a cache"
+    assert per_step([1e6] * 40) == 0 and per_step([1e6 * n for n in range(6)]) == 0
+
+
+def test_a_file_that_is_opened_for_each_item_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(item_watch, "LOOKS_MIN", 1000)  # too few looks, however many there are, name no line
+    (tmp_path / "one").write_text("x")
+    (tmp_path / "two").write_text("x")
+    with item_watch.ItemWatch() as seen:
+        for name in ("one", "one", "two"):
+            with open(tmp_path / name):
+                pass
+    assert seen.opened(2) == str(tmp_path / "one") and seen.opened(3) == "" and seen.opened(1) == ""
+    assert builtins.open.__module__ in ("_io", "io") and seen.line == ""
+
+
+# ---- what is explained, and what a gain is
+
+
+@pytest.mark.parametrize(
+    ("facts", "part"),
+    [
+        (Facts(phases=PLAIN), "forward and backward takes 90%"),
+        (Facts(phases=PLAIN, trials=Trials({"bf16 autocast": THREE_TIMES})), ""),
+        (Facts(phases=WAITS), "waiting for data takes 80%"),
+        (Facts(phases=WAITS, trials=Trials({"num_workers=2": THREE_TIMES})), ""),
+        (Facts(phases=PLAIN, evaluation=Evaluation(share=0.75, times=9)), "evaluation takes 75%"),
+        (Facts(phases=PLAIN, rare=Rare(0.6, 5, 25)), "your own code, now and then, takes 60%"),
+        (
+            Facts(phases=Phases(code=Phase(0.9), forward=Phase(0.1)), lines={"code": [LineShare("a.py:3", 1.0)]}),
+            "your own code takes 90% of the time, mostly at a.py:3",
+        ),
+    ],
+)
+def test_the_largest_part_is_explained_only_if_something_was_tried_on_it(facts, part):
+    sentence = explained.unexplained(facts)
+    assert part in sentence and bool(part) == bool(sentence)
+    assert sum(explained.parts(facts).values()) == pytest.approx(1)
+
+
+def test_no_fault_is_reported_only_where_the_largest_part_is_explained():
+    assert "no fault was seen" not in str(run.report_on(Facts(phases=PLAIN), "train.py", "ended"))
+    same = dataclasses.replace(THREE_TIMES, verdict=SAME)
+    tried = Facts(phases=PLAIN, trials=Trials({"bf16 autocast": same}))
+    assert "no fault was seen" in str(run.report_on(tried, "train.py", "ended"))
+
+
+def test_a_bound_is_called_a_bound_and_a_prediction_predicted():
+    waits = run.report_on(Facts(phases=WAITS, trials=Trials(items=ITEMS)), "train.py", "ended")
+    (line,) = waits.advice
+    assert line.basis == rules.BOUND and "not tried: that is a bound" in str(waits) and "predicted" not in str(waits)
+    padded = run.report_on(dataclasses.replace(OVERHEAD, syncs=[], trials=Trials()), "train.py", "ended")
+    (line,) = [one for one in padded.advice if one.name == "padding"]
+    assert line.basis == rules.PREDICTED and f"predicted {line.gain:.2f}x" in str(padded) and line.gain < line.bound
+
+
+def test_advice_that_changes_more_than_the_time_says_what():
+    starts = dataclasses.replace(LOADER, workers=2, starts=4, start_seconds=1.0, steps_per_start=10.0)
+    facts = dataclasses.replace(OVERHEAD, loader=starts)
+    texts = {line.name: line.text for line in advice.advise(facts)}
+    assert "keep their copy of the dataset" in texts["persistent"]
+    assert "changes the order of the samples" in texts["padding"] and "learning rate" in texts["batch"]
+
+
+def test_the_start_of_an_epoch_is_what_comes_before_the_loading_of_its_first_batch():
+    short = dataclasses.replace(LOADER, pin_memory=False, starts=4, start_seconds=1.0, steps_per_start=10.0)
+    waits = Phases(data=Phase(0.2, seconds=0.02), forward=Phase(0.8, seconds=0.08))
+    facts = Facts(phases=waits, loader=short, seconds=Seconds(0.1))
+    assert rules.start_up_share(facts) == pytest.approx(0.98 / 2.0)
+    (line,) = [one for one in advice.advise(facts) if one.name == "epoch_start"]
+    assert line.bound == pytest.approx(1 / 0.51)
+    slow_batches = dataclasses.replace(facts, trials=Trials(costs=dataclasses.replace(COSTS, batch=0.9)))
+    assert rules.start_up_share(slow_batches) == pytest.approx(0.1 / 2.0), "that time stays where workers stay"
+
+
+# ---- two reports, and a trace
+
+
+def saved(path, each, advised=(), samples=8, machine="2 cores"):
+    """A file of --json of a training whose steps took these seconds."""
+    phases = Phases(forward=Phase(0.5, 0.45, 0.55, 0.5 * each[0]), backward=Phase(0.5, 0.45, 0.55, 0.5 * each[0]))
+    habits = Habits(anomaly=bool(advised))
+    batch = Batch(4 * samples, [(samples,)], ["float32"], samples)
+    facts = Facts(phases=phases, seconds=Seconds(each[0], each=each), batch=batch, habits=habits)
+    with mock.patch.object(report, "machine", lambda: machine):
+        path.write_text(run.report_on(facts, "train.py", "ended").json())
+    return path
+
+
+def test_two_reports_tell_whether_a_change_helped(tmp_path):
+    before = saved(tmp_path / "before.json", [0.2 + 0.001 * (i % 7) for i in range(48)], advised=["anomaly"])
+    after = saved(tmp_path / "after.json", [0.1 + 0.001 * (i % 5) for i in range(36)])
+    found = compare.compare_files(before, after)
+    assert found.ratio.low > 1.9 and found.ratio.estimate == pytest.approx(2, rel=0.05)
+    text = str(found)
+    assert text.startswith("train.py is ") and "faster." in text and "gone: switch anomaly detection off" in text
+    assert found.phases["forward"].estimate == pytest.approx(2) and "machines differ" not in text
+    bigger = saved(tmp_path / "bigger.json", [0.2 + 0.001 * (i % 5) for i in range(36)], samples=16, machine="H100")
+    found = compare.compare_files(before, bigger)
+    assert found.ratio.estimate == pytest.approx(2, rel=0.05), "a step has twice the samples"
+    assert "machines differ" in str(found)
+    assert "no interval" in str(compare.compare_files(before, saved(tmp_path / "few.json", [0.1] * 4)))
+
+
+def test_the_same_training_twice_is_no_difference(tmp_path):
+    rng = torch.Generator().manual_seed(0)
+    files = []
+    for name in ("one.json", "other.json"):
+        files.append(saved(tmp_path / name, (0.1 + 0.002 * torch.rand(60, generator=rng)).tolist()))
+    assert "no difference of 5 %" in str(compare.compare_files(*files))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema": 99}'])
+def test_a_file_that_is_no_report_is_refused(tmp_path, text):
+    (tmp_path / "a.json").write_text(text)
+    with pytest.raises(CourseError, match="a.json"):
+        compare.compare_files(tmp_path / "a.json", tmp_path / "a.json")
+
+
+def test_a_trace_has_the_phases_of_its_steps_one_after_the_other():
+    steps = [Step("timed", 0.02, [Piece("data", 5.0, 5.01), Piece("forward", 5.01, 5.02)])]
+    steps.append(Step("timed", 0.03, [Piece("data", 9.0, 9.03)]))
+    events = json.loads(trace.trace("train.py", steps))["traceEvents"]
+    names = [(one["name"], round(one["ts"]), round(one["dur"])) for one in events if one["ph"] == "X"]
+    phases = [("data", 0, 10_000), ("forward", 10_000, 10_000)]
+    assert names == [("step 0", 0, 20_000), *phases, ("step 1", 20_000, 30_000), ("data", 20_000, 30_000)]

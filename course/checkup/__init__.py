@@ -6,8 +6,9 @@ report = course.checkup(loader, step)      # in a notebook, with step(batch)
 run.py            the pipeline: watch -> facts -> trials -> advice -> report
 watch.py          sees a training, with
     clock.py          the phases of a step; phases.py their names
-    schedule.py       which kind the next step is
+    schedule.py       which kind the next step is; limits.py ends what does not end
     hooks.py          what is changed in torch; forward.py its part for models, patches.py puts back
+    passes.py         forward passes that do not train: of each step, or evaluation
     seen.py           what the hooks write down; counted.py in the last steps alone
     lines.py          the line of the script that runs
 summary.py        what was seen -> facts.py, plain numbers; padding.py, ranks.py their parts
@@ -17,7 +18,9 @@ predict.py        what the formulas of the units say
 advice/           rules: from facts to advice, a module each
 verdict.py        what holds the training back, what would not help, what was not seen
 report.py         what was found; text.py the screen, html.py the file with figures
+failures.py       what could not be looked at: a line of the report each
 script.py         runs a script as Python would
+session.py        one check-up of a script, up to its exit code
 command.py        course checkup; condition.py its --fail-if
 """
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from course.checkup.phases import CODE, FREE, TIMED, WARM, Piece, Step
+from course.checkup.phases import CODE, FREE, LOOKED, TIMED, WARM, Piece, Step
 
 
 class Clock:
@@ -24,6 +24,8 @@ class Clock:
         self.step = Step(WARM)
         self.on = False  # whether phases of this step are told apart
         self.is_paused = False
+        self.first: float | None = None  # time.monotonic() of the first sign of a training
+        self.doing = CODE  # the innermost function that is timed and runs now, in any step
         self.between: list[float] = []  # seconds of our own before timed and free steps
         self._thread = threading.get_ident()
         self._phases = [CODE]  # that have been entered and not left
@@ -40,6 +42,11 @@ class Clock:
     def is_in_thread(self) -> bool:
         """Whether the caller is in the thread that is watched."""
         return threading.get_ident() == self._thread
+
+    def note_sign(self) -> None:
+        """Note that the training has begun."""
+        if self.first is None:
+            self.first = time.monotonic()
 
     def now(self) -> Any:
         """The seconds of the processor, or an event in the queue of the GPU."""
@@ -70,13 +77,20 @@ class Clock:
 
         @functools.wraps(function)
         def timed(*args: Any, **kwargs: Any) -> Any:
-            if not self.on or not self.is_in_thread():
+            if not self.is_in_thread():
                 return function(*args, **kwargs)
-            self.enter(phase)
+            outer = self.doing
+            self.doing = phase
+            self.note_sign()
+            entered = self.on
+            if entered:
+                self.enter(phase)
             try:
                 return function(*args, **kwargs)
             finally:
-                self.leave()
+                self.doing = outer
+                if entered and self.on:
+                    self.leave()
 
         return timed
 
@@ -98,7 +112,7 @@ class Clock:
             torch.cuda.synchronize()
         self._end = time.perf_counter()
         self.step.seconds = self._end - self._begin
-        if self.step.kind == TIMED:
+        if self.step.kind in (TIMED, LOOKED):
             self._cut()
             self.step.pieces = self._in_seconds(self._pieces)
         return self.step

@@ -3,14 +3,21 @@
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-if TYPE_CHECKING:
-    from course.checkup.report import Report
-
 PASSED_ON = {"allow_interspersed_args": False}  # options after SCRIPT are the script's
+
+
+def _compare(
+    context: click.Context, parameter: click.Parameter, files: tuple[Path, Path] | None
+) -> None:
+    """Print the comparison of two reports and end."""
+    if files:
+        from course.checkup.compare import compare_files
+
+        click.echo(str(compare_files(*files)))
+        context.exit()
 
 
 @click.command(
@@ -49,6 +56,22 @@ PASSED_ON = {"allow_interspersed_args": False}  # options after SCRIPT are the s
     help="Write all numbers, too.",
 )
 @click.option(
+    "--trace",
+    "trace_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write ten steps for Perfetto, too.",
+)
+@click.option(
+    "--compare",
+    nargs=2,
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="BEFORE AFTER",
+    is_eager=True,
+    expose_value=False,
+    callback=_compare,
+    help="Run nothing: compare two files of --json.",
+)
+@click.option(
     "--fail-if", metavar="CONDITION", help='Exit with code 1 if it holds, such as "data > 20%".'
 )
 @click.option("-m", "is_module", is_flag=True, help="SCRIPT is a module's name, as for python -m.")
@@ -61,6 +84,7 @@ def checkup(
     with_compile: bool,
     html_file: Path | None,
     json_file: Path | None,
+    trace_file: Path | None,
     fail_if: str | None,
     is_module: bool,
     script: str,
@@ -71,45 +95,20 @@ def checkup(
     Everything after SCRIPT is for the script. It trains as always, writes what it always writes,
     and is ended after the steps; its exit code stays if it ends earlier.
     """
-    from course.checkup import condition, run
+    from course.checkup import condition
     from course.checkup import script as scripts
-    from course.checkup.watch import Watch
+    from course.checkup.session import Session
 
-    failure = condition.parse(fail_if) if fail_if else None
     found = scripts.find(script, is_module)
+    session = Session(
+        name=os.path.basename(found.path),
+        tries=not only_watch,
+        with_compile=with_compile,
+        html_file=html_file,
+        json_file=json_file,
+        trace_file=trace_file,
+        fail_if=fail_if,
+        failure=condition.parse(fail_if) if fail_if else None,
+    )
     with scripts.as_main(found, arguments) as module:
-        with Watch(steps, minutes) as watch:
-            ending = scripts.run(found.code, module)
-        name = os.path.basename(found.path)
-        if not watch.steps:
-            _end_without_steps(scripts.why_no_step(watch.seen, ending, name), ending.code)
-        tries = not only_watch and not ending.code
-        report = run.analyse(watch, name, ending.how, tries, with_compile)
-    if os.environ.get("RANK", "0") == "0":  # of several ranks the first reports
-        _show(report, html_file, json_file)
-    fails = failure is not None and failure.holds(report)
-    if fails:
-        print(f"fails: {fail_if}", file=sys.stderr)
-    sys.exit(ending.code or int(fails))
-
-
-def _end_without_steps(sentence: str, code: int) -> None:
-    """Say why there is nothing to report.  Raises: CourseError, or SystemExit with the code."""
-    from course.errors import CourseError
-
-    if not code:
-        raise CourseError(sentence)
-    print(f"error: {sentence}", file=sys.stderr)
-    sys.exit(code)
-
-
-def _show(report: "Report", html_file: Path | None, json_file: Path | None) -> None:
-    """Print the report and write its files."""
-    from course.checkup.html import page
-
-    coloured = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    print("\n" + report.text(coloured))
-    if json_file:
-        json_file.write_text(report.json(), encoding="utf-8")
-    if html_file:
-        html_file.write_text(page(report), encoding="utf-8")
+        sys.exit(session.run(found.code, module, steps, minutes))

@@ -7,6 +7,9 @@ saves, batches.
 import collections
 import contextlib
 import functools
+import os
+import sys
+import time
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +18,7 @@ import torch
 from torch.optim import Optimizer
 
 from course.checkup.clock import Clock
+from course.checkup.habits import Habits
 from course.checkup.lines import this_line
 from course.checkup.patches import Patches
 from course.checkup.phases import DATA, OPTIMIZER
@@ -25,6 +29,7 @@ from course.measure.gradient_noise import in_units_of
 
 # calls that need a value of a tensor in Python, and so wait for a GPU
 SYNCS = "item tolist __bool__ __float__ __int__ __index__ nonzero cpu numpy".split()
+DISTRIBUTIONS = f"{os.sep}torch{os.sep}distributions{os.sep}"
 GROUP = 4  # consecutive gradients whose mean stands for one of a larger batch
 GRADIENT_BYTES_MAX = 400_000_000  # larger gradients are not copied
 
@@ -35,6 +40,7 @@ class Counted:
     def __init__(self, clock: Clock, seen: Seen) -> None:
         self.on = False
         self.syncs: collections.Counter[tuple[str, str]] = collections.Counter()  # (call, line)
+        self.sync_seconds = 0.0  # that these took
         self.collectives: collections.Counter[tuple[str, str]] = collections.Counter()
         self.losses: list[weakref.ref] = []  # to the graphs of the losses
         self.graphs_alive: list[int] = []  # how many of these are alive after each step
@@ -43,6 +49,7 @@ class Counted:
         self.large: list[torch.Tensor] = []
         self.saved_bytes: int | None = None  # by autograd in one step
         self.batches: list[Any] = []  # that padding is looked for in
+        self.habits = Habits(clock)
         self._clock = clock
         self._seen = seen
         self._gradient_sum: torch.Tensor | None = None
@@ -52,6 +59,8 @@ class Counted:
     def start(self, patches: Patches) -> None:
         """Count from now on, until `patches` are put back."""
         self.on = True
+        if not self._seen.compiled:  # it would compile our wrappers, too
+            self.habits.start(patches)
         for name in SYNCS:
             patches.replace(torch.Tensor, name, functools.partial(self._count_sync, name))
         patches.undo.callback(self._saving.close)
@@ -75,6 +84,7 @@ class Counted:
 
     def mark_graph(self, tensors: Any) -> None:
         """Tie a token to a loss's graph: if something keeps the graph, the token stays alive."""
+        self.habits.note_backward()
         loss = next(tensors_in(tensors), None)
         with contextlib.suppress(AttributeError, TypeError):  # a graph without metadata
             token = _Token()
@@ -102,7 +112,7 @@ class Counted:
             self._gradient_sum = None
 
     def _note_saved(self, tensor: torch.Tensor) -> torch.Tensor:
-        with contextlib.suppress(RuntimeError, NotImplementedError):  # a tensor without storage
+        with contextlib.suppress(Exception):  # a tensor without storage
             storage = tensor.untyped_storage()
             self._storages[storage.data_ptr()] = storage.nbytes()
         return tensor
@@ -120,19 +130,26 @@ class Counted:
         @functools.wraps(original)
         def counted(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
             nonlocal is_inside
-            if is_inside or clock.is_paused or not clock.is_in_thread():
+            if is_inside or clock.is_paused or not clock.is_in_thread() or _checks_arguments():
                 return original(tensor, *args, **kwargs)
             if clock.phase in (DATA, OPTIMIZER):  # torch asks for these, not the script
                 return original(tensor, *args, **kwargs)
             if not clock.cuda or tensor.is_cuda:
                 self.syncs[call, this_line()] += 1
             is_inside = True
+            began = time.perf_counter()
             try:
                 return original(tensor, *args, **kwargs)
             finally:
                 is_inside = False
+                self.sync_seconds += time.perf_counter() - began
 
         return counted
+
+
+def _checks_arguments() -> bool:
+    """Whether torch.distributions asks for a value, which the rule on distributions looks at."""
+    return DISTRIBUTIONS in sys._getframe(2).f_code.co_filename
 
 
 class _Token:

@@ -27,11 +27,12 @@ class Steps:
 
 @dataclass(frozen=True)
 class Seconds:
-    """Seconds per step: the median and the quartiles."""
+    """Seconds per step: the median, the quartiles, and each."""
 
     median: float = 0.0
     low: float = 0.0
     high: float = 0.0
+    each: list[float] = field(default_factory=list)  # of undisturbed steps, in their order
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,7 @@ class Loader:
     starts: int = 0
     start_seconds: float = 0.0
     steps_per_start: float = 0.0
+    iterable: bool = False  # an IterableDataset, whose rows workers must share out themselves
 
 
 @dataclass(frozen=True)
@@ -129,6 +131,33 @@ class Batch:
 
 
 @dataclass(frozen=True)
+class Rare:
+    """What the script's own code does each so many steps, such as logging or a checkpoint."""
+
+    share: float = 0.0  # of the time of all steps
+    times: int = 0
+    every: int = 0  # steps from one to the next, usually
+
+
+@dataclass(frozen=True)
+class Habits:
+    """What the script has switched on, and does in small pieces."""
+
+    anomaly: bool = False  # torch.autograd.set_detect_anomaly
+    threads: int = 0  # of torch; 0 if it was not seen
+    cores: int = 0
+    processes: int = 1  # that train on this machine
+    float32_matmul: bool = False  # on a GPU that has TF32, and may not use it
+    distributions: float = 0.0  # seconds per step in argument checks of torch.distributions
+    loops: list[Calls] = field(default_factory=list)  # calls on one tensor after the other
+    looping: float = 0.0  # seconds per step in these
+    reductions: float = 0.0  # forward passes per step of DDP whose backward pass reduces
+    recompiles: dict[str, int] = field(default_factory=dict)  # "file:line: why" -> times
+    breaks: list[str] = field(default_factory=list)  # lines at which a compiled graph ends
+    growth: float = 0.0  # bytes per step by which the process grows, if it does so steadily
+
+
+@dataclass(frozen=True)
 class Skew:
     """How ranks differ in what they do between waiting for each other."""
 
@@ -152,6 +181,10 @@ class GradientNorms:
 
 BF16 = "bf16 autocast"
 CHANNELS_LAST = "channels_last"
+FLOAT32 = "float32"
+TF32 = "TF32"
+WITHOUT_ANOMALY = "without anomaly detection"
+THREADS = "a thread per core"
 FUSED = "fused optimizer"
 LARGER_BATCH = "batch x4"
 ONE_OPTIMIZER = "one optimizer"
@@ -161,6 +194,10 @@ NUM_WORKERS = "num_workers="  # and a number
 BATCH_TIMES = 4  # times the samples of LARGER_BATCH
 NOT_TRUSTED = "not trusted"  # a verdict: more than what is known of the step allows
 MANY_OPTIMIZERS = 4  # of one step; ONE_OPTIMIZER is tried for so many
+
+
+class NoWay(Exception):
+    """A change that cannot be tried on this training; its text says why."""
 
 
 @dataclass(frozen=True)
@@ -199,6 +236,9 @@ class Items:
     busy: float  # share of the time in which the process computed, and did not wait
     own_collate: bool  # collate_fn is not torch's
     shares: dict[str, float]  # of reading, transform and collate_fn
+    line: str = ""  # of the script that most of the reading is in
+    line_share: float = 0.0  # of the looks at the reading
+    opened: str = ""  # a file that was opened again for each item
 
     def share(self, name: str) -> float:
         """The share of the time of an item that a function takes."""
@@ -223,6 +263,7 @@ class Trials:
     by_name: dict[str, Trial] = field(default_factory=dict)
     items: Items | None = None
     costs: Costs | None = None
+    interrupted: bool = False  # by Ctrl-C
 
     def get(self, name: str) -> Trial:
         """The trial of that name, or one that says that it was not measured."""
@@ -252,6 +293,7 @@ class Facts:
     memory: Memory = Memory()
     padding: Padding | None = None
     syncs: list[Calls] = field(default_factory=list)  # that wait for a value of a tensor
+    sync_seconds: float = 0.0  # per step, in these
     collectives: list[Calls] = field(default_factory=list)
     kept_losses: float = 0.0  # share of the losses' graphs that something keeps
     optimizers: Optimizers = Optimizers()
@@ -264,13 +306,17 @@ class Facts:
     skew: Skew | None = None
     gaps: dict[str, float] = field(default_factory=dict)  # next phase -> own code before it
     gradient_norms: GradientNorms = GradientNorms()
+    habits: Habits = Habits()
+    rare: Rare = Rare()
     trials: Trials = Trials()
+    failures: dict[str, str] = field(default_factory=dict)  # what could not be looked at: why
 
 
 def as_data(facts: Facts) -> dict[str, Any]:
     """What `--json` holds of the facts: the fields by name, {} for parts that were not seen."""
     data = dataclasses.asdict(facts)
     del data["gradient_norms"]
+    del data["failures"]  # they are sentences of not_seen
     del data["gaps"]  # they follow at the end of a report
     for name in ("loader", "padding", "batch", "skew"):
         data[name] = data[name] or {}

@@ -34,6 +34,7 @@ COLLECTIVES = (
     "all_gather_into_tensor",
     "reduce_scatter_tensor",
 )
+STEPS_WITHOUT_LEADER = 16  # of another optimizer, until it is taken as the leader
 
 
 class Hooks:
@@ -41,10 +42,18 @@ class Hooks:
 
     Args:
         end_step: called when the first optimizer that was seen has stepped.
+        end_backward: called after each backward pass.
+        optimizers_begin: called before the first step of an optimizer.
     """
 
     def __init__(
-        self, clock: Clock, seen: Seen, counted: Counted, end_step: Callable[[], None]
+        self,
+        clock: Clock,
+        seen: Seen,
+        counted: Counted,
+        end_step: Callable[[], None],
+        end_backward: Callable[[], None],
+        optimizers_begin: Callable[[], None],
     ) -> None:
         self.patches = Patches()
         self.forward = ForwardHooks(clock, seen, counted, self.patches)
@@ -52,6 +61,8 @@ class Hooks:
         self._seen = seen
         self._counted = counted
         self._end_step = end_step
+        self._end_backward = end_backward
+        self._optimizers_begin = optimizers_begin
         # iterator -> its loader
         self._iterators: weakref.WeakKeyDictionary[Any, DataLoader] = weakref.WeakKeyDictionary()
         self._loader: DataLoader | None = None  # whose batch was served last
@@ -74,17 +85,11 @@ class Hooks:
                 patch.replace(dist, name, functools.partial(self._collective, name))
         patch.handle(optim.register_optimizer_step_pre_hook(self._before_optimizer))
         patch.handle(optim.register_optimizer_step_post_hook(self._after_optimizer))
-        self.forward.find_models()
+        self.forward.install()
 
     def remove(self) -> None:
         """Put everything back."""
         self.patches.close()
-
-    def attach_to_models(self) -> None:
-        """Attach hooks to each model that was found, and stop looking for others."""
-        self.forward.end_finding()
-        for module in list(self._seen.models.values()):
-            self.forward.attach(module)
 
     def count_batch(self) -> None:
         """Note that a step has used a batch of the loader that served last."""
@@ -114,7 +119,7 @@ class Hooks:
             is_first = iterator._num_yielded == 0
             began = time.perf_counter()
             batch = timed(iterator)
-            if self._clock.is_in_thread():
+            if self._clock.is_in_thread() and not self._clock.is_paused:
                 if is_first:
                     self._clock.step.started += time.perf_counter() - began
                 self._loader = self._iterators.get(iterator)
@@ -148,13 +153,17 @@ class Hooks:
 
     def _backward(self, original: Callable[..., Any]) -> Callable[..., Any]:
         timed = self._clock.timed(BACKWARD, original)
+        mark = self._seen.failures.guarded("the graphs of losses", self._counted.mark_graph)
 
         @functools.wraps(original)
         def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
             self._seen.backwards += 1
             if self._counted.on:
-                self._counted.mark_graph(tensors)
-            return timed(tensors, *args, **kwargs)
+                mark(tensors)
+            result = timed(tensors, *args, **kwargs)
+            if self._clock.is_in_thread() and not self._clock.is_paused:
+                self._end_backward()
+            return result
 
         return backward
 
@@ -162,20 +171,35 @@ class Hooks:
         if not self._clock.is_in_thread():
             return
         seen = self._seen
-        if seen.leader is None or seen.leader() is None:
+        one = seen.optimizers.setdefault(id(optimizer), SeenOptimizer(optimizer))
+        one.steps_now += 1
+        if seen.leader is None:
             seen.leader = weakref.ref(optimizer)
-        seen.optimizers.setdefault(id(optimizer), SeenOptimizer(optimizer)).steps_now += 1
+            self._optimizers_begin()
+        elif optimizer is seen.leader():
+            seen.leader_steps += 1
+        elif self._steps_alone(one) >= STEPS_WITHOUT_LEADER:  # another training has begun
+            seen.optimizers.pop(id(seen.leader()), None)
+            seen.leader = weakref.ref(optimizer)
         if self._counted.on and optimizer is seen.leader():
-            self._counted.read_gradients(optimizer)
+            seen.failures.look("gradients", self._counted.read_gradients, optimizer)
         if self._clock.on:
             self._clock.enter(OPTIMIZER)
+
+    def _steps_alone(self, one: SeenOptimizer) -> int:
+        """The steps of an optimizer since the leader's last one."""
+        if one.alone_since != self._seen.leader_steps:
+            one.alone_since = self._seen.leader_steps
+            one.alone = 0
+        one.alone += 1
+        return one.alone
 
     def _after_optimizer(self, optimizer: optim.Optimizer, args: tuple, kwargs: dict) -> None:
         if not self._clock.is_in_thread():
             return
         if self._clock.on and self._clock.phase == OPTIMIZER:
             self._clock.leave()
-        if optimizer is self._seen.leader():
+        if optimizer is self._seen.leader() and not self._seen.ends_by_backward:
             self._end_step()
 
     def _zero_grad(self, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -203,13 +227,14 @@ class Hooks:
     def _compile(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def compile(model: Any = None, *args: Any, **kwargs: Any) -> Any:
-            result = original(model, *args, **kwargs)
             self._seen.compiled = True
-            self.forward.end_finding()  # hooks on all modules would be compiled, too
-            if isinstance(result, torch.nn.Module):
-                self._seen.models[id(result)] = result
-                self.forward.attach(result)
-            elif model is not None:
+            with self.forward.taken_away():  # what is compiled keeps nothing of ours
+                result = original(model, *args, **kwargs)
+            owner = getattr(model, "__self__", None)
+            if isinstance(owner, torch.nn.Module):  # of Module.compile, which compiles __call__
+                self._seen.note_model(owner)
+                self.forward.end_finding()
+            if model is not None and not isinstance(result, torch.nn.Module):
                 result = self._clock.timed(FORWARD, result)
             return result
 

@@ -14,6 +14,8 @@ from types import FrameType
 
 import torch
 
+from course.checkup.failures import Failures
+
 SAMPLE_SECONDS = 0.002  # between two looks at the thread that trains
 
 
@@ -64,7 +66,10 @@ class Sampler:
     between them, belong to. `found` counts (phase, line).
     """
 
-    def __init__(self, phase: Callable[[], str], seconds: float = SAMPLE_SECONDS) -> None:
+    def __init__(
+        self, phase: Callable[[], str], failures: Failures, seconds: float = SAMPLE_SECONDS
+    ) -> None:
+        self._look = failures.guarded("lines", self._look_at)
         self.found: collections.Counter[tuple[str, str]] = collections.Counter()
         self._phase = phase
         self._seconds = seconds
@@ -93,7 +98,9 @@ class Sampler:
             self._on.wait()
             if self._ended:
                 return
-            frame = sys._current_frames().get(self._watched)
-            self.found[self._phase(), line_of(frame)] += 1
-            del frame  # it would keep the user's variables alive
+            self._look()
             pause.wait(self._seconds)
+
+    def _look_at(self) -> None:
+        frame = sys._current_frames().get(self._watched)
+        self.found[self._phase(), line_of(frame)] += 1

@@ -1,19 +1,23 @@
 """The script's loader with other settings."""
 
+import itertools
 import math
 import multiprocessing
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data._utils import worker
 
-from course.checkup.facts import NUM_WORKERS
+from course.checkup.facts import NUM_WORKERS, NoWay
 from course.measure.comparison import steady_batches
 from course.measure.timing import now
 
 KEPT = ("num_workers", "collate_fn", "pin_memory", "worker_init_fn")  # settings, unless changed
 WORKERS = (0, 1, 2, 4)  # numbers that are tried, and one per core
 WORKERS_MAX = 8
+ROWS = 3  # of an IterableDataset that are read to see whether it asks which ones are its own
 BATCHES_MIN = 12  # per turn, where time is short
 
 
@@ -39,9 +43,61 @@ def other_loader(loader: DataLoader, **changes: Any) -> DataLoader:
 
 
 def endless(loader: DataLoader) -> Iterator[Any]:
-    """Batches of `loader`, pass after pass."""
+    """Batches of `loader`, pass after pass.  Raises: NoWay after a pass without any."""
     while True:
-        yield from loader
+        n_batches = 0
+        for batch in loader:
+            n_batches += 1
+            yield batch
+        if not n_batches:
+            raise NoWay("a pass over its data gave no batch: maybe they can be read only once")
+
+
+def computing_for(seconds: float) -> Callable[[], None]:
+    """A function that keeps a core busy for so long."""
+
+    def compute() -> None:
+        end = time.perf_counter() + seconds
+        while time.perf_counter() < end:
+            pass
+
+    return compute
+
+
+class _AskedInfo:
+    """Stands for the WorkerInfo of a worker, and notes whether it is asked who it is."""
+
+    def __init__(self, dataset: Any) -> None:
+        self.asked = False
+        self._values = {"id": 0, "num_workers": 2, "seed": 0, "dataset": dataset}
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("id", "num_workers"):
+            self.asked = True
+        return self._values[name]
+
+
+def check_sharding(loader: DataLoader) -> None:
+    """Raise NoWay unless workers would share out the rows of an IterableDataset.
+
+    Each worker iterates over its own copy of the dataset, so each gives all rows, unless the
+    dataset asks `get_worker_info()` which rows are its own.
+    """
+    dataset = loader.dataset
+    if not isinstance(dataset, IterableDataset):
+        return
+    name = type(dataset).__name__
+    if iter(dataset) is iter(dataset):
+        raise NoWay(f"{name} can be read only once")
+    info = _AskedInfo(dataset)
+    worker._worker_info = info  # where get_worker_info() looks
+    try:
+        for _ in itertools.islice(iter(dataset), ROWS):
+            pass
+    finally:
+        worker._worker_info = None
+    if not info.asked:
+        raise NoWay(f"{name} does not ask get_worker_info(), so each worker would give all rows")
 
 
 def loader_ways(loader: DataLoader, cores: int) -> dict[str, DataLoader]:

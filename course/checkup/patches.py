@@ -13,15 +13,25 @@ class Patches:
     def __init__(self) -> None:
         self.undo = contextlib.ExitStack()
 
-    def replace(self, owner: object, name: str, make: Callable[[Any], Any]) -> None:
-        """Replace `owner.name` by `make(what it was)`."""
+    def replace(self, owner: object, name: str, make: Callable[[Any], Any]) -> Callable[[], None]:
+        """Replace `owner.name` by `make(what it was)`.  Returns: what puts it back earlier."""
         original = getattr(owner, name)
         is_own = name in vars(owner)
         setattr(owner, name, make(original))
-        if is_own:
-            self.undo.callback(setattr, owner, name, original)
-        else:  # it is inherited, and is put back by deleting ours
-            self.undo.callback(delattr, owner, name)
+        is_back = False
+
+        def put_back() -> None:
+            nonlocal is_back
+            if is_back:
+                return
+            is_back = True
+            if is_own:
+                setattr(owner, name, original)
+            else:  # it is inherited, and is put back by deleting ours
+                delattr(owner, name)
+
+        self.undo.callback(put_back)
+        return put_back
 
     def handle(self, handle: RemovableHandle) -> None:
         """Remove a hook of torch at the end."""
@@ -30,23 +40,3 @@ class Patches:
     def close(self) -> None:
         """Put everything back."""
         self.undo.close()
-
-
-class Hook:
-    """A hook that copies of a module share, and that files of a module do not hold."""
-
-    def __init__(self, call: Callable[..., Any]) -> None:
-        self.call = call
-
-    def __call__(self, *args: Any) -> Any:
-        return self.call(*args)
-
-    def __deepcopy__(self, memo: dict) -> "Hook":
-        return self
-
-    def __reduce__(self) -> tuple:
-        return Hook, (nothing,)
-
-
-def nothing(*args: Any) -> None:
-    """Do nothing: the hook in a module that was loaded from a file."""

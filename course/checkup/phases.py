@@ -17,7 +17,7 @@ OPTIMIZER = "optimizer"
 COMMUNICATION = "communication"
 CODE = "code"  # all that is between the others: the script itself
 PHASES = (DATA, TRANSFER, FORWARD, BACKWARD, OPTIMIZER, COMMUNICATION, CODE)
-EVALUATION = "evaluation"  # a forward pass that does not train; such steps have no share of phases
+EVALUATION = "evaluation"  # a forward pass that does not train; see passes.py
 
 
 class Piece(NamedTuple):
@@ -36,4 +36,5 @@ class Step:
     seconds: float = 0.0
     pieces: list[Piece] = field(default_factory=list)  # in their order, if it was timed
     evaluated: float = 0.0  # seconds in forward passes that evaluate
+    passes: dict[str, float] = field(default_factory=dict)  # kind of pass -> seconds, see passes.py
     started: float = 0.0  # seconds of starting a loader and waiting for its first batch

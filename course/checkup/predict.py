@@ -20,11 +20,16 @@ from course.checkup.facts import (
     BF16,
     CHANNELS_LAST,
     COMPILE,
+    FLOAT32,
     FUSED,
     LARGER_BATCH,
     ONE_OPTIMIZER,
+    TF32,
+    THREADS,
+    WITHOUT_ANOMALY,
     Facts,
 )
+from course.checkup.failures import Failures
 from course.checkup.formats import duration
 from course.checkup.phases import BACKWARD, DATA, FORWARD, OPTIMIZER
 from course.learner import answers
@@ -46,6 +51,10 @@ PHASES_OF_WAYS = {  # the phases of a step that another way to compute it concer
     BF16: (FORWARD, BACKWARD),
     CHANNELS_LAST: (FORWARD, BACKWARD),
     COMPILE: (FORWARD, BACKWARD),
+    TF32: (FORWARD, BACKWARD),
+    FLOAT32: (FORWARD, BACKWARD, OPTIMIZER),
+    WITHOUT_ANOMALY: (FORWARD, BACKWARD),
+    THREADS: (FORWARD, BACKWARD, OPTIMIZER),
     FUSED: (OPTIMIZER,),
     ONE_OPTIMIZER: (OPTIMIZER,),
 }
@@ -94,12 +103,17 @@ def formula(unit: str, exercise: str) -> Callable[..., Any] | None:
     return importlib.import_module("course.learner.solved").solved(checks.exercise(unit, exercise))
 
 
-def predictions(facts: Facts) -> dict[str, Prediction]:
-    """What each formula says, by its name; none if no step was timed."""
+def predictions(facts: Facts, failures: Failures | None = None) -> dict[str, Prediction]:
+    """What each formula says, by its name; none if no step was timed.
+
+    Args:
+        failures: notes the formulas that fail (default: nobody reads them).
+    """
+    look = (failures if failures is not None else Failures()).look
     found = {}
     if facts.phases:
         for name, predict in PREDICTIONS.items():
-            prediction = predict(facts)
+            prediction = look(f"the prediction of {name}", predict, facts)
             if prediction:
                 found[name] = prediction
     return found

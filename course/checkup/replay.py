@@ -27,12 +27,35 @@ class Replay:
     Forward and backward of each model that the script called, then the optimizers.
     """
 
-    def __init__(self, calls: list[Call], optimizers: list[Optimizer], device: str) -> None:
+    def __init__(
+        self, calls: list[Call], optimizers: list[Optimizer], device: str, anomaly: bool = False
+    ) -> None:
         self.calls = [call for call in calls if call.gradients]
         self.optimizers = optimizers
         self.device = device
+        self.anomaly = anomaly  # whether the script has it detected
+
+    def like(
+        self, calls: list[Call] | None = None, optimizers: list[Optimizer] | None = None
+    ) -> "Replay":
+        """A Replay with other calls or optimizers."""
+        return Replay(
+            self.calls if calls is None else calls,
+            self.optimizers if optimizers is None else optimizers,
+            self.device,
+            self.anomaly,
+        )
 
     def __call__(self, mode: Mode = contextlib.nullcontext) -> None:
+        with torch.autograd.set_detect_anomaly(self.anomaly):
+            self._pass(mode)
+        for optimizer in self.optimizers:
+            optimizer.step()
+        for optimizer in self.optimizers:
+            optimizer.zero_grad()
+
+    def _pass(self, mode: Mode) -> None:
+        """Forward and backward of each model."""
         for call in self.calls:
             outputs = list(self._outputs_of(call, mode))
             tensors = []
@@ -42,10 +65,6 @@ class Replay:
                     tensors.append(outputs[i])
                     gradients.append(gradient.to(outputs[i].dtype))
             torch.autograd.backward(tensors, gradients)
-        for optimizer in self.optimizers:
-            optimizer.step()
-        for optimizer in self.optimizers:
-            optimizer.zero_grad()
 
     def forward(self, mode: Mode = contextlib.nullcontext) -> None:
         """Call the models alone."""
@@ -93,7 +112,8 @@ def replay_of(watch: Watch) -> Replay:
         call.args = mapped(torch.Tensor.detach, call.args)
         call.kwargs = mapped(torch.Tensor.detach, call.kwargs)
     optimizers = [seen.optimizer for seen in watch.seen.optimizers.values()]
-    return Replay(calls, optimizers, "cuda" if watch.clock.cuda else "cpu")
+    device = "cuda" if watch.clock.cuda else "cpu"
+    return Replay(calls, optimizers, device, watch.counted.habits.anomaly)
 
 
 @contextlib.contextmanager
@@ -115,9 +135,11 @@ def put_back(replay: Replay) -> Iterator[None]:
             optimizer.load_state_dict(state)
 
 
-def rebuilt(optimizer: Optimizer, **changes: Any) -> Optimizer:
+def rebuilt(
+    optimizer: Optimizer, groups: list[dict[str, Any]] | None = None, **changes: Any
+) -> Optimizer:
     """A new optimizer of the same class, groups and settings, with changes."""
-    groups = [{**group, **changes} for group in optimizer.param_groups]
+    groups = [{**group, **changes} for group in groups or optimizer.param_groups]
     return type(optimizer)(groups, **_settings(optimizer, **changes))
 
 

@@ -3,6 +3,7 @@
 Nothing is computed or run here: run.py does that.
 """
 
+import importlib.metadata
 import json
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -13,6 +14,9 @@ from course.checkup.advice import Advice
 from course.checkup.facts import Facts, as_data
 from course.checkup.phases import Step
 from course.checkup.predict import Prediction
+from course.device import machine
+
+SCHEMA = 1  # of `data`: rises when a key goes or changes its meaning, not when one is added
 
 
 @dataclass(frozen=True)
@@ -40,11 +44,17 @@ class Report:
     @property
     def data(self) -> dict[str, Any]:
         """All numbers and sentences, under the keys of `--json`."""
-        head = {"name": self.name, "ending": self.ending}
+        head = {
+            "schema": SCHEMA,
+            "version": importlib.metadata.version("scaling-pytorch-course"),
+            "machine": machine(),
+            "name": self.name,
+            "ending": self.ending,
+        }
         words = {
             "predictions": {name: one.values for name, one in self.predictions.items()},
             "predicted": [one.sentence for one in self.predictions.values()],
-            "advice": [asdict(one) for one in self.advice],
+            "advice": [asdict(one) | {"basis": one.basis} for one in self.advice],
             "regime": self.regime,
             "would_not_help": self.would_not_help,
             "not_seen": self.not_seen,

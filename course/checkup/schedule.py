@@ -7,12 +7,14 @@ step.
 """
 
 import collections
+import math
 import random
 import time
 
 from course.checkup.phases import COUNTED, FREE, LOOKED, TIMED, WARM, Step
 
 WARM_UP = 5  # steps
+WARM_MAX = 0.2  # of the time
 COUNTED_STEPS = 24
 STEPS_MIN = 12  # that are timed, and that are looked at, unless half of the time has gone
 TIMED_STEPS_LATE = 4  # are enough when half of the time has gone
@@ -42,9 +44,10 @@ class Schedule:
 
     def __init__(self, steps: int, minutes: float) -> None:
         self.wanted = steps
-        begin = time.monotonic()
-        self.half_time = begin + 30 * minutes
-        self.end_time = begin + 60 * minutes
+        self.minutes = minutes
+        self.begin = math.inf  # when the training began
+        self.half_time = math.inf
+        self.end_time = math.inf
         self.steps: list[Step] = []
         self.ranks = 1
         self.ended = False  # by Enough, so in all ranks after the same step
@@ -53,6 +56,23 @@ class Schedule:
         self._every = EVERY
         self._free = 0  # FREE steps that follow, if there is time
         self._random = random.Random(0)
+
+    def begin_at(self, begin: float) -> None:
+        """Let the time begin: at the first sign of a training, for preparing takes what it takes.
+
+        Args:
+            begin: time.monotonic() of that sign.
+        """
+        if self.begin == math.inf:
+            self.begin = begin
+            self.half_time = self.begin + 30 * self.minutes
+            self.end_time = self.begin + 60 * self.minutes
+
+    def restart(self) -> None:
+        """Forget the steps so far: they were none."""
+        self.steps.clear()
+        self._count.clear()
+        self._free = 0
 
     def add(self, step: Step) -> None:
         """Note a step that has ended."""
@@ -75,7 +95,7 @@ class Schedule:
         if counted >= COUNTED_STEPS or (is_late and counted):
             self.ended = True
             raise Enough
-        if len(self.steps) < WARM_UP:
+        if len(self.steps) < WARM_UP and not self._is_after(self._warm_until()):
             return WARM
         if counted or is_late:  # one step is counted in any case: it is what can be tried again
             return COUNTED
@@ -91,6 +111,10 @@ class Schedule:
     def _is_after(self, moment: float) -> bool:
         """Whether a moment is over; never where several ranks train."""
         return self.ranks == 1 and time.monotonic() >= moment
+
+    def _warm_until(self) -> float:
+        """When warming up ends, at the latest: slow steps need less of it."""
+        return self.begin + WARM_MAX * 60 * self.minutes
 
     def _is_half(self) -> bool:
         """Whether half of the time has gone, and what is timed has to do."""

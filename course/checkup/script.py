@@ -15,6 +15,7 @@ from course.checkup.schedule import Enough
 from course.checkup.seen import Seen
 from course.errors import CourseError
 
+SEEN_ENOUGH = "the check-up had seen enough and ended it"
 BY_CTRL_C = 130  # the exit code
 BY_ARGPARSE = 2  # the exit code if arguments are missing
 MESSAGE_MAX = 200  # characters of an error's message
@@ -52,6 +53,11 @@ def find(script: str, is_module: bool) -> Script:
 
 
 def _find_file(path: str) -> Script:
+    if path.endswith(".ipynb"):
+        raise CourseError(
+            f"{path} is a notebook; call course.checkup(loader, step) in one of its cells instead, "
+            "where step(batch) trains on a batch."
+        )
     return Script(compile(Path(path).read_bytes(), path, "exec"), path)
 
 
@@ -100,7 +106,7 @@ def run(code: types.CodeType, module: types.ModuleType) -> Ending:
         exec(code, vars(module))
         return Ending(0, f"{name} ended by itself")
     except Enough:
-        return Ending(0, "the check-up had seen enough and ended it")
+        return Ending(0, SEEN_ENOUGH)
     except KeyboardInterrupt:
         return Ending(BY_CTRL_C, "Ctrl-C ended it")
     except SystemExit as ended:

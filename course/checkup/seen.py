@@ -10,6 +10,8 @@ import torch
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
+from course.checkup.failures import Failures
+
 
 @dataclass
 class Call:
@@ -30,6 +32,8 @@ class SeenOptimizer:
     optimizer: Optimizer
     steps_now: int = 0  # in the step of the training that runs
     steps_max: int = 0  # in one step of the training
+    alone: int = 0  # steps since the leader's last one
+    alone_since: int = 0  # how many steps the leader had taken then
 
 
 @dataclass
@@ -44,19 +48,28 @@ class SeenLoader:
 class Seen:
     """Everything that is not a time; ids are those of the objects while they are watched."""
 
-    models: dict[int, torch.nn.Module] = field(default_factory=dict)  # that the script calls
-    calls: dict[int, Call] = field(default_factory=dict)  # the last one of each model
+    # by id, that the script calls; it may throw them away
+    models: weakref.WeakValueDictionary[int, torch.nn.Module] = field(
+        default_factory=weakref.WeakValueDictionary
+    )
+    calls: dict[int, Call] = field(default_factory=dict)  # the last ones of the last step
     optimizers: dict[int, SeenOptimizer] = field(default_factory=dict)
     leader: weakref.ref[Optimizer] | None = None  # the first optimizer: its steps end a step
+    leader_steps: int = 0
     loaders: dict[int, SeenLoader] = field(default_factory=dict)
     batch: Any = None  # the last one
-    # line -> forward passes that evaluate and record a graph
-    graphs: collections.Counter[str] = field(default_factory=collections.Counter)
-    forwards: int = 0  # that train
+    # (phase, line) -> forward passes in eval mode that record a graph
+    graphs: collections.Counter[tuple[str, str]] = field(default_factory=collections.Counter)
     backwards: int = 0
+    ends_by_backward: bool = False  # no optimizer of torch.optim steps: backward ends a step
     zeroed: int = 0  # calls of zero_grad that fill gradients with zeros
     processes: int = 0  # that the script starts, without the workers of loaders
     compiled: bool = False  # torch.compile was called
+    failures: Failures = field(default_factory=Failures)  # of our own looks
+
+    def note_model(self, module: torch.nn.Module) -> None:
+        """Note a module that the script calls."""
+        self.models[id(module)] = module
 
     def parameters(self) -> Iterator[torch.Tensor]:
         """The parameters of all optimizers."""

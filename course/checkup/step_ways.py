@@ -11,27 +11,30 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.optim import Optimizer
 
 from course.checkup.facts import (
     BATCH_TIMES,
     BF16,
     CHANNELS_LAST,
     COMPILE,
+    FLOAT32,
     FUSED,
     LARGER_BATCH,
     MANY_OPTIMIZERS,
     ONE_OPTIMIZER,
+    TF32,
+    THREADS,
+    WITHOUT_ANOMALY,
+    NoWay,
 )
+from course.checkup.failures import in_words
 from course.checkup.replay import Mode, Replay, mapped, merged, rebuilt
 from course.checkup.seen import Call
 from course.checkup.tensors import tensors_in
+from course.device import cores
 
-REASON_MAX = 80  # characters of an error's message
 Way = Callable[[], Any]
-
-
-class NoWay(Exception):
-    """A change that cannot be tried on this step; its text says why."""
 
 
 def makers(replay: Replay, compile: bool) -> dict[str, Callable[[Replay], Way]]:
@@ -44,6 +47,14 @@ def makers(replay: Replay, compile: bool) -> dict[str, Callable[[Replay], Way]]:
     }
     if len(replay.optimizers) >= MANY_OPTIMIZERS:
         of_name[ONE_OPTIMIZER] = with_one_optimizer
+    if any(_dtype(call.module) == torch.float64 for call in replay.calls):
+        of_name[FLOAT32] = in_float32
+    if replay.anomaly:
+        of_name[WITHOUT_ANOMALY] = without_anomaly
+    if replay.device == "cpu" and torch.get_num_threads() < cores():
+        of_name[THREADS] = with_all_threads
+    if replay.device == "cuda" and torch.get_float32_matmul_precision() == "highest":
+        of_name[TF32] = in_tf32
     if compile:
         of_name[COMPILE] = compiled
     return of_name
@@ -51,12 +62,13 @@ def makers(replay: Replay, compile: bool) -> dict[str, Callable[[Replay], Way]]:
 
 def tried_once(make: Callable[[Replay], Way], replay: Replay) -> Way:
     """The way, after it was taken once.  Raises: NoWay."""
-    way = make(replay)
     try:
+        way = make(replay)
         way()
+    except NoWay:
+        raise
     except Exception as error:  # a stranger's model may fail in any way; the report says so
-        first_line = str(error).splitlines()[0] if str(error) else ""
-        raise NoWay(f"{type(error).__name__}: {first_line[:REASON_MAX]}") from None
+        raise NoWay(in_words(error)) from None
     return way
 
 
@@ -80,6 +92,69 @@ def _dtype(module: nn.Module) -> torch.dtype:
     return torch.float32
 
 
+def in_float32(replay: Replay) -> Way:
+    """The step with models, arguments and optimizers in float32."""
+    calls = _copies(replay)
+    copies: dict[int, nn.Parameter] = {}  # by the id of the parameter
+    for call in calls:
+        model = copy.deepcopy(call.module).float()
+        pairs = zip(call.module.parameters(), model.parameters(), strict=True)
+        copies |= {id(parameter): copied for parameter, copied in pairs}
+        call.module = model
+        call.args = mapped(_in_float32, call.args)
+        call.kwargs = mapped(_in_float32, call.kwargs)
+    optimizers = [_on_copies(optimizer, copies) for optimizer in replay.optimizers]
+    return replay.like(calls, optimizers)
+
+
+def _in_float32(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.float() if tensor.is_floating_point() else tensor
+
+
+def _on_copies(optimizer: Optimizer, copies: dict[int, nn.Parameter]) -> Optimizer:
+    groups = []
+    for group in optimizer.param_groups:
+        if not all(id(parameter) in copies for parameter in group["params"]):
+            raise NoWay("an optimizer steps parameters of no model that was seen")
+        groups.append({**group, "params": [copies[id(p)] for p in group["params"]]})
+    return rebuilt(optimizer, groups=groups)
+
+
+def without_anomaly(replay: Replay) -> Way:
+    """The step without anomaly detection."""
+    way = replay.like()
+    way.anomaly = False
+    return way
+
+
+def with_all_threads(replay: Replay) -> Way:
+    """The step with a thread per core."""
+    return functools.partial(_with_threads, replay, cores())
+
+
+def _with_threads(replay: Replay, threads: int) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        replay()
+    finally:
+        torch.set_num_threads(before)
+
+
+def in_tf32(replay: Replay) -> Way:
+    """The step with matrices multiplied in TF32."""
+    return functools.partial(_with_precision, replay, "high")
+
+
+def _with_precision(replay: Replay, precision: str) -> None:
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(precision)
+    try:
+        replay()
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
 def in_channels_last(replay: Replay) -> Way:
     """The step with models and images in channels_last."""
     convolutions = []
@@ -94,7 +169,7 @@ def in_channels_last(replay: Replay) -> Way:
     for call in calls:
         call.module = copy.deepcopy(call.module).to(memory_format=torch.channels_last)
         call.args = tuple(_image_in_channels_last(argument) for argument in call.args)
-    return Replay(calls, replay.optimizers, replay.device)
+    return replay.like(calls)
 
 
 def _image_in_channels_last(value: Any) -> Any:
@@ -113,12 +188,12 @@ def with_fused_optimizers(replay: Replay) -> Way:
     if all(group["fused"] for group in groups):
         raise NoWay("the optimizer is fused already")
     fused = [rebuilt(one, fused=True, foreach=None) for one in replay.optimizers]
-    return Replay(replay.calls, fused, replay.device)
+    return replay.like(optimizers=fused)
 
 
 def with_one_optimizer(replay: Replay) -> Way:
     """The step with one optimizer for all parameters."""
-    return Replay(replay.calls, [merged(replay.optimizers)], replay.device)
+    return replay.like(optimizers=[merged(replay.optimizers)])
 
 
 def compiled(replay: Replay) -> Way:
@@ -126,7 +201,7 @@ def compiled(replay: Replay) -> Way:
     calls = _copies(replay)
     for call in calls:
         call.module = torch.compile(call.module)
-    return Replay(calls, replay.optimizers, replay.device)
+    return replay.like(calls)
 
 
 def on_a_larger_batch(replay: Replay) -> Way:
@@ -140,7 +215,7 @@ def on_a_larger_batch(replay: Replay) -> Way:
         call.args = mapped(repeat, call.args)
         call.kwargs = mapped(repeat, call.kwargs)
         call.gradients = mapped(repeat, call.gradients)
-    return Replay(calls, replay.optimizers, replay.device)
+    return replay.like(calls)
 
 
 def _repeated(tensor: torch.Tensor, batch_size: int) -> torch.Tensor:

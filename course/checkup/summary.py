@@ -5,6 +5,7 @@ import math
 import statistics
 
 import torch
+from torch.utils.data import IterableDataset
 
 from course.checkup.facts import (
     Batch,
@@ -12,6 +13,7 @@ from course.checkup.facts import (
     Evaluation,
     Facts,
     GradientNorms,
+    Habits,
     LineShare,
     Loader,
     Memory,
@@ -19,6 +21,7 @@ from course.checkup.facts import (
     Optimizers,
     Phase,
     Phases,
+    Rare,
     Seconds,
     Steps,
 )
@@ -28,6 +31,7 @@ from course.checkup.phases import (
     BACKWARD,
     CODE,
     COUNTED,
+    EVALUATION,
     FORWARD,
     FREE,
     OPTIMIZER,
@@ -37,6 +41,7 @@ from course.checkup.phases import (
     Step,
 )
 from course.checkup.ranks import skew
+from course.checkup.rare import rare
 from course.checkup.schedule import COUNTED_STEPS, MIDDLE_STEPS_MIN
 from course.checkup.seen import Seen
 from course.checkup.tensors import tensors_in
@@ -48,6 +53,7 @@ STEADY_MAX = 4  # times the median of a STEADY phase
 CODE_MAX = 2  # times the second longest time of the script's own code: what came once is chance
 LINES = 3  # most frequent ones, per phase
 CALLS = 5  # most frequent ones
+PLAIN_MIN = 0.25  # share of the steps; if fewer are without evaluation, it belongs to a step
 STEPS_SHOWN = 10  # of the timeline
 # A step's own graphs, and those of the step before, are alive when it has ended.
 GRAPHS_EXPECTED = 2  # times the backward passes per step
@@ -61,10 +67,13 @@ def summarise(watch: Watch) -> Facts:
     seen = watch.seen
     steps = watch.steps
     n_steps = max(1, len(steps))
-    step_seconds = seconds(steps)
-    step_phases = phases(steps)
-    found_lines = lines(watch.sampler)
-    counted_steps = _of_kind(steps, COUNTED)
+    look = seen.failures.look  # what cannot be looked at has its default, and a line in the report
+    counted = watch.counted
+    n_counted = len(_of_kind(steps, COUNTED))
+    step_seconds = look("seconds", seconds, steps, default=Seconds())
+    step_phases = look("phases", phases, steps, default=Phases())
+    found_lines = look("lines", lines, watch.sampler, default={})
+    one_skew = look("ranks", skew, watch, step_phases, found_lines)
     return Facts(
         cuda=watch.clock.cuda,
         compiled=seen.compiled,
@@ -73,23 +82,27 @@ def summarise(watch: Watch) -> Facts:
         seconds=step_seconds,
         phases=step_phases,
         lines=found_lines,
-        loader=loader(watch),
-        evaluation=evaluation(seen, steps, step_seconds.median),
-        memory=memory(watch),
-        padding=find_padding(watch.counted.batches),
-        syncs=per_step(watch.counted.syncs, len(counted_steps)),
-        collectives=per_step(watch.counted.collectives, len(counted_steps)),
-        kept_losses=kept_losses(watch),
-        optimizers=optimizers(seen),
-        models=models(seen),
-        own_cost=own_cost(watch),
+        loader=look("the loader", loader, watch),
+        evaluation=look("evaluation", evaluation, watch, step_seconds.median, default=Evaluation()),
+        memory=look("memory", memory, watch, default=Memory()),
+        padding=look("padding", find_padding, counted.batches),
+        syncs=per_step(counted.syncs, n_counted),
+        sync_seconds=counted.sync_seconds / max(1, n_counted),
+        collectives=per_step(counted.collectives, n_counted),
+        kept_losses=look("losses that are kept", kept_losses, watch, default=0.0),
+        optimizers=look("optimizers", optimizers, seen, default=Optimizers()),
+        models=look("models", models, seen, default=[]),
+        own_cost=look("the cost of watching", own_cost, watch),
         zeroed=seen.zeroed / n_steps,
         ranks=watch.schedule.ranks,
         backwards=round(seen.backwards / n_steps, 2),
-        batch=batch(seen),
-        skew=skew(watch, step_phases, found_lines),
-        gaps=gaps(timeline(steps)),
-        gradient_norms=GradientNorms(watch.counted.small, watch.counted.large),
+        batch=look("a batch", batch, seen),
+        skew=one_skew,
+        gaps=look("the script's own code", gaps, timeline(steps), default={}),
+        gradient_norms=GradientNorms(counted.small, counted.large),
+        habits=look("habits", counted.habits.found, n_counted, watch.clock.cuda, default=Habits()),
+        rare=look("what is slow now and then", rare, steps, default=Rare()),
+        failures=seen.failures,
     )
 
 
@@ -103,13 +116,23 @@ def _of_kind(steps: list[Step], *kinds: str) -> list[Step]:
 def seconds(steps: list[Step]) -> Seconds:
     """Seconds per step of those that nothing was attached to, else of those that were timed."""
     chosen = _undisturbed(steps, FREE) or _of_kind(steps, TIMED) or steps
-    low, median, high = _quartiles([step.seconds for step in chosen])
-    return Seconds(median=median, low=low, high=high)
+    each = [step.seconds for step in chosen]
+    low, median, high = _quartiles(each)
+    return Seconds(median=median, low=low, high=high, each=each)
 
 
 def _undisturbed(steps: list[Step], kind: str) -> list[Step]:
-    """Steps of a kind in which nothing was evaluated and no loader started."""
-    return [s for s in _of_kind(steps, kind) if not s.evaluated and not s.started]
+    """Steps of a kind in which nothing was evaluated and no loader started.
+
+    Steps that evaluate belong to them if nearly all do.
+    """
+    return [s for s in _plain(_of_kind(steps, kind)) if not s.started]
+
+
+def _plain(steps: list[Step]) -> list[Step]:
+    """Steps in which nothing was evaluated, or all of them if nearly all evaluate."""
+    plain = [step for step in steps if not step.evaluated]
+    return plain if len(plain) >= PLAIN_MIN * len(steps) else steps
 
 
 def _quartiles(values: list[float]) -> list[float]:
@@ -118,14 +141,14 @@ def _quartiles(values: list[float]) -> list[float]:
 
 def phases(steps: list[Step]) -> Phases:
     """Shares of the phases of all timed steps together, each with its interval."""
-    timed = [step for step in _of_kind(steps, TIMED) if not step.evaluated]
+    timed = _plain(_of_kind(steps, TIMED))
     without_starts = [step for step in timed if not step.started]
     per_step = [_seconds_by_phase(step) for step in without_starts or timed]
     _cut_disturbances(per_step)
     of_steps = [sum(by_phase.values()) for by_phase in per_step]
     total = sum(of_steps) or 1.0
     result = Phases()
-    for name in PHASES:
+    for name in (*PHASES, EVALUATION):
         of_phase = [by_phase[name] for by_phase in per_step]
         spent = sum(of_phase)
         if spent:
@@ -166,7 +189,7 @@ def _cut_disturbances(per_step: list[collections.Counter[str]]) -> None:
 
 def timeline(steps: list[Step]) -> list[Step]:
     """The first timed steps in which nothing was evaluated."""
-    timed = [step for step in _of_kind(steps, TIMED) if not step.evaluated]
+    timed = _plain(_of_kind(steps, TIMED))
     return timed[:STEPS_SHOWN]
 
 
@@ -241,8 +264,9 @@ def loader(watch: Watch) -> Loader | None:
         persistent=one.persistent_workers,
         prefetch=one.prefetch_factor,
         starts=len(starts),
-        start_seconds=sum(starts) / n_starts,
+        start_seconds=statistics.median(starts) if starts else 0.0,
         steps_per_start=len(watch.steps) / n_starts,
+        iterable=isinstance(one.dataset, IterableDataset),
     )
 
 
@@ -269,23 +293,22 @@ def _dtype_name(tensor: torch.Tensor) -> str:
 # ---- models, optimizers, memory
 
 
-def evaluation(seen: Seen, steps: list[Step], median: float) -> Evaluation:
+def evaluation(watch: Watch, median: float) -> Evaluation:
     """The time of evaluation, as far as it happened, and the lines that record graphs in it.
 
     Args:
         median: seconds of a step without evaluation.
     """
+    steps = watch.steps
     with_it = [step for step in steps if step.evaluated]
     extra = sum(max(step.evaluated, step.seconds - median) for step in with_it)
     total = sum(step.seconds for step in steps[1:])
-    # where all forward passes evaluate, a model is trained in eval mode: its graphs are wanted
-    trains = seen.forwards > 0
-    evaluates = with_it or any(module.training for module in seen.models.values())
-    return Evaluation(
-        share=extra / max(1e-12, total),
-        times=len(with_it),
-        graphs=dict(seen.graphs) if trains and evaluates else {},
-    )
+    passes = watch.hooks.forward.passes
+    graphs: collections.Counter[str] = collections.Counter()
+    for (phase, line), n in watch.seen.graphs.items():
+        if passes.resolved(phase) == EVALUATION:  # else its graph is wanted: frozen batch norm
+            graphs[line] += n
+    return Evaluation(share=extra / max(1e-12, total), times=len(with_it), graphs=dict(graphs))
 
 
 def models(seen: Seen) -> list[Model]:

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 
 from course.checkup.advice import Advice, own_code
+from course.checkup.advice.rule import BOUND, NO_GAIN, NO_GAIN_MAX, PREDICTED, TRIED
+from course.checkup.explained import unexplained
 from course.checkup.facts import Facts
 from course.checkup.formats import duration, size
 from course.checkup.phases import (
@@ -10,6 +12,7 @@ from course.checkup.phases import (
     CODE,
     COMMUNICATION,
     DATA,
+    EVALUATION,
     FORWARD,
     OPTIMIZER,
     TRANSFER,
@@ -25,7 +28,6 @@ CALLS_SHOWN = 4
 SHAPES_SHOWN = 4
 RANKS_SHOWN = 4  # of more, the two slowest and the two fastest
 SEVERAL_BACKWARDS = 1.5  # per step: more is accumulation
-NO_GAIN = 1.005  # is printed as 1.00x or 1.01x: what is less is told in words
 COLOURS = {  # of a terminal
     DATA: 33,
     TRANSFER: 35,
@@ -33,6 +35,7 @@ COLOURS = {  # of a terminal
     BACKWARD: 36,
     OPTIMIZER: 34,
     COMMUNICATION: 31,
+    EVALUATION: 33,
     CODE: 37,
 }
 NAMES = {CODE: "your code"}  # what a reader calls a phase, if not by its name
@@ -100,6 +103,8 @@ def _phase_rows(facts: Facts, coloured: bool) -> Iterator[str]:
     if evaluation.times:
         share = f"{evaluation.share:.1%} of all the time"
         yield f"  evaluation: {share}, in {evaluation.times} steps"
+    if facts.rare.times:
+        yield f"  your code, each {facts.rare.every} steps: {facts.rare.share:.1%} of all the time"
 
 
 def _fact_rows(facts: Facts) -> Iterator[str]:
@@ -124,6 +129,9 @@ def _data_rows(facts: Facts) -> Iterator[str]:
             f"loader      {loader.dataset}, batch {loader.batch_size}, {loader.workers} workers, "
             f"pin_memory {loader.pin_memory}, persistent {loader.persistent}"
         )
+        if loader.starts > 1:
+            first = f"the first batch of each took {duration(loader.start_seconds)}"
+            yield f"epochs      {loader.starts}, of {loader.steps_per_start:.0f} steps; {first}"
     items = facts.trials.items
     if items:
         shares = ", ".join(f"{ITEM_NAMES[name]} {part:.0%}" for name, part in items.shares.items())
@@ -132,7 +140,7 @@ def _data_rows(facts: Facts) -> Iterator[str]:
 
 def _model_rows(facts: Facts) -> Iterator[str]:
     models = ", ".join(f"{m.name}, {m.trained:,} trained, {m.dtype}" for m in facts.models)
-    optimizers = ", ".join(facts.optimizers.names)
+    optimizers = ", ".join(facts.optimizers.names) or "none of torch.optim"
     yield f"model       {models or 'none was seen'}; optimizer {optimizers}"
     batch = facts.batch
     if batch:
@@ -163,6 +171,9 @@ def _advice_table(report: Report, coloured: bool) -> str:
             f"Let the script train for {2 * WARM_UP}."
         )
     if not report.advice:
+        largest = unexplained(report.facts)
+        if largest:
+            return f"Nothing to advise. {largest} {at_the_ceiling(report.facts)}".rstrip()
         if report.facts.trials.by_name:
             tried = ", and nothing that was tried is proven to be worth a change"
         else:
@@ -174,17 +185,22 @@ def _advice_table(report: Report, coloured: bool) -> str:
         first = f"{number}. {advice.text}"
         if coloured and number == 1:
             first = f"\x1b[1m{first}\x1b[0m"
-        most = f"{advice.bound:.2f}x" if advice.bound > NO_GAIN else "memory, or nothing"
+        most = f"{advice.bound:.2f}x" if advice.bound > NO_GAIN_MAX else "memory, or nothing"
         rows.append(f"  {first} | {most} | {_what_is_expected(advice)} | {advice.part}")
     return "\n".join(rows)
 
 
 def _what_is_expected(advice: Advice) -> str:
-    if advice.tried:
+    if advice.basis == TRIED:
         return advice.tried
-    if advice.gain > NO_GAIN and advice.name != own_code.NAME:  # to look at a line gains nothing
-        return f"predicted {advice.gain:.2f}x"
-    return "not tried"
+    if advice.name == own_code.NAME:  # to look at a line gains nothing
+        return "not tried"
+    words = {
+        PREDICTED: f"predicted {advice.gain:.2f}x",
+        BOUND: "not tried: that is a bound",
+        NO_GAIN: "not tried",
+    }
+    return words[advice.basis]
 
 
 def _list(title: str, sentences: list[str]) -> str:

@@ -1,8 +1,7 @@
 """From facts and advice to the other words of a report: the regime, what would not help."""
 
-from course.checkup.advice import Advice
+from course.checkup.advice import Advice, syncs
 from course.checkup.advice.larger_batch import PER_SAMPLE_MIN
-from course.checkup.advice.syncs import PER_STEP_MIN
 from course.checkup.facts import (
     INFERENCE_MODE,
     LARGER_BATCH,
@@ -15,6 +14,7 @@ from course.checkup.phases import (
     CODE,
     COMMUNICATION,
     DATA,
+    EVALUATION,
     FORWARD,
     OPTIMIZER,
     TRANSFER,
@@ -23,6 +23,7 @@ from course.checkup.predict import bound
 
 TOO_FEW = "too few steps to tell"
 LITTLE_DATA = 0.1  # share of a step that waits for data, below which no worker would help
+EVALUATION_MIN = 0.5  # share of all the time
 CEILING = 0.05  # share of a step that waits for data, below which no loader gains 5 %
 LITTLE_OPTIMIZER = 0.05  # share of a step, below which no other kernel of it would help
 # why a trial that was faster is not advised
@@ -41,8 +42,7 @@ def regime(facts: Facts) -> str:
     trial = facts.trials.get(LARGER_BATCH)
     is_tiny = trial.helped and trial.step >= PER_SAMPLE_MIN
     compute = "overhead-bound" if is_tiny else "bound by the model's forward and backward pass"
-    has_syncs = any(facts.cuda or call.per_step >= PER_STEP_MIN for call in facts.syncs)
-    code = "sync-bound" if has_syncs else "bound by the script's own code"
+    code = "sync-bound" if syncs.costs_time(facts) else "bound by the script's own code"
     waits = 0.0
     if facts.skew:
         waits = min(share(BACKWARD), facts.skew.waits / facts.seconds.median)
@@ -54,7 +54,10 @@ def regime(facts: Facts) -> str:
         "bound by the optimizer's update": share(OPTIMIZER),
         compute: share(FORWARD, BACKWARD) - waits,
         "waiting for a slower rank": waits,
+        "bound by evaluation": share(EVALUATION),
     }
+    if facts.evaluation.share > EVALUATION_MIN:  # of all the time, not of a step alone
+        return "bound by evaluation"
     return max(shares, key=shares.get)
 
 
@@ -95,12 +98,14 @@ def not_seen(facts: Facts) -> list[str]:
     for name, trial in facts.trials.by_name.items():
         if not trial.was_measured:
             sentences.append(f"{name}: {trial.text}.")
+    for what, why in facts.failures.items():
+        sentences.append(f"{what}: the look at it failed, {why}.")
+    if facts.phases and not facts.optimizers.names:
+        sentences.append("No optimizer of torch.optim stepped, so a step ends with each backward.")
     if not facts.loader:
         sentences.append("No DataLoader: how data are made is part of the script's own code.")
     if not facts.evaluation.times:
-        sentences.append(
-            "No evaluation in these steps: no forward pass in eval() or without gradients."
-        )
+        sentences.append("No evaluation in these steps: each forward pass belongs to training.")
     if facts.compiled:
         sentences.append("Inside compiled code: what autograd saves there.")
     return sentences

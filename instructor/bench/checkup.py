@@ -1,20 +1,27 @@
-"""`course bench checkup`: is a planted fault named first, and is the advice worth what it says?
+"""`course bench checkup`: an open benchmark of advice, on scripts with one fault each.
 
-Each script in PLANTED has one fault, or none, and trains without it if it gets an argument. The
-benchmark watches the script, then trains it alternately with and without the fault, and compares
-the ratio of these times with what the first advice expected.
+Each script of tests/planted has one fault, or none, and trains without it if it gets an argument.
+An adviser looks at the script as it is: is what it says first the fault? Then the script trains
+alternately with and without the fault, and the ratio of these times is compared with what the first
+advice promised. With --peers TraceML and torch's own anti-patterns are asked, too.
+
+Rows are kept in build/, so that an interrupted benchmark continues.
 """
 
 import contextlib
+import dataclasses
+import json
 import os
 import statistics
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
+from torch.distributions import Distribution
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from course.checkup import run as pipeline
@@ -25,10 +32,36 @@ from course.checkup.schedule import Enough
 from course.checkup.watch import Watch
 from course.device import machine
 from course.measure.comparison import Interval, compare_measured
-from instructor.bench import SECONDS_MAX, public_scripts, rounds_up_to
+from course.system.files import write_text
+from course.system.folders import ROOT
+from instructor.bench import SECONDS_MAX, advisers, public_scripts, rounds_up_to
+from instructor.bench.advisers import CHECKUP, CRASH, HANG, PEERS, Said
 from instructor.bench.places import PLANTED
+from instructor.bench.tables import Table
 
-LEFT_OUT = ("late_rank", "small_kernels")  # one needs torchrun; one a compiler, and a minute
+KEPT = ROOT / "build" / "bench-checkup.json"
+RANKS = {"late_rank": 2}  # scripts for torchrun
+COMPILED = ("small_kernels", "recompiled", "broken_graph")  # scripts that need torch.compile
+ON_CUDA = ("no_tf32",)  # scripts that need a GPU
+# the part of a step that the rules of its advice look at, which is what TraceML names
+PARTS = {
+    "data": [
+        *("workers", "transform", "item", "read", "collate"),
+        *("persistent", "epoch_start", "data-bound"),
+    ],
+    "code": [
+        *("syncs", "code", "graphs", "barrier", "skew", "evaluation"),
+        *("distributions", "loops", "now and then"),
+    ],
+    "compute": [
+        *("padding", "channels_last", "compile", "batch", "bf16 autocast", "TF32", "float32"),
+        *("anomaly", "threads", "recompiles", "graph breaks", "no_sync"),
+    ],
+    "optimizer": ["fused optimizer", "optimizers", "zeroed"],
+    "memory": ["pin_memory", "kept_losses", "growth"],
+}
+# arguments of scripts whose fix is a number
+FIXES = {"starved": "num_workers=2", "many_workers": "num_workers=0"}
 
 
 def _faults() -> dict[str, str]:
@@ -36,91 +69,200 @@ def _faults() -> dict[str, str]:
     faults = {}
     for rule in RULES:
         faults |= dict.fromkeys(rule.PLANTED, rule.NAME)
-    return {name: fault for name, fault in faults.items() if name not in LEFT_OUT}
+    return {name: fault for name, fault in faults.items() if not _is_left_out(name)}
+
+
+def _is_left_out(script: str) -> bool:
+    """Whether this machine cannot run it; one needs a compiler for C++, and a minute."""
+    return script == "small_kernels" or (script in ON_CUDA and not torch.cuda.is_available())
 
 
 FAULTS = _faults()
-HEALTHY = ("healthy_mlp", "healthy_images", "healthy_tokens")
+HEALTHY = tuple(sorted(path.stem for path in PLANTED.glob("healthy_*.py")))
 WARM_UP_STEPS = 5
-WITHIN = 0.2  # relative: how far from the expected gain a fix may be
+WITHIN = 0.2  # relative: how far from the promised gain a fix may be
 
 
 @dataclass(frozen=True)
 class Row:
-    """What the check-up said of a planted script, and what following it is worth."""
+    """What was said of a planted script, and what its fix is worth.
 
-    name: str  # of the first advice; "" if there is none
-    text: str  # of the same
-    expected: float  # times as fast
-    fixed: Interval | None  # times as fast as measured; None unless the advice names the fault
-    cost: float | None  # share of the time that watching took; None if it was not measured
+    Attributes:
+        fixed: times as fast with the fix made by hand; None where it was not timed.
+        said: by each adviser.
+    """
+
+    fixed: Interval | None = None
+    said: dict[str, Said] = field(default_factory=dict)
 
 
 def run(
-    steps: int = 60, rounds: int = 7, only: tuple[str, ...] = (), public: Path | None = None
-) -> dict[str, Row]:
-    """Print the table and return {script: its Row}.
+    steps: int = 60,
+    minutes: float = 0.3,
+    rounds: int = 7,
+    only: tuple[str, ...] = (),
+    peers: bool = False,
+    public: Path | None = None,
+    fresh: bool = False,
+) -> list[Table]:
+    """Print and return the tables.
 
     Args:
+        minutes: that the check-up may watch each script, and try as long again.
+        only: scripts; the others keep the rows that they have.
+        peers: ask the other advisers, too.
         public: a folder with any of public_scripts.CLONES, whose scripts are watched too.
+        fresh: forget the rows that were kept.
     """
-    rows = {}
-    print("| script | first advice | expected | fixed by hand | cost of watching |")
-    print("|---|---|---|---|---|")
-    for name in (*FAULTS, *HEALTHY):
-        if not only or name in only:
-            rows[name] = planted(name, steps, rounds)
-            _print_row(name, rows[name])
-    summary(rows)
+    rows = {} if fresh else read_rows()
+    asked = [CHECKUP, *(advisers.peers() if peers else [])]
+    for name in only or (*FAULTS, *HEALTHY):
+        row = rows.get(name, Row())
+        if only or set(asked) - set(row.said):
+            rows[name] = _extended(row, name, asked, steps, minutes, rounds, bool(only))
+            print(name, *_cells(name, rows[name], asked), sep=" | ", flush=True)
+            _write_rows(rows)
+    known = {name: rows[name] for name in (*FAULTS, *HEALTHY) if name in rows}
+    tables = [table_of(known, asked), summary(known, asked)]
     if public:
-        _print_public(public, steps)
+        tables.append(_public(public, steps))
+    print(*tables, sep="\n")
     print(machine())
+    return tables
+
+
+def _extended(
+    row: Row, name: str, asked: list[str], steps: int, minutes: float, rounds: int, again: bool
+) -> Row:
+    """A Row in which all of `asked` have said something; `again` asks those that have."""
+    path = PLANTED / f"{name}.py"
+    said = dict(row.said)
+    for adviser in asked:
+        if adviser in said and not again:
+            continue
+        if adviser == CHECKUP:
+            said[adviser] = advisers.ask_checkup(path, steps, minutes, RANKS.get(name, 1))
+        elif name not in RANKS:
+            said[adviser] = PEERS[adviser](path, steps)
+    fixed = row.fixed
+    first = said[CHECKUP]
+    if name in FAULTS and name not in RANKS and (fixed is None or again):
+        is_number = name in FIXES and first.text.startswith("num_workers=")
+        fix = first.text if is_number else FIXES.get(name, "mended")
+        fixed = worth(path, fix, steps, rounds)
+    return Row(fixed, said)
+
+
+def table_of(rows: dict[str, Row], asked: list[str]) -> Table:
+    """A row per script: the fault, what it costs, and what each adviser says first."""
+    columns = ["script", "first advice", "right", "promised", "by hand", "cost", "s", *asked[1:]]
+    table = Table("checkup advice", "The first advice on scripts with one planted fault", columns)
+    for name, row in rows.items():
+        table.add(name, *_cells(name, row, asked))
+    return table
+
+
+def _cells(name: str, row: Row, asked: list[str]) -> list[str]:
+    first = row.said[CHECKUP]
+    promised = "" if first.gain is None else f"{first.gain:.2f}"
+    if first.bound is not None:
+        promised = f"at most {first.bound:.2f}"
+    cost = "" if first.cost is None else f"{first.cost:.1%}"
+    text = f"{first.failed} {first.text}".strip().replace("|", "/")
+    cells = [text, _right(name, CHECKUP, first), promised, str(row.fixed or ""), cost]
+    cells.append(f"{first.seconds:.0f}")
+    for peer in asked[1:]:
+        said = row.said.get(peer)
+        cells.append(f"{said.failed or said.text}: {_right(name, peer, said)}" if said else "")
+    return cells
+
+
+def _right(name: str, adviser: str, said: Said) -> str:
+    """A word on whether the first thing said is right."""
+    if said.failed:
+        return "no"
+    if name in HEALTHY:
+        return "no" if advisers.is_alarm(adviser, said) else "yes"
+    return "yes" if _names_cause(name, adviser, said) else "no"
+
+
+def _names_cause(name: str, adviser: str, said: Said) -> bool:
+    rule = FAULTS[name]
+    part = next((part for part, rules in PARTS.items() if rule in rules))
+    return advisers.names_cause(adviser, said, rule, part)
+
+
+def summary(rows: dict[str, Row], asked: list[str]) -> Table:
+    """How often each adviser was right, promised what the fix gave, raised alarms, and crashed."""
+    columns = ["adviser", "first advice right", "false alarms", f"promise within {WITHIN:.0%}"]
+    columns.append("bound held")
+    columns += ["crashes", "hangs", "cost, median", "cost, most"]
+    note = "TraceML counts as right where it names the part of a step; it says no causes"
+    table = Table("checkup advisers", "Advisers on the scripts above", columns, note)
+    for adviser in asked:
+        table.add(adviser, *_counts(rows, adviser))
+    return table
+
+
+def _counts(rows: dict[str, Row], adviser: str) -> list[str]:
+    of_adviser = {name: row for name, row in rows.items() if adviser in row.said}
+    said = {name: row.said[adviser] for name, row in of_adviser.items()}
+    planted = [name for name in said if name in FAULTS]
+    right = [name for name in planted if _right(name, adviser, said[name]) == "yes"]
+    healthy = [name for name in said if name in HEALTHY]
+    alarms = [name for name in healthy if advisers.is_alarm(adviser, said[name])]
+    promised = []
+    bounded = []
+    for name in right:
+        first, fixed = said[name], of_adviser[name].fixed
+        if first.gain is not None and fixed is not None:
+            promised.append(abs(fixed.estimate / first.gain - 1) <= WITHIN)
+        if first.bound is not None and fixed is not None:
+            bounded.append(fixed.low <= first.bound)
+    failures = [one.failed for one in said.values()]
+    costs = [one.cost for one in said.values() if one.cost is not None]
+    median = f"{statistics.median(costs):.1%}" if costs else "not measured"
+    return [
+        f"{len(right)} of {len(planted)}",
+        f"{len(alarms)} of {len(healthy)}",
+        f"{sum(promised)} of {len(promised)}",
+        f"{sum(bounded)} of {len(bounded)}",
+        str(failures.count(CRASH)),
+        str(failures.count(HANG)),
+        median,
+        f"{max(costs):.1%}" if costs else "",
+    ]
+
+
+def _public(public: Path, steps: int) -> Table:
+    public_scripts.write_noise(public)
+    table = Table("checkup public", "Public scripts, on noise", ["script", "its report"])
+    for name in public_scripts.PUBLIC:
+        table.add(name, public_scripts.report(public, name, steps))
+    return table
+
+
+# ---- rows that are kept
+
+
+def read_rows() -> dict[str, Row]:
+    """{script: its Row} of an earlier call."""
+    if not KEPT.exists():
+        return {}
+    rows = {}
+    for name, one in json.loads(KEPT.read_text(encoding="utf-8")).items():
+        fixed = Interval(**one["fixed"]) if one["fixed"] else None
+        rows[name] = Row(fixed, {adviser: Said(**said) for adviser, said in one["said"].items()})
     return rows
 
 
-def _print_row(name: str, row: Row) -> None:
-    fixed = str(row.fixed or "")
-    cost = "not measured" if row.cost is None else f"{row.cost:.1%}"
-    print(f"| {name} | {row.text} | {row.expected:.2f} | {fixed} | {cost} |", flush=True)
+def _write_rows(rows: dict[str, Row]) -> None:
+    KEPT.parent.mkdir(exist_ok=True)
+    plain = {name: dataclasses.asdict(row) for name, row in rows.items()}
+    write_text(KEPT, json.dumps(plain, indent=1))
 
 
-def _print_public(public: Path, steps: int) -> None:
-    public_scripts.write_noise(public)
-    print("| public script | its report |\n|---|---|")
-    for name in public_scripts.PUBLIC:
-        print(f"| {name} | {public_scripts.report(public, name, steps)} |", flush=True)
-
-
-def summary(rows: dict[str, Row]) -> None:
-    """Print how often the fault came first, nothing was advised, and an expectation held."""
-    first = [rows[name].name == fault for name, fault in FAULTS.items() if name in rows]
-    quiet = [rows[name].name == "" for name in HEALTHY if name in rows]
-    held = []
-    costs = []
-    for row in rows.values():
-        if row.fixed:
-            held.append(abs(row.fixed.estimate / row.expected - 1) <= WITHIN)
-        if row.cost is not None:
-            costs.append(row.cost)
-    print(f"the planted fault is the first advice: {sum(first)} of {len(first)}")
-    print(f"nothing is advised where nothing is wrong: {sum(quiet)} of {len(quiet)}")
-    print(f"fixing it gives what was expected, within {WITHIN:.0%}: {sum(held)} of {len(held)}")
-    if costs:
-        print(f"cost of watching: median {statistics.median(costs):.1%}, highest {max(costs):.1%}")
-
-
-def planted(name: str, steps: int, rounds: int) -> Row:
-    """The Row of one script."""
-    path = PLANTED / f"{name}.py"
-    seen = watched(path, [], steps)
-    cost = seen.facts.own_cost
-    if not seen.advice:
-        return Row("", "nothing", 1.0, None, cost)
-    first = seen.advice[0]
-    fixed = None
-    if first.name == FAULTS.get(name):
-        fixed = worth(path, first.text, steps, rounds)
-    return Row(first.name, first.text, first.gain, fixed, cost)
+# ---- a script in this process
 
 
 @contextlib.contextmanager
@@ -129,10 +271,25 @@ def _quiet() -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def _settings_kept() -> Iterator[None]:
+    """After the block torch is set as before: threads, checks of arguments, the group of ranks."""
+    threads = torch.get_num_threads()
+    checks = Distribution._validate_args
+    has_group = dist.is_available() and dist.is_initialized()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+        Distribution.set_default_validate_args(checks)
+        if dist.is_available() and dist.is_initialized() and not has_group:
+            dist.destroy_process_group()
+
+
 def watched(path: Path, arguments: list[str], steps: int, compile: bool = False) -> Report:
     """The Report of a script, whose own output is dropped."""
     found = script.find(str(path), is_module=False)
-    with script.as_main(found, arguments) as module:
+    with _settings_kept(), script.as_main(found, arguments) as module:
         with Watch(steps) as watch, _quiet():
             ending = script.run(found.code, module)
         return pipeline.analyse(watch, path.name, ending.how, not ending.code, compile)
@@ -165,7 +322,7 @@ def seconds(path: Path, arguments: list[str], steps: int) -> float:
     found = script.find(str(path), is_module=False)
     handle = register_optimizer_step_post_hook(stepped)
     try:
-        with script.as_main(found, arguments) as module, _quiet():
+        with _settings_kept(), script.as_main(found, arguments) as module, _quiet():
             script.run(found.code, module)
     finally:
         handle.remove()

@@ -235,19 +235,35 @@ def checks(record: bool) -> None:
 
 @bench.command(epilog="Example: course bench checkup --only padding")
 @_option("--steps", type=POSITIVE, default=60, help="Steps that are watched, and timed.")
+@_option("--minutes", type=click.FloatRange(0.01), default=0.3, help="As of course checkup.")
 @_rounds(7)
 @click.option("--only", multiple=True, metavar="SCRIPT", help="Of tests/planted (may be repeated).")
+@click.option("--peers", is_flag=True, help="Ask TraceML, if it is there, and torch's patterns.")
 @click.option(
     "--public",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     metavar="FOLDER",
     help="Try public scripts, too: clones of pytorch/examples, karpathy/nanoGPT and others.",
 )
-def checkup(steps: int, rounds: int, only: tuple[str, ...], public: Path | None) -> None:
-    """Whether the check-up names a planted fault first, and what following its advice is worth."""
+@click.option("--fresh", is_flag=True, help="Forget the rows that are kept.")
+@_record
+def checkup(
+    steps: int,
+    minutes: float,
+    rounds: int,
+    only: tuple[str, ...],
+    peers: bool,
+    public: Path | None,
+    fresh: bool,
+    record: bool,
+) -> None:
+    """Whether advice names a planted fault first, and what following it is worth.
+
+    Rows are kept: an interrupted benchmark continues with the next call.
+    """
     from instructor.bench import checkup
 
-    checkup.run(steps, rounds, only, public)
+    _run(checkup.run, (steps, minutes, rounds, only, peers, public, fresh), record)
 
 
 @bench.command(epilog="Example: course bench gpu --minutes 10")

@@ -7,24 +7,38 @@ scripts in tests/planted that it must find, its thresholds, and `check(facts)`.
 from dataclasses import replace
 
 from course.checkup.advice import (
+    anomaly,
     barrier,
     bf16,
     channels_last,
     collate,
     compiled,
     data_bound,
+    distributions,
+    epoch_start,
+    evaluation,
+    float64,
     fused,
+    graph_breaks,
     graphs,
+    growth,
+    item,
     kept_losses,
     larger_batch,
     late_rank,
+    loops,
+    now_and_then,
     one_optimizer,
     own_code,
     padding,
     persistent,
     pin_memory,
     read,
+    recompiles,
+    reductions,
     syncs,
+    tf32,
+    threads,
     transform,
     workers,
     zeroed,
@@ -32,6 +46,7 @@ from course.checkup.advice import (
 from course.checkup.advice.rule import Advice as Advice
 from course.checkup.advice.rule import Rule as Rule
 from course.checkup.facts import Facts
+from course.checkup.failures import Failures
 
 GAIN_MIN = 1.05  # times as fast; less is not worth a line in the report
 
@@ -39,20 +54,34 @@ GAIN_MIN = 1.05  # times as fast; less is not worth a line in the report
 RULES: tuple[Rule, ...] = (
     workers,
     transform,
+    item,
     read,
     collate,
     persistent,
+    epoch_start,
     pin_memory,
     data_bound,
+    evaluation,
+    now_and_then,
     syncs,
+    distributions,
+    loops,
     own_code,
     graphs,
+    anomaly,
     kept_losses,
+    growth,
     padding,
     barrier,
     late_rank,
+    reductions,
+    threads,
     one_optimizer,
+    float64,
+    recompiles,
+    graph_breaks,
     bf16,
+    tf32,
     channels_last,
     fused,
     compiled,
@@ -61,11 +90,16 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def advise(facts: Facts) -> list[Advice]:
-    """The lines of the table, the largest gain first; what is less certain comes last."""
+def advise(facts: Facts, failures: Failures | None = None) -> list[Advice]:
+    """The lines of the table, the largest gain first; what is less certain comes last.
+
+    Args:
+        failures: notes the rules that fail (default: nobody reads them).
+    """
+    look = (failures if failures is not None else Failures()).look
     found = []
     for rule in RULES:
-        advice = rule.check(facts)
+        advice = look(f"the rule on {rule.NAME}", rule.check, facts)
         if advice and (advice.fault or advice.gain >= GAIN_MIN):
             found.append(at_most_its_bound(advice))
     return sorted(found, key=lambda advice: (advice.later, -advice.gain))

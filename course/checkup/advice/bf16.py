@@ -15,4 +15,5 @@ def check(facts: Facts) -> Advice | None:
     if not trial.helped:
         return None
     most = bound_of_way(BF16, facts)
-    return Advice(NAME, "torch.autocast with bfloat16", PART, most, trial.text, trial.whole)
+    text = "torch.autocast with bfloat16"
+    return Advice(NAME, text, PART, most, trial.text, trial.whole, later=True)

@@ -1,5 +1,6 @@
 """A loop that waits for data, and no number of workers that would change it."""
 
+from course.checkup.advice import collate, item, read, transform
 from course.checkup.advice.rule import DATA_WAITS_MIN, Advice
 from course.checkup.facts import Facts
 from course.checkup.phases import DATA
@@ -16,6 +17,8 @@ def check(facts: Facts) -> Advice | None:
     waits = facts.phases.share(DATA)
     if facts.loader is None or waits <= DATA_WAITS_MIN:
         return None
+    if any(rule.check(facts) for rule in (item, transform, read, collate)):
+        return None  # they name the function, or its line
     tried = [trial for trial in facts.trials.of_workers().values() if trial.was_measured]
     if any(trial.helped for trial in tried):
         return None  # the rule on workers names it

@@ -8,6 +8,7 @@ from course.checkup.predict import bound
 NAME = "padding"
 PART = "05/3"
 PLANTED = ("padding",)
+ORDER = "this changes the order of the samples, so shuffle the batches"
 CELLS_MIN = 1.15  # times the cells that sorting in the window seen would leave
 
 
@@ -19,5 +20,5 @@ def check(facts: Facts) -> Advice | None:
     computing = facts.phases.share(FORWARD, BACKWARD)
     gain = bound(computing * (1 - cells.bucketed / cells.waste))
     numbers = f"{cells.waste:.2f} cells per token, {cells.bucketed:.2f} if those seen were sorted"
-    text = f"batch sequences of similar length: {numbers}"
-    return Advice(NAME, text, PART, gain, "", gain)
+    text = f"batch sequences of similar length: {numbers} ({ORDER})"
+    return Advice(NAME, text, PART, bound(computing), "", gain)

@@ -1,12 +1,13 @@
 """Workers that start again in each epoch."""
 
-from course.checkup.advice.rule import Advice
+from course.checkup.advice.rule import Advice, start_up_share
 from course.checkup.facts import Facts
 from course.checkup.predict import bound
 
 NAME = "persistent"
 PART = "01/8"
 PLANTED = ("short_epochs",)
+KEEP = "workers then keep their copy of the dataset, and see no change that you make to yours"
 STARTS_MIN = 3  # fewer say little about how long a start takes
 
 
@@ -15,7 +16,6 @@ def check(facts: Facts) -> Advice | None:
     now = facts.loader
     if now is None or not now.workers or now.persistent or now.starts < STARTS_MIN:
         return None
-    epoch = now.steps_per_start * facts.seconds.median
-    gain = bound(now.start_seconds / (epoch + now.start_seconds))
-    text = f"each of {now.starts} starts took {now.start_seconds:.2f} s"
+    gain = bound(start_up_share(facts))
+    text = f"each of {now.starts} starts took {now.start_seconds:.2f} s ({KEEP})"
     return Advice(NAME, f"persistent_workers=True: {text}", PART, gain, "", gain)

@@ -1,5 +1,6 @@
 """Reading that takes most of the time of an item."""
 
+from course.checkup.advice import item
 from course.checkup.advice.rule import Advice, part_of_item
 from course.checkup.facts import Facts
 from course.checkup.phases import DATA
@@ -15,6 +16,10 @@ def check(facts: Facts) -> Advice | None:
     part = part_of_item(facts, "read")
     if not part:
         return None
-    text = f"read items faster: it takes {part:.0%} of the time of an item"
+    items = facts.trials.items
+    if items is None or item.check(facts):
+        return None
+    at = f" at {items.line}" if items.line else ""
+    text = f"read items faster: it takes {part:.0%} of the time of an item{at}"
     gain = bound(facts.phases.share(DATA) * part)
     return Advice(NAME, text, PART, gain, "", gain)

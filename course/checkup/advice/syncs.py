@@ -10,7 +10,7 @@ PART = "06/1"
 PLANTED = ("syncs",)
 PER_STEP_MIN = 3.0  # a loss and an accuracy per step are usual
 PER_STEP_MIN_CUDA = 0.5  # each makes the processor wait for the GPU
-CODE_MIN = 0.05  # share of a step; if the script's own code takes less, asking costs nothing
+ASKING_MIN = 0.03  # share of a step; without a GPU nothing is waited for, and less costs nothing
 LINES_SHOWN = 2
 
 
@@ -20,14 +20,37 @@ def frequent(facts: Facts) -> list[Calls]:
     return [call for call in facts.syncs if call.per_step >= least]
 
 
+def costs_time(facts: Facts) -> bool:
+    """Whether asking for values takes time: a GPU is waited for; else the calls are short."""
+    return bool(frequent(facts)) and (facts.cuda or _share_of_asking(facts) > ASKING_MIN)
+
+
 def check(facts: Facts) -> Advice | None:
     """Advise to ask once, at the end, for what is asked for in each step."""
-    calls = frequent(facts)
-    own_code = facts.phases.share(CODE)
-    if not calls or (own_code <= CODE_MIN and not facts.cuda):
+    if not costs_time(facts):
         return None
-    seen_in_lines = sum(share for _, share in facts.lines.get(CODE, []))
-    concerned = own_code * min(1.0, seen_in_lines or 1.0)
+    calls = frequent(facts)
+    in_lines = facts.phases.share(CODE) * _share_of_lines(facts)
+    concerned = max(in_lines, _share_of_asking(facts))  # the lines may not have been looked at
     where = ", ".join(f"{n:.3g} x {call} at {line}" for call, line, n in calls[:LINES_SHOWN])
     text = f"ask for values once, at the end: per step {where}"
-    return Advice(NAME, text, PART, bound(concerned), gain=bound(concerned))
+    gain = bound(concerned)
+    return Advice(NAME, text, PART, gain, gain=gain, fault=True)
+
+
+def _share_of_asking(facts: Facts) -> float:
+    """The share of a step in the calls that ask, at most that of the script's own code."""
+    asking = facts.sync_seconds / facts.seconds.median if facts.seconds.median else 0.0
+    return min(facts.phases.share(CODE), asking)
+
+
+def _share_of_lines(facts: Facts) -> float:
+    """The share of the script's own time in lines that ask; with a GPU, in any line that was seen.
+
+    Such a line may wait for what other lines have asked of the GPU.
+    """
+    looked_at = facts.lines.get(CODE, [])
+    if not looked_at:
+        return 1.0
+    asking = {call.line for call in frequent(facts)}
+    return min(1.0, sum(share for line, share in looked_at if facts.cuda or line in asking))

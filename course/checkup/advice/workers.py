@@ -8,6 +8,7 @@ from course.checkup.predict import bound
 NAME = "workers"
 PART = "01/4"
 PLANTED = ("starved", "many_workers")
+SHARD = "share out its rows by get_worker_info(): else each worker gives all of them"
 
 
 def check(facts: Facts) -> Advice | None:
@@ -25,5 +26,7 @@ def check(facts: Facts) -> Advice | None:
         return Advice(NAME, text, PART, most, ways[best].text, ways[best].whole)
     if not ways and waits > DATA_WAITS_MIN and now == 0:
         text = "give the DataLoader workers (now 0)"
+        if facts.loader.iterable:
+            text = f"{text}, and let its dataset {SHARD}"
         return Advice(NAME, text, PART, bound(waits), gain=bound(waits))
     return None

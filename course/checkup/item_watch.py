@@ -1,0 +1,69 @@
+"""Where the time of an item goes: the line of the script, and files that are opened again."""
+
+import builtins
+import collections
+import io
+from collections.abc import Callable
+from typing import Any
+
+from course.checkup.failures import Failures
+from course.checkup.lines import Sampler
+from course.checkup.patches import Patches
+
+SAMPLE_SECONDS = 0.0005  # between two looks
+LOOKS_MIN = 8  # fewer tell no line
+AGAIN_MIN = 0.9  # times per item that one file is opened
+
+
+class ItemWatch:
+    """In the block, lines and files of the thread are looked at."""
+
+    def __init__(self) -> None:
+        self._opened: collections.Counter[str] = collections.Counter()
+        self._patches = Patches()
+
+    def __enter__(self) -> "ItemWatch":
+        self._sampler = Sampler(lambda: "item", Failures(), SAMPLE_SECONDS)
+        self._patches.undo.callback(self._sampler.end)
+        self._patches.replace(builtins, "open", self._noted)
+        self._patches.replace(io, "open", self._noted)
+        self._sampler.look(True)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._patches.close()
+
+    @property
+    def looks(self) -> int:
+        """How often the thread was looked at."""
+        return self._sampler.found.total()
+
+    @property
+    def line(self) -> str:
+        """The line in which most looks found the thread; "" if there were too few."""
+        return self._most()[0]
+
+    @property
+    def line_share(self) -> float:
+        """The share of the looks that found it there."""
+        return self._most()[1]
+
+    def opened(self, items: int) -> str:
+        """The name of a file that was opened about once per item, or ""."""
+        for name, times in self._opened.most_common(1):
+            if items > 1 and times >= AGAIN_MIN * items:
+                return name
+        return ""
+
+    def _most(self) -> tuple[str, float]:
+        if self.looks < LOOKS_MIN:
+            return "", 0.0
+        (_, line), times = self._sampler.found.most_common(1)[0]
+        return line, times / self.looks
+
+    def _noted(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def opened(file: Any, *args: Any, **kwargs: Any) -> Any:
+            self._opened[str(file)] += 1
+            return original(file, *args, **kwargs)
+
+        return opened
