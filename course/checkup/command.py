@@ -51,6 +51,12 @@ PASSED_ON = {"allow_interspersed_args": False}  # options after SCRIPT are the s
 @click.option(
     "--fail-if", metavar="CONDITION", help='Exit with code 1 if it holds, such as "data > 20%".'
 )
+@click.option(
+    "--plan",
+    "cluster",
+    metavar="CLUSTER",
+    help="Say how it would run on other devices, such as 8xH100@450GB/s or 8x24GB@10GB/s.",
+)
 @click.option("-m", "is_module", is_flag=True, help="SCRIPT is a module's name, as for python -m.")
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
@@ -62,6 +68,7 @@ def checkup(
     html_file: Path | None,
     json_file: Path | None,
     fail_if: str | None,
+    cluster: str | None,
     is_module: bool,
     script: str,
     arguments: tuple[str, ...],
@@ -71,11 +78,12 @@ def checkup(
     Everything after SCRIPT is for the script. It trains as always, writes what it always writes,
     and is ended after the steps; its exit code stays if it ends earlier.
     """
-    from course.checkup import condition, run
+    from course.checkup import condition, plan, run
     from course.checkup import script as scripts
     from course.checkup.watch import Watch
 
     failure = condition.parse(fail_if) if fail_if else None
+    devices = plan.parse(cluster) if cluster else None
     found = scripts.find(script, is_module)
     with scripts.as_main(found, arguments) as module:
         with Watch(steps, minutes) as watch:
@@ -87,6 +95,8 @@ def checkup(
         report = run.analyse(watch, name, ending.how, tries, with_compile)
     if os.environ.get("RANK", "0") == "0":  # of several ranks the first reports
         _show(report, html_file, json_file)
+        if devices:
+            print("\n" + plan.text(report.facts, devices))
     fails = failure is not None and failure.holds(report)
     if fails:
         print(f"fails: {fail_if}", file=sys.stderr)
