@@ -74,6 +74,12 @@ def _compare(
 @click.option(
     "--fail-if", metavar="CONDITION", help='Exit with code 1 if it holds, such as "data > 20%".'
 )
+@click.option(
+    "--plan",
+    "cluster",
+    metavar="CLUSTER",
+    help="Say how it would run on other devices, such as 8xH100@450GB/s or 8x24GB@10GB/s.",
+)
 @click.option("-m", "is_module", is_flag=True, help="SCRIPT is a module's name, as for python -m.")
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
@@ -86,6 +92,7 @@ def checkup(
     json_file: Path | None,
     trace_file: Path | None,
     fail_if: str | None,
+    cluster: str | None,
     is_module: bool,
     script: str,
     arguments: tuple[str, ...],
@@ -95,7 +102,7 @@ def checkup(
     Everything after SCRIPT is for the script. It trains as always, writes what it always writes,
     and is ended after the steps; its exit code stays if it ends earlier.
     """
-    from course.checkup import condition
+    from course.checkup import condition, plan
     from course.checkup import script as scripts
     from course.checkup.session import Session
 
@@ -109,6 +116,7 @@ def checkup(
         trace_file=trace_file,
         fail_if=fail_if,
         failure=condition.parse(fail_if) if fail_if else None,
+        cluster=plan.parse(cluster) if cluster else None,
     )
     with scripts.as_main(found, arguments) as module:
         sys.exit(session.run(found.code, module, steps, minutes))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from course.checkup import run, script
+from course.checkup import plan, run, script
 from course.checkup.condition import Condition
 from course.checkup.html import page
 from course.checkup.report import Report
@@ -32,6 +32,7 @@ class Session:
     trace_file: Path | None = None
     fail_if: str | None = None
     failure: Condition | None = None  # that of fail_if
+    cluster: plan.Cluster | None = None  # whose plans are shown
     report: Report | None = None
     exit_process: Callable[[int], None] = os._exit
 
@@ -110,6 +111,8 @@ class Session:
         """Print the report and write its files."""
         coloured = sys.stdout.isatty() and "NO_COLOR" not in os.environ
         print("\n" + report.text(coloured))
+        if self.cluster:
+            print("\n" + plan.text(report.facts, self.cluster))
         if self.json_file:
             _write(self.json_file, report.json())
         if self.html_file:
