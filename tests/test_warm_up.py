@@ -65,6 +65,27 @@ def test_stacked_seeds_train_as_each_would_alone(post_norm):
             optimizer.step()
 
 
+def test_a_new_mean_gradient_moves_by_the_newest_gradient_alone_at_full_size():
+    text = warmed.text_of_pairs(40)
+    rates = [0.0, 0.0, 1e-3, 1e-3]
+    losses = warmed.train_seeds(text, rates.__getitem__, 4, 1, layers=2, new_mean_at=2)[:, 0]
+    torch.manual_seed(0)
+    model = RaggedTransformer(8, warmed.DIM, 2, block=PostNormBlock)
+    parameters = list(model.parameters())
+    squares = [torch.zeros_like(p) for p in parameters]
+    rng = torch.Generator().manual_seed(0)
+    for step, loss in enumerate(losses):
+        tokens = text.tokens[torch.randint(40, (1, warmed.BATCH), generator=rng)[0]]
+        scores = model(tokens[:, :-1], torch.arange(warmed.COLUMNS))
+        alone = F.cross_entropy(scores.flatten(0, 1), tokens[:, 1:].flatten())
+        assert loss.item() == pytest.approx(alone.item(), abs=1e-4)
+        gradients = torch.autograd.grad(alone, parameters)
+        for p, square, gradient in zip(parameters, squares, gradients, strict=True):
+            square.lerp_(gradient.square(), 0.001)
+            if step == 2:
+                p.data -= 1e-3 * gradient / ((square / (1 - 0.999**3)).sqrt() + 1e-8)
+
+
 def test_the_loss_at_the_end_is_the_mean_of_the_last_steps_of_each_seed():
     losses = torch.arange(50.0)[:, None] * torch.tensor([1.0, 2.0])
     assert warmed.at_end(losses) == [39.5, 79.0]
@@ -115,7 +136,9 @@ def test_a_way_is_tuned_with_some_seeds_and_judged_with_others():
     assert found.best == 2.0 and found.scores == [0.0, 0.1, 0.0]
     assert set(found.tried) == {1.0, 2.0, 3.0}
     assert {seed for _, seed in asked[:6]} == {FIRST_TUNING_SEED, FIRST_TUNING_SEED + 1}
-    assert "tried 1: -0.950" in str(found) and "other seeds at 2" in str(found)
+    assert "tried 1: -0.950" in str(found) and "other seeds at 2:" in str(found)
+    at_the_edge = tuned(lambda lr, seed: lr, (1.0, 2.0), seeds=1)
+    assert "other seeds at 2, the edge: 2.000" in str(at_the_edge)
 
 
 def test_a_way_with_one_learning_rate_is_not_tuned():

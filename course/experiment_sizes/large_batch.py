@@ -36,12 +36,13 @@ SIZES = {
     # at 192 times the base batch, three tries for each way
     "scale_lrs": (
         {"tensor": (0.14,), "model": (0.3,)},
-        {"tensor": (0.07, 0.14, 0.28), "model": (0.3, 1.0, 3.0)},
+        {"tensor": (0.14, 0.28, 0.56), "model": (1.0, 3.0, 10.0)},
         {"tensor": (0.02, 0.06, 0.2), "model": (0.2, 0.6, 2.0)},
     ),
     "adam_lrs": ((0.07,), (0.035, 0.07, 0.14), (0.01, 0.02, 0.06)),
-    "sgd_peaks": ((24.0,), (8.0, 24.0, 96.0), (12.0, 48.0, 384.0)),
+    "sgd_peaks": ((24.0,), (2.0, 8.0, 24.0), (12.0, 48.0, 384.0)),
     "lars_peaks": ((120.0,), (60.0, 120.0, 240.0), (60.0, 120.0, 240.0)),
+    "bias_peaks": ((120.0,), (2.0, 8.0, 30.0), (60.0, 120.0, 240.0)),  # LARS, biases as in SGD
     # of SGD and LARS at smaller multiples of the base batch
     "peaks_of": (
         {16: ((32.0,), (30.0,))},

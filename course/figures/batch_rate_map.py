@@ -203,9 +203,8 @@ def _picture(one, points, here, caption) -> Picture:
         start = points[0]
         heights = [height(start.wanted * (p.batch / start.batch) ** power) for p in points]
         axes.plot(wide, heights, color="C7", lw=1, ls=RULE_STYLES[rule], label=rule)
-    axes.plot(
-        wide, [height(p.wanted) for p in points], color="C1", lw=2, marker="o", ms=5, label="line"
-    )
+    heights = [height(p.wanted) for p in points]
+    axes.plot(wide, heights, color="C1", lw=2, marker="o", ms=5, label="your rule")
     for batch, rate, _ in here:
         place = (list(one.batches).index(batch), math.floor(height(rate)))
         axes.add_patch(Rectangle(place, 1, 1, fill=False, edgecolor="C3", lw=2))
@@ -214,7 +213,7 @@ def _picture(one, points, here, caption) -> Picture:
     axes.set_xlabel("batch size (grey squares: not run)" if None in _flat(one) else "batch size")
     axes.set_ylabel("learning rate")
     axes.set_title(caption, fontsize=10)
-    axes.legend(fontsize=7, loc="upper left", ncols=2)
+    axes.legend(fontsize=7, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=4)
     return picture
 
 

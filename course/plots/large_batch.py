@@ -177,6 +177,7 @@ def learning_rates(
 
 # one colour per recipe, the same in all figures; the first words that a label contains count
 RECIPES = {
+    "no weight decay": PINK,
     "same learning rate": RED,
     "square-root": ORANGE,
     "ramp of 1": PINK,
@@ -252,7 +253,7 @@ def accuracy(
         left.text(0.99, constant, "best constant", transform=across, **small)
     log_losses(left)
     xlabel = "updates" if by_update else "epoch"
-    left.set(xlabel=xlabel, ylabel="training loss per update")
+    left.set(xlabel=xlabel, ylabel="training loss, smoothed")
     right.set(xlabel=xlabel, ylabel="HR@10", ylim=(-0.03, None))
     if by_update:
         left.set_xscale("log")

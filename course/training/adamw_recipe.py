@@ -33,14 +33,14 @@ def train_recipe(
 
     Args:
         lr: the peak of the learning rate.
-        decays: whether the learning rate warms up and falls; else it is `lr` all the time.
+        decays: whether the learning rate falls after the warm-up; else it stays at `lr`.
         clipped: to which is appended, per update, whether its gradient was longer than LONGEST.
     """
 
     def schedule(step: int, n: int) -> float:
-        if not decays:
-            return lr
         warmup = min(1.0, (step + 1) / (WARMUP_EPOCHS * n))
+        if not decays:
+            return lr * warmup
         return lr * warmup * 0.5 * (1 + math.cos(math.pi * step / (experiment.epochs * n)))
 
     def step(

@@ -26,10 +26,13 @@ class Tuned:
         scores = " ".join(f"{score:.3f}" for score in self.scores)
         if not self.tried:
             return f"at {self.best:g}: {scores}"
+        rates = sorted(self.tried)
+        is_edge = self.best in (rates[0], rates[-1])
+        place = f"{self.best:g}{', the edge' if is_edge else ''}"
         found = []
         for lr, tuning_scores in self.tried.items():
             found.append(f"{lr:g}: {statistics.mean(tuning_scores):.3f}")
-        return f"tried {', '.join(found)}; other seeds at {self.best:g}: {scores}"
+        return f"tried {', '.join(found)}; other seeds at {place}: {scores}"
 
 
 def tuned(

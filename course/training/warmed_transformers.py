@@ -23,6 +23,7 @@ COLUMNS = 16  # tokens per sequence that are predicted
 SHARPNESS = 3.0  # deviation of the scores whose softmax is the table; 0 would be pure chance
 DIM = 32
 BATCH = 8  # sequences
+BETA_OF_MEAN = 0.9  # of torch's Adam
 LAST_STEPS = 20  # the loss at the end is their mean
 
 
@@ -69,6 +70,7 @@ def train_seeds(
     *,
     layers: int,
     post_norm: bool = True,
+    new_mean_at: int | None = None,
 ) -> Tensor:
     """(steps, seeds): the training losses of transformers that Adam trains, one per seed.
 
@@ -76,6 +78,8 @@ def train_seeds(
         schedule: step, from 0 -> learning rate of that step.
         post_norm: whether blocks normalise after each addition, as in Vaswani et al. 2017, or
             before attention and MLP, as in GPT-2.
+        new_mean_at: step before which Adam forgets its mean gradient, and keeps its mean square.
+            The mean's correction for its start begins again, so the next steps have full size.
     """
     models = _models(seeds, layers, PostNormBlock if post_norm else Block, text.tokens.device)
     weights, _ = stack_module_state(models)
@@ -90,7 +94,12 @@ def train_seeds(
     rng = torch.Generator().manual_seed(0)
     losses = []
     for step in range(steps):
-        optimizer.param_groups[0]["lr"] = schedule(step)
+        lr = schedule(step)
+        if new_mean_at is not None and step >= new_mean_at:
+            if step == new_mean_at:
+                _forget_mean(optimizer)
+            lr *= _start(step) / _start(step - new_mean_at)
+        optimizer.param_groups[0]["lr"] = lr
         drawn = torch.randint(len(text.tokens), (seeds, BATCH), generator=rng)
         found = losses_of(weights, text.tokens[drawn])
         optimizer.zero_grad()
@@ -98,6 +107,16 @@ def train_seeds(
         optimizer.step()
         losses.append(found.detach())
     return torch.stack(losses).cpu()
+
+
+def _forget_mean(optimizer):
+    for state in optimizer.state.values():
+        state["exp_avg"].zero_()
+
+
+def _start(step):
+    """What Adam divides its mean gradient by at `step`, from 0."""
+    return 1 - BETA_OF_MEAN ** (step + 1)
 
 
 def at_end(losses: Tensor) -> list[float]:

@@ -12,7 +12,7 @@
 #
 # - predict how throughput grows with the batch size, and say where it stops growing;
 # - say whether a baseline has converged before you compare anything with it;
-# - tell a training with too few updates from one that generalises badly.
+# - tell a training that has not moved far enough from one that generalises badly.
 #
 # **Minutes** 16 core · 35 in all
 #
@@ -166,8 +166,8 @@ course.claim("c + sB, fitted to the 1× and the 192× batch, is within 25 % of a
 # At $B = c / s$, the fixed cost of an update equals the cost of its samples. Beyond it, throughput at most doubles. A
 # GPU has a larger $c / s$: it needs more samples before its arithmetic takes longer than starting its kernels.
 #
-# **We think** the points between lie a little off the curve because $s$ is not constant: the activations of a larger
-# batch leave the cache. Test it with a batch on each side of your cache's size.
+# **We think** that a point lies off the curve where $s$ is not constant, because the activations of a larger batch
+# leave the cache. Test it with a batch on each side of your cache's size.
 #
 # **Takeaway** A batch is large enough for a machine when the fixed cost of an update equals the cost of its samples.
 
@@ -226,36 +226,43 @@ cause = "too few updates" if higher.low > 0.02 and few.low > -0.01 else None
 print(course.score("03/1", "what costs the score", predicted_cause, cause))
 
 # %% [markdown]
-# **Shown** The second claim changes the batch alone and keeps the number of updates.
+# **Shown** The second claim changes the batch alone and keeps the number of updates and the learning rate. So at this
+# learning rate the updates are too few. Part 2 asks whether they may be longer instead.
 #
-# **Takeaway** A large batch that ends with a high training loss has made too few updates. Overfitting would have
-# lowered it.
+# **Takeaway** A large batch that ends with a high training loss has not moved far enough. Overfitting would have
+# lowered the loss.
 
 # %% [markdown]
-# ## Was it the batch, or SGD?
+# ## Was it the batch, or the learning rate?
 #
-# The control of this comparison is another optimizer. Adam divides each coordinate of the gradient by its own recent
-# size, so a film that appears rarely still moves. The cell trains Adam at 1× and at 16×, for half as many epochs, each
-# with a learning rate from part 2. **If the batch itself did harm, which of the two would be worse?**
+# The control is another optimizer. Adam divides each coordinate of the gradient by its own recent size, so all
+# coordinates move about equally far. The cell trains Adam for half as many epochs: at 1×, at 16× with the same learning
+# rate, and at 16× with one that part 2 found. The last two make equally many updates. **If the batch itself did harm,
+# could a learning rate repair it?**
 
 # %% tags=["experiment"]
-half = max(1, epochs // 2)
-adam_small = each_seed(experiment, adam(sizes.adam_lr_small), batches[0], half, pairs)
-adam_large = each_seed(experiment, adam(sizes.adam_lr[0]), batches[1], half, pairs)
-print_seeds("Adam, 1×", adam_small)
-print_seeds("Adam, 16×", adam_large)
-course.claim("with Adam, 16 times the batch loses less than 0.03 of HR@10",
-             difference_interval(final_scores(adam_small), final_scores(adam_large)), below=0.03,
+half, lr, lr_tuned = max(1, epochs // 2), sizes.adam_lr_small, sizes.adam_lr[0]
+settings = {"1×": (lr, batches[0]), "16×, unchanged": (lr, batches[1]), "16×, tuned": (lr_tuned, batches[1])}
+runs = {name: each_seed(experiment, adam(lr), batch, half, pairs) for name, (lr, batch) in settings.items()}
+for name, histories in runs.items():
+    print_seeds(f"Adam, {name}", histories)
+adam_small, adam_same, adam_large = map(final_scores, runs.values())
+course.claim("with Adam at an unchanged learning rate, 16 times the batch loses more than 0.03 of HR@10",
+             difference_interval(adam_small, adam_same), above=0.03,
+             otherwise="Adam has updates to spare: your data set is large.")  # fmt: skip
+course.claim("with a learning rate tuned for Adam, 16 times the batch loses less than 0.03 of HR@10",
+             difference_interval(adam_small, adam_large), below=0.03,
              otherwise="Your learning rates for Adam do not fit, or the training is short.")  # fmt: skip
 course.claim("Adam at 16× ends less than 0.03 below the small batch with SGD, in half as many epochs",
-             difference_interval(final_scores(small), final_scores(adam_large)), below=0.03,
+             difference_interval(final_scores(small), adam_large), below=0.03,
              otherwise="Adam needs more epochs here.")  # fmt: skip
 
 # %% [markdown]
-# **Shown** The batch alone changes between the first two rows. What we called lost was lost by SGD, which needs many
-# updates to move embeddings that most batches leave alone.
+# **Shown** From the first row to the second the batch alone changes, from the second to the third the learning rate
+# alone. If the third row is as good as the first, the batch itself did no harm: the learning rate of the small batch
+# made its few updates too short. Part 2 asks the same of SGD.
 #
-# **Takeaway** Before you repair what a large batch lost, train the control: another optimizer, at the small batch.
+# **Takeaway** Before you say what a large batch loses, tune its learning rate.
 
 # %% [markdown]
 # ## Can you write the step? · extra
@@ -375,8 +382,8 @@ course.claim("after the small batch, units of the last MLP layer are alive", all
              f"silent: {listed(after)}", otherwise="The product half of the model does all the work.")  # fmt: skip
 
 # %% [markdown]
-# Where the recorded GPU disagrees, it trained another data set with another learning rate: a layer that is all silent
-# can go with a good score, because the product half still learns.
+# The recorded GPU trained another data set with another learning rate, so it may disagree. A model whose last layer is
+# silent can still score well, because the product half learns.
 #
 # **Takeaway** A score does not show a dead layer. Count silent units before you tune.
 

@@ -296,14 +296,14 @@ course.claim("popularity alone ranks better than guessing", popularity, above=10
 #
 # NeuMF came with the claim that a network matches user and item better than a dot product does. Rendle, Krichene, Zhang
 # and Anderson (2020) tuned the dot product and report that it wins on the same data. You train both with Adam, with
-# three seeds each.
+# pairs of seeds.
 #
 # The score is in doubt, too: HR@10 among 100 sampled films is a **sampled metric**. Krichene and Rendle (2020) show
 # that sampled metrics can rank two models in another order than the same metric over all films does, even on average.
 # So the cell also ranks each test film among *all* films that its user never took.
 #
-# **Predict**: what remains of a sampled HR@10 if all films compete? If the model ranked at random among films, each
-# film would have as many rivals as there are films; a good model has few rivals left.
+# **Predict**: what remains of a sampled HR@10 if all films compete? A model that guesses has 10 of 101 places in one
+# ranking and 10 of all films in the other. A good model leaves most films behind in both.
 
 # %%
 predicted_full = None  # your number: NeuMF's HR@10 among all films
@@ -340,9 +340,8 @@ course.claim("among all films the same models have less than half of their sampl
 # Both models share Adam's learning rate, which part 2 found for NeuMF: the dot product is not tuned. The pairs of seeds
 # share the users, so their interval says nothing about other users.
 #
-# **Known** Krichene and Rendle show that a sampled metric can also turn the order of two models around. **We think** a
-# dot product must do well on the stand-in, because its films were drawn with a dot product of tastes and genres. Test
-# it with real MovieLens, which the recorded runs show where the cell above says so.
+# **We think** a dot product must do well on the stand-in, because its films were drawn with a dot product of tastes and
+# genres. Test it with real MovieLens, which the recorded runs show where the cell above says so.
 #
 # **Takeaway** Name the candidates when you quote a score, and pair the seeds when you compare two models.
 
@@ -357,7 +356,8 @@ course.claim("among all films the same models have less than half of their sampl
 # %% [markdown]
 # ### Exercise 3 · Leave one out
 #
-# Split interactions in two: each user's latest, held out, and all others. The last cell calls your function for the
+# Split interactions in two: each user's latest, held out, and all others. No loop over users is needed:
+# `zeros.scatter_reduce(0, users, values, "amax")` is a maximum for each user. The last cell calls your function for the
 # test, and once more on the rest for validation. The rows are not sorted.
 #
 # **Must**
@@ -383,7 +383,7 @@ course.claim("among all films the same models have less than half of their sampl
 #
 # <details><summary>Hint 2</summary>
 #
-# `zeros.scatter_reduce(0, users, values, "amax")` is a maximum for each user, without a loop.
+# With the maximum of the times you know which rows are in question. Which number per row is largest for the last row?
 #
 # </details>
 #
