@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from torch import Tensor
 
 from course.parallel.pipeline import Pass, Schedule
 from course.plots.style import (
@@ -25,6 +26,7 @@ from course.plots.style import (
     legend_beside,
     plain_log,
     rows,
+    ticks_at,
 )
 
 HELD_COLORS = {"weights": BLUE, "gradients": GREEN, "optimizer": ORANGE, "activations": GREY}
@@ -188,4 +190,47 @@ def pipeline(schedules: Mapping[str, Schedule], lasts: Mapping[str, float], titl
         ax.grid(visible=False)
     all_axes[0].set_title(title)
     all_axes[-1].set_xlabel("time in forward passes (blue: forward, green: backward)")
+    return figure
+
+
+# ---- a sequence on several ranks
+
+
+def work_per_rank(work: Mapping[str, Tensor], title: str) -> Figure:
+    """Draw the work of each rank, a panel per way to cut the sequence, and the mean of the ranks.
+
+    Args:
+        work: {way: (ranks,) pairs of a query and a key}.
+    """
+    ranks = max(len(of_way) for of_way in work.values())
+    figure, *all_axes = axes(8.6, 1.1 + 0.3 * ranks, len(work), sharex=True)
+    for ax, (way, of_way) in zip(all_axes, work.items(), strict=True):
+        millions = of_way.double() / 1e6
+        ax.barh(range(ranks), millions.tolist(), color=RANK_COLORS[1])
+        ax.axvline(millions.mean().item(), color=RED, lw=1.5)
+        rows(ax, [f"rank {rank}" for rank in range(ranks)], 8)
+        ax.set(title=way, xlabel="million pairs (line: mean)")
+    figure.suptitle(title)
+    return figure
+
+
+# ---- failures
+
+
+def save_intervals(
+    expected: Mapping[float, float], simulated: Mapping[float, float], title: str
+) -> Figure:
+    """Draw how long a run takes with each interval between saves: the formula, and simulated runs.
+
+    Args:
+        expected, simulated: {interval over Daly's: seconds over those of the work alone}.
+    """
+    figure, ax = axes(7.0, 3.0)
+    ax.plot(list(expected), list(expected.values()), color=GREY, label="formula")
+    ax.plot(list(simulated), list(simulated.values()), "o", color=BLUE, label="simulated")
+    ax.set(xscale="log", xlabel="interval between saves, over Daly's", title=title)
+    ax.set_ylabel("time over the work alone")
+    ticks_at(ax, expected, "{:g}")
+    ax.set_ylim(bottom=1)
+    legend_beside(ax)
     return figure

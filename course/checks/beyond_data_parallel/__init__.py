@@ -11,16 +11,22 @@ from course.checks.beyond_data_parallel.gpipe import gpipe
 from course.checks.beyond_data_parallel.head_rows import head_rows
 from course.checks.beyond_data_parallel.layer_backward import layer_backward
 from course.checks.beyond_data_parallel.MasterShard import MasterShard
+from course.checks.beyond_data_parallel.merge_parts import merge_parts
 from course.checks.beyond_data_parallel.most_live import most_live
 from course.checks.beyond_data_parallel.one_f_one_b import one_f_one_b
+from course.checks.beyond_data_parallel.outer_step import outer_step
+from course.checks.beyond_data_parallel.pieces_to_read import pieces_to_read
 from course.checks.beyond_data_parallel.rank_seeds import rank_seeds
+from course.checks.beyond_data_parallel.route_tokens import route_tokens
 from course.checks.beyond_data_parallel.run_order import run_order
+from course.checks.beyond_data_parallel.save_interval import save_interval
 from course.checks.beyond_data_parallel.sent_bytes import sent_bytes
 from course.checks.beyond_data_parallel.split_bytes import split_bytes
 from course.checks.beyond_data_parallel.SplitMLP import SplitMLP
 from course.checks.beyond_data_parallel.state_bytes import state_bytes
 from course.checks.beyond_data_parallel.step_flops import step_flops
 from course.checks.beyond_data_parallel.sum_over_ranks import sum_over_ranks
+from course.checks.beyond_data_parallel.zigzag import zigzag
 
 __all__ = [
     "MasterShard",
@@ -42,4 +48,10 @@ __all__ = [
     "state_bytes",
     "step_flops",
     "sum_over_ranks",
+    "merge_parts",
+    "zigzag",
+    "save_interval",
+    "route_tokens",
+    "pieces_to_read",
+    "outer_step",
 ]

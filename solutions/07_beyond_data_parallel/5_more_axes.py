@@ -1,0 +1,671 @@
+# %% [markdown]
+# # Beyond data parallel, part 5: More axes
+#
+# **What is left to split when weights, layers and depth are split?**
+#
+# You split a sequence, experts and a checkpoint, and say how often ranks must save and meet. All sections are extra.
+# Each stands alone, except that the second one uses the ring of the first.
+#
+# **You will be able to**
+#
+# - merge the attention of ranks that hold a share of the keys, and balance their causal work;
+# - say how often a long run should save, and load its shards on another number of ranks;
+# - route tokens to experts on other ranks, and count what is sent and dropped;
+# - let ranks take local steps between two meetings.
+#
+# **Minutes** 0 core · 54 in all
+#
+# **Needs** nothing
+
+# %% locked="setup"
+import math
+
+import torch
+from torch.nn import functional as F
+
+import course
+from course.checks import beyond_data_parallel as check
+from course.measure.comparison import difference_interval
+from course.parallel import context, experts, failures, resharding
+from course.parallel.distributed import run_ranks
+from course.parallel.failures import LongRun
+from course.parallel.network import Network, simulate
+from course.plots import beyond_data_parallel as plots
+from course.training import local_steps
+from course.training.local_steps import Outer
+
+print(course.machine())
+sizes = course.sizes("07_beyond_data_parallel")
+
+# %% [markdown]
+# ## Can ranks share the keys of one attention? · extra
+#
+# A sequence may be too long for one device. *Context parallel*: each rank keeps some of its positions, with their
+# queries, keys and values. But a query needs the keys of all ranks, and softmax divides by a sum over all of them.
+#
+# So each rank computes what its own keys contribute, for every query:
+#
+# | part | what it is |
+# |---|---|
+# | maximum | the largest score that the query has with these keys |
+# | numerator | the sum of exp(score - maximum) · value |
+# | denominator | the sum of exp(score - maximum) |
+#
+# The maximum keeps exp from overflowing. Where a query sees none of a rank's keys, the maximum is -inf and both sums
+# are 0.
+#
+# ### Exercise 1 · Merge the parts
+#
+# Two ranks have one key each. Its score is 0 on both, and the values are 1 and 3, so attention is 2:
+#
+# ```python
+# >>> merge_parts(torch.tensor([[[1.0]], [[3.0]]]), torch.tensor([[1.0], [1.0]]), torch.tensor([[0.0], [0.0]]))
+# tensor([[2.]])
+# ```
+#
+# **Points** 3 · **Extra** · **Difficulty** ●●○ · **Minutes** 10 · **Lines** 5
+#
+# **Must**
+#
+# - return the attention of each query to the keys of all ranks
+# - stay finite for scores of thousands
+# - return zeros for a query that sees no key at all
+#
+# **Source** Liu, Zaharia and Abbeel 2023, "Ring Attention", arXiv:2310.01889, section 3.
+#
+# <details><summary>Hint 1</summary>
+#
+# If a rank had used the highest maximum of all ranks, by which factor would its two sums differ?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# `scales = torch.exp(maxima - highest)`: multiply numerators and denominators by it, add up over ranks, then divide.
+# For a query without a key, `highest` is -inf, and -inf - -inf is NaN: use `.clamp(min=...)`, for the sum as well.
+#
+# </details>
+
+
+# %% solution="merge_parts"
+def merge_parts(numerators, denominators, maxima):
+    """Tensor (queries, dim): the attention to the keys of all ranks.
+
+    Args:
+        numerators: (ranks, queries, dim).
+        denominators: (ranks, queries).
+        maxima: (ranks, queries); -inf where a query sees none of a rank's keys.
+    """
+    ### BEGIN SOLUTION
+    highest = maxima.amax(0).clamp(min=torch.finfo(maxima.dtype).min)
+    scales = torch.exp(maxima - highest)
+    total = (scales * denominators).sum(0)
+    merged = (scales[..., None] * numerators).sum(0)
+    return merged / total.clamp(min=1)[:, None]  # 0 without any key, else at least 1
+    ### END SOLUTION
+
+
+# %% test="merge_parts-visible" points=1
+check.merge_parts(merge_parts)
+
+# %% test="merge_parts-hidden" points=2
+### BEGIN HIDDEN TESTS
+check.merge_parts(merge_parts, seed=2310)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# The witness is torch's attention of the whole sequence. First, each position lies on a random one of four ranks. Then
+# four virtual ranks pass keys and values around a ring: after three rounds each has seen all of them.
+
+# %% tags=["experiment"]
+merge_now = course.solved(check.merge_parts)
+head = context.random_head(tokens=64, dim=16)
+whole = F.scaled_dot_product_attention(*head, is_causal=True)
+furthest = 0.0
+for seed in range(20):
+    parts = context.causal_parts(head, context.random_shares(64, 4, seed))
+    merged = merge_now(*context.stacked(parts))
+    furthest = max(furthest, (merged - whole).abs().max().item())
+course.claim("parts of four ranks in 20 random splits merge to torch's causal attention to 1e-6",
+             round(furthest, 6) == 0, f"{furthest:.0e}")  # fmt: skip
+
+# %% tags=["experiment"]
+shares = [context.contiguous(rank, 4, 64) for rank in range(4)]
+ring = simulate(context.ring_attention, 4, Network(0.0, 1e9), merge_now, head, shares)
+distance = (torch.cat(ring.results) - whole).abs().max().item()
+course.claim("a ring of four ranks gives torch's causal attention to 1e-6", round(distance, 6) == 0, f"{distance:.0e}")
+sent = sum(message.n_bytes for message in ring.messages)
+course.claim("around a ring, each rank sends all keys and values but one share", sent == 3 * 2 * head.k.nbytes,
+             f"{sent:,} bytes")  # fmt: skip
+
+# %% [markdown]
+# **Shown**: softmax can be added up in any order, if each part keeps its maximum and its sum. Attention on one device
+# uses the same rule to work block by block.
+#
+# **Takeaway** Attention splits over keys: numerators and denominators add up once they are scaled to one maximum.
+
+# %% [markdown]
+# ## Who has the most work? · extra
+#
+# A causal query sees the keys before it, so late queries cost more than early ones. If four ranks get a quarter of the
+# sequence each, the last one has the latest queries. After each round, all wait for it.
+#
+# **Predict**: on 4 ranks with a quarter each, how much more work does the last rank have than the mean of all?
+
+# %%
+predicted_wait = None  # times
+
+# %% [markdown]
+# ### Exercise 2 · Zigzag
+#
+# Cut the sequence into 2 N chunks for N ranks. Rank r gets chunk r, counted from the start, and the chunk with the same
+# number counted from the end.
+#
+# ```python
+# >>> zigzag(0, ranks=2, tokens=8)
+# tensor([0, 1, 6, 7])
+# ```
+#
+# **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 5 · **Lines** 2
+#
+# **Must** return the positions of the rank's tokens as int64, in order.
+#
+# **You may assume** that 2 N divides the number of tokens.
+#
+# **Source** Liu et al. 2023 has the ring; this order is our statement of one in common use.
+#
+# <details><summary>Hint 1</summary>
+#
+# Which chunk has as much too much work as chunk 0 has too little?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# `torch.arange(tokens).chunk(2 * ranks)` has the chunks. The second one is number `2 * ranks - 1 - rank`.
+#
+# </details>
+
+
+# %% solution="zigzag"
+def zigzag(rank, ranks, tokens):
+    """Tensor (tokens / ranks,): int64, the positions of `rank`, in order."""
+    ### BEGIN SOLUTION
+    chunks = torch.arange(tokens).chunk(2 * ranks)
+    return torch.cat([chunks[rank], chunks[2 * ranks - 1 - rank]])
+    ### END SOLUTION
+
+
+# %% test="zigzag-visible" points=1
+check.zigzag(zigzag)
+
+# %% test="zigzag-hidden" points=1
+### BEGIN HIDDEN TESTS
+check.zigzag(zigzag, seed=1889)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# Work is counted in *pairs* of a query and a key that it sees. A round ends when its slowest rank is done.
+
+# %% tags=["experiment"]
+zigzag_now = course.solved(check.zigzag)
+share_of = {"contiguous": context.contiguous, "zigzag": zigzag_now}
+pairs = {}
+for name, share in share_of.items():
+    pairs[name] = context.pairs_per_step([share(rank, 4, 4096) for rank in range(4)])
+work = {name: counted.sum(0) for name, counted in pairs.items()}
+over_mean = (work["contiguous"].max() / work["contiguous"].double().mean()).item()
+print(
+    course.score("07/5", "work of the busiest of 4 ranks with a quarter each, over the mean", predicted_wait, over_mean)
+)
+waited = {name: counted.amax(1).sum().item() for name, counted in pairs.items()}
+print(f"pairs until all rounds are over: {waited}")
+plots.work_per_rank(work, "Zigzag gives each rank the same number of pairs")
+
+# %% tags=["experiment"]
+equal, in_each_round = [], []
+for ranks in range(1, 9):
+    for tokens in (2 * ranks, 6 * ranks, 64 * ranks):
+        counted = context.pairs_per_step([zigzag_now(rank, ranks, tokens) for rank in range(ranks)])
+        equal.append(len(counted.sum(0).unique()) == 1)
+        in_each_round.append(all(len(of_step.unique()) == 1 for of_step in counted))
+course.claim("zigzag gives each of up to 8 ranks exactly the same causal work", all(equal), f"{len(equal)} cases")
+course.claim("zigzag balances each round of the ring exactly", all(in_each_round), f"{len(in_each_round)} cases")
+run = simulate(context.ring_attention, 4, Network(0.0, 1e9), merge_now, head, [zigzag_now(r, 4, 64) for r in range(4)])
+print("same attention:", torch.cat(run.results).allclose(whole[torch.cat([zigzag_now(r, 4, 64) for r in range(4)])]))
+
+# %% [markdown]
+# **Shown** by the count: the extra work of the late chunk is what the early one lacks, in every round.
+#
+# **Takeaway** Under a causal mask, equal shares are not equal work: pair early tokens with late ones.
+
+# %% [markdown]
+# ## How often should a run save itself? · extra
+#
+# A job on many devices ends when any of them fails, and restarts from its latest checkpoint. Saving often costs time.
+# Saving rarely loses work. Young (1974) balances both: with M seconds between failures of the job on average, save
+# after every √(2 · saving · M) seconds of work.
+#
+# **Predict**: a job moves to 4 times as many devices. How many times as often should it save? Perhaps 4 times, because
+# it fails 4 times as often. Perhaps less, because saves cost time as well.
+
+# %%
+predicted_saves = None  # times as often
+
+# %% [markdown]
+# ### Exercise 3 · Daly's interval
+#
+# Young leaves out failures during saves, and more than one failure between two saves. Daly's interval has them. With
+# s = saving / (2 M):
+#
+# | saving | seconds of work between two saves |
+# |---|---|
+# | less than 2 M | √(2 · saving · M) · (1 + √s / 3 + s / 9) - saving |
+# | 2 M or more | M |
+#
+# `between_failures` is the mean time between failures of *one* device.
+#
+# ```python
+# >>> save_interval(saving=2, between_failures=40_000, devices=100)
+# 38.672...
+# ```
+#
+# **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 8 · **Lines** 5
+#
+# **Must** return Daly's interval, in seconds.
+#
+# **Source** Young 1974, "A first order approximation to the optimum checkpoint interval", CACM 17; Daly 2006, "A higher
+# order estimate of the optimum checkpoint interval for restart dumps", FGCS 22, section 4.
+#
+# <details><summary>Hint 1</summary>
+#
+# One device fails every M seconds on average. How often does one of N devices fail?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# `between = between_failures / devices` is M. Return it where `saving >= 2 * between`.
+#
+# </details>
+
+
+# %% solution="save_interval"
+def save_interval(saving, between_failures, devices):
+    """Number of seconds to work between two saves.
+
+    Args:
+        saving: seconds that a save takes.
+        between_failures: seconds between two failures of a device, on average.
+        devices: number of devices of the job.
+    """
+    ### BEGIN SOLUTION
+    between = between_failures / devices  # any of them ends the job
+    if saving >= 2 * between:
+        return between
+    share = saving / (2 * between)
+    return math.sqrt(2 * saving * between) * (1 + math.sqrt(share) / 3 + share / 9) - saving
+    ### END SOLUTION
+
+
+# %% test="save_interval-visible" points=1
+check.save_interval(save_interval)
+
+# %% test="save_interval-hidden" points=1
+### BEGIN HIDDEN TESTS
+check.save_interval(save_interval, seed=1974)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# 4096 devices, of which each fails once in five years, work for 60 days. A save takes two minutes, a restart ten. The
+# failures are drawn; runs with the same seed have the same ones.
+
+# %% tags=["experiment"]
+interval_now = course.solved(check.save_interval)
+DAY = 24 * 3600
+run = LongRun(work=60 * DAY, saving=120, restart=600, between_failures=5 * 365 * DAY, devices=4096)
+best = interval_now(run.saving, run.between_failures, run.devices)
+more_often = best / interval_now(run.saving, run.between_failures, 4 * run.devices)
+print(course.score("07/5", "saves on 4 times as many devices, times as often", predicted_saves, more_often))
+print(f"a device fails every {run.between_failures / run.devices / 3600:.1f} h; save after {best / 60:.0f} min of work")
+tried = {factor: factor * best for factor in (0.25, 0.5, 1, 2, 4)}
+simulated = {factor: failures.mean_seconds(run, tried[factor], range(20)) / run.work for factor in tried}
+expected = {factor: failures.expected_seconds(run, tried[factor]) / run.work for factor in tried}
+wrong = [f"{expected[factor] / expected[1] - 1:.0%}" for factor in (0.25, 4)]
+plots.save_intervals(expected, simulated, f"Four times as often costs {wrong[0]}, four times as rarely {wrong[1]}")
+
+# %% tags=["experiment"]
+SEEDS = range(20)
+course.claim("simulated runs take what Daly's formula expects, to 1 %", failures.over_expected(run, best, SEEDS),
+             within=(0.99, 1.01))  # fmt: skip
+course.claim("saving four times as rarely as Daly says takes at least 5 % longer",
+             failures.times_as_long(run, 4 * best, best, SEEDS), above=1.05)  # fmt: skip
+course.claim("saving four times as often as Daly says takes at least 5 % longer",
+             failures.times_as_long(run, best / 4, best, SEEDS), above=1.05)  # fmt: skip
+course.claim("saving 1.5 times as rarely as Daly says takes less than 2 % longer",
+             failures.times_as_long(run, 1.5 * best, best, SEEDS), below=1.02)  # fmt: skip
+
+# %% [markdown]
+# **Shown**: the best interval grows with the root of the time between failures, and the optimum is flat.
+#
+# **We think** real failures come in clusters, which the exponential times leave out. To test it, read the times of
+# failures from the log of a cluster, and let `simulated_seconds` take them.
+#
+# **Takeaway** Save after about √(2 · time of a save · time between failures). Near the optimum the exact value matters
+# little.
+
+# %% [markdown]
+# ## What if only one expert sees a token? · extra
+#
+# A *mixture of experts* has many MLPs, the experts, and a router picks one for each token: more weights, the same
+# FLOPs per token. *Expert parallel*: the experts lie on different ranks. So tokens travel to their expert, and its
+# outputs travel back: two *all-to-alls*, in which each rank sends a block to each other rank.
+#
+# Blocks of a fixed size are simple. Each expert has `capacity` places for the tokens of a rank. A token that finds its
+# expert full is *dropped*: it skips the layer.
+#
+# **Predict**: 64 tokens, 8 experts, and exactly 8 places for each. The router has learned nothing, so its choices are
+# random. Which share of the tokens is dropped? Perhaps none, because there is a place for each token. Perhaps a few in
+# a hundred, or over a tenth, because experts are not equally popular.
+
+# %%
+predicted_dropped = None  # a number from 0 to 1
+
+# %% [markdown]
+# ### Exercise 4 · Route the tokens
+#
+# Each token wants the expert with its highest score. Place p of expert e is slot `e * capacity + p`. Here tokens 0 and
+# 2 want expert 1, which has one place:
+#
+# ```python
+# >>> route_tokens(torch.tensor([[0.1, 0.9], [0.8, 0.2], [0.3, 0.7]]), capacity=1)
+# tensor([ 1,  0, -1])
+# ```
+#
+# **Points** 3 · **Extra** · **Difficulty** ●●○ · **Minutes** 10 · **Lines** 5
+#
+# **Must**
+#
+# - return an int64 slot per token, -1 for those that are dropped
+# - fill the places of an expert from 0, in the order of the tokens.
+#
+# **Source** Fedus, Zoph and Shazeer 2021, "Switch Transformers", arXiv:2101.03961, section 2.2.
+#
+# <details><summary>Hint 1</summary>
+#
+# A token's place is the number of tokens before it that want the same expert.
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# With `chosen = F.one_hot(expert, scores.shape[1])`, `chosen.cumsum(0)` counts per expert. Look up each token's own
+# column: `(chosen.cumsum(0) * chosen).sum(1)`.
+#
+# </details>
+
+
+# %% solution="route_tokens"
+def route_tokens(scores, capacity):
+    """Tensor (tokens,): int64, the slot of each token, -1 for those that are dropped.
+
+    Args:
+        scores: (tokens, experts), of the router.
+        capacity: number of places per expert.
+    """
+    ### BEGIN SOLUTION
+    expert = scores.argmax(1)
+    chosen = F.one_hot(expert, scores.shape[1])
+    place = (chosen.cumsum(0) * chosen).sum(1) - 1
+    slot = expert * capacity + place
+    return slot.where(place < capacity, -1)
+    ### END SOLUTION
+
+
+# %% test="route_tokens-visible" points=1
+check.route_tokens(route_tokens)
+
+# %% test="route_tokens-hidden" points=2
+### BEGIN HIDDEN TESTS
+check.route_tokens(route_tokens, seed=2101)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# First the dropped tokens of random routers. Then four virtual ranks with two experts each compute the layer, and each
+# keeps 64 tokens of 16 numbers in float64.
+
+# %% tags=["experiment"]
+route_now = course.solved(check.route_tokens)
+none, dropped = [0.0] * 20, []
+for seed in range(20):
+    scores = experts.random_tokens(0, tokens=64, dim=1, experts=8, seed=seed).scores
+    dropped.append((route_now(scores, 8) < 0).double().mean().item())
+share = difference_interval(dropped, none)
+print(course.score("07/5", "share of tokens that a random router drops", predicted_dropped, share, null=0))
+course.claim("a router that chooses at random drops at least 5 % of the tokens if places and tokens are equally many",
+             share, above=0.05)  # fmt: skip
+
+# %% tags=["experiment"]
+TOKENS, DIM, EXPERTS, CAPACITY = 64, 16, 8, 8
+layer = simulate(experts.expert_layer, 4, Network(0.0, 1e9), route_now, TOKENS, DIM, EXPERTS, CAPACITY)
+conserved, distances = [], []
+for rank, (slots, outputs) in enumerate(layer.results):
+    given = experts.random_tokens(rank, TOKENS, DIM, EXPERTS)
+    wanted = given.scores.argmax(1).bincount(minlength=EXPERTS)
+    too_many = (wanted - CAPACITY).clamp(min=0).sum()
+    taken = slots[slots >= 0]
+    conserved.append(len(taken.unique()) == len(taken) and len(taken) + too_many == TOKENS)
+    distances.append((outputs - experts.on_one_device(given, slots)).abs().max().item())
+course.claim("each token has its own place, or is one of those that are too many for its expert", all(conserved))
+course.claim("experts on four ranks compute what one device computes to 1e-6", round(max(distances), 6) == 0)
+sent = sum(message.n_bytes for message in layer.messages)
+course.claim("two all-to-alls send (N - 1) / N of all places twice, however the tokens are routed",
+             sent == 4 * 2 * 3 * EXPERTS * CAPACITY * DIM * 8 // 4, f"{sent:,} bytes")  # fmt: skip
+
+# %% [markdown]
+# **Shown** by the counts: bytes follow from the capacity alone, and tokens beyond it are lost to the layer. A higher
+# capacity drops fewer tokens and sends more bytes.
+#
+# **Known**: a term in the loss rewards routers that spread their tokens evenly (Fedus et al. 2021).
+#
+# **Takeaway** Experts add weights without FLOPs. The capacity decides how many bytes travel and how many tokens are
+# dropped.
+
+# %% [markdown]
+# ## Can a checkpoint of six ranks be loaded on four? · extra
+#
+# Each rank saves its own shard, because none has the whole. After a failure fewer ranks may be left, and all shards
+# must be cut again. A whole copy on one device would not fit, so each new rank reads just the pieces that it needs.
+#
+# All parameters are one flat list of `numbers`. N ranks have ceil(numbers / N) of them each, in order; zeros fill up
+# the last shards.
+#
+# ### Exercise 5 · The pieces to read
+#
+# Return what a new rank reads: tuples `(old rank, start, end)`, where start and end count in the shard of that rank, as
+# in a slice. With 12 numbers on two ranks, rank 0 has numbers 0 to 5. Of three new ranks, rank 1 needs numbers 4 to 7:
+#
+# ```python
+# >>> pieces_to_read(12, old=2, new=3, rank=1)
+# [(0, 4, 6), (1, 0, 2)]
+# ```
+#
+# **Points** 3 · **Extra** · **Difficulty** ●●○ · **Minutes** 10 · **Lines** 11
+#
+# **Must**
+#
+# - return the pieces in the order of the numbers
+# - read each number once, and no zeros that only fill up a shard
+# - leave out empty pieces.
+#
+# **Source** PyTorch documentation of `torch.distributed.checkpoint`, whose planners do this for tensors of any shape.
+#
+# <details><summary>Hint 1</summary>
+#
+# Where does each old shard begin and end in the list of all numbers, and where does the new one?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# Two ranges overlap from `max` of their starts to `min` of their ends. Subtract where the old shard begins.
+#
+# </details>
+
+
+# %% solution="pieces_to_read"
+def pieces_to_read(numbers, old, new, rank):
+    """List of (old rank, start, end) that `rank` of the new ranks reads, in order.
+
+    Args:
+        numbers: how many there are, without what fills up the shards.
+        old, new: the numbers of ranks.
+    """
+    ### BEGIN SOLUTION
+    old_size = math.ceil(numbers / old)
+    new_size = math.ceil(numbers / new)
+    begin = rank * new_size
+    end = min(begin + new_size, numbers)
+    pieces = []
+    for owner in range(old):
+        offset = owner * old_size
+        first = max(begin, offset)
+        last = min(end, offset + old_size)
+        if first < last:
+            pieces.append((owner, first - offset, last - offset))
+    return pieces
+    ### END SOLUTION
+
+
+# %% test="pieces_to_read-visible" points=1
+check.pieces_to_read(pieces_to_read)
+
+# %% test="pieces_to_read-hidden" points=2
+### BEGIN HIDDEN TESTS
+check.pieces_to_read(pieces_to_read, seed=2207)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# First every change from up to 8 ranks to up to 8. Then a small GPT trains with Adam for three steps, six ranks save
+# weights and Adam's averages, four ranks load them, and it trains for three more.
+
+# %% tags=["experiment"]
+pieces_now = course.solved(check.pieces_to_read)
+once = []
+for numbers in (7, 64, 1000):
+    for old in range(1, 9):
+        once += [resharding.reads_each_number_once(numbers, old, new, pieces_now) for new in range(1, 9)]
+course.claim("from up to 8 ranks to up to 8 others, each number of a checkpoint is read exactly once", all(once),
+             f"{len(once)} cases")  # fmt: skip
+uninterrupted, resumed = resharding.weights_after_a_restart(pieces_now, old=6, new=4)
+course.claim("a training saved on 6 ranks and loaded on 4 continues with exactly the same weights",
+             torch.equal(uninterrupted, resumed), f"{len(resumed):,} weights")  # fmt: skip
+
+# %% [markdown]
+# **Shown**: a shard is a range of numbers, so a new shard is at most a few ranges of old ones. The state of the
+# optimizer is cut in the same places.
+#
+# **Takeaway** Save each number with its place in the whole model, not with its rank. Then any number of ranks can load
+# it.
+
+# %% [markdown]
+# ## What if ranks meet only now and then? · extra
+#
+# DDP averages gradients in every step. Over a slow network that takes most of the time. With *local steps* (local SGD,
+# DiLoCo), each rank takes H steps alone, and then they meet once: 1/H of the messages and bytes.
+#
+# At a meeting, all ranks began with the weights `start`, and ended with different ones. `start` minus the mean of their
+# ends is treated as a gradient, the *outer gradient*. An outer optimizer takes one step with it. DiLoCo's is SGD with
+# Nesterov momentum:
+#
+# | quantity | formula |
+# |---|---|
+# | velocity | momentum · velocity + gradient |
+# | weights | start - lr · (gradient + momentum · velocity), with the new velocity |
+#
+# ### Exercise 6 · The outer step
+#
+# Two ranks began at 1 and ended at 0 and 0.5, so the outer gradient is 0.75:
+#
+# ```python
+# >>> outer_step(torch.tensor([1.0]), torch.tensor([[0.0], [0.5]]), torch.tensor([0.0]), lr=1.0, momentum=0.0)
+# (tensor([0.2500]), tensor([0.7500]))
+# ```
+#
+# **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 8 · **Lines** 3
+#
+# **Must** return new weights and the new velocity; leave the arguments as they are.
+#
+# **Source** Douillard et al. 2023, "DiLoCo", arXiv:2311.08105, Algorithm 1.
+#
+# <details><summary>Hint 1</summary>
+#
+# If each rank takes one step of SGD with learning rate a, what is `start` minus the mean of their ends?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# `gradient = start - ends.mean(0)`. Make the new velocity first, because the weights use it.
+#
+# </details>
+
+
+# %% solution="outer_step"
+def outer_step(start, ends, velocity, lr, momentum):
+    """Tuple (weights, velocity) after a step of SGD with Nesterov momentum, (numbers,) each.
+
+    Args:
+        start: (numbers,), weights with which all ranks began.
+        ends: (ranks, numbers), weights at the end of their local steps.
+        velocity: (numbers,); zeros before the first meeting.
+        lr: learning rate of this step.
+        momentum: from 0 to 1.
+    """
+    ### BEGIN SOLUTION
+    gradient = start - ends.mean(0)
+    velocity = momentum * velocity + gradient
+    return start - lr * (gradient + momentum * velocity), velocity
+    ### END SOLUTION
+
+
+# %% test="outer_step-visible" points=1
+check.outer_step(outer_step)
+
+# %% test="outer_step-hidden" points=1
+### BEGIN HIDDEN TESTS
+check.outer_step(outer_step, seed=2311)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# With H = 1, learning rate 1 and no momentum, this must be DDP. torch's DDP on two real ranks is the witness. Then four
+# ranks train with 16 local steps and with one.
+
+# %% tags=["experiment"]
+outer_now = course.solved(check.outer_step)
+each_step = Outer(local_steps=1, lr=1.0, momentum=0.0)
+of_ddp = run_ranks(local_steps.by_ddp, 2, 16, backend="gloo")[0]
+distance = (local_steps.trained(outer_now, each_step, 2, 16) - of_ddp).abs().max().item()
+course.claim("one local step and an outer SGD of learning rate 1 reach the weights of torch's DDP to 1e-6",
+             round(distance, 6) == 0, f"{distance:.0e}")  # fmt: skip
+rarely = Outer(local_steps=16, lr=1.0, momentum=0.0)
+seeds = range(sizes.seed_pairs)
+losses = {outer: local_steps.losses(outer_now, outer, 4, 64, seeds) for outer in (each_step, rarely)}
+course.claim("ranks that meet every 16 steps end with a loss within 5 % of those that meet in every step",
+             local_steps.loss_ratio(losses[rarely], losses[each_step]), within=(0.95, 1.05))  # fmt: skip
+
+# %% [markdown]
+# **We think** the meetings matter so little because all ranks draw from the same data, and steps are small: they all
+# move the same way. To test it, let the inputs depend on `rank` in `local_steps.batch`, or raise `INNER_LR`.
+#
+# **Takeaway** An outer step with learning rate 1 averages weights. With one local step that is DDP; with H it sends 1/H
+# of the bytes.
+
+# %% [markdown]
+# ## What to take home
+#
+# - Attention splits over keys, and parts merge exactly. Equal shares of a sequence are unequal causal work.
+# - Save after about √(2 · time of a save · time between failures).
+# - Experts cost bytes by their capacity, whatever the router does.
+# - A checkpoint that knows the place of each number fits any number of ranks.
+# - Local steps send less. With one of them, they are DDP.

@@ -1,0 +1,93 @@
+"""Known mistakes of exercise merge_parts, and right answers in other styles."""
+
+import math
+
+import torch
+
+from course.engine.known_answers import alternative, mistake
+
+MISTAKES = {
+    "not_rescaled": (
+        "The parts are added as they came, though each is relative to its own maximum. Multiply each by "
+        "exp(its maximum - the highest one).",
+        ("torch.exp(maxima - highest)", "torch.ones_like(maxima)"),
+    ),
+    "denominators_as_they_came": (
+        "The denominators are added without their scales. Scale them as the numerators.",
+        ("(scales * denominators)", "denominators"),
+    ),
+    "numerators_as_they_came": (
+        "The numerators are added without their scales. Scale them as the denominators.",
+        ("(scales[..., None] * numerators)", "numerators"),
+    ),
+    "wrong_sign": (
+        "Parts with a low maximum count the most: the sign of the exponent is wrong. Use exp(its maximum - the highest "
+        "one).",
+        ("maxima - highest", "highest - maxima"),
+    ),
+    "not_divided": (
+        "The weights of a row do not add up to 1. Divide by the scaled denominators.",
+        (" / total.clamp(min=1)[:, None]", ""),
+    ),
+    "overflow": (
+        "exp of a large maximum is inf. Subtract the highest maximum of the row first.",
+        ("maxima - highest", "maxima"),
+    ),
+    "nan_rows": (
+        "A query that sees no key gets NaN, because -inf - -inf is NaN. Return zeros there.",
+        (".clamp(min=torch.finfo(maxima.dtype).min)", ""),
+    ),
+    "one_maximum_for_all": (
+        "One maximum serves all queries, so the scales of other rows underflow to 0. Take the highest per query.",
+        ("maxima.amax(0)", "maxima.amax()"),
+    ),
+    "masked_ranks_left_out": (
+        "A rank is left out if one of its queries sees no key there, and its other rows are lost. Give that row the "
+        "scale 0.",
+        ("torch.exp(maxima - highest)", "torch.exp(maxima - highest) * (denominators > 0).all(1, keepdim=True)"),
+    ),
+}
+
+
+@mistake("This is the mean of the ranks' outputs. Ranks with larger scores weigh more: scale, add, then divide.")
+def mean_of_outputs(numerators, denominators, maxima):
+    outputs = numerators / denominators.clamp(min=1)[..., None]
+    return outputs.mean(0)
+
+
+@mistake(
+    "Each rank's output is weighted by exp(its maximum) alone, however many keys it has. Its weight is that times its "
+    "denominator."
+)
+def weighted_by_the_maximum(numerators, denominators, maxima):
+    outputs = numerators / denominators.clamp(min=1)[..., None]
+    weights = maxima.softmax(0).nan_to_num()
+    return (weights[..., None] * outputs).sum(0)
+
+
+@mistake("Only the rank with the highest maximum counts. The others' keys have weights, too.")
+def highest_alone(numerators, denominators, maxima):
+    outputs = numerators / denominators.clamp(min=1)[..., None]
+    best = maxima.argmax(0)
+    return outputs[best, torch.arange(len(best), device=best.device)]
+
+
+@alternative
+def by_logsumexp(numerators, denominators, maxima):
+    logs = maxima + denominators.log()
+    weights = logs.softmax(0).nan_to_num()
+    outputs = (numerators / denominators[..., None]).nan_to_num()
+    return torch.einsum("rn,rnd->nd", weights, outputs)
+
+
+@alternative
+def one_rank_after_the_other(numerators, denominators, maxima):
+    top, bottom, highest = numerators[0].clone(), denominators[0].clone(), maxima[0].clone()
+    for numerator, denominator, maximum in zip(numerators[1:], denominators[1:], maxima[1:], strict=True):
+        higher = torch.maximum(highest, maximum)
+        shift = torch.where(higher == -math.inf, torch.zeros_like(higher), higher)
+        old, new = (highest - shift).exp(), (maximum - shift).exp()
+        top = old.unsqueeze(1) * top + new.unsqueeze(1) * numerator
+        bottom = old * bottom + new * denominator
+        highest = higher
+    return torch.where(bottom.unsqueeze(1) > 0, top / bottom.unsqueeze(1), torch.zeros_like(top))
