@@ -230,7 +230,7 @@ def save_intervals(
     ax.plot(list(simulated), list(simulated.values()), "o", color=BLUE, label="simulated")
     ax.set(xscale="log", xlabel="interval between saves, over Daly's", title=title)
     ax.set_ylabel("time over the work alone")
-    ticks_at(ax, expected, "{:g}")
+    ticks_at(ax, simulated, "{:g}")
     ax.set_ylim(bottom=1)
     legend_beside(ax)
     return figure
