@@ -60,7 +60,7 @@ def simulated_seconds(run: LongRun, interval: float, seed: int) -> float:
 def expected_seconds(run: LongRun, interval: float) -> float:
     """The mean of `simulated_seconds` over all failures, if `interval` divides the work.
 
-    Source: Daly 2006, the complete model of section 3.
+    Source: Daly 2006, the complete model.
     """
     between = run.between_failures / run.devices
     once = math.exp(run.restart / between) * math.expm1((interval + run.saving) / between)

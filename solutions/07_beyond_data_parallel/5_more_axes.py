@@ -172,7 +172,7 @@ predicted_wait = None  # times
 #
 # **You may assume** that 2 N divides the number of tokens.
 #
-# **Source** Liu et al. 2023 has the ring; this order is our statement of one in common use.
+# **Source** Grattafiori et al. 2024, "The Llama 3 Herd of Models", arXiv:2407.21783, section 3.3.2.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -266,8 +266,8 @@ predicted_saves = None  # times as often
 # `between_failures` is the mean time between failures of *one* device.
 #
 # ```python
-# >>> save_interval(saving=2, between_failures=40_000, devices=100)
-# 38.672...
+# >>> round(save_interval(saving=2, between_failures=40_000, devices=100), 3)
+# 38.678
 # ```
 #
 # **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 8 · **Lines** 5
@@ -275,7 +275,7 @@ predicted_saves = None  # times as often
 # **Must** return Daly's interval, in seconds.
 #
 # **Source** Young 1974, "A first order approximation to the optimum checkpoint interval", CACM 17; Daly 2006, "A higher
-# order estimate of the optimum checkpoint interval for restart dumps", FGCS 22, section 4.
+# order estimate of the optimum checkpoint interval for restart dumps", FGCS 22.
 #
 # <details><summary>Hint 1</summary>
 #
