@@ -26,12 +26,12 @@ from torch.nn import functional as F
 import course
 from course.checks import beyond_data_parallel as check
 from course.measure.comparison import difference_interval
-from course.parallel import context, experts, failures, resharding
+from course.parallel import context, experts, failures
 from course.parallel.distributed import run_ranks
 from course.parallel.failures import LongRun
 from course.parallel.network import Network, simulate
 from course.plots import beyond_data_parallel as plots
-from course.training import local_steps
+from course.training import local_steps, resharding
 from course.training.local_steps import Outer
 
 print(course.machine())
