@@ -293,9 +293,9 @@ course.claim("at 192×, both tuned by the same sweep, Adam beats SGD by more tha
              difference_interval(adam_192, sgd_192), above=0.1, otherwise=otherwise)  # fmt: skip
 
 # %% [markdown]
-# **Shown** At 16× only the learning rate differs between the three runs of SGD, and all make equally many updates. Where
-# the last MLP layer is silent, the logit comes from the product half alone: the rule restores the score and loses half
-# of the model. **We think** that this explains the valley at the square root: the learning rate already breaks the
+# **Shown** At 16× only the learning rate differs between the three runs of SGD, and all make equally many updates.
+# Where the last MLP layer is silent, the logit comes from the product half alone: the rule restores the score and loses
+# half of the model. **We think** that this explains the valley at the square root: the learning rate already breaks the
 # MLP, and is still too small for the product half. To test it, print the silent units after each epoch. Part 3 gives
 # every layer a learning rate.
 #

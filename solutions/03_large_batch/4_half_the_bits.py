@@ -339,10 +339,10 @@ check.amp_step(amp_step, seed=13)
 # gradient smaller.
 #
 # A batch of $2^{20}$ samples, NVIDIA's for this model, would take minutes per update here. So the cell takes few rows
-# and makes their gradients as small as in that batch: it multiplies their mean loss by rows / $2^{20}$. In fp16 "without
-# a scale" a scaler that never changes does this. "With a scaler" starts $2^{16}$ times higher, as `GradScaler` does, and
-# adapts, after 50 good steps instead of 2,000 because the training is short. Both divide in fp32 afterwards, so the
-# update is the same except for what 16 bits lose.
+# and makes their gradients as small as in that batch: it multiplies their mean loss by rows / $2^{20}$. In "fp16
+# without a scale", a scaler that never changes does this. In "fp16 with a scaler", the scale starts $2^{16}$ times
+# higher, as by default, and grows after 50 good steps instead of 2,000, because the training is short. Both divide in
+# fp32 afterwards, so the update is the same except for what 16 bits lose.
 #
 # **Predict** the loss at the end of fp16 without a scale over that of fp32. Is it 1, because Adam makes up for small
 # gradients? Is it about a third more, the loss of a model that says the same to all, because nothing moves? Or far
