@@ -227,9 +227,9 @@ print(course.score("03/2", "best rate of SGD at 16x over the small batch's", pre
 
 # %% [markdown]
 # SGD was swept from two starts, the unchanged learning rate and the linear rule's. A sweep goes uphill only, so a small
-# hill stops it, or one lucky seed. If your two sweeps found different learning rates, one of them stopped early. One
-# seed each is a sketch: below you see how far the seeds of one learning rate lie apart. Where all scores are below
-# popularity, there is no ridge, and the best of them is luck.
+# hill stops it, or one lucky seed: if your two sweeps found different learning rates, one of them stopped early. Below
+# you see how far the seeds of one learning rate lie apart. Where all scores are below popularity, there is no ridge,
+# and the best of them is luck.
 #
 # **Takeaway** Tune every contestant with the same sweep, start it where a rule points, and trust a best value only
 # between two that are worse.
@@ -248,9 +248,8 @@ figures.rate_maps(maps, "NCF, SGD", rate=sizes.map_rate, here=here)
 
 # %% [markdown]
 # The map has one seed per square. The cell tests what it suggests with pairs of seeds: at 16×, the linear rule against
-# the square root and the unchanged learning rate; at 192×, the best of your sweeps. A score does not show what was
-# trained. So the cell also prints which share of the last MLP layer's ReLUs is **silent**: 0 for all of 8,192 samples,
-# so that the weights before it learn nothing.
+# the square root and the unchanged learning rate; at 192×, the best of your sweeps. It also prints the share of
+# **silent** ReLUs in the last MLP layer: 0 for all of 8,192 samples, so that nothing before them learns.
 #
 # **Predict** which share of the lost HR@10 the rule restores at 16×: all of it if the gradient hardly changes over 16
 # small steps, none if the loss is too steep for long steps.
@@ -299,8 +298,7 @@ course.claim("at 192×, both tuned by the same sweep, Adam beats SGD by more tha
 # MLP, and is still too small for the product half. To test it, print the silent units after each epoch. Part 3 gives
 # every layer a learning rate.
 #
-# At 192× your sweeps looked from two starts, and the map has squares between them. If none of these is dark, SGD is
-# not badly tuned: none of these learning rates is good there.
+# At 192×, if no square of the map is dark, SGD is not badly tuned: none of these learning rates is good there.
 #
 # **Takeaway** The linear rule is a line on a map, and helps as far as the ridge follows it. Check which layers it
 # leaves alive.

@@ -215,9 +215,8 @@ plots.warm_up(runs, levels, title)
 # A test tells them apart. Keep the learning rate at 0 for a quarter of the steps. Adam's averages fill with gradients,
 # but the weights stay where they are. Then switch to the full learning rate, without a ramp.
 #
-# Two controls wait as long, then forget the mean gradient and keep the mean square, which Liu et al. mean. In one, Adam
-# corrects the new mean for its start from 0, so all steps have full size. In the other it does not, so the first ten
-# steps or so are short.
+# Two controls wait as long, but then start the mean gradient from 0 and keep the mean square alone, which Liu et al.
+# mean. One corrects the new mean for that start, so its steps have full size. In the other, the first ten are short.
 #
 # **Predict**: does the training with both averages full learn or fail?
 
@@ -245,10 +244,10 @@ course.claim("with a full mean square and short first steps, it ends at least 0.
              gap_after(new_mean_at=wait, corrects_mean=False), above=0.2, otherwise=otherwise)  # fmt: skip
 
 # %% [markdown]
-# **Shown**: where the first two claims hold, full averages are not enough at these sizes. The last two trainings differ
-# in the size of their first steps alone. So where the third claim holds, too, a short ramp was all that was missing:
-# the weights have to move slowly at first. **Known**: Liu et al. report that a wait of 2,000 steps cured their
-# training. In it the mean gradient stayed 0, so after it came the same hidden ramp.
+# **Shown**: where the first two claims hold, full averages are not enough at these sizes. The controls differ in the
+# size of their first steps alone. So where the third claim holds, too, a short ramp was all that was missing: the
+# weights have to move slowly at first. **Known**: Liu et al. cured their training by a wait of 2,000 steps. In it the
+# mean gradient stayed 0, so the same hidden ramp came after it.
 #
 # Where is the boundary? The next cell changes one thing at a time: a quarter of the learning rate, a third of the
 # layers, or *pre-norm* blocks, which normalise before attention and MLP. Each is trained with the ramp and without.
@@ -459,7 +458,7 @@ plots.by_seed(scores, {"popularity": experiment.popularity}, "HR@10", title)
 # Between SGD and LARS, schedule, seeds and number of peaks are the same. Two things differ: the trust ratio, and the
 # velocity, which contains the learning rate under LARS. **We think** that the trust ratio decides. To test it, run
 # `move` with a ratio of 1. Adam has another schedule: it needs neither ramp nor decay. (LAMB, arXiv:1904.00962, gives
-# Adam's update a trust ratio for each tensor.) A best peak at the edge of the three may not be the best of all.
+# Adam's update a trust ratio for each tensor.)
 #
 # **We think** that biases need the trust ratio because the peaks are so large: as under SGD, a bias would move by the
 # peak times its gradient. To test it, give the biases a parameter group with `lr_scale=0.01`, by which the training

@@ -290,8 +290,7 @@ course.claim("under Adam, the noise scale in Adam's units is at least three time
 # $$B^* = \sqrt{\frac{c}{s}\,B_c} .$$
 #
 # Below $c / s$, a larger batch uses the machine better. Above $B_c$, it wastes samples. The best batch is the geometric
-# mean of the two. The samples to the target, $B$ times the updates, only grow with $B$. Where more ranks make the batch
-# larger, you pay for these samples.
+# mean of the two. The samples to the target, $B$ times the updates, only grow with $B$.
 #
 # **Predict** from $B_c$ above and the $c / s$ of part 1: of 4, 16, 64, 192 and 576 times the base batch, which is
 # fastest? And how many times as long does 192 times the batch take as 16 times? It trains more samples per second,
@@ -318,9 +317,9 @@ print(f"predicted fastest batch: {fastest:,.0f} samples")
 
 # %% [markdown]
 # Now the test: five batch sizes, each with its own tuned learning rate, several seeds. (The learning rates were
-# searched on a grid of factors of two, with three seeds each, by `course bench ncf critical`. From 4 to 64 times the
-# batch they grow fourfold, as the square root.) The seconds to the target are the updates that a run made, times the
-# seconds of one such update, timed in interleaved rounds: the clock of a single short run says little.
+# searched on a grid of factors of two, with three seeds each, by `course bench ncf critical`.) The seconds to the
+# target are the updates that a run made, times the seconds of one such update. Interleaved rounds timed those, because
+# the clock of one short run says little.
 
 # %% tags=["experiment"]
 updates_of, seconds_of = {}, {}
