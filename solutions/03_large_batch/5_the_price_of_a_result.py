@@ -331,7 +331,7 @@ for times in sizes.critical_times:
     print(f"batch {batch:>7,}: updates {updates_of[batch]}, {statistics.median(seconds_of[batch]):.2f} s, "
           f"predicted {seconds_for(batch):.2f} s")  # fmt: skip
 best = time_to_target.fastest_batch(seconds_of)  # None if the seeds do not decide
-named = f"{best:,} is fastest" if best else "no one is fastest with all seeds"
+named = f"{best:,} is fastest" if best else "the seeds decide for none"
 plots.time_to_target(seconds_of, seconds_for, fastest, f"Of these batches, {named}; predicted {fastest:,.0f}")
 
 # %% tags=["experiment"]
