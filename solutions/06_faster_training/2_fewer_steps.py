@@ -312,9 +312,9 @@ print(course.score("06/2", "share of studies with one sign", predicted_share, sh
 print(f"standard deviation of a difference: {spread:.1f} points with equal seeds, {unpaired:.1f} with different ones")
 for points in (2, 1, 0.5, 0.2):
     print(f"to see a difference of {points:g} points: about {contest.seeds_to_see(points, spread):,} seeds")
-room = 1 - abs(gap.estimate)
-needed = f"about {contest.seeds_to_see(room, spread):,} seeds" if room > 0 else "impossible"
-print(f"to place a gap of {gap.estimate:.1f} points within one point: {needed}")
+if abs(gap.estimate) < 1:
+    enough = contest.seeds_to_see(1 - abs(gap.estimate), spread)
+    print(f"to show that a gap of {gap.estimate:.1f} points is less than one: about {enough:,} seeds")
 
 # %% [markdown]
 # **Known** Three coins agree in a quarter of all cases. If a study also picks the best of several settings, it reports
