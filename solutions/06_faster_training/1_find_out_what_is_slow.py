@@ -207,8 +207,8 @@ check.where_time_goes(where_time_goes, seed=13)
 
 # %% [markdown]
 # The cells profile two trainings that differ in one thing: the first makes its images one by one, the second cuts rows
-# out of one tensor. Your function reads each step alone, and the bars show a typical step. On CUDA each phase ends with a synchronisation. Otherwise the profile would show when work was
-# *queued*, not when it ran.
+# out of one tensor. Your function reads each step alone, and the bars show a typical step. On CUDA each phase ends
+# with a synchronisation. Otherwise the profile would show when work was *queued*, not when it ran.
 
 # %%
 PHASES = ("data", "transfer", "forward", "backward", "optimizer")
@@ -435,9 +435,9 @@ plots.roofline(roof, found)
 # %% [markdown]
 # Dots left of the dotted line, the *ridge*, are memory-bound: no faster arithmetic helps them. Dots far below the roof
 # wait for something else, often for their own start. *Model FLOPs utilisation* (MFU) sums this up in one number: the
-# arithmetic of the model's products, over what the machine could have computed in the time of the step. Papers take that
-# from the data sheet; here it is what a large matrix product reaches, so the shares are higher. The last column is what
-# `top` calls %CPU, divided by your cores.
+# arithmetic of the model's products, over what the machine could have computed in the time of the step. Papers take
+# that from the data sheet; here it is what a large matrix product reaches, so the shares are higher. The last column
+# is what `top` calls %CPU, divided by your cores.
 
 # %% tags=["experiment"]
 width = size.regime_width
@@ -589,9 +589,9 @@ print(flips.sentences())
 map_plots.flip_map(flips)
 
 # %% [markdown]
-# A pale cell has no interval, so it has a colour only if it gains or loses at least 10 %, or one point of accuracy. The
-# machines also trained networks of different sizes, because a small one would leave a GPU idle. So a flip is a question,
-# and the reason in its row is our answer: **we think**, unless its part shows it.
+# A pale cell has no interval, so it has a colour only if it gains or loses at least 10 %, or one point of accuracy.
+# The machines also trained networks of different sizes, because a small one would leave a GPU idle. So a flip is a
+# question, and the reason in its row is our answer: **we think**, unless its part shows it.
 #
 # In your copy of the course, one command adds your machine's column to the map, to
 # [docs/flip-map.md](../../docs/flip-map.md) and to the book: `course build --execute 06`, or `course bench gpu --only

@@ -328,7 +328,8 @@ if abs(gap.estimate) < 1:
 # about every second time. To see it four times in five, take twice as many seeds (**Known**: the power of a test, Cohen
 # 1988). For times, `result.rounds_for(way, 0.02)` is stricter: its rounds narrow the interval to *half* of 2 %.
 #
-# More seeds do not make the validation set larger: with n images, an accuracy p has a standard error of √(p (1 − p) / n).
+# More seeds do not make the validation set larger: with n images, an accuracy p has a standard error of √(p (1 − p) /
+# n).
 #
 # **Takeaway** Compute the seeds before you compare: at least (2 × spread / difference)². If you cannot afford them, you
 # cannot make the claim.

@@ -159,8 +159,8 @@ course.claim("CUDA graphs make a step of the small GPT at least 10 % faster",
 
 # %% [markdown]
 # Compare the bounds with the gains: the rung with the largest bound need not gain most. A bound excludes, it does not
-# promise. A gain above its bound means that the change touches more than it is meant to. 16 bits also halve the bytes of
-# point-wise operations. Compiling also removes the time between operations.
+# promise. A gain above its bound means that the change touches more than it is meant to. 16 bits also halve the bytes
+# of point-wise operations. Compiling also removes the time between operations.
 #
 # **Known** TF32 and CUDA graphs belong to NVIDIA's GPUs, so a CPU prints "not measured here". TF32 multiplies float32
 # in tensor cores with ten binary digits after the first of each factor (NVIDIA Ampere white paper 2020). It costs one
@@ -191,8 +191,9 @@ course.claim("with all changes up to 16 bits, the small GPT has the baseline's l
              gpt_apart, within=(-0.05, 0.05))  # fmt: skip
 
 # %% [markdown]
-# **Shown** The rungs share weights, batches and steps, so a difference beyond the control's comes from the changes up to
-# that rung. These are few steps: train longer before you trust a format at the end of a schedule, where updates are small.
+# **Shown** The rungs share weights, batches and steps, so a difference beyond the control's comes from the changes up
+# to that rung. These are few steps: train longer before you trust a format at the end of a schedule, where updates are
+# small.
 #
 # **Takeaway** Compare losses in pairs, seed by seed, and next to what rounding alone does.
 
