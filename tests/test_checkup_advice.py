@@ -417,7 +417,7 @@ def test_a_trial_that_helped_is_advised_and_one_that_did_not_is_told():
 
 @pytest.mark.parametrize(("late", "lines"), [(0.02, 1), (0.005, 0)])
 def test_a_rank_is_worth_a_line_if_the_others_wait_for_a_tenth_of_a_step(late, lines):
-    skew = Skew([0.01, 0.01 + late], late, rank=1, phase="data", waits=late, line="a.py:3")
+    skew = Skew([0.01, 0.01 + late], late, rank=1, phase="data", waits=late, line="a.py:3", low=late)
     assert len(advice.advise(Facts(skew=skew, seconds=Seconds(0.1)))) == lines
 
 
@@ -438,7 +438,7 @@ KEYS_OF = {
     "padding": "waste longest bucketed sequences lengths batches",
     "optimizers": "names steps tensors",
     "batch": "bytes shapes dtypes samples",
-    "skew": "seconds late rank phase waits line",
+    "skew": "seconds late rank phase waits line low",
     "items": "seconds busy own_collate shares line line_share opened",
     "habits": "anomaly threads cores processes float32_matmul distributions loops looping reductions recompiles breaks "
     "growth",
@@ -499,7 +499,7 @@ TRIED = (
 STEPS = {"each_third_step": 24, "growing": 8, "many_workers": 32}
 WAIT_FOR_WORKERS = ("many_workers", "shared_disk", "short_epochs")  # which the time of a thread does not show
 OTHER_WORKERS = {False: "num_workers=2", True: "num_workers=0"}  # whether there are workers: what else is tried
-ELSEWHERE = ("late_rank", "recompiled", "broken_graph", *bench.ON_CUDA)  # ranks, a minute of torch.compile, a GPU
+ELSEWHERE = ("late_rank", "late_backward", "recompiled", "broken_graph", *bench.ON_CUDA)  # ranks, a minute of torch.compile, a GPU
 ONE_PROCESS = [(rule, name) for rule in advice.RULES for name in rule.PLANTED if name not in ELSEWHERE]
 
 

@@ -8,6 +8,7 @@ watch.py          sees a training, with
     clock.py          the phases of a step; phases.py their names
     schedule.py       which kind the next step is; limits.py ends what does not end
     hooks.py          what is changed in torch; forward.py its part for models, patches.py puts back
+    ready.py          when gradients are ready, and waiting for other ranks begins
     passes.py         forward passes that do not train: of each step, or evaluation
     seen.py           what the hooks write down; counted.py in the last steps alone
     lines.py          the line of the script that runs

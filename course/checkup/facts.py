@@ -162,11 +162,17 @@ class Skew:
     """How ranks differ in what they do between waiting for each other."""
 
     seconds: list[float]  # per step, of each rank
-    late: float  # the largest minus the smallest
+    late: float  # of the slowest: more than the median of the others
     rank: int  # the slowest
-    phase: str  # where the slowest loses most against the fastest
+    phase: str  # where the slowest loses most against the others
     waits: float  # seconds that this rank waits for the slowest
     line: str = ""  # most frequent in that phase
+    low: float = 0.0  # the lower end of the interval of `late`
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether the slowest is late in more steps than chance would make it."""
+        return self.low > 0
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,7 @@ def summarise(watch: Watch) -> Facts:
     step_seconds = look("seconds", seconds, steps, default=Seconds())
     step_phases = look("phases", phases, steps, default=Phases())
     found_lines = look("lines", lines, watch.sampler, default={})
-    one_skew = look("ranks", skew, watch, step_phases, found_lines)
+    one_skew = look("ranks", skew, watch, found_lines)
     return Facts(
         cuda=watch.clock.cuda,
         compiled=seen.compiled,

@@ -115,7 +115,7 @@ def _fact_rows(facts: Facts) -> Iterator[str]:
         yield f"asks        {call.name} at {call.line}, {call.per_step:.3g} per step"
     if facts.skew:
         ranks = _seconds_of_ranks(facts.skew.seconds)
-        yield f"ranks       without backward and collectives, per step: {ranks}"
+        yield f"ranks       without waiting for others, per step: {ranks}"
     if facts.padding:
         cells = f"{facts.padding.waste:.2f} cells per token"
         seen = counted(facts.padding.sequences, "sequence")

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable
 
 import torch
-import torch.distributed as dist
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
@@ -22,6 +21,7 @@ from course.checkup.hooks import Hooks
 from course.checkup.lines import Sampler, is_users
 from course.checkup.patches import Patches
 from course.checkup.phases import COUNTED, FREE, LOOKED, WARM, Step
+from course.checkup.ready import world_size
 from course.checkup.schedule import Enough, Schedule
 from course.checkup.seen import Seen
 
@@ -160,8 +160,10 @@ class Watch:
             self.counted.habits.growth.note(len(self.steps))
         self.hooks.count_batch()
         self.hooks.forward.end_step()
-        if len(self.steps) == RANKS_STEPS:
-            self.schedule.ranks = _ranks()
+        if len(self.steps) <= RANKS_STEPS:  # before any decision by a clock
+            self.schedule.ranks = world_size()
+            self.hooks.readiness.is_on = self.schedule.ranks > 1
+            self.clock.follows_queue = self.schedule.ranks > 1 and not self.clock.cuda
         if self.counted.on:
             look = self.seen.failures.look
             look("what a step leaves behind", self.counted.end_step, self.seen.batch)
@@ -178,7 +180,7 @@ class Watch:
         if seen.ends_by_backward:
             self._end_step()
         elif not seen.optimizers and seen.backwards >= BACKWARDS_ALONE:
-            if _ranks() == 1:
+            if world_size() == 1:
                 seen.ends_by_backward = True
                 self._end_step()
 
@@ -219,10 +221,3 @@ class Watch:
             self._last_resort()
         limits.raise_in_every_line(Enough, is_users)
         raise Enough
-
-
-def _ranks() -> int:
-    """How many ranks train together."""
-    if dist.is_available() and dist.is_initialized():
-        return dist.get_world_size()
-    return 1

@@ -40,7 +40,7 @@ from instructor.bench.places import PLANTED
 from instructor.bench.tables import Table
 
 KEPT = ROOT / "build" / "bench-checkup.json"
-RANKS = {"late_rank": 2}  # scripts for torchrun
+RANKS = {"late_rank": 2, "late_backward": 2}  # scripts for torchrun
 COMPILED = ("small_kernels", "recompiled", "broken_graph")  # scripts that need torch.compile
 ON_CUDA = ("no_tf32",)  # scripts that need a GPU
 # the part of a step that the rules of its advice look at, which is what TraceML names
