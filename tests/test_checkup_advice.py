@@ -19,6 +19,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from course.checkup import (
     advice,
+    arithmetic,
     clock,
     compare,
     counted,
@@ -47,6 +48,7 @@ from course.checkup.advice import rule as rules
 from course.checkup.facts import (
     INFERENCE_MODE,
     NOT_TRUSTED,
+    Arithmetic,
     Batch,
     Calls,
     Costs,
@@ -58,6 +60,7 @@ from course.checkup.facts import (
     LineShare,
     Loader,
     Memory,
+    NoWay,
     Phase,
     Phases,
     Rare,
@@ -273,6 +276,30 @@ def test_formulas_that_are_not_there_are_asked_for(monkeypatch):
     assert "solve predict_seconds" in predict.workers(with_costs(COSTS)).sentence
 
 
+# ---- arithmetic
+
+
+def test_a_step_is_told_beside_what_the_device_reaches_and_what_gpu_util_says():
+    facts = Facts(seconds=Seconds(0.1), trials=Trials(arithmetic=Arithmetic(flops=2e9, peak=4e10)))
+    assert "2 GFLOP per step: 50% of the 40 GFLOP/s of a matrix product here" in str(run.report_on(facts, "", ""))
+    on_gpu = dataclasses.replace(facts, gpu_util=0.98)
+    assert "here (MFU), while GPU-Util is 98%" in str(run.report_on(on_gpu, "", ""))
+
+
+def test_the_products_of_a_step_are_counted_as_by_hand(watched, monkeypatch):
+    step = replay.replay_of(watched[2])
+    conv, linear = 2 * 4 * 4 * 27 * 36, 2 * 4 * 4 * 2  # forward, of four samples; the images need no gradient
+    expected = 2 * conv + 3 * linear
+    monkeypatch.setattr(arithmetic, "FLOPS_MIN", expected)
+    monkeypatch.setattr(arithmetic, "peak", lambda width, device, dtype: 1e9 if dtype == torch.float32 else 0.0)
+    assert arithmetic.arithmetic_of(step, 1.0, compiled=False) == Arithmetic(expected, 1e9)
+    monkeypatch.setattr(arithmetic, "FLOPS_MIN", expected + 1)
+    assert arithmetic.arithmetic_of(step, 1.0, compiled=False) is None
+    for backwards, compiled in ((2.0, False), (1.0, True)):
+        with pytest.raises(NoWay):
+            arithmetic.arithmetic_of(step, backwards, compiled)
+
+
 # ---- advice
 
 PLAIN = Phases(forward=Phase(0.3), backward=Phase(0.6), code=Phase(0.1))
@@ -426,7 +453,7 @@ def test_a_rank_is_worth_a_line_if_the_others_wait_for_a_tenth_of_a_step(late, l
 KEYS = """
     schema version machine name ending cuda compiled torch steps seconds phases lines loader evaluation memory padding
     syncs sync_seconds collectives kept_losses optimizers models own_cost zeroed ranks backwards batch skew habits rare
-    trials items costs predictions predicted
+    gpu_util trials items costs arithmetic predictions predicted
     advice regime would_not_help not_seen gaps
 """.split()
 KEYS_OF = {
@@ -434,7 +461,7 @@ KEYS_OF = {
     "seconds": "median low high each",
     "loader": "dataset batch_size workers pin_memory persistent prefetch starts start_seconds steps_per_start iterable",
     "evaluation": "share times graphs",
-    "memory": "weights gradients optimizer activations",
+    "memory": "weights gradients optimizer activations lines",
     "padding": "waste longest bucketed sequences lengths batches",
     "optimizers": "names steps tensors",
     "batch": "bytes shapes dtypes samples",
@@ -444,6 +471,7 @@ KEYS_OF = {
     "growth",
     "rare": "share times every",
     "costs": "batch batch_cpu step step_cpu",
+    "arithmetic": "flops peak",
 }
 
 
@@ -454,7 +482,9 @@ def test_the_keys_of_json_are_those_that_programs_know():
         batch=Batch(32, [(8,)], ["float32"], 8),
         seconds=Seconds(0.3),
         skew=Skew([0.1, 0.2], 0.1, rank=1, phase="data", waits=0.1),
-        trials=Trials({"batch x4": dataclasses.replace(THREE_TIMES, low=2.0, high=3.0)}, ITEMS, COSTS),
+        trials=Trials(
+            {"batch x4": dataclasses.replace(THREE_TIMES, low=2.0, high=3.0)}, ITEMS, COSTS, Arithmetic(2e9, 4e10)
+        ),
     )
     data = json.loads(run.report_on(full, "train.py", "it ended").json())
     assert [*data] == KEYS
@@ -476,7 +506,7 @@ def test_what_was_not_seen_is_empty_in_json_or_left_out():
     trial = Trials({"compile": trials._not_measured("it is off")})
     data = json.loads(run.report_on(Facts(trials=trial), "train.py", "it ended").json())
     assert [*data] == KEYS
-    for name in ("loader", "padding", "batch", "skew", "items", "costs", "phases"):
+    for name in ("loader", "padding", "batch", "skew", "items", "costs", "arithmetic", "phases"):
         assert data[name] == {}
     assert data["own_cost"] is None and data["memory"]["activations"] is None
     assert [*data["trials"]["compile"]] == ["verdict", "step", "whole", "text"]
@@ -499,7 +529,8 @@ TRIED = (
 STEPS = {"each_third_step": 24, "growing": 8, "many_workers": 32}
 WAIT_FOR_WORKERS = ("many_workers", "shared_disk", "short_epochs")  # which the time of a thread does not show
 OTHER_WORKERS = {False: "num_workers=2", True: "num_workers=0"}  # whether there are workers: what else is tried
-ELSEWHERE = ("late_rank", "late_backward", "recompiled", "broken_graph", *bench.ON_CUDA)  # ranks, a minute of torch.compile, a GPU
+# ranks, a minute of torch.compile, a GPU
+ELSEWHERE = ("late_rank", "late_backward", "recompiled", "broken_graph", *bench.ON_CUDA)
 ONE_PROCESS = [(rule, name) for rule in advice.RULES for name in rule.PLANTED if name not in ELSEWHERE]
 
 

@@ -14,7 +14,8 @@ watch.py          sees a training, with
     lines.py          the line of the script that runs
 summary.py        what was seen -> facts.py, plain numbers; padding.py, ranks.py their parts
 trials.py         what can be tried without touching the script: replay.py takes a step again,
-                  step_ways.py in other ways; loaders.py makes other loaders, items.py times items
+                  step_ways.py in other ways; loaders.py makes other loaders, items.py times items,
+                  arithmetic.py counts what a step computes
 predict.py        what the formulas of the units say
 advice/           rules: from facts to advice, a module each
 verdict.py        what holds the training back, what would not help, what was not seen

@@ -81,7 +81,7 @@ class Clock:
         return 0.0 if spent is None else spent.queued
 
     def waited_since(self, moment: Any, queued: float) -> None:
-        """Count the time from a moment of `now` and `queued`, after the last cut, as COMMUNICATION."""
+        """Count all since a moment of `now` and `queued`, after the last cut, as COMMUNICATION."""
         self._end_piece(self.phase, moment, queued)
         self._end_piece(COMMUNICATION, self.now(), self.queued())
 

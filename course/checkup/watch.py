@@ -24,6 +24,7 @@ from course.checkup.phases import COUNTED, FREE, LOOKED, WARM, Step
 from course.checkup.ready import world_size
 from course.checkup.schedule import Enough, Schedule
 from course.checkup.seen import Seen
+from course.measure.roofline import gpu_util
 
 RANKS_STEPS = 2  # after which it is known how many ranks there are
 BACKWARDS_ALONE = 40  # backward passes without an optimizer, after which they end a step
@@ -171,6 +172,8 @@ class Watch:
     def _prepare(self, kind: str) -> None:
         """Start what the first step of a kind needs."""
         self.sampler.look(kind == LOOKED)
+        if kind == LOOKED and self.clock.cuda:
+            self.seen.gpu_util = self.seen.failures.look("GPU-Util", gpu_util)
         if kind == COUNTED:
             self.counted.start(self.hooks.patches)
 

@@ -5,12 +5,14 @@ An adviser looks at the script as it is: is what it says first the fault? Then t
 alternately with and without the fault, and the ratio of these times is compared with what the first
 advice promised. With --peers TraceML and torch's own anti-patterns are asked, too.
 
-Rows are kept in build/, so that an interrupted benchmark continues.
+Rows are kept in build/, so that an interrupted benchmark continues. How often a late rank is named
+is measured in late_ranks.py.
 """
 
 import contextlib
 import dataclasses
 import json
+import math
 import os
 import statistics
 import time
@@ -34,6 +36,7 @@ from course.device import machine
 from course.measure.comparison import Interval, compare_measured
 from course.system.files import write_text
 from course.system.folders import ROOT
+from course.text import counted
 from instructor.bench import SECONDS_MAX, advisers, public_scripts, rounds_up_to
 from instructor.bench.advisers import CHECKUP, CRASH, HANG, PEERS, Said
 from instructor.bench.places import PLANTED
@@ -80,6 +83,8 @@ def _is_left_out(script: str) -> bool:
 FAULTS = _faults()
 HEALTHY = tuple(sorted(path.stem for path in PLANTED.glob("healthy_*.py")))
 WARM_UP_STEPS = 5
+RUN_SECONDS = 0.5  # after which a run ends early, if it has taken RUN_STEPS_MIN steps
+RUN_STEPS_MIN = 16
 WITHIN = 0.2  # relative: how far from the promised gain a fix may be
 
 
@@ -88,7 +93,8 @@ class Row:
     """What was said of a planted script, and what its fix is worth.
 
     Attributes:
-        fixed: times as fast with the fix made by hand; None where it was not timed.
+        fixed: times as fast with the fix made by hand; None where it was not timed, because the
+            check-up says no number to compare it with.
         said: by each adviser.
     """
 
@@ -104,6 +110,7 @@ def run(
     peers: bool = False,
     public: Path | None = None,
     fresh: bool = False,
+    within: float | None = None,
 ) -> list[Table]:
     """Print and return the tables.
 
@@ -113,22 +120,57 @@ def run(
         peers: ask the other advisers, too.
         public: a folder with any of public_scripts.CLONES, whose scripts are watched too.
         fresh: forget the rows that were kept.
+        within: minutes, after which no script begins; the next call continues (default: no limit).
     """
+    stop = _Stop(within)
     rows = {} if fresh else read_rows()
     asked = [CHECKUP, *(advisers.peers() if peers else [])]
-    for name in only or (*FAULTS, *HEALTHY):
+    wanted = only or (*FAULTS, *HEALTHY)
+    for name in wanted:
         row = rows.get(name, Row())
-        if only or set(asked) - set(row.said):
-            rows[name] = _extended(row, name, asked, steps, minutes, rounds, bool(only))
-            print(name, *_cells(name, rows[name], asked), sep=" | ", flush=True)
-            _write_rows(rows)
+        if not only and not set(asked) - set(row.said):
+            continue
+        if stop.is_near():
+            break
+        rows[name] = _extended(row, name, asked, steps, minutes, rounds, bool(only))
+        print(name, *_cells(name, rows[name], asked), sep=" | ", flush=True)
+        _write_rows(rows)
+        stop.note()
     known = {name: rows[name] for name in (*FAULTS, *HEALTHY) if name in rows}
     tables = [table_of(known, asked), summary(known, asked)]
-    if public:
-        tables.append(_public(public, steps))
+    if public or peers:
+        tables.append(public_table(public, steps))
     print(*tables, sep="\n")
     print(machine())
+    missing = [
+        name for name in wanted if set(asked) - set(known[name].said if name in known else ())
+    ]
+    if missing:
+        print(f"{counted(len(missing), 'script')} to go: call again without --fresh to continue.")
     return tables
+
+
+class _Stop:
+    """Says when to stop, so that the last script ends in time if it takes as long as the longest.
+
+    Args:
+        minutes: in which all must end; None for no limit.
+    """
+
+    def __init__(self, minutes: float | None) -> None:
+        self._last = time.monotonic()
+        self._end = math.inf if minutes is None else self._last + 60 * minutes
+        self._longest = 0.0
+
+    def note(self) -> None:
+        """Note that a script has ended, and the next one begins."""
+        now = time.monotonic()
+        self._longest = max(self._longest, now - self._last)
+        self._last = now
+
+    def is_near(self) -> bool:
+        """Whether another script might end too late."""
+        return time.monotonic() + self._longest > self._end
 
 
 def _extended(
@@ -146,7 +188,9 @@ def _extended(
             said[adviser] = PEERS[adviser](path, steps)
     fixed = row.fixed
     first = said[CHECKUP]
-    if name in FAULTS and name not in RANKS and (fixed is None or again):
+    has_number = first.gain is not None or first.bound is not None
+    is_timed = name in FAULTS and name not in RANKS and _right(name, CHECKUP, first) == "yes"
+    if is_timed and has_number and (fixed is None or again):
         is_number = name in FIXES and first.text.startswith("num_workers=")
         fix = first.text if is_number else FIXES.get(name, "mended")
         fixed = worth(path, fix, steps, rounds)
@@ -197,7 +241,8 @@ def summary(rows: dict[str, Row], asked: list[str]) -> Table:
     columns = ["adviser", "first advice right", "false alarms", f"promise within {WITHIN:.0%}"]
     columns.append("bound held")
     columns += ["crashes", "hangs", "cost, median", "cost, most"]
-    note = "TraceML counts as right where it names the part of a step; it says no causes"
+    n_all = len(FAULTS) + len(HEALTHY)
+    note = f"{len(rows)} of {n_all} scripts; TraceML says no causes, so the part of a step is right"
     table = Table("checkup advisers", "Advisers on the scripts above", columns, note)
     for adviser in asked:
         table.add(adviser, *_counts(rows, adviser))
@@ -234,11 +279,16 @@ def _counts(rows: dict[str, Row], adviser: str) -> list[str]:
     ]
 
 
-def _public(public: Path, steps: int) -> Table:
-    public_scripts.write_noise(public)
+def public_table(public: Path | None, steps: int) -> Table:
+    """A row per public script, by its address: what the report says, or that it was not run."""
     table = Table("checkup public", "Public scripts, on noise", ["script", "its report"])
+    if public:
+        public_scripts.write_noise(public)
     for name in public_scripts.PUBLIC:
-        table.add(name, public_scripts.report(public, name, steps))
+        found = public_scripts.NOT_RUN
+        if public:
+            found = public_scripts.report(public, name, steps)
+        table.add(public_scripts.address(name), found.replace("|", "/"))
     return table
 
 
@@ -308,7 +358,10 @@ def worth(path: Path, fix: str, steps: int, rounds: int) -> Interval:
 
 
 def seconds(path: Path, arguments: list[str], steps: int) -> float:
-    """Seconds per sample of `steps` steps of a script after a few that warm up; unwatched."""
+    """Seconds per sample of `steps` steps of a script after a few that warm up; unwatched.
+
+    Slow steps are fewer: a run ends after RUN_SECONDS, but not before RUN_STEPS_MIN steps.
+    """
     times = []
     leader = []  # the optimizer that steps first, whose steps count
 
@@ -316,7 +369,9 @@ def seconds(path: Path, arguments: list[str], steps: int) -> float:
         leader.append(optimizer)
         if optimizer is leader[0]:
             times.append(time.perf_counter())
-            if len(times) > WARM_UP_STEPS + steps:
+            done = len(times) - 1 - WARM_UP_STEPS
+            is_slow = done >= RUN_STEPS_MIN and times[-1] - times[WARM_UP_STEPS] > RUN_SECONDS
+            if done >= steps or is_slow:
                 raise Enough
 
     found = script.find(str(path), is_module=False)

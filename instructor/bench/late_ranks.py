@@ -43,7 +43,9 @@ class Run:
     late: int = NOBODY
 
 
-def run(late_runs: int = LATE_RUNS, balanced_runs: int = BALANCED_RUNS, steps: int = 60) -> list[Table]:
+def run(
+    late_runs: int = LATE_RUNS, balanced_runs: int = BALANCED_RUNS, steps: int = 60
+) -> list[Table]:
     """Print and return the table, in a list.
 
     Args:
