@@ -666,6 +666,40 @@ def test_the_tables_of_the_benchmark_count_each_adviser():
     assert cells["zeroed"][2] == "no" and cells["healthy_mlp"][2] == "yes"
 
 
+def test_bfloat16_on_a_healthy_script_is_a_false_alarm_unless_it_is_faster():
+    for fixed, alarms in ((Interval(1.9, 1.8, 2.0), "0 of 1"), (Interval(1.1, 0.9, 1.3), "1 of 1"), (None, "1 of 1")):
+        rows = {"healthy_mlp": bench.Row(fixed, {"check-up": said("bf16 autocast", 2.0)})}
+        assert bench.summary(rows, ["check-up"]).rows[0][2] == alarms
+    other = {"healthy_mlp": bench.Row(Interval(1.9, 1.8, 2.0), {"check-up": said("syncs", 2.0)})}
+    assert bench.summary(other, ["check-up"]).rows[0][2] == "1 of 1"
+
+
+def test_the_benchmark_stops_before_its_time_is_over_and_the_next_call_continues(tmp_path, monkeypatch, capsys):
+    clock = [0.0]
+
+    def asked(path, *settings):
+        clock[0] += 50.0
+        return said("")
+
+    monkeypatch.setattr(bench, "KEPT", tmp_path / "rows.json")
+    monkeypatch.setattr(bench, "FAULTS", {})
+    monkeypatch.setattr(bench, "HEALTHY", ("healthy_mlp", "healthy_images", "healthy_tokens"))
+    monkeypatch.setattr(bench.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(advisers, "ask_checkup", asked)
+    done = []
+    for _ in range(3):
+        bench.run(within=2.0)  # minutes: two scripts, and a third might end too late
+        done.append(len(bench.read_rows()))
+    assert done == [2, 3, 3] and clock[0] == 150.0
+    assert capsys.readouterr().out.count("1 script to go: call again without --fresh") == 1
+
+
+def test_public_scripts_are_listed_by_their_address_where_there_is_no_folder():
+    rows = bench.public_table(None, 60).rows
+    assert len(rows) == 12 and all(row[1].startswith("not run") for row in rows)
+    assert ["https://github.com/karpathy/nanoGPT/blob/HEAD/train.py"] in [row[:1] for row in rows]
+
+
 def test_the_rows_of_the_benchmark_are_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(bench, "KEPT", tmp_path / "rows.json")
     rows = {"padding": bench.Row(Interval(1.9, 1.8, 2.0), {"check-up": said("padding", 2.0)}), "syncs": bench.Row()}

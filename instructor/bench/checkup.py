@@ -29,6 +29,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from course.checkup import run as pipeline
 from course.checkup import script
 from course.checkup.advice import RULES
+from course.checkup.facts import BF16
 from course.checkup.report import Report
 from course.checkup.schedule import Enough
 from course.checkup.watch import Watch
@@ -64,6 +65,7 @@ PARTS = {
     "memory": ["pin_memory", "kept_losses", "growth"],
 }
 # arguments of scripts whose fix is a number
+IN_BF16 = "in bfloat16"  # a fix that needs no argument of the script
 FIXES = {"starved": "num_workers=2", "many_workers": "num_workers=0"}
 
 
@@ -93,8 +95,8 @@ class Row:
     """What was said of a planted script, and what its fix is worth.
 
     Attributes:
-        fixed: times as fast with the fix made by hand; None where it was not timed, because the
-            check-up says no number to compare it with.
+        fixed: times as fast with the fix made by hand, or a healthy one in bfloat16 if that is
+            advised; None where it was not timed, because there is no number to compare it with.
         said: by each adviser.
     """
 
@@ -189,8 +191,11 @@ def _extended(
     fixed = row.fixed
     first = said[CHECKUP]
     has_number = first.gain is not None or first.bound is not None
-    is_timed = name in FAULTS and name not in RANKS and _right(name, CHECKUP, first) == "yes"
-    if is_timed and has_number and (fixed is None or again):
+    row = Row(fixed, said)
+    is_timed = name in FAULTS and name not in RANKS and _right(name, CHECKUP, row) == "yes"
+    if name in HEALTHY and first.name == BF16:
+        fixed = worth(path, IN_BF16, steps, rounds)
+    elif is_timed and has_number and (fixed is None or again):
         is_number = name in FIXES and first.text.startswith("num_workers=")
         fix = first.text if is_number else FIXES.get(name, "mended")
         fixed = worth(path, fix, steps, rounds)
@@ -213,21 +218,30 @@ def _cells(name: str, row: Row, asked: list[str]) -> list[str]:
         promised = f"at most {first.bound:.2f}"
     cost = "" if first.cost is None else f"{first.cost:.1%}"
     text = f"{first.failed} {first.text}".strip().replace("|", "/")
-    cells = [text, _right(name, CHECKUP, first), promised, str(row.fixed or ""), cost]
+    cells = [text, _right(name, CHECKUP, row), promised, str(row.fixed or ""), cost]
     cells.append(f"{first.seconds:.0f}")
     for peer in asked[1:]:
         said = row.said.get(peer)
-        cells.append(f"{said.failed or said.text}: {_right(name, peer, said)}" if said else "")
+        cells.append(f"{said.failed or said.text}: {_right(name, peer, row)}" if said else "")
     return cells
 
 
-def _right(name: str, adviser: str, said: Said) -> str:
+def _right(name: str, adviser: str, row: Row) -> str:
     """A word on whether the first thing said is right."""
+    said = row.said[adviser]
     if said.failed:
         return "no"
     if name in HEALTHY:
-        return "no" if advisers.is_alarm(adviser, said) else "yes"
+        return "no" if _is_false_alarm(adviser, row) else "yes"
     return "yes" if _names_cause(name, adviser, said) else "no"
+
+
+def _is_false_alarm(adviser: str, row: Row) -> bool:
+    """Whether a healthy script was said to have a fault; bfloat16 is none where it is faster."""
+    said = row.said[adviser]
+    if adviser == CHECKUP and said.name == BF16:
+        return row.fixed is None or row.fixed.low <= 1
+    return advisers.is_alarm(adviser, said)
 
 
 def _names_cause(name: str, adviser: str, said: Said) -> bool:
@@ -253,9 +267,9 @@ def _counts(rows: dict[str, Row], adviser: str) -> list[str]:
     of_adviser = {name: row for name, row in rows.items() if adviser in row.said}
     said = {name: row.said[adviser] for name, row in of_adviser.items()}
     planted = [name for name in said if name in FAULTS]
-    right = [name for name in planted if _right(name, adviser, said[name]) == "yes"]
+    right = [name for name in planted if _right(name, adviser, rows[name]) == "yes"]
     healthy = [name for name in said if name in HEALTHY]
-    alarms = [name for name in healthy if advisers.is_alarm(adviser, said[name])]
+    alarms = [name for name in healthy if _is_false_alarm(adviser, rows[name])]
     promised = []
     bounded = []
     for name in right:
@@ -346,11 +360,20 @@ def watched(path: Path, arguments: list[str], steps: int, compile: bool = False)
 
 
 def worth(path: Path, fix: str, steps: int, rounds: int) -> Interval:
-    """How many times as fast per sample the script trains with the fix."""
-    arguments = {"as it is": [], fix: [fix]}
+    """How many times as fast per sample the script trains with the fix.
+
+    Args:
+        fix: an argument of the script, or IN_BF16.
+    """
+    arguments = {"as it is": [], fix: [] if fix == IN_BF16 else [fix]}
+
+    def seconds_of(way: str) -> float:
+        with torch.autocast("cpu", torch.bfloat16, enabled=way == IN_BF16):
+            return seconds(path, arguments[way], steps)
+
     found = compare_measured(
         list(arguments),
-        lambda way: seconds(path, arguments[way], steps),
+        seconds_of,
         rounds=rounds_up_to(rounds),
         seconds=SECONDS_MAX,
     )
