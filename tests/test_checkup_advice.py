@@ -341,6 +341,14 @@ def test_what_was_seen_leads_to_its_advice_alone(seen, names, regime):
     assert verdict.regime(seen) == regime
 
 
+def test_a_larger_batch_spreads_no_time_in_which_the_script_makes_its_data():
+    world = Facts(phases=Phases(code=Phase(0.9), backward=Phase(0.1)), gaps={"forward": 2.0, "optimizer": 1.0})
+    assert predict.share_per_sample(world) == pytest.approx(0.6)
+    assert predict.bound_of_way("batch x4", world) == pytest.approx(4 / (1 + 3 * 0.6))
+    loaded = dataclasses.replace(world, loader=LOADER)
+    assert predict.bound_of_way("batch x4", loaded) == 4.0
+
+
 SOUND = Interval(1.0, 0.98, 1.02)
 
 

@@ -48,7 +48,7 @@ from course.checkup.loaders import (
     seconds_per_batch,
 )
 from course.checkup.phases import BACKWARD, DATA, FORWARD, OPTIMIZER
-from course.checkup.predict import bound, bound_of_way, bound_of_workers
+from course.checkup.predict import bound, bound_of_way, bound_of_workers, share_per_sample
 from course.checkup.replay import Replay, put_back, replay_of
 from course.checkup.step_ways import NoWay, Way, bf16_mode, makers, tried_once
 from course.checkup.watch import Watch
@@ -319,9 +319,9 @@ def _trial_of_step(name: str, compared: Comparison, facts: Facts) -> Trial:
     share = facts.phases.share(FORWARD, BACKWARD, OPTIMIZER)
     rest = 1 - share
     ratio = compared.ratio(name)
-    if name == LARGER_BATCH:  # per sample; what else a step costs is spread, only loading is not
+    if name == LARGER_BATCH:  # per sample; what else a step costs is spread, only data are not
         ratio = ratio.scaled(BATCH_TIMES)
-        waits = facts.phases.share(DATA)
+        waits = share_per_sample(facts)
         rest = waits + (1 - waits - share) / BATCH_TIMES
     return _trial(ratio, compared.control, share, bound_of_way(name, facts), rest)
 
