@@ -8,10 +8,14 @@ import subprocess
 
 import forks
 import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
 
-from course.checkup import ranks
+from course.checkup import phases, ranks, watch
 from course.checkup.advice import late_rank
 from course.checkup.facts import Facts, Phase, Phases, Seconds
+from course.checkup.schedule import Enough
 from course.checkup.verdict import regime
 from instructor.bench import checkup as bench
 from instructor.bench import late_ranks
@@ -118,7 +122,7 @@ def test_few_steps_prove_nothing_and_only_steps_that_all_have_timed_are_compared
 def test_the_lower_end_leaves_out_as_many_steps_as_coins_may_show():
     values = [float(value) for value in range(1, 13)]
     assert ranks.lower_end(values) == 2.0  # 13 of 4096 throws of twelve coins have at most one head
-    assert ranks.lower_end(values[:8]) == 1.0 and ranks.lower_end(values[:7]) == -ranks.math.inf
+    assert ranks.lower_end(values[:8]) == 1.0 and ranks.lower_end(values[:7]) == ranks.lower_end(values[:1]) == 0.0
 
 
 def test_who_waits_is_told_so_only_if_that_is_proven():
@@ -126,6 +130,44 @@ def test_who_waits_is_told_so_only_if_that_is_proven():
     for low, words in ((0.05, "waiting for a slower rank"), (0.0, "communication-bound")):
         skew = ranks.Skew([0.03, 0.1], late=0.07, rank=1, phase="code", waits=0.07, low=low)
         assert regime(Facts(phases=phases, skew=skew, seconds=Seconds(0.1))) == words
+
+
+def watched(model, monkeypatch):
+    """The Watch of a training that takes itself for one of two ranks."""
+    monkeypatch.setattr(watch, "world_size", lambda: 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    with watch.Watch(8) as seen, pytest.raises(Enough):
+        while True:
+            optimizer.zero_grad()
+            model(torch.ones(4, 8)).sum().backward()
+            optimizer.step()
+    return seen
+
+
+def test_backward_is_cut_after_its_last_gradient_and_parameters_keep_no_hooks(monkeypatch):
+    model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 2))
+    seen = watched(model, monkeypatch)
+    assert seen.hooks.readiness.unclear == 0
+    cut = [step for step in seen.steps if step.kind in phases.CUT]
+    for step in cut:
+        names = [piece.phase for piece in step.pieces]
+        begins, ends = [piece.start for piece in step.pieces], [piece.end for piece in step.pieces]
+        assert names[names.index("backward") + 1] == "communication" and begins[1:] == ends[:-1]
+    assert len(cut) > 40 and all(p._backward_hooks is None for p in model.parameters())
+
+
+class Gathers(nn.Module):
+    """Waits for other ranks inside backward, as FSDP does."""
+
+    def forward(self, x):
+        x.register_hook(lambda gradient: dist.barrier() or gradient)
+        return x
+
+
+def test_a_backward_that_waits_for_others_before_its_end_is_not_clear(monkeypatch):
+    monkeypatch.setattr(dist, "barrier", lambda: None)
+    seen = watched(nn.Sequential(nn.Linear(8, 8), Gathers(), nn.Linear(8, 2)), monkeypatch)
+    assert seen.hooks.readiness.unclear == len([step for step in seen.steps if step.kind in phases.CUT])
 
 
 def test_the_table_of_late_ranks_counts_what_was_named():

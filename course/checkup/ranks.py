@@ -110,7 +110,7 @@ def _where(own: list[list[dict[str, float]]], rank: int) -> str:
 
 
 def lower_end(values: list[float]) -> float:
-    """The lower end of an interval of the median, minus infinity for few values.
+    """The lower end of an interval of the median; for few values at most 0, which proves nothing.
 
     The k-th smallest of n values lies above the median with the probability that at most k - 1 of
     n coins show heads; k is the largest for which that is at most CHANCE_MAX.
@@ -123,4 +123,4 @@ def lower_end(values: list[float]) -> float:
         if chance > CHANCE_MAX:
             break
         k += 1
-    return sorted(values)[k - 1] if k else -math.inf
+    return sorted(values)[k - 1] if k else min(0.0, *values)
