@@ -93,6 +93,7 @@ def short(monkeypatch):
     monkeypatch.setattr(trials, "ROUNDS_MAX", trials.ROUNDS_MIN)
     monkeypatch.setattr(trials, "DATA_WAITS_MIN", -1.0)  # what is tried depends on no clock
     monkeypatch.setattr(step_ways, "cores", lambda: 2)  # nor on the machine
+    monkeypatch.setattr(arithmetic, "peak", lambda width, device, dtype: 1e9)  # whose peak takes a while
     monkeypatch.setattr(torch.utils.data._utils, "MP_STATUS_CHECK_INTERVAL", 0.2)  # to wait for workers
     for module in (items, item_watch):
         monkeypatch.setattr(module, "LOOKS_MIN", 1)
@@ -721,9 +722,11 @@ def test_each_rule_looks_at_a_part_of_a_step():
     assert sorted(of_parts) == sorted(rule.NAME for rule in advice.RULES)
 
 
-def test_the_innermost_loop_that_steps_is_instrumented():
-    source = "for epoch in range(2):\n    for x in batches:\n        optimizer.step()\n    print(epoch)\n"
-    inner = "    for x in batches:\n        with traceml.trace_step(model):\n            optimizer.step()"
+@pytest.mark.parametrize("loader", ["batches", "DataLoader(rows)"])
+def test_the_innermost_loop_that_steps_is_instrumented(loader):
+    source = f"for epoch in range(2):\n    for x in {loader}:\n        optimizer.step()\n    print(epoch)\n"
+    served = loader if "DataLoader" in loader else f"traceml.wrap_dataloader_fetch({loader})"
+    inner = f"    for x in {served}:\n        with traceml.trace_step(model):\n            optimizer.step()"
     assert advisers.instrumented(source) == f"for epoch in range(2):\n{inner}\n    print(epoch)"
 
 

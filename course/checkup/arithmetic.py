@@ -1,4 +1,4 @@
-"""The arithmetic of a step, beside what the device reaches: model FLOPs utilisation (MFU).
+"""The arithmetic of a step and what the device reaches: model FLOPs utilisation (MFU).
 
 Products are counted by torch's formulas while the step is taken again. The peak is no number of a
 data sheet, but the fastest of some matrix products on this device, in the precision of the step.

@@ -163,7 +163,7 @@ def _model_rows(facts: Facts) -> Iterator[str]:
 
 
 def _arithmetic_row(facts: Facts, arithmetic: Arithmetic) -> str:
-    """What a step computes beside what the device reaches."""
+    """What a step computes, as a share of what the device reaches."""
     achieved = arithmetic.flops / max(1e-12, facts.seconds.median)
     share = f"{achieved / arithmetic.peak:.0%} of the {arithmetic.peak / GIGA:,.0f} GFLOP/s"
     per_step = f"{arithmetic.flops / GIGA:.3g} GFLOP per step"

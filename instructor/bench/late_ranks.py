@@ -94,10 +94,11 @@ def _named_in(rank: int, world_size: int, runs: list[Run], steps: int) -> list[i
     seconds = _calibrated()
     named = []
     for one in runs:
-        delay = LATE_SHARE * seconds if one.late == rank else 0.0
-        places = {place: delay if place == one.place else 0.0 for place in PLACES}
+        delays = {}
+        if one.late == rank:
+            delays[one.place] = LATE_SHARE * seconds
         with contextlib.suppress(Enough), Watch(steps) as watch:
-            _train(places)
+            _train(delays)
         facts = summarise(watch)
         is_named = late_rank.check(facts) is not None
         print(
