@@ -100,19 +100,10 @@ def _named_in(rank: int, world_size: int, runs: list[Run], steps: int) -> list[i
         with contextlib.suppress(Enough), Watch(steps) as watch:
             _train(delays)
         facts = summarise(watch)
-        is_named = late_rank.check(facts) is not None
-        print(
-            "DBG",
-            one.place,
-            one.late,
-            facts.skew.rank,
-            round(facts.skew.late / facts.seconds.median, 3),
-            round(facts.skew.low / facts.seconds.median, 3),
-            facts.skew.phase,
-            watch.hooks.readiness.unclear,
-            flush=True,
-        ) if rank == 0 else None
-        named.append(facts.skew.rank if is_named else NOBODY)
+        if late_rank.check(facts) is None:
+            named.append(NOBODY)
+        else:
+            named.append(facts.skew.rank)
     return named
 
 
