@@ -266,6 +266,27 @@ def checkup(
     _run(checkup.run, (steps, minutes, rounds, only, peers, public, fresh), record)
 
 
+@bench.command(epilog="Example: course bench plans --ranks 2 --size small")
+@_option("--ranks", type=POSITIVE, multiple=True, default=[2, 4], help="May be repeated.")
+@_option(
+    "--size",
+    type=click.Choice(["small", "large"]),
+    multiple=True,
+    default=["small", "large"],
+    help="Of the model (may be repeated).",
+)
+@_option("--steps", type=POSITIVE, default=9, help="Steps of each plan that are timed.")
+@_record
+def plans(ranks: tuple[int, ...], size: tuple[str, ...], steps: int, record: bool) -> None:
+    """What course checkup --plan predicts, over plans that really run over a slow wire.
+
+    Let nothing else run meanwhile: the prediction starts from a step that is watched before.
+    """
+    from instructor.bench import plans
+
+    _run(plans.run, (ranks, size, steps), record)
+
+
 @bench.command(epilog="Example: course bench gpu --minutes 10")
 @click.option(
     "--minutes", type=click.FloatRange(1), help="Stop after that; the next call continues."

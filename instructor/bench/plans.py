@@ -1,0 +1,139 @@
+"""`course bench plans`: what `course checkup --plan` predicts, over what really ran.
+
+One process trains a small GPT and is watched, while as many others as there are ranks do the same:
+so the watched step has the time that a step has where the ranks share the cores. From that step the
+plans are predicted. Then real ranks run them over a slow wire, which sleeps as long as a network of
+this latency and bandwidth would send (instructor/bench/slow_ring.py). DDP is torch's, ZeRO-3 is
+torch's fully_shard, tensor ranks and the pipeline are the course's (unit 07).
+
+On the CPU fully_shard waits for each message, so the cluster of ZeRO-3 has `overlap = false`.
+"""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from course.checkup import plan_blocks
+from course.checkup.cluster import Cluster
+from course.checkup.facts import Facts
+from course.checkup.plan import PIPELINE, TENSOR, Row, rows
+from course.checkup.structure import Structure
+from course.device import machine
+from course.notebook.solutions import load_solutions
+from course.parallel.distributed import run_ranks
+from course.training.tensor_parallel import Answers
+from instructor.bench.plan_runs import Parts, Ran, Size, ran, watched
+from instructor.bench.tables import Table
+
+UNIT = "07_beyond_data_parallel"
+SIZES = {
+    "small": Size(dim=128, blocks=4, rows=16, columns=64),
+    "large": Size(dim=256, blocks=6, rows=16, columns=64),
+}
+PLANS = ("DDP", "ZeRO-3", TENSOR, PIPELINE)
+LATENCY = 0.001  # seconds
+BANDWIDTH = 20e6  # bytes per second
+MEMORY = 1e12  # all plans fit
+WITHIN = 0.15  # of the measured time, what is asked of a prediction
+WATCHED_STEPS = 12
+WATCHED_MINUTES = 0.5
+TIMEOUT_SECONDS = 1200.0
+COLUMNS = [
+    *("model", "ranks", "plan", "predicted, ms", "measured, ms", "predicted / measured"),
+    *("MB sent", "MB of state", "bytes exact"),
+]
+
+
+@dataclass(frozen=True)
+class Config:
+    """One configuration: what was predicted, and what each rank did."""
+
+    size: str
+    ranks: int
+    row: Row
+    ran: list[Ran]
+
+    @property
+    def seconds(self) -> float:
+        """Of a step: the slowest rank's, the median of all steps."""
+        steps = zip(*(each.seconds for each in self.ran), strict=True)
+        return statistics.median(max(step) for step in steps)
+
+    @property
+    def ratio(self) -> float:
+        """Predicted over measured seconds."""
+        return self.row.seconds / self.seconds
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the bytes that were sent and those that are kept equal the predicted ones."""
+        sent = max(each.sent for each in self.ran)
+        state = max(each.state for each in self.ran)
+        return (round(self.row.sent), round(self.row.state)) == (round(sent), state)
+
+
+def run(ranks: Sequence[int], sizes: Sequence[str], steps: int) -> list[Table]:
+    """Print and return predicted over measured seconds of each configuration."""
+    table = Table("plans", "Plans, predicted and run", COLUMNS)
+    found = []
+    for name in sizes:
+        for n in ranks:
+            found += _configs(name, n, steps)
+    for one in found:
+        sent, state = one.row.sent / 1e6, one.row.state / 1e6
+        milliseconds = f"{1000 * one.row.seconds:.0f}", f"{1000 * one.seconds:.0f}"
+        exact = "yes" if one.is_exact else "no"
+        cells = one.size, one.ranks, one.row.plan, *milliseconds, f"{one.ratio:.2f}"
+        table.add(*cells, f"{sent:.2f}", f"{state:.2f}", exact)
+    within = sum(abs(one.ratio - 1) <= WITHIN for one in found)
+    exact = sum(one.is_exact for one in found)
+    table.note = (
+        f"{within} of {len(found)} within {WITHIN:.0%}, bytes exact in {exact}; the compared step "
+        f"was watched while all ranks computed; {BANDWIDTH / 1e6:g} MB/s, {1000 * LATENCY:g} ms, "
+        f"median of {steps} steps"
+    )
+    print(table)
+    print(machine())
+    return [table]
+
+
+def _configs(name: str, n: int, steps: int) -> list[Config]:
+    """Every plan of one size on n ranks."""
+    size = SIZES[name]
+    watching = size, WATCHED_STEPS, WATCHED_MINUTES
+    facts, structure = run_ranks(
+        watched, n, *watching, backend="gloo", timeout=TIMEOUT_SECONDS
+    )[0]
+    configs = []
+    for row in predicted(facts, structure, n):
+        blocks = [stage.n_blocks for stage in _stages(facts, structure, n)]
+        running = row.plan, size, parts(), (LATENCY, BANDWIDTH), blocks, steps
+        of_ranks = run_ranks(ran, n, *running, backend="gloo", timeout=TIMEOUT_SECONDS)
+        configs.append(Config(name, n, row, of_ranks))
+    return configs
+
+
+def predicted(facts: Facts, structure: Structure, n: int) -> list[Row]:
+    """A Row for each of PLANS on n ranks."""
+    found = {}
+    for plan in PLANS:
+        cluster = replace(_cluster(n), overlap=plan != "ZeRO-3")
+        found[plan] = {row.plan: row for row in rows(facts, cluster, structure)}[plan]
+    return list(found.values())
+
+
+def _cluster(n: int) -> Cluster:
+    return Cluster(n, MEMORY, BANDWIDTH, LATENCY)
+
+
+def _stages(facts: Facts, structure: Structure, n: int) -> list[plan_blocks.Stage]:
+    return plan_blocks.stages_of(facts, _cluster(n), structure)
+
+
+def parts() -> Parts:
+    """The reference answers of unit 07 that tensor and pipeline ranks are made of."""
+    answers = load_solutions(UNIT)
+    tensor = Answers(
+        answers.copy_to_ranks, answers.sum_over_ranks, answers.SplitMLP, answers.head_rows
+    )
+    return Parts(tensor, answers.run_order)
