@@ -62,22 +62,16 @@ def parse(text: str) -> Cluster:
 
 
 def _of_file(path: Path) -> Cluster:
-    """The Cluster that a file describes.  Raises: CourseError, which says what is wrong with it."""
+    """The Cluster that a file describes.  Raises: CourseError if it does not describe one."""
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise CourseError(f"cannot read the cluster file {path}: {error.strerror}.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise CourseError(f"the cluster file {path} is not TOML: {error}.") from None
-    for key in values:
-        if key not in KEYS:
-            raise CourseError(f'{path} has an unknown key "{key}"; known are {", ".join(KEYS)}.')
-    for key in NEEDED:
-        if key not in values:
-            raise CourseError(f"{path} lacks {key}, {KEYS[key]}.")
-    for key, value in values.items():
-        if not _is_right(key, value):
-            raise CourseError(f"{path}: {key} is {value!r}; write {KEYS[key]}.")
+    fault = _fault(values)
+    if fault:
+        raise CourseError(f"{path} {fault}.")
     return Cluster(
         devices=values["devices"],
         memory=values["memory"] * GB,
@@ -86,6 +80,19 @@ def _of_file(path: Path) -> Cluster:
         speed=values.get("speed", 1.0),
         overlap=values.get("overlap", True),
     )
+
+
+def _fault(values: dict[str, Any]) -> str:
+    """What the first wrong key of a file is, as the rest of a sentence; "" if there is none."""
+    for key, value in values.items():
+        if key not in KEYS:
+            return f'has an unknown key "{key}"; known are {", ".join(KEYS)}'
+        if not _is_right(key, value):
+            return f"says that {key} is {value!r}; write {KEYS[key]}"
+    for key in NEEDED:
+        if key not in values:
+            return f"lacks {key}, {KEYS[key]}"
+    return ""
 
 
 def _is_right(key: str, value: Any) -> bool:

@@ -12,8 +12,12 @@ from dataclasses import dataclass
 
 from course.checkup.cluster import Cluster
 from course.checkup.facts import Facts
-from course.checkup.plan import PIPELINE, TENSOR, Row, Work, half_seconds, shard_bytes, work
+from course.checkup.plan_costs import Row, Work, half_seconds, shard_bytes, work
 from course.checkup.structure import Pair, Parameter, Piece, Structure
+
+TENSOR = "tensor"
+PIPELINE = "pipeline"
+STAGES_SHOWN = 8
 
 
 def no_tensor(structure: Structure, cluster: Cluster) -> str:
@@ -96,9 +100,13 @@ def _shared_seconds(structure: Structure, own: Work, n: int) -> float:
 
 @dataclass(frozen=True)
 class Stage:
-    """The blocks of one pipeline rank, with the ends of the model on the first and the last."""
+    """The blocks of one pipeline rank, with the ends of the model on the first and the last.
 
-    pieces: tuple[Piece, ...]
+    What lies behind the blocks is computed when the backward pass of a micro-batch begins.
+    """
+
+    pieces: tuple[Piece, ...]  # of a forward pass
+    behind: Piece | None  # of a backward pass: what follows the blocks, on the last stage
     n_blocks: int
     forward: float  # seconds of a micro-batch
     backward: float
@@ -107,15 +115,16 @@ class Stage:
     @property
     def parameters(self) -> dict[int, Parameter]:
         """Its parameters, each once."""
-        return {each.key: each for piece in self.pieces for each in piece.parameters}
+        pieces = [*self.pieces, self.behind or Piece(())]
+        return {each.key: each for piece in pieces for each in piece.parameters}
 
     @property
-    def saved(self) -> int:
-        """Bytes that autograd saves of a micro-batch."""
+    def saved(self) -> dict[int, int]:
+        """The storages that autograd saves in a forward pass."""
         storages: dict[int, int] = {}
         for piece in self.pieces:
             storages |= piece.saved
-        return sum(storages.values())
+        return storages
 
 
 def stages_of(facts: Facts, cluster: Cluster, structure: Structure) -> list[Stage]:
@@ -131,13 +140,16 @@ def stages_of(facts: Facts, cluster: Cluster, structure: Structure) -> list[Stag
     stages = []
     for start, end in zip([0, *ends[:-1]], ends, strict=True):
         is_last = end == len(blocks)
-        pieces = (*[before] * (start == 0), *blocks[start:end], *[after] * is_last)
-        loss = own.loss / own.passes if is_last else 0.0
+        pieces = (*[before] * (start == 0), *blocks[start:end])
+        back = backward * sum(piece.backward for piece in pieces)
+        if is_last:
+            back += forward * after.forward + own.loss / own.passes + backward * after.backward
         stage = Stage(
             pieces=pieces,
+            behind=after if is_last else None,
             n_blocks=end - start,
-            forward=forward * sum(piece.forward for piece in pieces) + loss,
-            backward=backward * sum(piece.backward for piece in pieces),
+            forward=forward * sum(piece.forward for piece in pieces),
+            backward=back,
             sends=0 if is_last else blocks[end - 1].sends,
         )
         stages.append(stage)
@@ -169,11 +181,13 @@ def pipeline_row(facts: Facts, cluster: Cluster, structure: Structure) -> Row:
     own = work(facts, cluster)
     stages = stages_of(facts, cluster, structure)
     micro_batches = n * own.passes
-    pieces = structure.before, *structure.blocks, structure.after
-    of_loss = max(0, (facts.memory.activations or 0) - Stage(pieces, 0, 0, 0, 0).saved)
     states = [sum(shard_bytes(stage.parameters.values(), 1)) for stage in stages]
-    saved = [micro_batches * stage.saved for stage in stages]
-    saved[-1] += micro_batches * of_loss
+    saved = [micro_batches * sum(stage.saved.values()) for stage in stages]
+    # what lies behind the blocks, and the loss, of one micro-batch
+    storages: dict[int, int] = {}
+    for stage in stages:
+        storages |= stage.saved
+    saved[-1] += max(0, (facts.memory.activations or 0) - sum(storages.values()))
     n_bytes = max(state + kept for state, kept in zip(states, saved, strict=True))
     tied = tied_bytes(structure)
     seconds = _seconds(stages, micro_batches, cluster) + own.code
@@ -182,7 +196,8 @@ def pipeline_row(facts: Facts, cluster: Cluster, structure: Structure) -> Row:
     sent = _sent(stages, micro_batches)
     sent[0] += tied
     sent[-1] += tied
-    blocks = "+".join(str(stage.n_blocks) for stage in stages)
+    counts = [stage.n_blocks for stage in stages]
+    blocks = "+".join(map(str, counts)) if n <= STAGES_SHOWN else f"{min(counts)} to {max(counts)}"
     bubble = (n - 1) / (micro_batches + n - 1)
     note = f"; {blocks} blocks, bubble {bubble:.0%}"
     fits = n_bytes <= cluster.memory

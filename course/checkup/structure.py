@@ -29,7 +29,7 @@ SEVERAL = "a step calls several models, or one several times"
 NO_BLOCKS = "no nn.Sequential or nn.ModuleList calls each of its modules once, in order"
 NO_CHAIN = "a block takes more than the output of the block before it"
 NO_GRADIENT = "the output of a block has no gradient"
-NO_PAIRS = "the nn.Linear layers of a block do not come in pairs, of which the second narrows"
+NO_PAIRS = "the nn.Linear layers of a block do not come in pairs that return to its width"
 NO_LINEAR = "no block has nn.Linear layers"
 
 
@@ -102,7 +102,8 @@ def structure_of(watch: Watch) -> Structure:
         if watch.seen.compiled:
             raise Unknown(COMPILED)
         with as_if_outside():
-            return _looked_at(replay_of(watch), every, states)
+            passes = watch.seen.backwards / max(1, len(watch.steps))
+            return _looked_at(replay_of(watch), every, states, round(passes))
     except Unknown as reason:
         return Structure(every, no_blocks=str(reason), no_pairs=str(reason))
     except Exception as error:  # a stranger's model may fail in any way; the plan says so
@@ -192,12 +193,18 @@ class _Recorder:
         return {address: size for _, address, size in inside if address not in known}
 
 
-def _looked_at(replay: Replay, every: tuple[Parameter, ...], states: States) -> Structure:
-    """The Structure of the replay's model.  Raises: Unknown."""
+def _looked_at(
+    replay: Replay, every: tuple[Parameter, ...], states: States, passes: int
+) -> Structure:
+    """The Structure of the replay's model.  Raises: Unknown.
+
+    Args:
+        passes: backward passes of a step.
+    """
     if not replay.calls:
         raise Unknown(NO_STEP)
     models = {id(call.module) for call in replay.calls}
-    if len(models) > 1:
+    if len(models) > 1 or len(replay.calls) > max(1, passes):
         raise Unknown(SEVERAL)
     call = replay.calls[-1]
     with put_back(replay):
@@ -336,9 +343,7 @@ class _Pass:
             saved=self.recorder.saved_in(first.first, rows.last, [*owned, first.inputs[0]]),
         )
 
-    def _attention(
-        self, visit: _Visit, module: nn.MultiheadAttention, owned: list[Tensor]
-    ) -> Pair:
+    def _attention(self, visit: _Visit, module: nn.MultiheadAttention, owned: list[Tensor]) -> Pair:
         """torch's own attention: its projection of the input, and that of the output."""
         whole = [] if module.out_proj.bias is None else [id(module.out_proj.bias)]
         return Pair(
@@ -423,5 +428,3 @@ def _follows(visit: _Visit, before: _Visit) -> bool:
     outputs = {id(tensor) for tensor in before.outputs}
     from_graph = {id(tensor) for tensor in visit.inputs if tensor.requires_grad}
     return bool(from_graph) and from_graph <= outputs
-
-

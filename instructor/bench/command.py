@@ -276,15 +276,19 @@ def checkup(
     help="Of the model (may be repeated).",
 )
 @_option("--steps", type=POSITIVE, default=9, help="Steps of each plan that are timed.")
+@click.option("--on-cores", is_flag=True, help="Compute at the speed of the cores.")
 @_record
-def plans(ranks: tuple[int, ...], size: tuple[str, ...], steps: int, record: bool) -> None:
-    """What course checkup --plan predicts, over plans that really run over a slow wire.
+def plans(
+    ranks: tuple[int, ...], size: tuple[str, ...], steps: int, on_cores: bool, record: bool
+) -> None:
+    """What course checkup --plan predicts, over what real ranks took on a slow wire.
 
-    Let nothing else run meanwhile: the prediction starts from a step that is watched before.
+    They compute as a slow device, which rests, so that four ranks need no four cores. Let nothing
+    else run meanwhile: the step is watched before the plans run.
     """
     from instructor.bench import plans
 
-    _run(plans.run, (ranks, size, steps), record)
+    _run(plans.run, (ranks, size, steps, on_cores), record)
 
 
 @bench.command(epilog="Example: course bench gpu --minutes 10")

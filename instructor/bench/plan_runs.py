@@ -25,14 +25,25 @@ from course.checkup.structure import Structure, structure_of
 from course.checkup.summary import summarise
 from course.checkup.tensors import tensors_in
 from course.checkup.watch import Watch
+from course.measure.saved_tensors import peak_bytes_saved
 from course.parallel.pipeline import Ends, Wire, gpipe_order
 from course.training.ragged_transformer import RaggedTransformer, position_codes
 from course.training.small_gpt import next_token_loss
 from course.training.tensor_parallel import Answers, SplitBlock
+from instructor.bench.slow_device import SlowDevice
 from instructor.bench.slow_ring import slow_ring
 
 WARM_UP = 2  # steps that are not timed
 VOCABULARY = 256
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a rank computes and sends with; infinity FLOP/s are those of its core."""
+
+    flops: float  # per second, of matrix products
+    latency: float  # seconds per message
+    bandwidth: float  # bytes per second
 
 
 @dataclass(frozen=True)
@@ -70,6 +81,7 @@ class Ran:
     seconds: list[float] = field(repr=False)  # of each timed step
     sent: float  # bytes in a step
     state: int  # bytes of weights, gradients and optimizer
+    saved: int  # bytes that autograd saves at most; ZeRO-3 saves weights, too
 
 
 def optimizer_of(parameters: Any) -> torch.optim.Optimizer:
@@ -80,7 +92,9 @@ def optimizer_of(parameters: Any) -> torch.optim.Optimizer:
 # ---- watching
 
 
-def watched(rank: int, ranks: int, size: Size, steps: int, minutes: float) -> tuple[Facts, Any]:
+def watched(
+    rank: int, ranks: int, size: Size, machine: Machine, steps: int, minutes: float
+) -> tuple[Facts, Structure]:
     """(Facts, Structure) of a training of one process, watched while the other ranks train, too."""
     torch.set_num_threads(1)
     dist.barrier()
@@ -95,7 +109,8 @@ def watched(rank: int, ranks: int, size: Size, steps: int, minutes: float) -> tu
 
     structure: list[Structure] = []
     watch = Watch(steps, minutes, at_end=lambda: structure.append(structure_of(watch)))
-    watch_steps([size.tokens(rank)], step, watch)
+    with SlowDevice(machine.flops):
+        watch_steps([size.tokens(rank)], step, watch)
     return summarise(watch), structure[0]
 
 
@@ -105,24 +120,28 @@ def watched(rank: int, ranks: int, size: Size, steps: int, minutes: float) -> tu
 def ran(
     rank: int,
     ranks: int,
-    name: str,
+    names: Sequence[str],
     size: Size,
     parts: Parts,
-    wire: tuple[float, float],
+    machine: Machine,
     blocks: Sequence[int],
     steps: int,
-) -> Ran:
-    """Take some steps of a plan.
+) -> dict[str, Ran]:
+    """{name of a plan: what it took on this rank}; each takes some steps.
 
     Args:
-        name: of the plan.
-        wire: latency and bandwidth.
         blocks: of each pipeline rank.
     """
     torch.set_num_threads(1)
     mesh = init_device_mesh("cpu", (ranks,))  # of the group as it is
-    with slow_ring(*wire) as ring:
-        step, parameters, optimizer = _maker(name)(_Setting(size, parts, blocks, mesh))
+    setting = _Setting(size, parts, blocks, mesh)
+    return {name: _ran(_maker(name), setting, machine, steps) for name in names}
+
+
+def _ran(make: "Maker", setting: "_Setting", machine: Machine, steps: int) -> Ran:
+    with slow_ring(machine.latency, machine.bandwidth) as ring, SlowDevice(machine.flops):
+        step, parameters, optimizer = make(setting)
+        saved = peak_bytes_saved(step, [_local(each) for each in parameters])
         seconds = []
         for number in range(WARM_UP + steps):
             ring.log.clear()
@@ -133,7 +152,7 @@ def ran(
             optimizer.step()
             if number >= WARM_UP:
                 seconds.append(time.perf_counter() - started)
-        return Ran(seconds, ring.sent(), _state_bytes(parameters, optimizer))
+        return Ran(seconds, ring.sent(), _state_bytes(parameters, optimizer), saved)
 
 
 Made = tuple[Callable[[], object], list[Tensor], torch.optim.Optimizer]
@@ -149,7 +168,10 @@ class _Setting:
     mesh: DeviceMesh
 
 
-def _maker(name: str) -> Callable[[_Setting], Made]:
+Maker = Callable[[_Setting], Made]
+
+
+def _maker(name: str) -> Maker:
     if name == plan.TENSOR:
         return _tensor
     if name == plan.PIPELINE:
