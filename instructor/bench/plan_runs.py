@@ -98,7 +98,7 @@ def watched(
     """(Facts, Structure) of a training of one process, watched while the other ranks train, too."""
     torch.set_num_threads(1)
     dist.barrier()
-    dist.destroy_process_group()  # each rank is a training of its own
+    dist.destroy_process_group()  # each rank trains alone
     model = size.model()
     optimizer = optimizer_of(model.parameters())
 
