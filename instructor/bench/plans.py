@@ -25,17 +25,19 @@ from course.checkup.structure import Structure
 from course.device import machine
 from course.notebook.solutions import load_solutions
 from course.parallel.distributed import run_ranks
+from course.training.plans import counted_flops
+from course.training.small_gpt import next_token_loss
 from course.training.tensor_parallel import Answers
 from instructor.bench.plan_runs import Machine, Parts, Ran, Size, ran, watched
 from instructor.bench.tables import Table
 
 UNIT = "07_beyond_data_parallel"
 SIZES = {
-    "small": Size(dim=128, blocks=4, rows=8, columns=32),
-    "large": Size(dim=256, blocks=6, rows=4, columns=32),
+    "small": Size(dim=64, blocks=4, rows=4, columns=32),
+    "large": Size(dim=128, blocks=6, rows=2, columns=32),
 }
 PLANS = ("DDP", "ZeRO-3", TENSOR, PIPELINE)
-EMULATED = Machine(flops=5e9, latency=0.001, bandwidth=20e6)
+EMULATED = Machine(flops=5e8, latency=0.001, bandwidth=4e6)
 CORES = replace(EMULATED, flops=math.inf)
 MEMORY = 1e12  # all plans fit
 WITHIN = 0.15  # of the measured time, what is asked of a prediction
@@ -56,6 +58,7 @@ class Config:
     ranks: int
     row: Row
     ran: list[Ran]
+    rests: float = 0.0  # share of the watched step in which a slow device would compute
 
     @property
     def seconds(self) -> float:
@@ -99,10 +102,12 @@ def run(ranks: Sequence[int], sizes: Sequence[str], steps: int, on_cores: bool) 
         table.add(*cells, f"{sent:.2f}", f"{state:.2f}", exact)
     within = sum(abs(one.ratio - 1) <= WITHIN for one in found)
     exact = sum(one.is_exact for one in found)
+    rests = min(one.rests for one in found)
     table.note = (
         f"{within} of {len(found)} within {WITHIN:.0%}, bytes exact in {exact}; "
         f"{device.bandwidth / 1e6:g} MB/s, {1000 * device.latency:g} ms per message, "
-        f"{device.flops / 1e9:g} GFLOP/s, median of {steps} steps"
+        f"{device.flops / 1e9:g} GFLOP/s, which are at least {rests:.0%} of a watched step (less "
+        f"than 80% is a busy machine); median of {steps} steps"
     )
     print(table)
     print(machine())
@@ -119,8 +124,16 @@ def _configs(name: str, n: int, steps: int, device: Machine) -> list[Config]:
     of_ranks = run_ranks(ran, n, *running, backend="gloo", timeout=TIMEOUT_SECONDS)
     configs = []
     for row in predicted(facts, structure, n):
-        configs.append(Config(name, n, row, [each[row.plan] for each in of_ranks]))
+        of_plan = [each[row.plan] for each in of_ranks]
+        configs.append(Config(name, n, row, of_plan, _rests(size, device, facts)))
     return configs
+
+
+def _rests(size: Size, device: Machine, facts: Facts) -> float:
+    """The share of the watched step that its FLOPs take on a device; the rest is the core's."""
+    model = size.model()
+    flops = counted_flops(lambda: next_token_loss(model, size.tokens(0)).backward())
+    return flops / device.flops / facts.seconds.median
 
 
 def predicted(facts: Facts, structure: Structure, n: int) -> list[Row]:
