@@ -89,9 +89,8 @@ def _shared_seconds(structure: Structure, own: Work, n: int) -> float:
     forward, backward = _scale(structure, own)
     saved = 0.0
     for block in structure.blocks:
-        inside = sum(pair.forward for pair in block.pairs)
-        share = inside / block.forward if block.forward else 0.0
-        saved += inside * forward + min(1.0, share) * block.backward * backward
+        share = sum(pair.share for pair in block.pairs)
+        saved += share * (block.forward * forward + block.backward * backward)
     return saved * (1 - 1 / n)
 
 

@@ -58,7 +58,7 @@ class Pair:
     width: int  # numbers between them, which the ranks share
     n_input: int  # bytes of the first one's input
     n_output: int  # bytes of the last one's output
-    forward: float  # its seconds of a forward pass
+    share: float  # of the block's seconds in a forward pass
     saved: dict[int, int]  # storages in between that autograd saves: address -> bytes
 
 
@@ -148,6 +148,11 @@ class _Visit:
     outputs: list[Tensor] = field(default_factory=list)
     ended: float = 0.0
     last: int = 0
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of the call, more than 0."""
+        return max(1e-9, self.ended - self.began)
 
 
 class _Recorder:
@@ -313,7 +318,7 @@ class _Pass:
         pairs = []
         for visit in inside:
             if isinstance(visit.module, nn.MultiheadAttention):
-                pairs.append(self._attention(visit, visit.module, owned))
+                pairs.append(self._attention(block, visit, visit.module, owned))
             elif isinstance(visit.module, nn.Linear):
                 if groups and groups[-1][0].inputs[0] is visit.inputs[0]:
                     groups[-1].append(visit)
@@ -326,10 +331,12 @@ class _Pass:
             if len(rows) > 1 or rows[0].module.out_features != columns[0].module.in_features:
                 self.no_pairs = NO_PAIRS
             else:
-                pairs.append(self._pair(columns, rows[0], owned))
+                pairs.append(self._pair(block, columns, rows[0], owned))
         return pairs
 
-    def _pair(self, columns: list[_Visit], rows: _Visit, owned: list[Tensor]) -> Pair:
+    def _pair(
+        self, block: _Visit, columns: list[_Visit], rows: _Visit, owned: list[Tensor]
+    ) -> Pair:
         split = [id(rows.module.weight)]
         for visit in columns:
             split += [id(parameter) for parameter in visit.module.parameters()]
@@ -339,11 +346,13 @@ class _Pass:
             width=rows.module.in_features,
             n_input=first.inputs[0].nbytes,
             n_output=_sent(rows.outputs),
-            forward=rows.ended - first.began,
+            share=(rows.ended - first.began) / block.seconds,
             saved=self.recorder.saved_in(first.first, rows.last, [*owned, first.inputs[0]]),
         )
 
-    def _attention(self, visit: _Visit, module: nn.MultiheadAttention, owned: list[Tensor]) -> Pair:
+    def _attention(
+        self, block: _Visit, visit: _Visit, module: nn.MultiheadAttention, owned: list[Tensor]
+    ) -> Pair:
         """torch's own attention: its projection of the input, and that of the output."""
         whole = [] if module.out_proj.bias is None else [id(module.out_proj.bias)]
         return Pair(
@@ -351,7 +360,7 @@ class _Pass:
             width=module.num_heads,
             n_input=visit.inputs[0].nbytes,
             n_output=visit.outputs[0].nbytes,
-            forward=visit.ended - visit.began,
+            share=visit.seconds / block.seconds,
             saved=self.recorder.saved_in(visit.first, visit.last, [*owned, *visit.inputs]),
         )
 
