@@ -41,6 +41,48 @@ def test_what_is_no_cluster_is_said_before_the_script_runs(text, words, tmp_path
     assert isinstance(done.exception, CourseError) and "it ran" not in done.output
 
 
+FILE = "devices = 8\nmemory = 80\nbandwidth = 450\n"
+
+
+def test_a_cluster_file_is_read(tmp_path):
+    path = tmp_path / "cluster.toml"
+    path.write_text(FILE)
+    assert plan.parse(str(path)) == plan.parse("8xH100@450GB/s")
+    path.write_text(FILE + "latency = 5\nspeed = 2.5\noverlap = false\n")
+    assert plan.parse(str(path)) == plan.Cluster(8, 80e9, 450e9, latency=5e-6, speed=2.5, overlap=False)
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        (None, "cannot read the cluster file .*: No such file"),
+        ("devices =", "is not TOML"),
+        (FILE + "nodes = 2", 'unknown key "nodes"; known are devices, memory'),
+        ("devices = 8\nmemory = 80", "lacks bandwidth, GB/s that a device sends, such as 450"),
+        (FILE.replace("8\n", "8.0\n", 1), "devices is 8.0; write a whole number of devices"),
+        (FILE.replace("80\n", "'80GB'\n"), "memory is '80GB'; write GB of a device, such as 80"),
+        (FILE.replace("450", "0"), "bandwidth is 0; write GB/s"),
+        (FILE + "latency = -1", "latency is -1; write microseconds"),
+        (FILE + "speed = true", "speed is True; write how many times as fast"),
+        (FILE + "speed = nan", "speed is nan; write how many times as fast"),
+        (FILE + "overlap = 1", "overlap is 1; write true or false"),
+    ],
+)
+def test_a_wrong_cluster_file_is_refused_in_one_sentence(text, words, tmp_path):
+    path = tmp_path / "cluster.toml"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(CourseError, match=words) as raised:
+        plan.parse(str(path))
+    assert str(raised.value).count("\n") == 0
+
+
+def test_a_faster_device_computes_faster_and_sends_as_before():
+    cluster = plan.Cluster(2, 1e9, 1e7, speed=2.0)
+    found = {row.plan: row for row in plan.rows(FACTS, cluster)}
+    assert found["DDP"].seconds == pytest.approx(0.25 + 2 * 0.2 - 0.1)
+
+
 @pytest.mark.parametrize("devices", [1, 2, 8])
 def test_bytes_are_those_of_the_closed_form(devices):
     """That of unit 07, part 1, in float32 with Adam."""

@@ -78,7 +78,8 @@ def _compare(
     "--plan",
     "cluster",
     metavar="CLUSTER",
-    help="Say how it would run on other devices, such as 8xH100@450GB/s or 8x24GB@10GB/s.",
+    help="Say how it would run on other devices, such as 8xH100@450GB/s, or on those of a TOML "
+    "file: see docs/checkup.md.",
 )
 @click.option("-m", "is_module", is_flag=True, help="SCRIPT is a module's name, as for python -m.")
 @click.argument("script")

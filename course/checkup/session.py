@@ -12,6 +12,7 @@ from course.checkup.condition import Condition
 from course.checkup.html import page
 from course.checkup.report import Report
 from course.checkup.script import BY_CTRL_C, SEEN_ENOUGH, Ending
+from course.checkup.structure import Structure, structure_of
 from course.checkup.trace import trace
 from course.checkup.watch import Watch
 from course.errors import CourseError
@@ -33,6 +34,7 @@ class Session:
     fail_if: str | None = None
     failure: Condition | None = None  # that of fail_if
     cluster: plan.Cluster | None = None  # whose plans are shown
+    structure: Structure | None = None  # of the model, if there is a cluster
     report: Report | None = None
     exit_process: Callable[[int], None] = os._exit
 
@@ -66,6 +68,8 @@ class Session:
         return at_end
 
     def _analysed(self, watch: Watch, ending: str, tries: bool) -> Report:
+        if self.cluster and watch.schedule.ranks == 1:
+            self.structure = structure_of(watch)
         return run.analyse(
             watch, self.name, ending, tries, self.with_compile, self._report_and_exit
         )
@@ -112,7 +116,7 @@ class Session:
         coloured = sys.stdout.isatty() and "NO_COLOR" not in os.environ
         print("\n" + report.text(coloured))
         if self.cluster:
-            print("\n" + plan.text(report.facts, self.cluster))
+            print("\n" + plan.text(report.facts, self.cluster, self.structure))
         if self.json_file:
             _write(self.json_file, report.json())
         if self.html_file:

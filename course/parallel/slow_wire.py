@@ -59,12 +59,19 @@ class Wire:
         self._free = 0.0  # when the last message ends
         threading.Thread(target=self._send, daemon=True).start()
 
-    def launch(self, work: dist.Work, tensors: list[torch.Tensor]) -> "LateWork":
-        """Put an all-reduce that has been started into the card's queue."""
+    def launch(
+        self, work: dist.Work, tensors: list[torch.Tensor], seconds: float | None = None
+    ) -> "LateWork":
+        """Put an all-reduce that has been started into the card's queue.
+
+        Args:
+            seconds: that the card takes; None: the latency, and the bytes at its bandwidth.
+        """
         message = Message(sum(tensor.nbytes for tensor in tensors), time.perf_counter())
         self.messages.append(message)
         future = torch.futures.Future()
-        seconds = self.latency + message.bytes / self.bandwidth
+        if seconds is None:
+            seconds = self.latency + message.bytes / self.bandwidth
         self._queue.put(_Job(message, work, tensors, future, seconds))
         return LateWork(message, future)
 

@@ -30,6 +30,7 @@ UNIT_OF_BENCHMARK = {  # the first word of a benchmark's key -> its unit
     "loading": "04_fast_loading",
     "grouping": "05_batch_grouping",
     "speedrun": "06_faster_training",
+    "plans": "07_beyond_data_parallel",
 }
 CHECKUP, OTHERS = "Check-up", "Checks and grading"  # benchmarks that belong to no unit
 

@@ -278,6 +278,31 @@ def checkup(
     _run(checkup.run, (steps, minutes, rounds, only, peers, public, fresh, within), record)
 
 
+@bench.command(epilog="Example: course bench plans --ranks 2 --size small")
+@_option("--ranks", type=POSITIVE, multiple=True, default=[2, 4], help="May be repeated.")
+@_option(
+    "--size",
+    type=click.Choice(["small", "large"]),
+    multiple=True,
+    default=["small", "large"],
+    help="Of the model (may be repeated).",
+)
+@_option("--steps", type=POSITIVE, default=9, help="Steps of each plan that are timed.")
+@click.option("--on-cores", is_flag=True, help="Compute at the speed of the cores.")
+@_record
+def plans(
+    ranks: tuple[int, ...], size: tuple[str, ...], steps: int, on_cores: bool, record: bool
+) -> None:
+    """What course checkup --plan predicts, over what real ranks took on a slow wire.
+
+    They compute as a slow device, which rests, so that four ranks need no four cores. Let nothing
+    else run meanwhile: the step is watched before the plans run.
+    """
+    from instructor.bench import plans
+
+    _run(plans.run, (ranks, size, steps, on_cores), record)
+
+
 @bench.command(epilog="Example: course bench gpu --minutes 10")
 @click.option(
     "--minutes", type=click.FloatRange(1), help="Stop after that; the next call continues."
