@@ -21,8 +21,8 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)GB", re.IGNORECASE)
 PLANS = ("DDP", "ZeRO-1", "ZeRO-2", "ZeRO-3")
 ASSUMES = """\
   Assumed: each device computes the watched batch in the watched time, without its data; all state
-  is cut evenly; messages go round a ring at full speed and hide behind backward (ZeRO-3: forward,
-  too).
+  is cut evenly; messages go round a ring at full speed and hide behind backward (DDP and ZeRO-1:
+  behind the last of a step; ZeRO-3: behind forward, too).
   Not known: how fast that device computes, what else its memory holds, latency, and what tensor and
   pipeline ranks would send, which depends on the layers (07/1)."""
 
@@ -96,7 +96,10 @@ def text(facts: Facts, cluster: Cluster) -> str:
 
 
 def _row(plan: str, facts: Facts, cluster: Cluster) -> Row:
-    """What `plan` holds and takes: gradients hide behind backward, gathers behind forward, too."""
+    """What `plan` holds and takes: gradients hide behind backward, gathers behind forward, too.
+
+    Where gradients accumulate, DDP and ZeRO-1 send them once, during the last backward pass.
+    """
     kept = facts.memory
     n = cluster.devices
     stage = 0 if plan == "DDP" else int(plan[-1])
@@ -108,6 +111,8 @@ def _row(plan: str, facts: Facts, cluster: Cluster) -> Row:
     halves = (2, 2, passes + 1, 3 * passes)[stage]
     half = kept.gradients * (n - 1) / n / cluster.bandwidth
     hidden = _seconds(facts, BACKWARD)
+    if stage <= 1:
+        hidden /= passes  # gradients add up, and travel during the last backward pass
     if stage == 3:
         hidden += _seconds(facts, FORWARD)
     waits = max(0.0, halves * half - hidden)
