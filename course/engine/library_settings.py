@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy
+import PIL.ImageFile  # noqa: F401  (imported here, so that what a new process has of it is known)
 import torch
 
 _LIBRARIES = {"PIL", "numpy", "torch"}
