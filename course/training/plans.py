@@ -104,7 +104,7 @@ class Costs:
         return self._computing(job) + sum(self.lost(job, plan).values())
 
     def lost(self, job: Job, plan: Plan) -> dict[str, float]:
-        """Seconds of a step beside its own arithmetic, by cause.
+        """Seconds that a step takes on top of its own arithmetic, by cause.
 
         Tensor and pipeline messages are waited for. Data messages hide behind the passes in which
         they are sent, as far as these are longer: all passes in stage 3, the backward passes in
