@@ -104,6 +104,8 @@ def test_cuts_are_all_plans_of_the_devices_and_no_plan_twice():
     found = list(plans.cuts(job))
     assert len(set(found)) == len(found)
     assert all(plan.data * plan.tensor * plan.pipeline == job.devices for plan in found)
+    of_three = {plan.micro_batches for plan in plans.cuts(JOBS["175B on 1,024 A100"]) if plan.data == 64}
+    assert of_three == {1, 2, 3, 4, 6, 8, 12, 24}
     assert {(plan.data, plan.tensor, plan.pipeline) for plan in found} == {
         (a, b, 8 // a // b) for a in (1, 2, 4, 8) for b in (1, 2, 4, 8) if a * b <= 8
     }
@@ -111,7 +113,10 @@ def test_cuts_are_all_plans_of_the_devices_and_no_plan_twice():
 
 
 def test_seconds_add_up():
-    """Worked by hand: half of the peak, a bubble, messages that hide and messages that do not."""
+    """Worked by hand: half of the peak, a bubble, messages that hide and messages that do not.
+
+    They hide behind all passes in stage 3, all backward passes in stage 2, and else the last one.
+    """
     gpt = GPTS[0]
     known = {"data": 0.0, "tensor": 0.0, "pipeline": 0.0}
     made = plans.Costs(lambda gpt, rows: 100.0, dict, lambda *_: 0.0, lambda *_: known)
@@ -120,9 +125,25 @@ def test_seconds_add_up():
     assert made.seconds(job, Plan(4, checkpointing=True)) == pytest.approx(40 / 3)
     assert made.seconds(job, Plan(1, pipeline=4, micro_batches=6)) == 15
     known["data"] = 12.0
-    assert made.seconds(job, Plan(4)) == 12
+    assert made.seconds(job, Plan(4, stage=3)) == made.seconds(job, Plan(4, stage=3, micro_batches=2)) == 12
+    assert made.seconds(job, Plan(4, stage=2, micro_batches=2)) == pytest.approx(10 + 12 - 20 / 3)
+    assert made.seconds(job, Plan(4)) == pytest.approx(10 + 12 - 20 / 3)
+    assert made.seconds(job, Plan(4, stage=1, micro_batches=2)) == pytest.approx(10 + 12 - 10 / 3)
+    assert made.seconds(job, Plan(4, checkpointing=True)) == pytest.approx(40 / 3 + 12 - 10)
     known.update(tensor=4.0, pipeline=1.0)
-    assert made.seconds(job, Plan(4)) == 10 + 2 + 1 + 2
+    assert made.seconds(job, Plan(4, stage=3)) == 10 + 2 + 1 + 2
+
+
+def test_lost_says_what_a_step_takes_beside_its_arithmetic():
+    made = plans.Costs(lambda gpt, rows: 30.0, dict, lambda *_: 0.0, lambda *_: {"data": 3, "tensor": 4, "pipeline": 1})
+    job = plans.Job(GPTS[0], 8, devices=4, per_node=2, memory=1, flops=5.0, inside=2.0, between=1.0)
+    lost = made.lost(job, Plan(1, pipeline=4, micro_batches=6, checkpointing=True))
+    assert lost == {"recomputing": 1, "tensor messages": 2, "pipeline messages": 1, "the bubble": 3.5,
+                    "data messages": 2.5}  # fmt: skip
+    assert made.main_loss(job, Plan(1, pipeline=4, micro_batches=6)) == "most lost to the bubble"
+    silent = dict.fromkeys(("data", "tensor", "pipeline"), 0.0)
+    free = plans.Costs(lambda gpt, rows: 30.0, dict, lambda *_: 0.0, lambda *_: silent)
+    assert free.main_loss(job, Plan(4)) == "nothing lost"
 
 
 def test_every_job_has_a_plan_and_they_are_not_all_alike():
@@ -142,5 +163,5 @@ def test_figures_show_what_they_are_given():
     held = {str(plan): costs().held(job, plan) for plan in (Plan(8), Plan(8, stage=3))}
     (ax,) = plots.held(held, job.memory, "title").axes
     assert sum(bar.get_width() for bar in ax.patches[:4]) == pytest.approx(costs().n_bytes(job, Plan(8)) / 1e9)
-    (ax,) = plots.over_best(list(JOBS), {"your pick": {"70B on 64 H100": 1.5}}, "title").axes
-    assert ax.lines[0].get_xydata().tolist() == [[1.5, list(JOBS).index("70B on 64 H100")]]
+    (ax,) = plots.over_best(list(JOBS), {"your pick": {"65B on 64 H100": 1.5}}, "title").axes
+    assert ax.lines[0].get_xydata().tolist() == [[1.5, list(JOBS).index("65B on 64 H100")]]

@@ -9,20 +9,24 @@ from course.parallel.distributed import run_ranks
 from course.parallel.network import Network
 
 
-def own_answers():
-    """The references as the Answers of a sharded training."""
-    exercises = check.gathered_ahead, check.layer_backward, check.MasterShard
-    return sharded_layers.Answers(*(exercise.reference() for exercise in exercises))
+def own_answers(*shard):
+    """The references as the Answers of a sharded training, with another `shard` than a float32 one."""
+    exercises = check.gathered_ahead, check.layer_backward
+    return sharded_layers.Answers(*(exercise.reference() for exercise in exercises), *shard)
 
 
 @pytest.mark.parametrize("n", [4, 8])
 def test_sharded_layers_reach_the_weights_of_one_process_and_send_exactly_three_halves(n):
-    whole = sharded_layers.trained_on_virtual_ranks(n, own_answers(), 32, steps=2)
+    whole = sharded_layers.trained_on_virtual_ranks(n, own_answers(), steps=2)
     assert whole.difference < 1e-6 < whole.moved
     assert whole.sent == 1.5 * sharded_layers.ddp_bytes(n)
-    half = sharded_layers.trained_on_virtual_ranks(n, own_answers(), 16, steps=2)
+    with_masters = own_answers(check.MasterShard.reference())
+    half = sharded_layers.trained_on_virtual_ranks(n, with_masters, steps=2)
     assert half.sent == sharded_layers.ddp_bytes(n)
     assert 1e-6 < half.difference < 0.01 * half.moved
+    alone = sharded_layers.trained_on_virtual_ranks(n, own_answers(sharded_layers.RoundedShard), steps=2)
+    assert alone.sent == half.sent
+    assert alone.difference > 50 * half.difference
 
 
 def test_answers_and_fully_shard_reach_the_weights_of_ddp_on_two_ranks():

@@ -30,7 +30,11 @@ def data_row(plan: str, facts: Facts, cluster: Cluster, structure: Structure | N
     computing = own.seconds
     if stage:
         computing -= own.optimizer * (1 - 1 / n)  # of its own shard
-    hidden = own.backward + (own.forward if stage == 3 else 0.0)
+    hidden = own.backward
+    if stage <= 1:
+        hidden /= own.passes  # gradients add up, and travel during the last backward pass
+    if stage == 3:
+        hidden += own.forward
     waits = max(0.0, messages - hidden) if cluster.overlap else messages
     if stage == 0 and cluster.overlap and structure is not None and structure.blocks:
         waits = _waits_of_ddp(own, cluster, structure)

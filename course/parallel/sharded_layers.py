@@ -42,13 +42,35 @@ GatheredAhead = Callable[[Sequence[Tensor], StartGather], Iterator[Tensor]]
 Bars = list[tuple[str, int, float, float]]  # (lane, layer, start, end)
 
 
+class FullShard:
+    """A shard that is sent and trained in float32; used like a MasterShard."""
+
+    def __init__(self, values: Tensor) -> None:
+        self.master = values.clone()
+
+    def to_send(self) -> Tensor:
+        """The shard in float32."""
+        return self.master
+
+    def step(self, grad: Tensor, lr: float) -> None:
+        """Take a step of SGD."""
+        self.master -= lr * grad
+
+
+class RoundedShard(FullShard):
+    """A shard that is sent and trained in bfloat16, without a float32 copy."""
+
+    def __init__(self, values: Tensor) -> None:
+        super().__init__(values.bfloat16())
+
+
 @dataclass(frozen=True)
 class Answers:
     """What a sharded training is made of."""
 
     gathered_ahead: GatheredAhead
     layer_backward: Callable[..., tuple[Tensor, Started]]
-    master_shard: type
+    shard: type = FullShard  # keeps, sends and steps the numbers of a rank
 
 
 def compute(whole: Tensor, x: Tensor) -> Tensor:
@@ -143,27 +165,9 @@ def batch(rank: int, step: int) -> tuple[Tensor, Tensor]:
     return inputs, torch.rand(ROWS, DIM, generator=rng)
 
 
-class _Full:
-    """A shard that is sent as it is, in float32; otherwise like a MasterShard."""
-
-    def __init__(self, values: Tensor) -> None:
-        self.master = values.clone()
-
-    def to_send(self) -> Tensor:
-        return self.master
-
-    def step(self, grad: Tensor, lr: float) -> None:
-        self.master -= lr * grad
-
-
-def train(rank: int, world_size: int, answers: Answers, bits: int, steps: int) -> list[Tensor]:
-    """The master shards of each layer after some steps; of a rank.
-
-    Args:
-        bits: of the numbers that are gathered, 16 or 32.
-    """
-    make = answers.master_shard if bits == 16 else _Full
-    masters = [make(whole.chunk(world_size)[rank]) for whole in first_weights()]
+def train(rank: int, world_size: int, answers: Answers, steps: int) -> list[Tensor]:
+    """The master shards of each layer after some steps; of a rank."""
+    masters = [answers.shard(whole.chunk(world_size)[rank]) for whole in first_weights()]
     for step in range(steps):
         _take_step(masters, answers, *batch(rank, step))
     return [master.master for master in masters]
@@ -201,11 +205,9 @@ class VirtualTraining:
     moved: float  # the largest change of a weight
 
 
-def trained_on_virtual_ranks(
-    world_size: int, answers: Answers, bits: int, steps: int
-) -> VirtualTraining:
+def trained_on_virtual_ranks(world_size: int, answers: Answers, steps: int) -> VirtualTraining:
     """Train on virtual ranks, and compare with one process."""
-    run = simulate_collectives(train, world_size, Network(0.0, 1e9), answers, bits, steps)
+    run = simulate_collectives(train, world_size, Network(0.0, 1e9), answers, steps)
     sent = sum(message.n_bytes for message in run.messages) / world_size / steps
     ours = torch.cat([torch.cat(pieces) for pieces in zip(*run.results, strict=True)])
     right = torch.cat(_in_one_process(world_size, steps))
@@ -249,7 +251,7 @@ def compared_with_torch(
     by_ddp = _stack()
     _train_module(DistributedDataParallel(by_ddp), rank, steps)
     right = torch.cat([p.detach().flatten() for p in by_ddp.parameters()])
-    shards = train(rank, world_size, answers, 32, steps)
+    shards = train(rank, world_size, answers, steps)
     ours = torch.cat([start_all_gather(shard).wait() for shard in shards])
     by_torch = _stack()
     mesh = init_device_mesh("cpu", (world_size,))

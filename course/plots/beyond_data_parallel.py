@@ -71,7 +71,7 @@ def over_best(jobs: Sequence[str], slower: Mapping[str, Mapping[str, float]], ti
         if not any(job in ratios for ratios in slower.values()):
             ax.text(1.05, row, "none of them runs and fits", va="center", fontsize=8, color=GREY)
     ax.axvline(1, color=GREY, lw=1.2)
-    ax.set(xscale="log", xlabel="times the seconds of the best plan", title=title)
+    ax.set(xscale="log", xlabel="times the seconds of the best plan (log scale)", title=title)
     ax.set_xlim(left=0.9)
     plain_log(ax.xaxis)
     rows(ax, jobs)

@@ -100,26 +100,51 @@ class Costs:
         return sum(self.held(job, plan).values())
 
     def seconds(self, job: Job, plan: Plan) -> float:
-        """Seconds of a step.
+        """Seconds of a step: its own arithmetic, and all that `lost` lists."""
+        return self._computing(job) + sum(self.lost(job, plan).values())
 
-        Products run at REACHED of the peak. Tensor messages are waited for; data messages hide
-        behind the arithmetic as far as this is longer; a pipeline waits in its bubble.
+    def lost(self, job: Job, plan: Plan) -> dict[str, float]:
+        """Seconds that a step takes on top of its own arithmetic, by cause.
+
+        Tensor and pipeline messages are waited for. Data messages hide behind the passes in which
+        they are sent, as far as these are longer: all passes in stage 3, the backward passes in
+        stage 2, and else the backward pass of the last micro-batch.
         """
-        compute = self.flops(job.gpt, job.rows) / (job.devices * job.flops * REACHED)
-        if plan.checkpointing:
-            compute *= 4 / 3  # one forward pass more
+        compute = self._computing(job)
+        again = compute / 3 if plan.checkpointing else 0.0
         far = job.inside if job.devices <= job.per_node else job.between
         sent = self.sent(job.gpt, job.rows, plan)
-        busy = compute + sent["tensor"] / job.inside + sent["pipeline"] / far
-        bubble = (plan.pipeline - 1) / plan.micro_batches
-        return busy * (1 + bubble) + max(0.0, sent["data"] / far - compute)
+        tensor = sent["tensor"] / job.inside
+        pipeline = sent["pipeline"] / far
+        busy = compute + again + tensor + pipeline
+        last_backward = (2 / 3 * compute + again) / plan.micro_batches
+        hides = (
+            last_backward,
+            last_backward,
+            last_backward * plan.micro_batches,
+            compute + again,
+        )
+        return {
+            "recomputing": again,
+            "tensor messages": tensor,
+            "pipeline messages": pipeline,
+            "the bubble": busy * (plan.pipeline - 1) / plan.micro_batches,
+            "data messages": max(0.0, sent["data"] / far - hides[plan.stage]),
+        }
+
+    def main_loss(self, job: Job, plan: Plan) -> str:
+        """What most of the lost seconds go to, in words."""
+        lost = self.lost(job, plan)
+        most = max(lost, key=lambda cause: lost[cause])
+        return f"most lost to {most}" if lost[most] > 0 else "nothing lost"
+
+    def _computing(self, job: Job) -> float:
+        """Seconds of a step's own arithmetic, at REACHED of the peak."""
+        return self.flops(job.gpt, job.rows) / (job.devices * job.flops * REACHED)
 
 
 def cuts(job: Job) -> Iterator[Plan]:
-    """Every Plan of `job.devices` ranks, with tensor ranks in one node; some of them cannot run.
-
-    Micro-batches are powers of two.
-    """
+    """Every Plan of `job.devices` ranks, with tensor ranks in one node; some of them cannot run."""
     for tensor in _divisors(job.devices):
         for pipeline in _divisors(job.devices // tensor):
             data = job.devices // tensor // pipeline
@@ -130,11 +155,9 @@ def cuts(job: Job) -> Iterator[Plan]:
 def _with_options(data: int, tensor: int, pipeline: int, rows: int) -> Iterator[Plan]:
     """The plans of these axes: each stage, number of micro-batches, and with checkpointing."""
     for stage in range(4 if data > 1 else 1):
-        micro_batches = 1
-        while micro_batches <= rows:
+        for micro_batches in _divisors(rows):
             for checkpointing in (False, True):
                 yield Plan(data, tensor, pipeline, stage, micro_batches, checkpointing)
-            micro_batches *= 2
 
 
 def _divisors(n: int) -> list[int]:
@@ -155,21 +178,21 @@ _1B = Gpt(vocabulary=50_304, width=2048, layers=24, heads=16, columns=2048)
 _7B = Gpt(vocabulary=32_000, width=4096, layers=32, heads=32, columns=2048)
 _7B_LONG = Gpt(vocabulary=32_000, width=4096, layers=32, heads=32, columns=32_768)
 _13B = Gpt(vocabulary=32_000, width=5120, layers=40, heads=40, columns=2048)
-_70B = Gpt(vocabulary=32_000, width=8192, layers=80, heads=64, columns=4096)
+_65B = Gpt(vocabulary=32_000, width=8192, layers=80, heads=64, columns=4096)
 _175B = Gpt(vocabulary=50_304, width=12_288, layers=96, heads=96, columns=2048)  # as GPT-3
 _DESKTOP = dict(memory=22e9, flops=165e12, inside=20e9)
 _A100 = dict(memory=75e9, flops=312e12, inside=250e9)
 _H100 = dict(memory=75e9, flops=989e12, inside=400e9)
 
 JOBS = {
-    "0.1B on one desktop card": Job(_SMALL, 64, 1, 1, between=1e9, **_DESKTOP),
+    "0.2B on one desktop card": Job(_SMALL, 64, 1, 1, between=1e9, **_DESKTOP),
     "1B on eight A100": Job(_1B, 256, 8, 8, between=20e9, **_A100),
     "7B on eight A100": Job(_7B, 256, 8, 8, between=20e9, **_A100),
     "7B on eight desktop cards": Job(_7B, 256, 8, 8, between=1e9, **_DESKTOP),
     "7B on 16 desktops, slow network": Job(_7B, 256, 16, 1, between=0.1e9, **_DESKTOP),
     "7B, long sequences, eight H100": Job(_7B_LONG, 16, 8, 8, between=50e9, **_H100),
     "13B on 64 A100, slow network": Job(_13B, 512, 64, 8, between=1e9, **_A100),
-    "70B on 64 H100": Job(_70B, 512, 64, 8, between=50e9, **_H100),
-    "70B on 512 H100, small batch": Job(_70B, 128, 512, 8, between=50e9, **_H100),
+    "65B on 64 H100": Job(_65B, 512, 64, 8, between=50e9, **_H100),
+    "65B on 512 H100, small batch": Job(_65B, 128, 512, 8, between=50e9, **_H100),
     "175B on 1,024 A100": Job(_175B, 1536, 1024, 8, between=20e9, **_A100),
 }

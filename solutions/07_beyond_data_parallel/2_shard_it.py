@@ -3,16 +3,16 @@
 #
 # **How can a rank compute with weights that it does not keep, and not wait for them?**
 #
-# You write the core of fully sharded data parallel (FSDP): weights that are gathered one layer ahead, gradients that
-# are scattered during backward, and messages of 16 bits.
+# You write the core of fully sharded data parallel (FSDP): weights that are gathered one layer ahead, and gradients
+# that are scattered during backward.
 #
 # **You will be able to**
 #
 # - gather the next layer while this one computes, with two whole layers in memory at most
 # - say what a sharded step sends, in bytes, and when its messages cost no time
-# - send 16 bits and train in 32
+# - say what `fully_shard` does with each layer
 #
-# **Minutes** 32 core · 38 in all
+# **Minutes** 25 core · 38 in all
 #
 # **Needs** nothing; 02/7 builds the stages of ZeRO that lead here
 
@@ -40,9 +40,9 @@ sizes = course.sizes("07_beyond_data_parallel")
 # - Backward goes through the layers in reverse order and gathers each again. It gives the gradient of the whole layer
 #   for this rank's batch. A *reduce-scatter* sums these over the ranks, and each rank receives its piece of the sum.
 #
-# A rank that gathers and then computes does only one of the two at any time. `start_gather(shard)` does not wait: it
-# returns a handle, and `handle.wait()` returns the whole layer as soon as it has arrived. So the next gather can travel
-# while this layer computes.
+# A rank that waits for each gather computes nothing meanwhile. But `start_gather(shard)` does not wait: it returns a
+# handle, and `handle.wait()` returns the whole layer as soon as it has arrived. So the next layer can travel while this
+# one computes.
 #
 # **Predict**: a model has 8 layers. A layer takes 1 ms to gather and 1 ms to compute, so forward takes 16 ms without
 # overlap. Which share of that does it take if each gather starts one layer ahead? Perhaps 1/2, because gathers cost
@@ -146,19 +146,17 @@ plots.gather_lanes(lanes, f"One layer ahead takes {share:.2f} of the time: only 
 # DDP's all-reduce is a reduce-scatter and then an all-gather. A sharded step has two gathers per layer, forward and
 # backward, and one reduce-scatter. Each of the three sends (N - 1) / N of the layer.
 #
-# **Predict** the bytes that a sharded step sends, over DDP's. Gradients travel in 32 bits in both. First with gathers
-# in 32 bits, too, then with gathers in 16.
+# All numbers have 32 bits. **Predict**: how many times DDP's bytes does a sharded step send?
 
 # %%
-predicted_32 = None  # a factor
-predicted_16 = None  # a factor
+predicted_bytes = None  # a factor
 
 # %% [markdown]
 # ### Exercise 2 · Backward of one layer
 #
-# Backward has the whole layer and the input that forward kept. It needs the gradient of the input, for the layer
-# before, and sends the gradient of the weights on its way without waiting for it. (This computes the layer a second
-# time. Torch keeps what backward needs instead.)
+# Backward has the whole layer and the input that forward kept. It returns the gradient of the input, for the layer
+# before. It starts to send the gradient of the weights and does not wait. Compute the layer again, with
+# `torch.enable_grad()`, because gradients may be switched off here. (Torch keeps what backward needs instead.)
 #
 # **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 7 · **Lines** 5
 #
@@ -216,12 +214,55 @@ check.layer_backward(layer_backward, seed=11277)
 ### END HIDDEN TESTS
 
 # %% [markdown]
+# Now your two answers train a model on four virtual ranks, and one process trains it with the mean gradient, as DDP
+# does.
+
+# %% tags=["experiment"]
+answers = sharded_layers.Answers(ahead, course.solved(check.layer_backward))
+run = sharded_layers.trained_on_virtual_ranks(4, answers, steps=3)
+factor = run.sent / sharded_layers.ddp_bytes(4)
+print(f"{run.sent:,.0f} bytes per step and rank; weights differ from DDP's by {run.difference:.1e}, "
+      f"moved by {run.moved:.1e}")  # fmt: skip
+print(course.score("07/2", "bytes of a sharded step over DDP's", predicted_bytes, factor))
+course.claim("sharded layers reach the weights of DDP to 1e-6", round(run.difference, 6) == 0)
+course.claim("a sharded step sends 1.5 times the bytes of DDP's ring", factor == 1.5, f"{factor:g} times")
+
+# %% [markdown]
+# **Shown** by the count: three halves of an all-reduce instead of two. DDP's bytes are those of a ring in 32 bits.
+#
+# **Takeaway** A sharded step has one gather more than DDP, so it sends half as many bytes again.
+
+# %% [markdown]
+# ## Does torch's fully_shard do the same?
+#
+# Two real ranks train with your answers, with `DistributedDataParallel`, and with
+# [`fully_shard`](https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html), called for each layer and
+# then for the model.
+
+# %% tags=["experiment"]
+differences = run_ranks(sharded_layers.compared_with_torch, 2, answers, 3, backend="gloo")[0]
+for way, difference in differences.items():
+    print(f"{way:<14} largest difference to DistributedDataParallel {difference:.1e}")
+same = all(round(difference, 6) == 0 for difference in differences.values())
+course.claim("the answers of this part and fully_shard reach the weights of DistributedDataParallel to 1e-6", same)
+
+# %% [markdown]
+# **Known**: on a GPU `fully_shard` gathers on a separate stream, so a layer travels while the one before still computes
+# (PyTorch tutorial "Getting Started with FSDP2").
+#
+# **Takeaway** Call `fully_shard` on each layer, then on the model: it trains as DDP does, and each rank keeps 1/N of
+# the state.
+
+# %% [markdown]
+# ## What is lost in 16 bits? · extra
+#
 # ### Exercise 3 · Send 16 bits, keep 32
 #
-# A gather in bfloat16 sends half the bytes. But bfloat16 has 8 significant bits: 1 - 0.001 is 1 again, so small steps
-# would be lost. So the rank keeps its shard in float32, the *master*, and sends a rounded copy.
+# A gather in bfloat16 sends half the bytes, so two of them send as much as one in float32. But bfloat16 has 8
+# significant bits: 1 - 0.001 is 1 again, so small steps would be lost. So the rank keeps its shard in float32, the
+# *master*, and sends a rounded copy.
 #
-# **Points** 3 · **Core** · **Difficulty** ●○○ · **Minutes** 5 · **Lines** 3
+# **Points** 3 · **Extra** · **Difficulty** ●○○ · **Minutes** 5 · **Lines** 3
 #
 # **Must**
 #
@@ -279,50 +320,21 @@ check.MasterShard(MasterShard, seed=1710)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Now your three answers train a model on four virtual ranks, and one process trains it with the mean gradient, as DDP
-# does.
+# Both trainings below gather 16 bits, and scatter gradients of 32. One has your masters, the other keeps the rounded
+# numbers alone.
 
 # %% tags=["experiment"]
-exercises = check.gathered_ahead, check.layer_backward, check.MasterShard
-answers = sharded_layers.Answers(*map(course.solved, exercises))
-of_ddp = sharded_layers.ddp_bytes(4)
-ratios, differences = {}, {}
-for bits in (32, 16):
-    run = sharded_layers.trained_on_virtual_ranks(4, answers, bits, steps=3)
-    ratios[bits], differences[bits] = run.sent / of_ddp, run.difference
-    print(f"gathers in {bits} bits: {run.sent:,.0f} bytes per step and rank, {ratios[bits]:g} times DDP's; "
+for name, shard in (("your masters", course.solved(check.MasterShard)), ("16 bits alone", sharded_layers.RoundedShard)):
+    run = sharded_layers.trained_on_virtual_ranks(4, sharded_layers.Answers(ahead, answers.layer_backward, shard), 3)
+    print(f"{name:<14} {run.sent / sharded_layers.ddp_bytes(4):g} times DDP's bytes in 32 bits; "
           f"weights differ from DDP's by {run.difference:.1e}, moved by {run.moved:.1e}")  # fmt: skip
-print(course.score("07/2", "bytes of a sharded step over DDP's, 32 bits", predicted_32, ratios[32]))
-print(course.score("07/2", "bytes of a sharded step over DDP's, gathers in 16 bits", predicted_16, ratios[16]))
-course.claim("sharded layers reach the weights of DDP to 1e-6", round(differences[32], 6) == 0)
-course.claim("a sharded step sends 1.5 times the bytes of DDP, and as many with gathers in 16 bits",
-             ratios == {32: 1.5, 16: 1.0})  # fmt: skip
 
 # %% [markdown]
-# **Shown**: 3 halves instead of 2, or two of them at half the size. With 16 bits the weights differ from DDP's, because
-# every layer computes with rounded weights. The masters lose nothing.
+# **Shown**: the two differ in the master alone, which keeps the small steps. What is left with it comes from layers
+# that compute with rounded weights. **Known**: `MixedPrecisionPolicy(param_dtype=...)` of `fully_shard` keeps such
+# masters. It scatters gradients in 16 bits, too, unless `reduce_dtype` says otherwise (its documentation).
 #
-# **Takeaway** Sharded weights cost one gather more than DDP. In 16 bits they cost nothing more.
-
-# %% [markdown]
-# ## Does torch's fully_shard do the same?
-#
-# Two real ranks train with your answers, with `DistributedDataParallel`, and with
-# [`fully_shard`](https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html), called for each layer and
-# then for the model.
-
-# %% tags=["experiment"]
-differences = run_ranks(sharded_layers.compared_with_torch, 2, answers, 3, backend="gloo")[0]
-for way, difference in differences.items():
-    print(f"{way:<14} largest difference to DistributedDataParallel {difference:.1e}")
-same = all(round(difference, 6) == 0 for difference in differences.values())
-course.claim("the answers of this part and fully_shard reach the weights of DistributedDataParallel to 1e-6", same)
-
-# %% [markdown]
-# **Known**: `fully_shard` gathers the next layer early in the same way, and `MixedPrecisionPolicy(param_dtype=...)`
-# sends 16 bits and keeps float32 shards (Zhao et al. 2023).
-#
-# **Takeaway** `fully_shard(layer)` for each layer, then for the model: DDP's weights, with 1/N of the memory.
+# **Takeaway** Send rounded weights, and step the exact ones.
 
 # %% [markdown]
 # ## When do gathers cost no time? · extra

@@ -12,7 +12,7 @@
 # - say which gradients are wrong where a sum is missing
 # - give each rank its random seeds
 #
-# **Minutes** 37 core · 47 in all · session 2
+# **Minutes** 32 core · 47 in all · session 2
 #
 # **Needs** nothing; it helps to know what an all-reduce is (02/1)
 
@@ -56,13 +56,6 @@ plots.split_mlp()
 # %% [markdown]
 # Columns and rows are those of x A. Torch stores A transposed: `nn.Linear(in, out).weight` has the shape `(out, in)`,
 # so "by columns" cuts its dimension 0.
-#
-# A transformer block has four linear layers: queries, keys and values in one, the output of attention, and the two of
-# the MLP. **Predict**: how many all-reduces does one block need, forward and backward together? Perhaps 8, one per
-# layer and direction. Perhaps fewer, because two layers share one.
-
-# %%
-predicted_all_reduces = None  # per block and step
 
 # %% [markdown]
 # ### Exercise 1 · Sum over ranks
@@ -266,18 +259,20 @@ check.SplitMLP(SplitMLP, seed=3072)
 ### END HIDDEN TESTS
 
 # %% [markdown]
+# ## Which heads does a rank keep? · extra
+#
 # ### Exercise 4 · Attention by heads
 #
-# Heads do not mix before the output layer. So each rank takes some heads, and the output layer is cut by rows. But
-# `qkv` is one linear layer: its outputs are the queries of all heads, then all keys, then all values. Return the
-# rows of `qkv.weight` that a rank keeps. With dim 4 and 2 heads, a row of q, k and v each has two numbers per head:
+# Each rank takes some heads. But `qkv` is one linear layer: its outputs are the queries of all heads, then all keys,
+# then all values. Return the rows of `qkv.weight` that a rank keeps. With dim 4 and 2 heads, each head has two rows of
+# q, of k and of v:
 #
 # ```python
 # >>> head_rows(4, n_heads=2, rank=1, world_size=2)
 # [2, 3, 6, 7, 10, 11]
 # ```
 #
-# **Points** 2 · **Core** · **Difficulty** ●●○ · **Minutes** 4 · **Lines** 2
+# **Points** 2 · **Extra** · **Difficulty** ●●○ · **Minutes** 4 · **Lines** 2
 #
 # **Must** return the rows as a list of ints: queries, keys and values of the rank's heads, in this order.
 #
@@ -316,8 +311,21 @@ check.head_rows(head_rows, seed=96)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Now a block of the small GPT on four real ranks, made of your answers, and the same block whole. LayerNorms are whole
-# on every rank: they take little memory, and need whole rows.
+# ## How many all-reduces does a block need?
+#
+# A transformer block has four linear layers: queries, keys and values in one, the output of attention, and the two of
+# the MLP. Heads do not mix before the output of attention. So each rank takes some heads, and that layer is cut by
+# rows. LayerNorms are whole on every rank: they take little memory, and need whole rows. (*Sequence parallel* cuts
+# their tokens instead; Korthikanti et al. 2022, arXiv:2205.05198.)
+#
+# **Predict**: how many all-reduces does one block need, forward and backward together? Perhaps 8, one per layer and
+# direction. Perhaps fewer, because two layers share one.
+
+# %%
+predicted_all_reduces = None  # per block and step
+
+# %% [markdown]
+# Four real ranks share a block of the small GPT, made of your answers. Its numbers are compared with the whole block's.
 
 # %% tags=["experiment"]
 exercises = check.copy_to_ranks, check.sum_over_ranks, check.SplitMLP, check.head_rows
@@ -337,17 +345,24 @@ course.claim("a split block calls two all-reduces in forward and two in backward
 
 # %% [markdown]
 # **Shown** by the count: two layers share one sum in forward, and one in backward. Each sum has one number per token
-# and dimension, whatever the width of the layer.
-#
-# Where `copy_to_ranks` forgets its sum, the output is still right and every layer trains. Only the gradients *before*
-# the block are those of one rank, so LayerNorms and embeddings drift apart without an error.
+# and dimension, whatever the width of the layer. Now the same without the sum of `copy_to_ranks`:
+
+# %% tags=["experiment"]
+forgot = tensor_parallel.Answers(lambda x: x, *map(course.solved, exercises[1:]))
+wrong = simulate_collectives(tensor_parallel.compared_block, 4, Network(0.0, 1e9), forgot, sizes.split_rows).results[0]
+for what, difference in wrong.differences.items():
+    print(f"{what:<20} largest difference to the whole block {difference:.1e}")
+
+# %% [markdown]
+# **Shown**: the output stays right, and nothing fails. But each rank passes back its own part of the gradient. So all
+# that stands before a split layer trains wrongly, and differently on each rank: norms, earlier layers, embeddings.
 #
 # **Takeaway** Cut the first layer by columns, the second by rows: one all-reduce per pair and direction.
 
 # %% [markdown]
 # ## What if all ranks draw the same random numbers?
 #
-# A large model is not made whole and then cut: each rank draws its own part of the weights. Say that all 4 ranks call
+# No device can hold a large model to cut it, so each rank draws its own part of the weights. Say that all 4 ranks call
 # `torch.manual_seed(0)` first. An MLP has 256 hidden units, a quarter on each rank.
 #
 # **Predict**: after 20 steps of training, how many of the 256 units have different weights? Perhaps 256, because
@@ -357,15 +372,19 @@ course.claim("a split block calls two all-reduces in forward and two in backward
 predicted_units = None  # of 256
 
 # %% tags=["experiment"]
-shards = simulate_collectives(tensor_parallel.trained_shards, 4, Network(0.0, 1e9), answers, [0, 0, 0, 0]).results
-units = torch.cat(shards)
-n_units = len(units.unique(dim=0))
+different = {}
+for seeds in ((0, 0, 0, 0), (0, 1, 2, 3)):
+    run = simulate_collectives(tensor_parallel.trained_shards, 4, Network(0.0, 1e9), answers, seeds)
+    units = torch.cat(run.results)
+    different[seeds] = len(units.unique(dim=0))
+    print(f"ranks with the seeds {seeds}: {different[seeds]} different units of {len(units)}")
+n_units = different[0, 0, 0, 0]
 print(course.score("07/3", "different hidden units if all ranks have one seed", predicted_units, n_units, null=256))
 course.claim("hidden units that were drawn with the same seed are equal after training, to the last bit",
              4 * n_units == len(units), f"{n_units} different units of {len(units)}")  # fmt: skip
 
 # %% [markdown]
-# Equal weights get equal gradients, so they stay equal: the model has a quarter of its width, and nothing fails.
+# **Shown**: only the seeds differ. Equal weights get equal gradients, so they stay equal, and nothing fails.
 # **Known**: the training of SmolLM3 was started again after a trillion tokens, because all its tensor-parallel ranks
 # had the same seed (Hugging Face 2025, "The Smol Training Playbook").
 #
@@ -381,6 +400,8 @@ course.claim("hidden units that were drawn with the same seed are equal after tr
 # - `"whole parameters"`, such as LayerNorm's, and `"split parameters"`. Ranks with other batches hold the same weights.
 # - `"whole dropout"` of an activation that all tensor ranks hold, such as the output of a block, and `"split dropout"`
 #   inside the split part. Each batch is dropped differently.
+#
+# Two purposes may share a seed.
 #
 # **Points** 3 · **Core** · **Difficulty** ●●○ · **Minutes** 5 · **Lines** 5
 #
@@ -409,7 +430,7 @@ course.claim("hidden units that were drawn with the same seed are equal after tr
 # <details><summary>Hint 3</summary>
 #
 # In this order of purposes: `seed`, `seed + tensor_rank`, `seed + data_rank`,
-# `seed + data_rank * tensor_size + tensor_rank`. (Purposes may share a seed here; Megatron adds a constant to some.)
+# `seed + data_rank * tensor_size + tensor_rank`. (Megatron adds a constant to some.)
 #
 # </details>
 
@@ -436,8 +457,8 @@ check.rank_seeds(rank_seeds, seed=3000)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# What does the bug cost? We train a small MLP to imitate a larger one, with your seeds and with one seed for all
-# ranks, in pairs that share their data. A split MLP computes what the whole one does, so one process suffices.
+# What does the bug cost? An MLP of 256 hidden units learns to imitate another MLP, with your seeds and with one seed
+# for all ranks, in pairs that share their data. A split MLP computes what the whole one does, so one process suffices.
 
 # %% tags=["experiment"]
 seeds_of = course.solved(check.rank_seeds)
@@ -453,8 +474,8 @@ course.claim("an MLP on four ranks ends with a loss at least 10 % higher if all 
 plots.seed_losses(losses, f"With one seed for all ranks the loss is {ratio.estimate:.1f} times as high")
 
 # %% [markdown]
-# **Shown**: only the seeds differ between the two trainings of a pair. The loss still falls, which is why nobody
-# noticed early. A test that finds it at the start takes one line: no two ranks may hold equal parts of a layer.
+# **Shown**: only the seeds differ between the two trainings of a pair. The loss still falls, so nothing looks broken. A
+# test finds it at the start: no two ranks may hold equal parts of a weight matrix.
 #
 # **Takeaway** Ranks that hold parts draw different numbers; ranks that hold copies draw equal ones.
 
@@ -543,11 +564,11 @@ course.claim("a split block sends exactly the bytes of four ring all-reduces of 
              counted == predicted, f"{counted[8]:,.0f} numbers on each of 8 ranks")  # fmt: skip
 
 # %% [markdown]
-# Below 3 × dim tokens tensor parallel sends less. But the next layer needs the sum, so tensor parallel waits for it,
-# while data parallel sends during backward. **Known**: so it stays within a machine, whose GPUs have fast links
-# (Narayanan et al. 2021, arXiv:2104.04473, section 3.2).
+# With fewer than 3 × dim tokens in its batch, tensor parallel sends less. But the next layer needs the sum, so tensor
+# parallel waits for it, while data parallel sends during backward. **Known**: so it stays within a machine, whose GPUs
+# have fast links (Narayanan et al. 2021, arXiv:2104.04473, section 3.2).
 #
-# **Takeaway** Data parallel sends weights, tensor parallel activations, and these cannot wait.
+# **Takeaway** Data parallel sends gradients, tensor parallel activations, and these cannot wait.
 
 # %% [markdown]
 # ## Does torch do the same? · extra

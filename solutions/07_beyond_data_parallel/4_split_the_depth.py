@@ -11,7 +11,7 @@
 # - say how many micro-batches each rank holds;
 # - run any schedule on ranks, with the gradients of the whole model.
 #
-# **Minutes** 33 core · 35 in all · session 2
+# **Minutes** 29 core · 35 in all · session 2
 #
 # **Needs** nothing
 
@@ -136,19 +136,80 @@ print(drawing(gpipe_now(4, 8)))
 # **Takeaway** A pipeline of P ranks waits P - 1 passes each way per batch: take many more micro-batches than ranks.
 
 # %% [markdown]
+# ## How many micro-batches does a rank hold? · extra
+#
+# ### Exercise 2 · How many micro-batches live
+#
+# Go through a schedule, and count what each rank holds.
+#
+# **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 3 · **Lines** 6
+#
+# ```python
+# >>> most_live([(0, 0, "F", 0), (0, 2, "B", 0), (0, 1, "F", 1), (0, 3, "B", 1)])
+# [2]
+# ```
+#
+# **Must** return, per rank, the most micro-batches whose forward pass has begun and whose backward pass is not over.
+#
+# **You may assume** a complete schedule, listed in any order.
+#
+# **Source** Narayanan et al. 2021, section 2.2.
+#
+# <details><summary>Hint 1</summary>
+#
+# When does the number of a rank go up, and when down?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# `sorted(schedule)` is a new list, by rank and then by time. Go through it, add 1 to the rank's number or subtract 1,
+# and keep the largest.
+#
+# </details>
+
+
+# %% solution="most_live"
+def most_live(schedule):
+    """List with a number per rank: the most micro-batches that it holds at a time.
+
+    Args:
+        schedule: list of (rank, time, kind, micro_batch).
+    """
+    ### BEGIN SOLUTION
+    ranks = 1 + max(each[0] for each in schedule)
+    live = [0] * ranks
+    most = list(live)
+    for rank, _, kind, _ in sorted(schedule):  # by rank, then by time
+        live[rank] += 1 if kind == "F" else -1
+        most[rank] = max(most[rank], live[rank])
+    return most
+    ### END SOLUTION
+
+
+# %% test="most_live-visible" points=1
+check.most_live(most_live)
+
+# %% test="most_live-hidden" points=1
+### BEGIN HIDDEN TESTS
+check.most_live(most_live, seed=2241)
+### END HIDDEN TESTS
+
+# %% [markdown]
 # ## What does a rank hold meanwhile?
 #
 # A rank keeps the activations of a micro-batch from its forward pass to its backward pass. Many micro-batches make the
 # bubble small, but GPipe's ranks then hold all of them. *1F1B*, one forward and one backward, sends each back as early
 # as it can.
 #
-# **Predict**: four ranks have 16 micro-batches. How many times as many does rank 0 hold under GPipe as under 1F1B?
+# **Predict**: four ranks have 16 micro-batches, and under GPipe rank 0 holds all of them. By which factor does 1F1B cut
+# that?
 
 # %%
 predicted_held = None  # times
 
 # %% [markdown]
-# ### Exercise 2 · The 1F1B schedule
+# ### Exercise 3 · The 1F1B schedule
 #
 # A rank needs no clock: it does its passes in a fixed *order*, and waits for a message before each. Of P ranks, rank r
 # begins with P - r forward passes. Then it alternates: one backward, one forward. The remaining backward passes follow.
@@ -206,62 +267,6 @@ check.one_f_one_b(one_f_one_b)
 check.one_f_one_b(one_f_one_b, seed=2104)
 ### END HIDDEN TESTS
 
-# %% [markdown]
-# ### Exercise 3 · How many micro-batches live
-#
-# **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 3 · **Lines** 6
-#
-# ```python
-# >>> most_live([(0, 0, "F", 0), (0, 2, "B", 0), (0, 1, "F", 1), (0, 3, "B", 1)])
-# [2]
-# ```
-#
-# **Must** return, per rank, the most micro-batches whose forward pass has begun and whose backward pass is not over.
-#
-# **You may assume** a complete schedule, listed in any order.
-#
-# **Source** Narayanan et al. 2021, section 2.2.
-#
-# <details><summary>Hint 1</summary>
-#
-# When does the number of a rank go up, and when down?
-#
-# </details>
-#
-# <details><summary>Hint 2</summary>
-#
-# `sorted(schedule)` is a new list, by rank and then by time. Go through it, add 1 to the rank's number or subtract 1,
-# and keep the largest.
-#
-# </details>
-
-
-# %% solution="most_live"
-def most_live(schedule):
-    """List with a number per rank: the most micro-batches that it holds at a time.
-
-    Args:
-        schedule: list of (rank, time, kind, micro_batch).
-    """
-    ### BEGIN SOLUTION
-    ranks = 1 + max(each[0] for each in schedule)
-    live = [0] * ranks
-    most = list(live)
-    for rank, _, kind, _ in sorted(schedule):  # by rank, then by time
-        live[rank] += 1 if kind == "F" else -1
-        most[rank] = max(most[rank], live[rank])
-    return most
-    ### END SOLUTION
-
-
-# %% test="most_live-visible" points=1
-check.most_live(most_live)
-
-# %% test="most_live-hidden" points=1
-### BEGIN HIDDEN TESTS
-check.most_live(most_live, seed=2241)
-### END HIDDEN TESTS
-
 # %% tags=["experiment"]
 order_of = {"GPipe": gpipe_order, "1F1B": course.solved(check.one_f_one_b)}
 most_live_now = course.solved(check.most_live)
@@ -293,10 +298,10 @@ plots.pipeline(both, ONE_SLOT, f"1F1B waits as long as GPipe, and rank 0 holds {
 # **Shown**: 1F1B moves the waiting and does not remove it. It saves memory: rank 0 holds `min(P, M)` micro-batches, as
 # in part 1.
 #
-# **Known**: a smaller bubble takes more messages, if each rank keeps several short pieces of the model (*interleaved*;
-# Narayanan et al. 2021), or a backward pass in two halves (Qi et al. 2023, "Zero bubble", arXiv:2401.10241).
+# **Known**: other schedules wait less. *Interleaved* 1F1B gives each rank several short pieces of the model, and sends
+# more (Narayanan et al. 2021). *Zero bubble* cuts the backward pass in two (Qi et al. 2023, arXiv:2401.10241).
 #
-# **Takeaway** 1F1B holds P micro-batches where GPipe holds M, at the same bubble.
+# **Takeaway** 1F1B holds at most P micro-batches where GPipe holds all M, at the same bubble.
 
 # %% [markdown]
 # ## Does it compute the right gradients?
@@ -383,7 +388,8 @@ check.run_order(run_order, seed=3104)
 
 # %% [markdown]
 # Four virtual ranks train the small GPT of unit 02, of 8 blocks. A forward pass takes one second of their clocks, a
-# backward pass two, and a message none. Autograd's saved tensors are counted as in part 1.
+# backward pass two, and a message none. Part 1's hooks count what autograd saves for
+# the blocks, without the embedding and the scores.
 
 # %% tags=["experiment"]
 run_order_now, LASTS = course.solved(check.run_order), {"F": 1, "B": 2}
@@ -439,5 +445,5 @@ course.claim("run_order and torch.distributed.pipelining give the whole model's 
 # ## What to take home
 #
 # - The bubble is (P - 1) / (M + P - 1), for GPipe and for 1F1B: more micro-batches make it small.
-# - Rank r holds M micro-batches under GPipe, and P - r under 1F1B.
+# - Rank r holds all M micro-batches under GPipe, and at most P - r under 1F1B.
 # - A schedule is an order of passes per rank. Draw it before you run it.
