@@ -23,9 +23,10 @@ from course.checkup.structure import Structure
 ASSUMES = """\
   Assumed: a device computes the watched batch in the watched time (divided by `speed`), without its
   data; messages go round a ring at full speed; gradients hide behind backward (of DDP and ZeRO-1
-  behind the last of a step), and what ZeRO-3 gathers behind forward, too, unless `overlap = false`. ZeRO cuts each tensor by rows, as
-  fully_shard. Tensor ranks share what lies between two linear layers, and keep the rest whole. A
-  pipeline runs GPipe with the watched batch as micro-batch, and splits the blocks by time.
+  behind the last of a step), and what ZeRO-3 gathers behind forward, too, unless `overlap = false`.
+  ZeRO cuts each tensor by rows, as fully_shard. Tensor ranks share what lies between two linear
+  layers, and keep the rest whole. A pipeline runs GPipe with the watched batch as micro-batch, and
+  splits the blocks by time.
   Not known: how fast that device computes, and what else its memory holds, such as layers that
   ZeRO-3 has gathered."""
 
