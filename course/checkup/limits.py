@@ -32,7 +32,7 @@ def drop_raised() -> None:
     """Take back what was raised in this thread and has not reached it.
 
     Another exception takes its place and is caught here. If there were none in its place, Python
-    3.11 would keep looking for it, and no function would begin any more under `sys.settrace`.
+    3.11 would look for it endlessly, and no function would begin any more under `sys.settrace`.
     """
     try:
         raise_in(threading.get_ident(), _Dropped)
