@@ -214,6 +214,37 @@ def test_memory_is_counted_from_sizes():
     assert memory.activations >= 8 * 16 * 4  # the hidden layer of a batch
 
 
+def test_memory_that_autograd_saves_is_told_by_the_line_of_the_forward_pass():
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.few, self.many = nn.Linear(8, 4), nn.Linear(4, 64)
+
+        def forward(self, x):
+            hidden = self.few(x).exp()
+            return self.many(hidden).exp()
+
+    model, (_, _, loader) = Model(), small()
+
+    def training():
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+        while True:
+            for x, _ in loader:
+                optimizer.zero_grad()
+                model(x).sum().backward()
+                optimizer.step()
+
+    memory = summary.memory(watched(training))
+    first = Model.forward.__code__.co_firstlineno
+    few, many = 8 * (8 + 4) * 4, 8 * 64 * 4  # bytes: the batch and the hidden layer; the outputs
+    assert dict(memory.lines) == {
+        f"test_checkup.py:{first + 2}": pytest.approx(many / (few + many)),
+        f"test_checkup.py:{first + 1}": pytest.approx(few / (few + many)),
+    }
+    assert memory.activations == few + many
+    assert "saved       for backward: 84% at test_checkup.py" in str(run.report_on(Facts(memory=memory), "", ""))
+
+
 def test_a_model_that_is_copied_or_saved_while_it_is_watched_is_a_model():
     model, optimizer, loader = small()
     copies = []

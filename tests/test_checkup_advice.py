@@ -19,6 +19,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from course.checkup import (
     advice,
+    arithmetic,
     clock,
     compare,
     counted,
@@ -47,6 +48,7 @@ from course.checkup.advice import rule as rules
 from course.checkup.facts import (
     INFERENCE_MODE,
     NOT_TRUSTED,
+    Arithmetic,
     Batch,
     Calls,
     Costs,
@@ -58,6 +60,7 @@ from course.checkup.facts import (
     LineShare,
     Loader,
     Memory,
+    NoWay,
     Phase,
     Phases,
     Rare,
@@ -90,6 +93,7 @@ def short(monkeypatch):
     monkeypatch.setattr(trials, "ROUNDS_MAX", trials.ROUNDS_MIN)
     monkeypatch.setattr(trials, "DATA_WAITS_MIN", -1.0)  # what is tried depends on no clock
     monkeypatch.setattr(step_ways, "cores", lambda: 2)  # nor on the machine
+    monkeypatch.setattr(arithmetic, "peak", lambda width, device, dtype: 1e9)  # whose peak takes a while
     monkeypatch.setattr(torch.utils.data._utils, "MP_STATUS_CHECK_INTERVAL", 0.2)  # to wait for workers
     for module in (items, item_watch):
         monkeypatch.setattr(module, "LOOKS_MIN", 1)
@@ -273,6 +277,30 @@ def test_formulas_that_are_not_there_are_asked_for(monkeypatch):
     assert "solve predict_seconds" in predict.workers(with_costs(COSTS)).sentence
 
 
+# ---- arithmetic
+
+
+def test_a_step_is_told_beside_what_the_device_reaches_and_what_gpu_util_says():
+    facts = Facts(seconds=Seconds(0.1), trials=Trials(arithmetic=Arithmetic(flops=2e9, peak=4e10)))
+    assert "2 GFLOP per step: 50% of the 40 GFLOP/s of a matrix product here" in str(run.report_on(facts, "", ""))
+    on_gpu = dataclasses.replace(facts, gpu_util=0.98)
+    assert "here (MFU), while GPU-Util is 98%" in str(run.report_on(on_gpu, "", ""))
+
+
+def test_the_products_of_a_step_are_counted_as_by_hand(watched, monkeypatch):
+    step = replay.replay_of(watched[2])
+    conv, linear = 2 * 4 * 4 * 27 * 36, 2 * 4 * 4 * 2  # forward, of four samples; the images need no gradient
+    expected = 2 * conv + 3 * linear
+    monkeypatch.setattr(arithmetic, "FLOPS_MIN", expected)
+    monkeypatch.setattr(arithmetic, "peak", lambda width, device, dtype: 1e9 if dtype == torch.float32 else 0.0)
+    assert arithmetic.arithmetic_of(step, 1.0, compiled=False) == Arithmetic(expected, 1e9)
+    monkeypatch.setattr(arithmetic, "FLOPS_MIN", expected + 1)
+    assert arithmetic.arithmetic_of(step, 1.0, compiled=False) is None
+    for backwards, compiled in ((2.0, False), (1.0, True)):
+        with pytest.raises(NoWay):
+            arithmetic.arithmetic_of(step, backwards, compiled)
+
+
 # ---- advice
 
 PLAIN = Phases(forward=Phase(0.3), backward=Phase(0.6), code=Phase(0.1))
@@ -312,6 +340,14 @@ MODEL = "bound by the model's forward and backward pass"  # what it waits for th
 def test_what_was_seen_leads_to_its_advice_alone(seen, names, regime):
     assert [line.name for line in advice.advise(seen)] == names
     assert verdict.regime(seen) == regime
+
+
+def test_a_larger_batch_spreads_no_time_in_which_the_script_makes_its_data():
+    world = Facts(phases=Phases(code=Phase(0.9), backward=Phase(0.1)), gaps={"forward": 2.0, "optimizer": 1.0})
+    assert predict.share_per_sample(world) == pytest.approx(0.6)
+    assert predict.bound_of_way("batch x4", world) == pytest.approx(4 / (1 + 3 * 0.6))
+    loaded = dataclasses.replace(world, loader=LOADER)
+    assert predict.bound_of_way("batch x4", loaded) == 4.0
 
 
 SOUND = Interval(1.0, 0.98, 1.02)
@@ -417,7 +453,7 @@ def test_a_trial_that_helped_is_advised_and_one_that_did_not_is_told():
 
 @pytest.mark.parametrize(("late", "lines"), [(0.02, 1), (0.005, 0)])
 def test_a_rank_is_worth_a_line_if_the_others_wait_for_a_tenth_of_a_step(late, lines):
-    skew = Skew([0.01, 0.01 + late], late, rank=1, phase="data", waits=late, line="a.py:3")
+    skew = Skew([0.01, 0.01 + late], late, rank=1, phase="data", waits=late, line="a.py:3", low=late)
     assert len(advice.advise(Facts(skew=skew, seconds=Seconds(0.1)))) == lines
 
 
@@ -426,7 +462,7 @@ def test_a_rank_is_worth_a_line_if_the_others_wait_for_a_tenth_of_a_step(late, l
 KEYS = """
     schema version machine name ending cuda compiled torch steps seconds phases lines loader evaluation memory padding
     syncs sync_seconds collectives kept_losses optimizers models own_cost zeroed ranks backwards batch skew habits rare
-    trials items costs predictions predicted
+    gpu_util trials items costs arithmetic predictions predicted
     advice regime would_not_help not_seen gaps
 """.split()
 KEYS_OF = {
@@ -434,16 +470,17 @@ KEYS_OF = {
     "seconds": "median low high each",
     "loader": "dataset batch_size workers pin_memory persistent prefetch starts start_seconds steps_per_start iterable",
     "evaluation": "share times graphs",
-    "memory": "weights gradients optimizer activations",
+    "memory": "weights gradients optimizer activations lines",
     "padding": "waste longest bucketed sequences lengths batches",
     "optimizers": "names steps tensors",
     "batch": "bytes shapes dtypes samples",
-    "skew": "seconds late rank phase waits line",
+    "skew": "seconds late rank phase waits line low",
     "items": "seconds busy own_collate shares line line_share opened",
     "habits": "anomaly threads cores processes float32_matmul distributions loops looping reductions recompiles breaks "
     "growth",
     "rare": "share times every",
     "costs": "batch batch_cpu step step_cpu",
+    "arithmetic": "flops peak",
 }
 
 
@@ -454,7 +491,9 @@ def test_the_keys_of_json_are_those_that_programs_know():
         batch=Batch(32, [(8,)], ["float32"], 8),
         seconds=Seconds(0.3),
         skew=Skew([0.1, 0.2], 0.1, rank=1, phase="data", waits=0.1),
-        trials=Trials({"batch x4": dataclasses.replace(THREE_TIMES, low=2.0, high=3.0)}, ITEMS, COSTS),
+        trials=Trials(
+            {"batch x4": dataclasses.replace(THREE_TIMES, low=2.0, high=3.0)}, ITEMS, COSTS, Arithmetic(2e9, 4e10)
+        ),
     )
     data = json.loads(run.report_on(full, "train.py", "it ended").json())
     assert [*data] == KEYS
@@ -476,7 +515,7 @@ def test_what_was_not_seen_is_empty_in_json_or_left_out():
     trial = Trials({"compile": trials._not_measured("it is off")})
     data = json.loads(run.report_on(Facts(trials=trial), "train.py", "it ended").json())
     assert [*data] == KEYS
-    for name in ("loader", "padding", "batch", "skew", "items", "costs", "phases"):
+    for name in ("loader", "padding", "batch", "skew", "items", "costs", "arithmetic", "phases"):
         assert data[name] == {}
     assert data["own_cost"] is None and data["memory"]["activations"] is None
     assert [*data["trials"]["compile"]] == ["verdict", "step", "whole", "text"]
@@ -499,7 +538,8 @@ TRIED = (
 STEPS = {"each_third_step": 24, "growing": 8, "many_workers": 32}
 WAIT_FOR_WORKERS = ("many_workers", "shared_disk", "short_epochs")  # which the time of a thread does not show
 OTHER_WORKERS = {False: "num_workers=2", True: "num_workers=0"}  # whether there are workers: what else is tried
-ELSEWHERE = ("late_rank", "recompiled", "broken_graph", *bench.ON_CUDA)  # ranks, a minute of torch.compile, a GPU
+# ranks, a minute of torch.compile, a GPU
+ELSEWHERE = ("late_rank", "late_backward", "recompiled", "broken_graph", *bench.ON_CUDA)
 ONE_PROCESS = [(rule, name) for rule in advice.RULES for name in rule.PLANTED if name not in ELSEWHERE]
 
 
@@ -635,6 +675,40 @@ def test_the_tables_of_the_benchmark_count_each_adviser():
     assert cells["zeroed"][2] == "no" and cells["healthy_mlp"][2] == "yes"
 
 
+def test_bfloat16_on_a_healthy_script_is_a_false_alarm_unless_it_is_faster():
+    for fixed, alarms in ((Interval(1.9, 1.8, 2.0), "0 of 1"), (Interval(1.1, 0.9, 1.3), "1 of 1"), (None, "1 of 1")):
+        rows = {"healthy_mlp": bench.Row(fixed, {"check-up": said("bf16 autocast", 2.0)})}
+        assert bench.summary(rows, ["check-up"]).rows[0][2] == alarms
+    other = {"healthy_mlp": bench.Row(Interval(1.9, 1.8, 2.0), {"check-up": said("syncs", 2.0)})}
+    assert bench.summary(other, ["check-up"]).rows[0][2] == "1 of 1"
+
+
+def test_the_benchmark_stops_before_its_time_is_over_and_the_next_call_continues(tmp_path, monkeypatch, capsys):
+    clock = [0.0]
+
+    def asked(path, *settings):
+        clock[0] += 50.0
+        return said("")
+
+    monkeypatch.setattr(bench, "KEPT", tmp_path / "rows.json")
+    monkeypatch.setattr(bench, "FAULTS", {})
+    monkeypatch.setattr(bench, "HEALTHY", ("healthy_mlp", "healthy_images", "healthy_tokens"))
+    monkeypatch.setattr(bench.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(advisers, "ask_checkup", asked)
+    done = []
+    for _ in range(3):
+        bench.run(within=2.0)  # minutes: two scripts, and a third might end too late
+        done.append(len(bench.read_rows()))
+    assert done == [2, 3, 3] and clock[0] == 150.0
+    assert capsys.readouterr().out.count("1 script to go: call again without --fresh") == 1
+
+
+def test_public_scripts_are_listed_by_their_address_where_there_is_no_folder():
+    rows = bench.public_table(None, 60).rows
+    assert len(rows) == 12 and all(row[1].startswith("not run") for row in rows)
+    assert ["https://github.com/karpathy/nanoGPT/blob/HEAD/train.py"] in [row[:1] for row in rows]
+
+
 def test_the_rows_of_the_benchmark_are_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(bench, "KEPT", tmp_path / "rows.json")
     rows = {"padding": bench.Row(Interval(1.9, 1.8, 2.0), {"check-up": said("padding", 2.0)}), "syncs": bench.Row()}
@@ -648,9 +722,11 @@ def test_each_rule_looks_at_a_part_of_a_step():
     assert sorted(of_parts) == sorted(rule.NAME for rule in advice.RULES)
 
 
-def test_the_innermost_loop_that_steps_is_instrumented():
-    source = "for epoch in range(2):\n    for x in batches:\n        optimizer.step()\n    print(epoch)\n"
-    inner = "    for x in batches:\n        with traceml.trace_step(model):\n            optimizer.step()"
+@pytest.mark.parametrize("loader", ["batches", "DataLoader(rows)"])
+def test_the_innermost_loop_that_steps_is_instrumented(loader):
+    source = f"for epoch in range(2):\n    for x in {loader}:\n        optimizer.step()\n    print(epoch)\n"
+    served = loader if "DataLoader" in loader else f"traceml.wrap_dataloader_fetch({loader})"
+    inner = f"    for x in {served}:\n        with traceml.trace_step(model):\n            optimizer.step()"
     assert advisers.instrumented(source) == f"for epoch in range(2):\n{inner}\n    print(epoch)"
 
 

@@ -8,7 +8,19 @@ import torch
 
 from course.errors import CourseError
 from course.measure import comparison
-from course.measure.comparison import Interval, compare, compare_measured, difference_interval, signed_rank_interval
+from course.measure.comparison import (
+    CHANGED,
+    USUAL,
+    Comparison,
+    Interval,
+    compare,
+    compare_measured,
+    difference_interval,
+    product,
+    ratio_interval,
+    ratio_of_gains,
+    signed_rank_interval,
+)
 
 pytestmark = pytest.mark.check
 
@@ -160,3 +172,32 @@ def test_it_draws_a_row_per_way_and_the_control():
 def test_a_steady_pass_is_a_multiple_of_the_workers(workers, batches, monkeypatch):
     monkeypatch.setenv("COURSE_SCALE", "laptop")
     assert comparison.steady_batches(workers) == batches
+
+
+def test_a_product_adds_distances_in_squares():
+    found = product(Interval(2.0, 2 / 1.3, 2 * 1.3), Interval(3.0, 3 / 1.4, 3 * 1.4))
+    wide = math.exp(math.hypot(math.log(1.3), math.log(1.4)))
+    assert (found.estimate, found.low, found.high) == pytest.approx((6, 6 / wide, 6 * wide))
+    certain = product(Interval(1.0, 1.0, 1.0), Interval(3.0, 2.0, 4.0))
+    assert (certain.low, certain.high) == pytest.approx((2, 4))
+    assert product(Interval(1.0, 0.0, math.inf), Interval(3.0, 2.0, 4.0)).low == 0
+
+
+def test_the_interval_of_a_product_holds_the_truth_in_95_of_100():
+    rng = torch.Generator().manual_seed(0)
+    held = 0
+    for _ in range(400):
+        a, b = torch.randn(2, 12, generator=rng, dtype=torch.float64).mul(0.1).exp()
+        ones = torch.ones(12, dtype=torch.float64)
+        found = product(ratio_interval(a, ones), ratio_interval(b, ones))
+        held += found.low <= 1 <= found.high
+    assert 0.92 <= held / 400 <= 0.98
+
+
+def test_a_ratio_of_gains_is_the_quotient_of_the_two_ratios_although_one_pair_has_more_rounds():
+    def pair(gain, rounds):
+        seconds = {USUAL: torch.full((rounds,), gain, dtype=torch.float64), CHANGED: torch.ones(rounds).double()}
+        return Comparison(seconds, Interval(1.0, 1.0, 1.0), "narrow enough")
+
+    found = ratio_of_gains(pair(3.0, 7), pair(1.5, 61))
+    assert (found.estimate, found.low, found.high) == pytest.approx((2, 2, 2))

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from course.measure.gradient_noise import gradient_norm, in_units_of
 from course.measure.saved_tensors import peak_bytes_saved
-from course.training.time_to_target import fitted, metered_step
+from course.training.time_to_target import Cost, cost, fastest_batch, fitted, metered_step
 
 
 def after_updates(make, updates=3):
@@ -66,6 +66,19 @@ def test_the_curve_of_updates_is_found_again():
     need = fitted({batch: 12 * (1 + 5000 / batch) for batch in (500, 2000, 8000, 32000)})
     assert need.fewest == pytest.approx(12, rel=0.03) and need.critical == pytest.approx(5000, rel=0.03)
     assert math.isnan(fitted({500: 10.0, 2000: math.inf, 8000: 5.0}).critical)
+
+
+def test_the_cost_of_an_update_is_that_of_the_smallest_and_the_largest_batch():
+    assert cost({100: 3.0, 200: 9.0, 500: 7.0}) == pytest.approx(Cost(2.0, 0.01))
+    assert cost({100: 1.0, 200: 2.5}).per_update == 0
+
+
+def test_a_batch_is_fastest_only_if_all_others_are_slower_with_the_seeds():
+    clear = {10: [2.0, 2.1, 2.2, 2.0, 2.1, 2.2], 20: [1.0, 1.1, 1.2, 1.0, 1.1, 1.0]}
+    assert fastest_batch(clear) == 20
+    assert fastest_batch(clear | {40: [1.2, 0.9, 1.3, 0.8, 1.4, 1.0]}) is None
+    assert fastest_batch({batch: own[:5] for batch, own in clear.items()}) is None  # too few seeds
+    assert fastest_batch(clear | {40: 6 * [math.inf]}) == 20
 
 
 def test_pieces_make_the_update_of_the_batch_and_meters_are_called_after_each():

@@ -129,26 +129,6 @@ def test_five_seeds_decide_nothing():
     assert race.times_as_fast(runs, "a", "b") == Interval(1.0, 0.0, math.inf)
 
 
-def test_a_product_adds_distances_in_squares():
-    found = race.product(Interval(2.0, 2 / 1.3, 2 * 1.3), Interval(3.0, 3 / 1.4, 3 * 1.4))
-    wide = math.exp(math.hypot(math.log(1.3), math.log(1.4)))
-    assert (found.estimate, found.low, found.high) == pytest.approx((6, 6 / wide, 6 * wide))
-    certain = race.product(Interval(1.0, 1.0, 1.0), Interval(3.0, 2.0, 4.0))
-    assert (certain.low, certain.high) == pytest.approx((2, 4))
-    assert race.product(Interval(1.0, 0.0, math.inf), Interval(3.0, 2.0, 4.0)).low == 0
-
-
-def test_the_interval_of_a_product_holds_the_truth_in_95_of_100():
-    rng = torch.Generator().manual_seed(0)
-    held = 0
-    for _ in range(400):
-        a, b = torch.randn(2, 12, generator=rng, dtype=torch.float64).mul(0.1).exp()
-        ones = torch.ones(12, dtype=torch.float64)
-        found = race.product(race.ratio_interval(a, ones), race.ratio_interval(b, ones))
-        held += found.low <= 1 <= found.high
-    assert 0.92 <= held / 400 <= 0.98
-
-
 def test_each_piece_left_out_has_its_two_factors():
     n = 8
     base = torch.full((n,), 1.0, dtype=torch.float64)

@@ -60,6 +60,15 @@ def test_a_run_makes_one_epoch_of_updates_and_is_printed_in_one_line(experiment,
     assert line.startswith("16×") and not history.diverged
 
 
+def test_a_schedule_multiplies_the_learning_rate_of_each_group_by_its_scale(experiment):
+    one, _ = experiment
+    model = one.fresh_model()
+    slow, fast = list(model.parameters())[:2]
+    optimizer = torch.optim.SGD([{"params": [slow], "lr_scale": 0.25}, {"params": [fast]}], lr=1.0)
+    one.train(model, optimizer, 4096, 0.05, schedule=lambda step, n: 0.5)
+    assert [group["lr"] for group in optimizer.param_groups] == [0.125, 0.5]
+
+
 def test_the_library_splits_draws_and_ranks_as_the_reference_answers_do():
     answers, draw = load_solutions("03_large_batch"), torch.Generator().manual_seed(0)
     for n in (1, 5, 3000):

@@ -80,6 +80,17 @@ def test_events_come_in_steps_and_phases_are_among_them():
     assert len(slowest) == 2 and 0 < sum(slowest.values()) <= 1
 
 
+def test_one_disturbed_step_changes_neither_typical_shares_nor_the_pair_that_is_drawn():
+    steps, begin = [], 0.0
+    for length in (10.0, 10.0, 10.0, 500.0, 10.0, 10.0, 10.0):
+        steps.append([("data", begin, begin + 5), ("forward", begin + 5, begin + length)])
+        begin += length
+    shares = [{"data": 5 / (step[-1][2] - step[0][1])} for step in steps]
+    assert step_profile.typical_shares(shares) == {"data": 0.5}
+    pair = step_profile.typical_pair(steps)
+    assert len(pair) == 4 and pair[-1][2] - pair[0][1] == 20
+
+
 def test_a_trace_says_how_long_no_operation_runs():
     events = [("data", 0, 60), ("forward", 60, 100), ("aten::conv2d", 60, 90), ("aten::convolution", 65, 85)]
     figure = plots.step_traces({"a training": events}, ("data", "forward"))

@@ -65,10 +65,12 @@ def test_stacked_seeds_train_as_each_would_alone(post_norm):
             optimizer.step()
 
 
-def test_a_new_mean_gradient_moves_by_the_newest_gradient_alone_at_full_size():
+@pytest.mark.parametrize(("corrects_mean", "size"), [(True, 1.0), (False, 0.1)])
+def test_a_new_mean_gradient_moves_by_the_newest_gradient_at_full_size_or_by_a_tenth(corrects_mean, size):
     text = warmed.text_of_pairs(40)
     rates = [0.0, 0.0, 1e-3, 1e-3]
-    losses = warmed.train_seeds(text, rates.__getitem__, 4, 1, layers=2, new_mean_at=2)[:, 0]
+    forgets = dict(new_mean_at=2, corrects_mean=corrects_mean)
+    losses = warmed.train_seeds(text, rates.__getitem__, 4, 1, layers=2, **forgets)[:, 0]
     torch.manual_seed(0)
     model = RaggedTransformer(8, warmed.DIM, 2, block=PostNormBlock)
     parameters = list(model.parameters())
@@ -83,7 +85,7 @@ def test_a_new_mean_gradient_moves_by_the_newest_gradient_alone_at_full_size():
         for p, square, gradient in zip(parameters, squares, gradients, strict=True):
             square.lerp_(gradient.square(), 0.001)
             if step == 2:
-                p.data -= 1e-3 * gradient / ((square / (1 - 0.999**3)).sqrt() + 1e-8)
+                p.data -= 1e-3 * size * gradient / ((square / (1 - 0.999**3)).sqrt() + 1e-8)
 
 
 def test_the_loss_at_the_end_is_the_mean_of_the_last_steps_of_each_seed():

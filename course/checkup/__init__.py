@@ -8,12 +8,14 @@ watch.py          sees a training, with
     clock.py          the phases of a step; phases.py their names
     schedule.py       which kind the next step is; limits.py ends what does not end
     hooks.py          what is changed in torch; forward.py its part for models, patches.py puts back
+    ready.py          when gradients are ready, and waiting for other ranks begins
     passes.py         forward passes that do not train: of each step, or evaluation
     seen.py           what the hooks write down; counted.py in the last steps alone
     lines.py          the line of the script that runs
 summary.py        what was seen -> facts.py, plain numbers; padding.py, ranks.py their parts
 trials.py         what can be tried without touching the script: replay.py takes a step again,
-                  step_ways.py in other ways; loaders.py makes other loaders, items.py times items
+                  step_ways.py in other ways; loaders.py makes other loaders, items.py times items,
+                  arithmetic.py counts what a step computes
 predict.py        what the formulas of the units say
 advice/           rules: from facts to advice, a module each
 verdict.py        what holds the training back, what would not help, what was not seen

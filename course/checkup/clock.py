@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 
-from course.checkup.phases import CODE, FREE, LOOKED, TIMED, WARM, Piece, Step
+from course.checkup.phases import CODE, COMMUNICATION, CUT, FREE, TIMED, WARM, Piece, Step
+from course.system.core_time import core_time
 
 
 class Clock:
@@ -24,6 +25,7 @@ class Clock:
         self.step = Step(WARM)
         self.on = False  # whether phases of this step are told apart
         self.is_paused = False
+        self.follows_queue = False  # whether it notes how long it waits for a core
         self.first: float | None = None  # time.monotonic() of the first sign of a training
         self.doing = CODE  # the innermost function that is timed and runs now, in any step
         self.between: list[float] = []  # seconds of our own before timed and free steps
@@ -31,6 +33,7 @@ class Clock:
         self._phases = [CODE]  # that have been entered and not left
         self._pieces: list[Piece] = []
         self._mark: Any = 0.0  # where the last piece ended
+        self._queued = 0.0  # seconds in the queue for a core until then
         self._begin = time.perf_counter()
         self._end = self._begin
 
@@ -38,6 +41,11 @@ class Clock:
     def phase(self) -> str:
         """The phase that runs now."""
         return self._phases[-1]
+
+    @property
+    def n_cuts(self) -> int:
+        """How often the step that runs was cut so far."""
+        return len(self._pieces)
 
     def is_in_thread(self) -> bool:
         """Whether the caller is in the thread that is watched."""
@@ -67,10 +75,25 @@ class Clock:
         if len(self._phases) > 1:  # else a step has ended inside the phase
             self._phases.pop()
 
+    def queued(self) -> float:
+        """Seconds that this thread has waited for a core so far; 0 if nobody asks for it."""
+        spent = core_time() if self.follows_queue else None
+        return 0.0 if spent is None else spent.queued
+
+    def waited_since(self, moment: Any, queued: float) -> None:
+        """Count all since a moment of `now` and `queued`, after the last cut, as COMMUNICATION."""
+        self._end_piece(self.phase, moment, queued)
+        self._end_piece(COMMUNICATION, self.now(), self.queued())
+
     def _cut(self) -> None:
-        now = self.now()
-        self._pieces.append(Piece(self.phase, self._mark, now))
-        self._mark = now
+        self._end_piece(self.phase, self.now(), self.queued())
+
+    def _end_piece(self, phase: str, moment: Any, queued: float) -> None:
+        self._pieces.append(Piece(phase, self._mark, moment))
+        if phase != COMMUNICATION:
+            self.step.queued += queued - self._queued
+        self._mark = moment
+        self._queued = queued
 
     def timed(self, phase: str, function: Callable[..., Any]) -> Callable[..., Any]:
         """`function`, whose time in steps with phases is that of `phase`."""
@@ -112,7 +135,7 @@ class Clock:
             torch.cuda.synchronize()
         self._end = time.perf_counter()
         self.step.seconds = self._end - self._begin
-        if self.step.kind in (TIMED, LOOKED):
+        if self.step.kind in CUT:
             self._cut()
             self.step.pieces = self._in_seconds(self._pieces)
         return self.step
@@ -128,6 +151,7 @@ class Clock:
             self._pieces = []
             self._phases[:] = [CODE]
             self._mark = self.now()
+            self._queued = self.queued()
 
     def _in_seconds(self, pieces: list[Piece]) -> list[Piece]:
         if not self.cuda:

@@ -37,7 +37,7 @@ def _compare(
     type=click.FloatRange(0.01),
     default=3.0,
     show_default=True,
-    help="Watch no longer, and try no longer.",
+    help="Watch no longer; trials of the step and of loaders may take as long again each.",
 )
 @click.option("--only-watch", is_flag=True, help="Try nothing after it.")
 @click.option(
@@ -100,7 +100,8 @@ def checkup(
     """Run SCRIPT for some steps, unchanged, and say where its time goes and what would help.
 
     Everything after SCRIPT is for the script. It trains as always, writes what it always writes,
-    and is ended after the steps; its exit code stays if it ends earlier.
+    and is ended after the steps; its exit code stays if it ends earlier. For several ranks:
+    torchrun --nproc-per-node 2 -m course.checkup SCRIPT.
     """
     from course.checkup import condition, plan
     from course.checkup import script as scripts

@@ -48,12 +48,13 @@ class Counted:
         self.small: list[torch.Tensor] = []
         self.large: list[torch.Tensor] = []
         self.saved_bytes: int | None = None  # by autograd in one step
+        self.saved_at: collections.Counter[str] = collections.Counter()  # line -> bytes of these
         self.batches: list[Any] = []  # that padding is looked for in
         self.habits = Habits(clock)
         self._clock = clock
         self._seen = seen
         self._gradient_sum: torch.Tensor | None = None
-        self._storages: dict[int, int] = {}  # address -> bytes
+        self._storages: dict[int, tuple[int, str]] = {}  # address -> bytes, line
         self._saving = contextlib.ExitStack()
 
     def start(self, patches: Patches) -> None:
@@ -114,13 +115,15 @@ class Counted:
     def _note_saved(self, tensor: torch.Tensor) -> torch.Tensor:
         with contextlib.suppress(Exception):  # a tensor without storage
             storage = tensor.untyped_storage()
-            self._storages[storage.data_ptr()] = storage.nbytes()
+            self._storages.setdefault(storage.data_ptr(), (storage.nbytes(), this_line()))
         return tensor
 
     def _saved_bytes(self) -> int:
         for parameter in self._seen.parameters():
             self._storages.pop(parameter.untyped_storage().data_ptr(), None)
-        return sum(self._storages.values())
+        for n_bytes, line in self._storages.values():
+            self.saved_at[line] += n_bytes
+        return self.saved_at.total()
 
     def _count_sync(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         clock = self._clock

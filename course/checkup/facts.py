@@ -109,6 +109,7 @@ class Memory:
     gradients: int = 0
     optimizer: int = 0
     activations: int | None = None  # what autograd saves in a step, if it was seen
+    lines: list[LineShare] = field(default_factory=list)  # whose forward pass saves most of that
 
 
 @dataclass(frozen=True)
@@ -162,11 +163,17 @@ class Skew:
     """How ranks differ in what they do between waiting for each other."""
 
     seconds: list[float]  # per step, of each rank
-    late: float  # the largest minus the smallest
+    late: float  # of the slowest: more than the median of the others
     rank: int  # the slowest
-    phase: str  # where the slowest loses most against the fastest
+    phase: str  # where the slowest loses most against the others
     waits: float  # seconds that this rank waits for the slowest
     line: str = ""  # most frequent in that phase
+    low: float = 0.0  # the lower end of the interval of `late`
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether the slowest is late in more steps than chance would make it."""
+        return self.low > 0
 
 
 @dataclass(frozen=True)
@@ -257,12 +264,21 @@ class Costs:
 
 
 @dataclass(frozen=True)
+class Arithmetic:
+    """What a step's models compute, and what the device reaches."""
+
+    flops: float  # of products, per step
+    peak: float  # FLOPs per second of a matrix product here
+
+
+@dataclass(frozen=True)
 class Trials:
     """Everything that was tried."""
 
     by_name: dict[str, Trial] = field(default_factory=dict)
     items: Items | None = None
     costs: Costs | None = None
+    arithmetic: Arithmetic | None = None
     interrupted: bool = False  # by Ctrl-C
 
     def get(self, name: str) -> Trial:
@@ -308,6 +324,7 @@ class Facts:
     gradient_norms: GradientNorms = GradientNorms()
     habits: Habits = Habits()
     rare: Rare = Rare()
+    gpu_util: float | None = None  # share of the time in which a kernel ran, as nvidia-smi says
     trials: Trials = Trials()
     failures: dict[str, str] = field(default_factory=dict)  # what could not be looked at: why
 
@@ -324,6 +341,7 @@ def as_data(facts: Facts) -> dict[str, Any]:
     data["trials"] = {name: _measured(trial) for name, trial in tried["by_name"].items()}
     data["items"] = tried["items"] or {}
     data["costs"] = _measured(tried["costs"] or {})
+    data["arithmetic"] = tried["arithmetic"] or {}
     return data
 
 

@@ -23,6 +23,7 @@ from course.checkup.counted import Counted
 from course.checkup.forward import ForwardHooks
 from course.checkup.patches import Patches
 from course.checkup.phases import BACKWARD, CODE, COMMUNICATION, DATA, FORWARD, OPTIMIZER, TRANSFER
+from course.checkup.ready import Readiness
 from course.checkup.seen import Seen, SeenLoader, SeenOptimizer
 
 COLLECTIVES = (
@@ -34,6 +35,7 @@ COLLECTIVES = (
     "all_gather_into_tensor",
     "reduce_scatter_tensor",
 )
+DDP_BROADCAST = "_broadcast_coalesced"  # of buffers, at the start of a forward pass
 STEPS_WITHOUT_LEADER = 16  # of another optimizer, until it is taken as the leader
 
 
@@ -57,6 +59,7 @@ class Hooks:
     ) -> None:
         self.patches = Patches()
         self.forward = ForwardHooks(clock, seen, counted, self.patches)
+        self.readiness = Readiness(clock, seen)
         self._clock = clock
         self._seen = seen
         self._counted = counted
@@ -83,6 +86,9 @@ class Hooks:
         if dist.is_available():
             for name in COLLECTIVES:
                 patch.replace(dist, name, functools.partial(self._collective, name))
+            if hasattr(dist, DDP_BROADCAST):
+                timed = functools.partial(self._clock.timed, COMMUNICATION)
+                patch.replace(dist, DDP_BROADCAST, timed)
         patch.handle(optim.register_optimizer_step_pre_hook(self._before_optimizer))
         patch.handle(optim.register_optimizer_step_post_hook(self._after_optimizer))
         self.forward.install()
@@ -152,7 +158,7 @@ class Hooks:
     # ---- backward, optimizers, communication, compilation
 
     def _backward(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        timed = self._clock.timed(BACKWARD, original)
+        timed = self._clock.timed(BACKWARD, self.readiness.cut(original))
         mark = self._seen.failures.guarded("the graphs of losses", self._counted.mark_graph)
 
         @functools.wraps(original)
@@ -218,6 +224,7 @@ class Hooks:
 
         @functools.wraps(original)
         def collective(*args: Any, **kwargs: Any) -> Any:
+            self.readiness.note_collective()
             if self._counted.on and self._clock.is_in_thread():
                 self._counted.count_collective(name)
             return timed(*args, **kwargs)

@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader, IterableDataset, default_collate, defau
 
 from course.checkup.facts import Items
 from course.checkup.item_watch import LOOKS_MIN, ItemWatch
+from course.system.core_time import core_time
 
 SECONDS_MAX = 0.3  # of asking for items
 LOOK_SECONDS = 0.1  # in which lines are looked at
@@ -116,12 +117,8 @@ def _busy_seconds() -> float:
 
     That is all time but that in which it waited.
     """
-    try:
-        with open("/proc/thread-self/schedstat") as file:
-            ran, queued, _ = file.read().split()
-        return (int(ran) + int(queued)) / 1e9
-    except (OSError, ValueError):  # no such file outside Linux
-        return time.thread_time()
+    spent = core_time()
+    return time.thread_time() if spent is None else spent.ran + spent.queued
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ TIMED = "timed"  # cut into phases
 FREE = "free"  # nothing is attached to it but a clock
 LOOKED = "looked"  # a thread looks which line runs
 COUNTED = "counted"  # values that the script asks for, collectives and gradients are looked at
+CUT = (TIMED, LOOKED)  # kinds of steps whose pieces are kept
 
 DATA = "data"
 TRANSFER = "transfer"
@@ -37,4 +38,5 @@ class Step:
     pieces: list[Piece] = field(default_factory=list)  # in their order, if it was timed
     evaluated: float = 0.0  # seconds in forward passes that evaluate
     passes: dict[str, float] = field(default_factory=dict)  # kind of pass -> seconds, see passes.py
+    queued: float = 0.0  # seconds outside communication that it waited for a core, if ranks train
     started: float = 0.0  # seconds of starting a loader and waiting for its first batch

@@ -31,7 +31,7 @@ from course.checkup.facts import (
 )
 from course.checkup.failures import Failures
 from course.checkup.formats import duration
-from course.checkup.phases import BACKWARD, DATA, FORWARD, OPTIMIZER
+from course.checkup.phases import BACKWARD, CODE, DATA, FORWARD, OPTIMIZER
 from course.learner import answers
 from course.notebook.registry import has_solutions
 from course.notebook.solutions import load_reference
@@ -75,10 +75,22 @@ def bound(share: float) -> float:
     return 1 / max(1e-3, 1 - share)
 
 
+def share_per_sample(facts: Facts) -> float:
+    """The share of a step that grows with its samples: loading, or the code before forward.
+
+    That makes the data where there is no DataLoader: a game, a simulation, reading a file.
+    """
+    waits = facts.phases.share(DATA)
+    if facts.loader is not None or not facts.gaps:
+        return waits
+    before_forward = facts.gaps.get(FORWARD, 0.0) / max(1e-12, sum(facts.gaps.values()))
+    return waits + facts.phases.share(CODE) * before_forward
+
+
 def bound_of_way(name: str, facts: Facts) -> float:
     """How many times as fast the training gets at most by another way to compute its step."""
-    if name == LARGER_BATCH:  # only loading takes as long per sample as before
-        return BATCH_TIMES / (1 + (BATCH_TIMES - 1) * facts.phases.share(DATA))
+    if name == LARGER_BATCH:
+        return BATCH_TIMES / (1 + (BATCH_TIMES - 1) * share_per_sample(facts))
     return bound(facts.phases.share(*PHASES_OF_WAYS[name]))
 
 

@@ -65,6 +65,7 @@ class Seen:
     zeroed: int = 0  # calls of zero_grad that fill gradients with zeros
     processes: int = 0  # that the script starts, without the workers of loaders
     compiled: bool = False  # torch.compile was called
+    gpu_util: float | None = None  # of the steps that were timed, if the GPU tells
     failures: Failures = field(default_factory=Failures)  # of our own looks
 
     def note_model(self, module: torch.nn.Module) -> None:

@@ -73,7 +73,7 @@ def summarise(watch: Watch) -> Facts:
     step_seconds = look("seconds", seconds, steps, default=Seconds())
     step_phases = look("phases", phases, steps, default=Phases())
     found_lines = look("lines", lines, watch.sampler, default={})
-    one_skew = look("ranks", skew, watch, step_phases, found_lines)
+    one_skew = look("ranks", skew, watch, found_lines)
     return Facts(
         cuda=watch.clock.cuda,
         compiled=seen.compiled,
@@ -101,6 +101,7 @@ def summarise(watch: Watch) -> Facts:
         gaps=look("the script's own code", gaps, timeline(steps), default={}),
         gradient_norms=GradientNorms(counted.small, counted.large),
         habits=look("habits", counted.habits.found, n_counted, watch.clock.cuda, default=Habits()),
+        gpu_util=seen.gpu_util,
         rare=look("what is slow now and then", rare, steps, default=Rare()),
         failures=seen.failures,
     )
@@ -344,7 +345,10 @@ def memory(watch: Watch) -> Memory:
     for one in watch.seen.optimizers.values():
         for tensor in tensors_in(list(one.optimizer.state.values())):
             states[id(tensor)] = tensor.nbytes
+    saved_at = watch.counted.saved_at
+    saved = max(1, saved_at.total())
     return Memory(
+        lines=[LineShare(line, n / saved) for line, n in saved_at.most_common(LINES) if line],
         weights=sum(weights.values()),
         gradients=sum(gradients.values()),
         optimizer=sum(states.values()),

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from course.checkup.advice import Advice, own_code
 from course.checkup.advice.rule import BOUND, NO_GAIN, NO_GAIN_MAX, PREDICTED, TRIED
 from course.checkup.explained import unexplained
-from course.checkup.facts import Facts
+from course.checkup.facts import Arithmetic, Facts
 from course.checkup.formats import duration, size
 from course.checkup.phases import (
     BACKWARD,
@@ -22,6 +22,7 @@ from course.checkup.schedule import WARM_UP
 from course.checkup.verdict import at_the_ceiling
 from course.text import counted
 
+GIGA = 1e9
 BAR_WIDTH = 40  # characters
 RARELY = 0.1  # per step: what is asked less often is not worth a line
 CALLS_SHOWN = 4
@@ -115,7 +116,7 @@ def _fact_rows(facts: Facts) -> Iterator[str]:
         yield f"asks        {call.name} at {call.line}, {call.per_step:.3g} per step"
     if facts.skew:
         ranks = _seconds_of_ranks(facts.skew.seconds)
-        yield f"ranks       without backward and collectives, per step: {ranks}"
+        yield f"ranks       without waiting for others, per step: {ranks}"
     if facts.padding:
         cells = f"{facts.padding.waste:.2f} cells per token"
         seen = counted(facts.padding.sequences, "sequence")
@@ -152,8 +153,24 @@ def _model_rows(facts: Facts) -> Iterator[str]:
         f"memory      weights {size(memory.weights)}, gradients {size(memory.gradients)}, "
         f"optimizer {size(memory.optimizer)}, activations {saved}"
     )
+    if memory.lines:
+        lines = ", ".join(f"{share:.0%} at {line}" for line, share in memory.lines)
+        yield f"saved       for backward: {lines}"
+    if facts.trials.arithmetic:
+        yield _arithmetic_row(facts, facts.trials.arithmetic)
     if facts.backwards > SEVERAL_BACKWARDS:
         yield f"backward    {facts.backwards:g} per step"
+
+
+def _arithmetic_row(facts: Facts, arithmetic: Arithmetic) -> str:
+    """What a step computes, as a share of what the device reaches."""
+    achieved = arithmetic.flops / max(1e-12, facts.seconds.median)
+    share = f"{achieved / arithmetic.peak:.0%} of the {arithmetic.peak / GIGA:,.0f} GFLOP/s"
+    per_step = f"{arithmetic.flops / GIGA:.3g} GFLOP per step"
+    row = f"arithmetic  {per_step}: {share} of a matrix product here"
+    if facts.gpu_util is None:
+        return row
+    return f"{row} (MFU), while GPU-Util is {facts.gpu_util:.0%}"
 
 
 def _seconds_of_ranks(seconds: list[float]) -> str:

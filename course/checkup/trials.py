@@ -21,12 +21,14 @@ import torch
 from torch.utils.data import DataLoader
 
 from course.checkup import limits, loaders
+from course.checkup.arithmetic import arithmetic_of
 from course.checkup.facts import (
     BATCH_TIMES,
     BF16,
     INFERENCE_MODE,
     LARGER_BATCH,
     NOT_TRUSTED,
+    Arithmetic,
     Costs,
     Facts,
     Items,
@@ -46,7 +48,7 @@ from course.checkup.loaders import (
     seconds_per_batch,
 )
 from course.checkup.phases import BACKWARD, DATA, FORWARD, OPTIMIZER
-from course.checkup.predict import bound, bound_of_way, bound_of_workers
+from course.checkup.predict import bound, bound_of_way, bound_of_workers, share_per_sample
 from course.checkup.replay import Replay, put_back, replay_of
 from course.checkup.step_ways import NoWay, Way, bf16_mode, makers, tried_once
 from course.checkup.watch import Watch
@@ -65,6 +67,7 @@ from course.system.fit import free_memory
 
 CONTROL = "as it is"
 STEP_ALONE = "the step alone"
+ARITHMETIC = "arithmetic"
 LEAST_SECONDS = 20.0  # that a part of the trials may take in any case
 MEMORY_TIMES = 2  # times what autograd saves: what a step needs besides
 WITH_GRAPHS = "with graphs"
@@ -127,6 +130,7 @@ class _Attempt:
         self.costs: Costs | None = None
         self._watch = watch
         self._facts = facts
+        self.arithmetic: Arithmetic | None = None
         self._compile = compile
         self._seconds_max = seconds_max
         self._part_began = time.monotonic()
@@ -137,7 +141,7 @@ class _Attempt:
 
     def trials(self, interrupted: bool = False) -> Trials:
         """What is known so far."""
-        return Trials(dict(self.tried), self.items, self.costs, interrupted)
+        return Trials(dict(self.tried), self.items, self.costs, self.arithmetic, interrupted)
 
     def run(self) -> None:
         """Try the parts, one after the other."""
@@ -156,6 +160,7 @@ class _Attempt:
                 self._part(STEP_ALONE, lambda: stack.enter_context(put_back(replay)))
             step: Way | None = self._part(STEP_ALONE, lambda: _control(replay))
             if step:
+                self._part(ARITHMETIC, lambda: self._count(replay))
                 self._part("other ways to compute the step", lambda: self._try_steps(replay))
             if loader is not None:
                 self._part("other loaders", lambda: self._try_loaders(loader, step))
@@ -175,6 +180,10 @@ class _Attempt:
 
     def _look_at_items(self, loader: DataLoader) -> None:
         self.items = items_of(loader)
+
+    def _count(self, replay: Replay) -> None:
+        facts = self._facts
+        self.arithmetic = arithmetic_of(replay, facts.backwards, facts.compiled)
 
     def _try_steps(self, replay: Replay) -> None:
         try_steps(replay, self._facts, self._compile, self._seconds_max, self.tried)
@@ -310,9 +319,9 @@ def _trial_of_step(name: str, compared: Comparison, facts: Facts) -> Trial:
     share = facts.phases.share(FORWARD, BACKWARD, OPTIMIZER)
     rest = 1 - share
     ratio = compared.ratio(name)
-    if name == LARGER_BATCH:  # per sample; what else a step costs is spread, only loading is not
+    if name == LARGER_BATCH:  # per sample; what else a step costs is spread, only data are not
         ratio = ratio.scaled(BATCH_TIMES)
-        waits = facts.phases.share(DATA)
+        waits = share_per_sample(facts)
         rest = waits + (1 - waits - share) / BATCH_TIMES
     return _trial(ratio, compared.control, share, bound_of_way(name, facts), rest)
 

@@ -44,15 +44,16 @@ def regime(facts: Facts) -> str:
     compute = "overhead-bound" if is_tiny else "bound by the model's forward and backward pass"
     code = "sync-bound" if syncs.costs_time(facts) else "bound by the script's own code"
     waits = 0.0
-    if facts.skew:
-        waits = min(share(BACKWARD), facts.skew.waits / facts.seconds.median)
+    if facts.skew and facts.skew.is_proven:
+        waits = min(share(COMMUNICATION, BACKWARD), facts.skew.waits / facts.seconds.median)
+    waits_in_backward = max(0.0, waits - share(COMMUNICATION))
     shares = {
         "data-bound": share(DATA),
         "transfer-bound": share(TRANSFER),
-        "communication-bound": share(COMMUNICATION),
+        "communication-bound": max(0.0, share(COMMUNICATION) - waits),
         code: share(CODE),
         "bound by the optimizer's update": share(OPTIMIZER),
-        compute: share(FORWARD, BACKWARD) - waits,
+        compute: share(FORWARD, BACKWARD) - waits_in_backward,
         "waiting for a slower rank": waits,
         "bound by evaluation": share(EVALUATION),
     }

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable
 
 import torch
-import torch.distributed as dist
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
@@ -22,8 +21,10 @@ from course.checkup.hooks import Hooks
 from course.checkup.lines import Sampler, is_users
 from course.checkup.patches import Patches
 from course.checkup.phases import COUNTED, FREE, LOOKED, WARM, Step
+from course.checkup.ready import world_size
 from course.checkup.schedule import Enough, Schedule
 from course.checkup.seen import Seen
+from course.measure.roofline import gpu_util
 
 RANKS_STEPS = 2  # after which it is known how many ranks there are
 BACKWARDS_ALONE = 40  # backward passes without an optimizer, after which they end a step
@@ -160,8 +161,10 @@ class Watch:
             self.counted.habits.growth.note(len(self.steps))
         self.hooks.count_batch()
         self.hooks.forward.end_step()
-        if len(self.steps) == RANKS_STEPS:
-            self.schedule.ranks = _ranks()
+        if len(self.steps) <= RANKS_STEPS:  # before any decision by a clock
+            self.schedule.ranks = world_size()
+            self.hooks.readiness.is_on = self.schedule.ranks > 1
+            self.clock.follows_queue = self.schedule.ranks > 1 and not self.clock.cuda
         if self.counted.on:
             look = self.seen.failures.look
             look("what a step leaves behind", self.counted.end_step, self.seen.batch)
@@ -169,6 +172,8 @@ class Watch:
     def _prepare(self, kind: str) -> None:
         """Start what the first step of a kind needs."""
         self.sampler.look(kind == LOOKED)
+        if kind == LOOKED and self.clock.cuda:
+            self.seen.gpu_util = self.seen.failures.look("GPU-Util", gpu_util)
         if kind == COUNTED:
             self.counted.start(self.hooks.patches)
 
@@ -178,7 +183,7 @@ class Watch:
         if seen.ends_by_backward:
             self._end_step()
         elif not seen.optimizers and seen.backwards >= BACKWARDS_ALONE:
-            if _ranks() == 1:
+            if world_size() == 1:
                 seen.ends_by_backward = True
                 self._end_step()
 
@@ -219,10 +224,3 @@ class Watch:
             self._last_resort()
         limits.raise_in_every_line(Enough, is_users)
         raise Enough
-
-
-def _ranks() -> int:
-    """How many ranks train together."""
-    if dist.is_available() and dist.is_initialized():
-        return dist.get_world_size()
-    return 1

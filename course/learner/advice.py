@@ -66,7 +66,7 @@ ADVICE = (
     Advice(
         "cyclic schedule, not cosine decay",
         "crosses saddle points faster",
-        "It may, but a training that stops in the middle of a cycle stops at a high rate.",
+        "It ends at a tenth of its peak, not near zero.",
         "cosine decay ends above the cyclic schedule, in the mean of the seeds",
         "06/2",
         POINTS,
@@ -84,7 +84,8 @@ ADVICE = (
     Advice(
         "AdamW with one cycle, not with a constant rate",
         "works well with one cycle",
-        "What the decay to zero gives SGD, it gives AdamW.",
+        "Adam divides each step by the size of the gradient, so the end of a schedule may matter "
+        "less than for SGD.",
         "for AdamW the better of two one-cycle peaks ends above the better of two constant "
         "learning rates",
         "06/2",
@@ -125,7 +126,7 @@ ADVICE = (
     Advice(
         "learning rate scaled with the batch",
         "double the rate with the batch",
-        "Fewer steps must go as far. Without it, the largest batch goes nowhere.",
+        "Fewer steps must go as far. Without it, the largest batch needs more of them.",
         "with the learning rate unscaled, the largest batch needs more steps, or never arrives",
         "06/2",
     ),
@@ -259,7 +260,7 @@ ADVICE = (
     Advice(
         "no bias before BatchNorm",
         "saves an operation",
-        "BatchNorm subtracts it, and adding it is fused into the convolution. It cannot win time.",
+        "BatchNorm subtracts it. Adding it and its gradient are a small part of a convolution.",
         "the bias before BatchNorm changes the time per image by less than 5 %",
         "06/4",
     ),

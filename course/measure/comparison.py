@@ -356,11 +356,29 @@ def ratio_interval(numerators: torch.Tensor, denominators: torch.Tensor) -> Inte
 def ratio_of_gains(one: Comparison, other: Comparison) -> Interval:
     """The Interval of how many times as large the gain of one pair is as that of another.
 
-    The rounds of two results of `compare_pairs` are taken in their order.
+    Both are results of `compare_pairs`, which share no rounds. The estimate is the quotient of the
+    two ratios that are printed.
     """
-    rounds = min(one.rounds, other.rounds)
-    gains = [found.seconds[USUAL] / found.seconds[CHANGED] for found in (one, other)]
-    return ratio_interval(gains[0][:rounds], gains[1][:rounds])
+    return product(one.ratio(CHANGED), other.ratio(CHANGED).inverted())
+
+
+def product(first: Interval, second: Interval) -> Interval:
+    """The Interval of the product of two ratios that were measured independently.
+
+    Source: Zou and Donner 2008, "Construction of confidence limits about effect measures: a general
+    approach", on logarithms: distances to the limits add up in squares.
+    """
+    middle = first.estimate * second.estimate
+    below = _distance(first.estimate, first.low, second.estimate, second.low)
+    above = _distance(first.estimate, first.high, second.estimate, second.high)
+    return Interval(middle, middle / math.exp(below), middle * math.exp(above))
+
+
+def _distance(estimate: float, limit: float, other: float, other_limit: float) -> float:
+    """The distance of the limit of a product from its estimate, on a logarithmic scale."""
+    if min(limit, other_limit) <= 0 or math.isinf(max(limit, other_limit)):
+        return math.inf
+    return math.hypot(math.log(limit / estimate), math.log(other_limit / other))
 
 
 def difference_interval(scores: Sequence[float], others: Sequence[float]) -> Interval:

@@ -73,16 +73,20 @@ def roof(width: int, numbers: int, device: torch.device) -> Roof:
 
     The products have matrices of `width`, a half and a quarter of it: the largest need not be best.
     """
-    rates = [_product_rate(each, device) for each in (width, width // 2, width // 4)]
     x, y = (torch.randn(numbers, device=device) for _ in range(2))
     total = torch.empty_like(x)
     move = _fastest(lambda: torch.add(x, y, out=total), device)
-    return Roof(max(rates), 3 * x.nbytes / move)
+    return Roof(peak(width, device), 3 * x.nbytes / move)
 
 
-def _product_rate(width: int, device: torch.device) -> float:
+def peak(width: int, device: torch.device, dtype: torch.dtype = torch.float32) -> float:
+    """Arithmetic per second of the best product of matrices of `width`, a half or a quarter."""
+    return max(_product_rate(each, device, dtype) for each in (width, width // 2, width // 4))
+
+
+def _product_rate(width: int, device: torch.device, dtype: torch.dtype) -> float:
     """Arithmetic per second of a product of square matrices."""
-    left, right = (torch.randn(width, width, device=device) for _ in range(2))
+    left, right = (torch.randn(width, width, device=device).to(dtype) for _ in range(2))
     product = torch.empty_like(left)
     return 2 * width**3 / _fastest(lambda: torch.mm(left, right, out=product), device)
 
@@ -120,6 +124,29 @@ def operations(step: Step, device: torch.device) -> list[Operation]:
 def product_flops(found: Iterable[Operation]) -> float:
     """The arithmetic of a step's products alone, what a model FLOPs utilisation counts."""
     return sum(operation.flops for operation in found if operation.is_product)
+
+
+def products_of(step: Step) -> float:
+    """The arithmetic of the products of one step, counted while it runs."""
+    with _Counting() as counting:
+        step()
+    return counting.flops
+
+
+class _Counting(TorchDispatchMode):
+    """Adds up the arithmetic of products."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.flops = 0.0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> object:
+        kwargs = kwargs or {}
+        out = func(*args, **kwargs)
+        self.flops += _product(func, args, kwargs, out) or 0.0
+        return out
 
 
 @dataclass
@@ -179,3 +206,14 @@ def _product(func, args, kwargs, out):
 
 def _tensors(tree: object) -> list[Tensor]:
     return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, Tensor)]
+
+
+def gpu_util() -> float | None:
+    """The share of the last second or less in which a kernel ran, as nvidia-smi shows it.
+
+    None without nvidia-ml-py, which torch asks for it.
+    """
+    try:
+        return torch.cuda.utilization() / 100
+    except ModuleNotFoundError:
+        return None

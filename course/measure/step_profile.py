@@ -4,10 +4,12 @@ What the events mean, the notebook's reader computes. Nothing is drawn here.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
+
+from course.measure.comparison import signed_rank_interval
 
 Event = tuple[str, float, float]  # name, start and end in µs
 
@@ -50,6 +52,32 @@ def per_step(events: Sequence[Event], first: str) -> list[list[Event]]:
         if steps:
             steps[-1].append(event)
     return steps
+
+
+def typical_shares(steps: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """{phase: the centre of its shares in all steps}, so that one disturbed step counts little.
+
+    It is the estimate of `signed_rank_interval`, whose interval goes with it.
+
+    Args:
+        steps: {phase: share} of each step.
+    """
+    shares = {}
+    for name in steps[0]:
+        shares[name] = signed_rank_interval([step[name] for step in steps]).estimate
+    return shares
+
+
+def typical_pair(steps: Sequence[list[Event]]) -> list[Event]:
+    """The events of two neighbouring steps that take a median time, of all such pairs."""
+
+    def duration(events: list[Event]) -> float:
+        return max(end for _, _, end in events) - events[0][1]
+
+    pairs = []
+    for before, after in zip(steps, steps[1:], strict=False):
+        pairs.append(before + after)
+    return sorted(pairs, key=duration)[len(pairs) // 2]
 
 
 def slowest_operations(found: profile, n: int) -> dict[str, float]:

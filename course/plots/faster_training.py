@@ -62,7 +62,7 @@ def phase_shares(shares: Mapping[str, Mapping[str, float]]) -> Figure:
     """Draw a group of bars per phase, one for each training, with its share at the end.
 
     Args:
-        shares: {training: {phase: share, ..., "other": share}}.
+        shares: {training: {phase: share of a step, ..., "other": share}}.
     """
     figure, ax = axes(7.4, 3.6)
     phases = list(next(iter(shares.values())))
@@ -76,7 +76,7 @@ def phase_shares(shares: Mapping[str, Mapping[str, float]]) -> Figure:
         ax.text(0.98, name_y, name, color=color, transform=ax.transAxes, ha="right")
     rows(ax, phases)
     data = " and ".join(f"{100 * measured['data']:.0f} %" for measured in shares.values())
-    ax.set(xlabel="share of the time", title=f"Getting the data takes {data} of the time")
+    ax.set(xlabel="share of a typical step", title=f"Getting the data takes {data} of a step")
     ax.margins(x=0.12)
     return figure
 
@@ -339,7 +339,7 @@ def contest(
     (other,) = set(found) - set(ahead)
     right.set_xlabel(f"points ahead of {other}, paired by seed")
     decided = [name for name, interval in ahead.items() if interval.excludes(0)]
-    right.set_title(f"decided: {', '.join(decided) or 'none'}", fontsize=10)
+    right.set_title(f"differ from {other}: {', '.join(decided) or 'none'}", fontsize=10)
     return figure
 
 

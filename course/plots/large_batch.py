@@ -19,7 +19,6 @@ from course.plots.style import (
     ORANGE,
     PINK,
     RED,
-    SKY_BLUE,
     arrow,
     axes,
     box,
@@ -175,25 +174,18 @@ def learning_rates(
     return figure
 
 
-# one colour per recipe, the same in all figures; the first words that a label contains count
+# one colour per way, the same in all figures; the first words that a label contains count
 RECIPES = {
-    "no weight decay": PINK,
     "same learning rate": RED,
-    "square-root": ORANGE,
-    "ramp of 1": PINK,
-    "ramp of": "#b15928",
-    "LARS, constant": PINK,
-    "LARS, weight decay": RED,
+    "exponential": GREEN,  # as "equal factors, 0.4 epoch" in `warm_up`
+    "linear, ": PINK,  # as "straight line" there
+    "fp32": BLUE,
+    "the whole batch in bf16": GREEN,
+    "the whole batch": BLUE,  # in fp32
+    "micro-batches": PINK,
+    "fp16 with a scaler": ORANGE,
+    "fp16": RED,
     "bf16": GREEN,
-    "fp16 alone": BLUE,
-    "loss / 2^14": RED,
-    "your scaler": PINK,
-    "LARS": "#000000",
-    "Adam": SKY_BLUE,
-    "exponential": PINK,
-    "linear, ": ORANGE,  # a linear warm-up
-    "decay": "#8c6d31",
-    "linear rule": GREEN,
     "1×": BLUE,
 }
 
@@ -279,7 +271,7 @@ def log_losses(ax: Axes, most: float = DRAWN_LOSS_MAX) -> None:
 def recipes(
     runs: Mapping[str, Sequence[History]], popularity: float, title: str | None = None
 ) -> Figure:
-    """Draw the last HR@10 of {label: Histories}: a line per recipe, a dot per seed.
+    """Draw the last HR@10 of {label: Histories}: a row per recipe, a dot per seed.
 
     Without a `title`, it counts the hollow dots. A dot is hollow if the whole last MLP layer was
     silent, a cross at 0 if the run diverged.
@@ -287,8 +279,8 @@ def recipes(
     figure, ax = axes(7.4, 1.0 + 0.42 * len(runs))
     n_silent = 0
     n_runs = 0
-    for place, (label, histories) in enumerate(runs.items()):
-        color = color_of(label, place)
+    color = BLUE
+    for place, histories in enumerate(runs.values()):
         n_runs += len(histories)
         for history in histories:
             if history.diverged:
@@ -468,9 +460,10 @@ def memory(
         weights: bytes of the weights, a level line.
     """
     figure, ax = axes(7.6)
-    styles = zip(activations.items(), (*COLORS, "#000000"), "os^Dv", strict=False)
-    for (label, values), color, marker in styles:
+    styles = zip(activations.items(), "os^Dv", strict=False)
+    for place, ((label, values), marker) in enumerate(styles):
         megabytes = [value / 1e6 for value in values]
+        color = color_of(label, place)
         ax.plot(batch_sizes, megabytes, f"-{marker}", color=color, ms=5, label=label)
     ax.axhline(weights / 1e6, color=GREY, ls="--", lw=1, label="the weights")
     ax.set_xscale("log", base=2)
@@ -505,9 +498,9 @@ def final_losses(ends: Mapping[str, Sequence[float]], constant: float) -> Figure
         constant: loss of the best constant prediction, a dashed line.
     """
     figure, ax = axes(7.4, 1.0 + 0.42 * len(ends))
-    for place, losses in enumerate(ends.values()):
+    for place, (way, losses) in enumerate(ends.items()):
         finite = [loss for loss in losses if math.isfinite(loss)]
-        ax.plot(finite, [place] * len(finite), "o", color=COLORS[place], ms=7, alpha=0.7)
+        ax.plot(finite, [place] * len(finite), "o", color=color_of(way, place), ms=7, alpha=0.7)
     ax.axvline(constant, color=GREY, ls="--", lw=1)
     small = dict(color=GREY, fontsize=8, ha="center", va="bottom")
     ax.text(constant, 1.01, "a constant model", transform=ax.get_xaxis_transform(), **small)

@@ -22,7 +22,14 @@ from typing import NamedTuple
 import torch
 
 from course.device import machine
-from course.measure.comparison import Comparison, Interval, compare, ratio_interval, verdict_on
+from course.measure.comparison import (
+    Comparison,
+    Interval,
+    compare,
+    product,
+    ratio_interval,
+    verdict_on,
+)
 from course.measure.timing import now
 from course.training.speedrun import CHANGE_LEARNING, Racer, Recipe, Track
 
@@ -260,22 +267,3 @@ def left_out(runs: Iterable[Run], compared: Comparison) -> list[Worth]:
         cost = compared.ratio(EVERYTHING, to=way)
         found.append(Worth(piece, images, cost, control, by_design))
     return found
-
-
-def product(first: Interval, second: Interval) -> Interval:
-    """The Interval of the product of two ratios that were measured independently.
-
-    Source: Zou and Donner 2008, "Construction of confidence limits about effect measures: a general
-    approach", on logarithms: distances to the limits add up in squares.
-    """
-    middle = first.estimate * second.estimate
-    below = _distance(first.estimate, first.low, second.estimate, second.low)
-    above = _distance(first.estimate, first.high, second.estimate, second.high)
-    return Interval(middle, middle / math.exp(below), middle * math.exp(above))
-
-
-def _distance(estimate: float, limit: float, other: float, other_limit: float) -> float:
-    """The distance of the limit of a product from its estimate, on a logarithmic scale."""
-    if min(limit, other_limit) <= 0 or math.isinf(max(limit, other_limit)):
-        return math.inf
-    return math.hypot(math.log(limit / estimate), math.log(other_limit / other))

@@ -238,7 +238,7 @@ def train(
     Args:
         sample_negatives, rank_metrics: see `epoch_batches` and `metrics.evaluate`.
         schedule: (step, steps_per_epoch) -> learning rate, set in every param_group before every
-            update, step from 0.
+            update, times the group's "lr_scale" if it has one, step from 0.
         step: (model, users, items, labels, optimizer) -> mean loss of the batch, in place of
             `training_step`.
         epochs: length of the training, may be a fraction.
@@ -327,7 +327,7 @@ class _Run:
             if self.schedule is not None:
                 lr = self.schedule(history.updates, history.steps_per_epoch)
                 for group in self.optimizer.param_groups:
-                    group["lr"] = lr
+                    group["lr"] = lr * group.get("lr_scale", 1.0)
             loss = self.step(self.model, users, items, labels, self.optimizer)
             # stays on the device: .item() here would make every update wait for the last
             total += loss * len(users)

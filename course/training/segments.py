@@ -62,6 +62,12 @@ class Stack(nn.Module):
         self(x, checkpoint).backward()
 
 
+def first_run(model: Stack, x: Tensor) -> Tensor:
+    """The forward pass that checkpointing adds to a step: no graph is kept."""
+    with torch.no_grad():
+        return model(x)
+
+
 def gradients(
     model: Stack,
     x: Tensor,

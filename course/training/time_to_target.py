@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from course.measure.comparison import compare
+from course.measure.comparison import compare, ratio_interval
 from course.training.recommender import SAMPLES_PER_POSITIVE, Experiment
 from course.training.recommender_loop import History, Step, training_step
 
@@ -110,19 +110,42 @@ def metered_step(
     return step
 
 
-def measured_cost(experiment: Experiment, sizes: SimpleNamespace) -> Cost:
-    """The Cost of an update of Adam, from the times of a small and a large batch."""
-    ends = (min(sizes.critical_times), max(sizes.critical_times))
-    batches = [times * sizes.base_batch for times in ends]
+def seconds_per_update(experiment: Experiment, sizes: SimpleNamespace) -> dict[int, float]:
+    """{batch: seconds of an update of Adam}, of all `sizes.critical_times` in mixed rounds."""
     ways = {}
-    for times, batch in zip(ends, batches, strict=True):
+    for times in sizes.critical_times:
+        batch = times * sizes.base_batch
         ways[f"{batch:,}"] = _updates(experiment, times, batch)
     device = experiment.data.device
     compared = compare(ways, device=device, seconds=sizes.seconds, progress=False)
-    small, large = (compared.median(way) / TIMED_UPDATES for way in ways)
-    drawn = [len(experiment.first_batch(batch)[0]) for batch in batches]
-    per_sample = (large - small) / (drawn[1] - drawn[0])
-    return Cost(max(small - per_sample * drawn[0], 0.0), per_sample)
+    found = {}
+    for times, way in zip(sizes.critical_times, ways, strict=True):
+        found[times * sizes.base_batch] = compared.time(way).estimate / TIMED_UPDATES
+    return found
+
+
+def cost(seconds: Mapping[int, float]) -> Cost:
+    """The Cost that {batch: seconds of an update} has at its smallest and its largest batch."""
+    small, large = min(seconds), max(seconds)
+    per_sample = (seconds[large] - seconds[small]) / (large - small)
+    return Cost(max(seconds[small] - per_sample * small, 0.0), per_sample)
+
+
+def fastest_batch(seconds: Mapping[int, Sequence[float]]) -> int | None:
+    """The batch that takes fewer seconds than all others, or None if that is not decided.
+
+    Args:
+        seconds: {batch: seconds of each seed, the same seeds for all}.
+    """
+    best = min(seconds, key=lambda batch: statistics.median(seconds[batch]))
+    fewest = torch.tensor(seconds[best], dtype=torch.float64)
+    for batch, own in seconds.items():
+        if batch == best or min(own) == math.inf:  # no seed reached the target
+            continue
+        longer = ratio_interval(torch.tensor(own, dtype=torch.float64), fewest)
+        if not longer.low > 1:  # also if it is NaN
+            return None
+    return best
 
 
 def _updates(experiment: Experiment, times: int, batch: int) -> Callable[[], None]:

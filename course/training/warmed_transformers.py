@@ -71,6 +71,7 @@ def train_seeds(
     layers: int,
     post_norm: bool = True,
     new_mean_at: int | None = None,
+    corrects_mean: bool = True,
 ) -> Tensor:
     """(steps, seeds): the training losses of transformers that Adam trains, one per seed.
 
@@ -79,7 +80,8 @@ def train_seeds(
         post_norm: whether blocks normalise after each addition, as in Vaswani et al. 2017, or
             before attention and MLP, as in GPT-2.
         new_mean_at: step before which Adam forgets its mean gradient, and keeps its mean square.
-            The mean's correction for its start begins again, so the next steps have full size.
+        corrects_mean: whether Adam's correction for the start of the mean begins again there, so
+            that the next steps have full size; else the first of them are short.
     """
     models = _models(seeds, layers, PostNormBlock if post_norm else Block, text.tokens.device)
     weights, _ = stack_module_state(models)
@@ -98,7 +100,9 @@ def train_seeds(
         if new_mean_at is not None and step >= new_mean_at:
             if step == new_mean_at:
                 _forget_mean(optimizer)
-            lr *= _start(step) / _start(step - new_mean_at)
+            lr *= _start(step)  # takes back Adam's own correction
+            if corrects_mean:
+                lr /= _start(step - new_mean_at)
         optimizer.param_groups[0]["lr"] = lr
         drawn = torch.randint(len(text.tokens), (seeds, BATCH), generator=rng)
         found = losses_of(weights, text.tokens[drawn])

@@ -31,7 +31,7 @@ UNIT_OF_BENCHMARK = {  # the first word of a benchmark's key -> its unit
     "grouping": "05_batch_grouping",
     "speedrun": "06_faster_training",
 }
-OTHERS = "Checks and grading"
+CHECKUP, OTHERS = "Check-up", "Checks and grading"  # benchmarks that belong to no unit
 
 CLAIMS_HEAD = """\
 # Claims
@@ -302,12 +302,21 @@ def _with_verdicts(sentence: str, row: Row | None) -> str:
 
 def _benchmarks_by_unit(records: Iterable[Record]) -> dict[str, list[tuple[Record, str]]]:
     """{title: (record, key of a benchmark) of each}, in the order of the course."""
-    tables = {title_of(unit): [] for unit in UNIT_OF_BENCHMARK.values()} | {OTHERS: []}
+    tables = {title_of(unit): [] for unit in UNIT_OF_BENCHMARK.values()}
+    tables |= {CHECKUP: [], OTHERS: []}
     for record in records:
         for key in record["benchmarks"]:
-            unit = UNIT_OF_BENCHMARK.get(key.split(",")[0].split()[0])
-            tables[title_of(unit) if unit else OTHERS].append((record, key))
+            tables[_title_of_benchmark(key)].append((record, key))
     return {title: found for title, found in tables.items() if found}
+
+
+def _title_of_benchmark(key: str) -> str:
+    """The section of a benchmark, which the first word of its key tells."""
+    word = key.split(",")[0].split()[0]
+    if word == "checkup":
+        return CHECKUP
+    unit = UNIT_OF_BENCHMARK.get(word)
+    return title_of(unit) if unit else OTHERS
 
 
 def _benchmark(record: Record, table: dict[str, Any]) -> Iterator[str]:

@@ -19,8 +19,9 @@ from pathlib import Path
 
 from course.checkup.advice.rule import BOUND, PREDICTED, TRIED
 
-SECONDS_MAX = 600  # of one run
-PEER_STEPS = 250  # that TraceML sees
+SECONDS_MAX = 150  # of one run, and of the check-up longer by MINUTES_TIMES its --minutes
+MINUTES_TIMES = 6
+PEER_STEPS, PEER_SECONDS = 250, 8  # that TraceML sees, whichever is over first
 CHECKUP, TRACEML, PATTERNS = "check-up", "TraceML", "torch's patterns"
 CRASH, HANG = "crash", "hang"
 # what TraceML finds -> the part of a step that it points at
@@ -41,6 +42,7 @@ RULES_OF_PATTERNS = {
     "Gradient Set To Zero Instead of None Pattern": ("zeroed",),
     "FP32 MatMul Pattern": ("tf32",),
 }
+WRAPPED = ast.parse("traceml.wrap_dataloader_fetch", mode="eval").body
 INSTRUMENTED = """
 import time, traceml_ai as traceml
 from torch.optim.optimizer import register_optimizer_step_post_hook
@@ -50,7 +52,7 @@ def traceml_count(optimizer, args, kwargs):
     traceml_leader.append(optimizer)
     if optimizer is traceml_leader[0]:
         traceml_steps.append(time.perf_counter())
-        if len(traceml_steps) > {steps}:
+        if len(traceml_steps) > {steps} or traceml_steps[-1] - traceml_steps[0] > {seconds}:
             raise SystemExit(0)
 register_optimizer_step_post_hook(traceml_count)
 """
@@ -88,7 +90,7 @@ def ask_checkup(path: Path, steps: int, minutes: float, ranks: int = 1) -> Said:
         if ranks > 1:
             local = ["--standalone", "--local-addr", "127.0.0.1", "--nproc-per-node", str(ranks)]
             call = ["torch.distributed.run", *local, "-m", *call]
-        ended = _run(["-m", *call], folder)
+        ended = _run(["-m", *call], folder, MINUTES_TIMES * 60 * minutes)
         if isinstance(ended, Said):
             return ended
         if not file.exists():
@@ -108,7 +110,8 @@ def ask_traceml(path: Path, steps: int) -> Said:
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder, path.name)
         source = instrumented(path.read_text(encoding="utf-8"))
-        script.write_text(INSTRUMENTED.format(steps=PEER_STEPS) + source, encoding="utf-8")
+        head = INSTRUMENTED.format(steps=PEER_STEPS, seconds=PEER_SECONDS)
+        script.write_text(head + source, encoding="utf-8")
         ended = _run(["-m", "traceml_ai.launcher.cli", "run", str(script)], folder)
     if isinstance(ended, Said):
         return ended
@@ -171,8 +174,9 @@ class Ended:
     seconds: float
 
 
-def _run(arguments: list[str], folder: str) -> Ended | Said:
-    """Run Python in `folder`; Said of a HANG where it takes too long."""
+def _run(arguments: list[str], folder: str, seconds_more: float = 0.0) -> Ended | Said:
+    """Run Python in `folder`; Said of a HANG where it takes `seconds_more` than SECONDS_MAX."""
+    seconds_max = SECONDS_MAX + seconds_more
     begin = time.perf_counter()
     path = os.pathsep.join(entry for entry in sys.path if entry)
     environment = os.environ | {"PYTHONPATH": path, "PYTHONWARNINGS": "ignore", "COLUMNS": "200"}
@@ -186,11 +190,11 @@ def _run(arguments: list[str], folder: str) -> Ended | Said:
         start_new_session=True,
     )
     try:
-        output, _ = process.communicate(timeout=SECONDS_MAX)
+        output, _ = process.communicate(timeout=seconds_max)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, 9)  # with its workers
         process.communicate()
-        return Said("", f"no answer in {SECONDS_MAX} s", failed=HANG)
+        return Said("", f"no answer in {seconds_max:.0f} s", failed=HANG)
     return Ended(process.returncode, output, time.perf_counter() - begin)
 
 
@@ -202,8 +206,10 @@ def _crashed(ended: Ended) -> Said:
 def instrumented(source: str) -> str:
     """A script whose innermost loop with a step of an optimizer has TraceML's line around its body.
 
-    That line takes a model; in the scripts of tests/planted it is called model.
+    That line takes a model; in the scripts of tests/planted it is called model. Without a
+    DataLoader TraceML asks for what the loop iterates over to be wrapped.
     """
+    has_loader = "DataLoader" in source
     tree = ast.parse(source)
     loops = [node for node in ast.walk(tree) if isinstance(node, (ast.For, ast.While))]
     stepping = [loop for loop in loops if _steps(loop)]
@@ -213,6 +219,8 @@ def instrumented(source: str) -> str:
         assert isinstance(line, ast.With)
         line.body = loop.body
         loop.body = [line]
+        if isinstance(loop, ast.For) and not has_loader:
+            loop.iter = ast.Call(WRAPPED, [loop.iter], [])
     return ast.unparse(ast.fix_missing_locations(tree))
 
 

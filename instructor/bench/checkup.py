@@ -5,12 +5,14 @@ An adviser looks at the script as it is: is what it says first the fault? Then t
 alternately with and without the fault, and the ratio of these times is compared with what the first
 advice promised. With --peers TraceML and torch's own anti-patterns are asked, too.
 
-Rows are kept in build/, so that an interrupted benchmark continues.
+Rows are kept in build/, so that an interrupted benchmark continues. How often a late rank is named
+is measured in late_ranks.py.
 """
 
 import contextlib
 import dataclasses
 import json
+import math
 import os
 import statistics
 import time
@@ -27,6 +29,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from course.checkup import run as pipeline
 from course.checkup import script
 from course.checkup.advice import RULES
+from course.checkup.facts import BF16
 from course.checkup.report import Report
 from course.checkup.schedule import Enough
 from course.checkup.watch import Watch
@@ -34,13 +37,14 @@ from course.device import machine
 from course.measure.comparison import Interval, compare_measured
 from course.system.files import write_text
 from course.system.folders import ROOT
+from course.text import counted
 from instructor.bench import SECONDS_MAX, advisers, public_scripts, rounds_up_to
 from instructor.bench.advisers import CHECKUP, CRASH, HANG, PEERS, Said
 from instructor.bench.places import PLANTED
 from instructor.bench.tables import Table
 
 KEPT = ROOT / "build" / "bench-checkup.json"
-RANKS = {"late_rank": 2}  # scripts for torchrun
+RANKS = {"late_rank": 2, "late_backward": 2}  # scripts for torchrun
 COMPILED = ("small_kernels", "recompiled", "broken_graph")  # scripts that need torch.compile
 ON_CUDA = ("no_tf32",)  # scripts that need a GPU
 # the part of a step that the rules of its advice look at, which is what TraceML names
@@ -61,6 +65,7 @@ PARTS = {
     "memory": ["pin_memory", "kept_losses", "growth"],
 }
 # arguments of scripts whose fix is a number
+IN_BF16 = "in bfloat16"  # a fix that needs no argument of the script
 FIXES = {"starved": "num_workers=2", "many_workers": "num_workers=0"}
 
 
@@ -80,6 +85,8 @@ def _is_left_out(script: str) -> bool:
 FAULTS = _faults()
 HEALTHY = tuple(sorted(path.stem for path in PLANTED.glob("healthy_*.py")))
 WARM_UP_STEPS = 5
+RUN_SECONDS = 0.5  # after which a run ends early, if it has taken RUN_STEPS_MIN steps
+RUN_STEPS_MIN = 16
 WITHIN = 0.2  # relative: how far from the promised gain a fix may be
 
 
@@ -88,7 +95,8 @@ class Row:
     """What was said of a planted script, and what its fix is worth.
 
     Attributes:
-        fixed: times as fast with the fix made by hand; None where it was not timed.
+        fixed: times as fast with the fix made by hand, or a healthy one in bfloat16 if that is
+            advised; None where it was not timed, because there is no number to compare it with.
         said: by each adviser.
     """
 
@@ -104,6 +112,7 @@ def run(
     peers: bool = False,
     public: Path | None = None,
     fresh: bool = False,
+    within: float | None = None,
 ) -> list[Table]:
     """Print and return the tables.
 
@@ -113,22 +122,57 @@ def run(
         peers: ask the other advisers, too.
         public: a folder with any of public_scripts.CLONES, whose scripts are watched too.
         fresh: forget the rows that were kept.
+        within: minutes, after which no script begins; the next call continues (default: no limit).
     """
+    stop = _Stop(within)
     rows = {} if fresh else read_rows()
     asked = [CHECKUP, *(advisers.peers() if peers else [])]
-    for name in only or (*FAULTS, *HEALTHY):
+    wanted = only or (*FAULTS, *HEALTHY)
+    for name in wanted:
         row = rows.get(name, Row())
-        if only or set(asked) - set(row.said):
-            rows[name] = _extended(row, name, asked, steps, minutes, rounds, bool(only))
-            print(name, *_cells(name, rows[name], asked), sep=" | ", flush=True)
-            _write_rows(rows)
+        if not only and not set(asked) - set(row.said):
+            continue
+        if stop.is_near():
+            break
+        rows[name] = _extended(row, name, asked, steps, minutes, rounds, bool(only))
+        print(name, *_cells(name, rows[name], asked), sep=" | ", flush=True)
+        _write_rows(rows)
+        stop.note()
     known = {name: rows[name] for name in (*FAULTS, *HEALTHY) if name in rows}
     tables = [table_of(known, asked), summary(known, asked)]
-    if public:
-        tables.append(_public(public, steps))
+    if public or peers:
+        tables.append(public_table(public, steps))
     print(*tables, sep="\n")
     print(machine())
+    missing = [
+        name for name in wanted if set(asked) - set(known[name].said if name in known else ())
+    ]
+    if missing:
+        print(f"{counted(len(missing), 'script')} to go: call again without --fresh to continue.")
     return tables
+
+
+class _Stop:
+    """Says when to stop, so that the last script ends in time if it takes as long as the longest.
+
+    Args:
+        minutes: in which all must end; None for no limit.
+    """
+
+    def __init__(self, minutes: float | None) -> None:
+        self._last = time.monotonic()
+        self._end = math.inf if minutes is None else self._last + 60 * minutes
+        self._longest = 0.0
+
+    def note(self) -> None:
+        """Note that a script has ended, and the next one begins."""
+        now = time.monotonic()
+        self._longest = max(self._longest, now - self._last)
+        self._last = now
+
+    def is_near(self) -> bool:
+        """Whether another script might end too late."""
+        return time.monotonic() + self._longest > self._end
 
 
 def _extended(
@@ -146,7 +190,12 @@ def _extended(
             said[adviser] = PEERS[adviser](path, steps)
     fixed = row.fixed
     first = said[CHECKUP]
-    if name in FAULTS and name not in RANKS and (fixed is None or again):
+    has_number = first.gain is not None or first.bound is not None
+    row = Row(fixed, said)
+    is_timed = name in FAULTS and name not in RANKS and _right(name, CHECKUP, row) == "yes"
+    if name in HEALTHY and first.name == BF16:
+        fixed = worth(path, IN_BF16, steps, rounds)
+    elif is_timed and has_number and (fixed is None or again):
         is_number = name in FIXES and first.text.startswith("num_workers=")
         fix = first.text if is_number else FIXES.get(name, "mended")
         fixed = worth(path, fix, steps, rounds)
@@ -169,21 +218,30 @@ def _cells(name: str, row: Row, asked: list[str]) -> list[str]:
         promised = f"at most {first.bound:.2f}"
     cost = "" if first.cost is None else f"{first.cost:.1%}"
     text = f"{first.failed} {first.text}".strip().replace("|", "/")
-    cells = [text, _right(name, CHECKUP, first), promised, str(row.fixed or ""), cost]
+    cells = [text, _right(name, CHECKUP, row), promised, str(row.fixed or ""), cost]
     cells.append(f"{first.seconds:.0f}")
     for peer in asked[1:]:
         said = row.said.get(peer)
-        cells.append(f"{said.failed or said.text}: {_right(name, peer, said)}" if said else "")
+        cells.append(f"{said.failed or said.text}: {_right(name, peer, row)}" if said else "")
     return cells
 
 
-def _right(name: str, adviser: str, said: Said) -> str:
+def _right(name: str, adviser: str, row: Row) -> str:
     """A word on whether the first thing said is right."""
+    said = row.said[adviser]
     if said.failed:
         return "no"
     if name in HEALTHY:
-        return "no" if advisers.is_alarm(adviser, said) else "yes"
+        return "no" if _is_false_alarm(adviser, row) else "yes"
     return "yes" if _names_cause(name, adviser, said) else "no"
+
+
+def _is_false_alarm(adviser: str, row: Row) -> bool:
+    """Whether a healthy script was said to have a fault; bfloat16 is none where it is faster."""
+    said = row.said[adviser]
+    if adviser == CHECKUP and said.name == BF16:
+        return row.fixed is None or row.fixed.low <= 1
+    return advisers.is_alarm(adviser, said)
 
 
 def _names_cause(name: str, adviser: str, said: Said) -> bool:
@@ -197,7 +255,8 @@ def summary(rows: dict[str, Row], asked: list[str]) -> Table:
     columns = ["adviser", "first advice right", "false alarms", f"promise within {WITHIN:.0%}"]
     columns.append("bound held")
     columns += ["crashes", "hangs", "cost, median", "cost, most"]
-    note = "TraceML counts as right where it names the part of a step; it says no causes"
+    n_all = len(FAULTS) + len(HEALTHY)
+    note = f"{len(rows)} of {n_all} scripts; TraceML says no causes, so the part of a step is right"
     table = Table("checkup advisers", "Advisers on the scripts above", columns, note)
     for adviser in asked:
         table.add(adviser, *_counts(rows, adviser))
@@ -208,9 +267,9 @@ def _counts(rows: dict[str, Row], adviser: str) -> list[str]:
     of_adviser = {name: row for name, row in rows.items() if adviser in row.said}
     said = {name: row.said[adviser] for name, row in of_adviser.items()}
     planted = [name for name in said if name in FAULTS]
-    right = [name for name in planted if _right(name, adviser, said[name]) == "yes"]
+    right = [name for name in planted if _right(name, adviser, rows[name]) == "yes"]
     healthy = [name for name in said if name in HEALTHY]
-    alarms = [name for name in healthy if advisers.is_alarm(adviser, said[name])]
+    alarms = [name for name in healthy if _is_false_alarm(adviser, rows[name])]
     promised = []
     bounded = []
     for name in right:
@@ -234,11 +293,16 @@ def _counts(rows: dict[str, Row], adviser: str) -> list[str]:
     ]
 
 
-def _public(public: Path, steps: int) -> Table:
-    public_scripts.write_noise(public)
+def public_table(public: Path | None, steps: int) -> Table:
+    """A row per public script, by its address: what the report says, or that it was not run."""
     table = Table("checkup public", "Public scripts, on noise", ["script", "its report"])
+    if public:
+        public_scripts.write_noise(public)
     for name in public_scripts.PUBLIC:
-        table.add(name, public_scripts.report(public, name, steps))
+        found = public_scripts.NOT_RUN
+        if public:
+            found = public_scripts.report(public, name, steps)
+        table.add(public_scripts.address(name), found.replace("|", "/"))
     return table
 
 
@@ -296,11 +360,20 @@ def watched(path: Path, arguments: list[str], steps: int, compile: bool = False)
 
 
 def worth(path: Path, fix: str, steps: int, rounds: int) -> Interval:
-    """How many times as fast per sample the script trains with the fix."""
-    arguments = {"as it is": [], fix: [fix]}
+    """How many times as fast per sample the script trains with the fix.
+
+    Args:
+        fix: an argument of the script, or IN_BF16.
+    """
+    arguments = {"as it is": [], fix: [] if fix == IN_BF16 else [fix]}
+
+    def seconds_of(way: str) -> float:
+        with torch.autocast("cpu", torch.bfloat16, enabled=way == IN_BF16):
+            return seconds(path, arguments[way], steps)
+
     found = compare_measured(
         list(arguments),
-        lambda way: seconds(path, arguments[way], steps),
+        seconds_of,
         rounds=rounds_up_to(rounds),
         seconds=SECONDS_MAX,
     )
@@ -308,7 +381,10 @@ def worth(path: Path, fix: str, steps: int, rounds: int) -> Interval:
 
 
 def seconds(path: Path, arguments: list[str], steps: int) -> float:
-    """Seconds per sample of `steps` steps of a script after a few that warm up; unwatched."""
+    """Seconds per sample of `steps` steps of a script after a few that warm up; unwatched.
+
+    Slow steps are fewer: a run ends after RUN_SECONDS, but not before RUN_STEPS_MIN steps.
+    """
     times = []
     leader = []  # the optimizer that steps first, whose steps count
 
@@ -316,7 +392,9 @@ def seconds(path: Path, arguments: list[str], steps: int) -> float:
         leader.append(optimizer)
         if optimizer is leader[0]:
             times.append(time.perf_counter())
-            if len(times) > WARM_UP_STEPS + steps:
+            done = len(times) - 1 - WARM_UP_STEPS
+            is_slow = done >= RUN_STEPS_MIN and times[-1] - times[WARM_UP_STEPS] > RUN_SECONDS
+            if done >= steps or is_slow:
                 raise Enough
 
     found = script.find(str(path), is_module=False)

@@ -245,7 +245,14 @@ def checks(record: bool) -> None:
     metavar="FOLDER",
     help="Try public scripts, too: clones of pytorch/examples, karpathy/nanoGPT and others.",
 )
+@click.option("--ranks", is_flag=True, help="Instead: how often a late rank is named.")
 @click.option("--fresh", is_flag=True, help="Forget the rows that are kept.")
+@click.option(
+    "--within",
+    type=click.FloatRange(0.1),
+    metavar="MINUTES",
+    help="Stop before that; the next call continues.",
+)
 @_record
 def checkup(
     steps: int,
@@ -254,16 +261,21 @@ def checkup(
     only: tuple[str, ...],
     peers: bool,
     public: Path | None,
+    ranks: bool,
     fresh: bool,
+    within: float | None,
     record: bool,
 ) -> None:
     """Whether advice names a planted fault first, and what following it is worth.
 
     Rows are kept: an interrupted benchmark continues with the next call.
     """
-    from instructor.bench import checkup
+    from instructor.bench import checkup, late_ranks
 
-    _run(checkup.run, (steps, minutes, rounds, only, peers, public, fresh), record)
+    if ranks:
+        _run(late_ranks.run, (), record)
+        return
+    _run(checkup.run, (steps, minutes, rounds, only, peers, public, fresh, within), record)
 
 
 @bench.command(epilog="Example: course bench gpu --minutes 10")

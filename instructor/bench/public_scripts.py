@@ -1,4 +1,4 @@
-"""Public training scripts that `course bench checkup --public FOLDER` watches, on noise.
+"""Twelve public training scripts that `course bench checkup --public FOLDER` watches, on noise.
 
 FOLDER holds any of CLONES. Scripts run as they are, made small by their arguments, on noise that is
 written into the clones in the form of the data that they read.
@@ -19,6 +19,8 @@ PUBLIC = {
     "examples/imagenet/main.py": "--dummy -a resnet18 -b 8 -j 1 --epochs 1",
     "examples/vae/main.py": "--epochs 9",
     "examples/mnist/main.py": "--epochs 9",
+    "examples/mnist_rnn/main.py": "--epochs 9",
+    "examples/regression/main.py": "",
     "examples/siamese_network/main.py": "--epochs 9",
     "examples/dcgan/main.py": "--dataset fake --batchSize 8 --workers 1 --outf .",
     "examples/word_language_model/main.py": (
@@ -34,13 +36,14 @@ PUBLIC = {
     ),
     "pytorch-lightning/examples/pytorch/basics/transformer.py": "",
 }
-CLONES = (
-    "pytorch/examples",
-    "karpathy/nanoGPT",
-    "karpathy/minGPT",
-    "pytorch/vision",
-    "Lightning-AI/pytorch-lightning",
-)
+# clone -> where it comes from
+CLONES = {
+    "examples": "https://github.com/pytorch/examples",
+    "nanoGPT": "https://github.com/karpathy/nanoGPT",
+    "minGPT": "https://github.com/karpathy/minGPT",
+    "vision": "https://github.com/pytorch/vision",
+    "pytorch-lightning": "https://github.com/Lightning-AI/pytorch-lightning",
+}
 # clone -> where the package lies in it that its scripts import
 PACKAGES = {
     "minGPT": ".",
@@ -50,6 +53,13 @@ MNIST_IMAGES = 2000
 WORDS = 200_000  # per file
 JPEGS = 64  # per split
 MINUTES = 0.5  # that the check-up gives each script
+NOT_RUN = "not run: no --public FOLDER"
+
+
+def address(script: str) -> str:
+    """Where a script of PUBLIC can be read."""
+    clone, _, path = script.partition("/")
+    return f"{CLONES[clone]}/blob/HEAD/{path}"
 
 
 def report(public: Path, script: str, steps: int) -> str:

@@ -156,8 +156,8 @@ for name, step in steps.items():
     print(f"{name:<28}" + "".join(f"{value / 1e6:>9.1f} MB" for value in kept[name]))
 whole, in_pieces, in_bf16 = (kept[name][-1] for name in (WHOLE, PIECES, IN_BF16))
 weights = sum(p.numel() * p.element_size() for p in experiment.fresh_model("nvidia").parameters())
-title = f"At {memory_batches[-1]:,} samples, pieces keep {whole / in_pieces:.1f} times fewer bytes"
-plots.memory(memory_batches, kept, weights, f"{title}, bf16 {whole / in_bf16:.1f} times")
+title = f"At {memory_batches[-1]:,} samples, fp32 keeps {whole / in_pieces:.1f} times the bytes of pieces"
+plots.memory(memory_batches, kept, weights, f"{title}, {whole / in_bf16:.1f} times those of bf16")
 
 # %% tags=["experiment"]
 print(course.score("03/4", "bytes kept in fp32 over bytes kept in bf16", predicted_bf16_saving, whole / in_bf16))
@@ -173,15 +173,15 @@ ways = {name: some_updates(experiment, steps[name], batches[2], sizes.amp_steps)
 compared = compare(ways, device=device, seconds=sizes.seconds, progress=False)
 longer = compared.ratio(WHOLE, to=PIECES)
 course.claim("an update in 12 pieces takes at most 10 % longer than the whole batch", longer, below=1.1,
-             otherwise="A micro-batch does not fill your device, so pieces cost time.")  # fmt: skip
+             otherwise="Larger pieces tell whether the fixed costs of each piece take the time.")  # fmt: skip
 
 # %% [markdown]
 # **Known** Autocast runs matrix products in 16 bits and keeps their 16-bit inputs. Sums, the loss, the indices of the
 # embeddings and the masks of dropout are kept as they are. So the bytes shrink by less than half. The two remedies can
 # be combined.
 #
-# Where a piece fills the device, pieces cost nothing. **We think** that pieces take longer where one of them does not
-# fill a GPU, or has a shape that the CPU's kernels suit less. To test it, make the pieces larger.
+# **We think** that pieces take longer because each pays part 1's fixed costs again, all but the optimizer's. They weigh
+# less, the further a piece lies above $c / s$. To test it, make the pieces larger.
 #
 # **Takeaway** With micro-batches the bytes follow the micro-batch, not the batch, and the update stays the same.
 
@@ -201,7 +201,7 @@ course.claim("an update in 12 pieces takes at most 10 % longer than the whole ba
 # $B$, so these gradients shrink as the batch grows. A gradient that becomes zero trains nothing.
 #
 # **Known** In a training of the object detector SSD, most of the gradients of activations that were not zero became
-# zero in fp16, and the training diverged (reference 6). A detector averages its loss over thousands of boxes per image.
+# zero in fp16, and the training diverged (reference 6).
 
 # %% tags=["experiment"]
 small, lost = [], []
@@ -244,8 +244,7 @@ course.claim("p.grad has larger values than the activations' gradients, so it li
 # %% [markdown]
 # ## When does fp16 fail?
 #
-# In the next exercise you write the step in mixed precision, in the three lines that the frameworks advertise.
-# (NVIDIA's `apex.amp`, level O2, was the first to do it; `torch.amp` replaced it.)
+# First you write the step in mixed precision. Then you train with it in four ways.
 
 # %% [markdown]
 # ### Exercise 2 · The training step under autocast
@@ -340,10 +339,10 @@ check.amp_step(amp_step, seed=13)
 # gradient smaller.
 #
 # A batch of $2^{20}$ samples, NVIDIA's for this model, would take minutes per update here. So the cell takes few rows
-# and scales their loss: in a mean over $2^{20}$ samples each row's gradient has the factor $2^{-20}$. The first scaler
-# below keeps a scale of rows / $2^{20}$, and so gives each row that factor. The second starts $2^{16}$ times higher and
-# adapts, as `GradScaler` does by default. Both divide in fp32 afterwards, so the update is the same except for what 16
-# bits lose.
+# and makes their gradients as small as in that batch: it multiplies their mean loss by rows / $2^{20}$. In "fp16
+# without a scale", a scaler that never changes does this. In "fp16 with a scaler", the scale starts $2^{16}$ times
+# higher, as by default, and grows after 50 good steps instead of 2,000, because the training is short. Both divide in
+# fp32 afterwards, so the update is the same except for what 16 bits lose.
 #
 # **Predict** the loss at the end of fp16 without a scale over that of fp32. Is it 1, because Adam makes up for small
 # gradients? Is it about a third more, the loss of a model that says the same to all, because nothing moves? Or far
@@ -431,8 +430,8 @@ course.claim("bf16 makes an update of NVIDIA's NeuMF at least 10 % faster than f
 # If the line of instructions names none, your CPU has no unit for bf16. **We think** that torch then converts each
 # value to fp32 before it multiplies, so 16 bits cost time. To test it, compare two CPUs, one of them with
 # `avx512_bf16` or `amx_bf16` in `lscpu`. A GPU with tensor cores wins by products, and the smaller the matrices, the
-# less it wins: casts and launches remain. So the recorded GPU flips with the size: an update at this batch gains
-# nothing, and [results-gpu.md](../../docs/results-gpu.md) has NCF at batch $2^{20}$, where all 16-bit ways gain.
+# less it wins: casts and launches remain. So the recorded GPU flips with the size: at this batch bf16 makes an update
+# slower, and in [results-gpu.md](../../docs/results-gpu.md), at batch $2^{20}$, all 16-bit ways make NCF faster.
 #
 # **Takeaway** 16 bits save memory where activations outweigh weights, and time where the hardware multiplies 16 bits.
 # Measure before you switch.
@@ -484,9 +483,9 @@ course.claim("under LARS at 192x, weight decay of 1e-4 costs at least 0.1 of HR@
 # \beta w$ to a fixed share of $w$, so where $\beta \lVert w \rVert$ exceeds $\lVert g \rVert$, the layer mostly
 # shrinks. A large batch has little noise in $g$, so its norm is small. To test it, print both norms per layer.
 #
-# The learning rate was tuned for LARS in fp32, and nothing was tuned again for 16 bits.
+# The learning rate was tuned in fp32 without decay. Nothing was tuned again, so the decay may cost less at another one.
 #
-# **Takeaway** 16 bits leave a recipe as good as it was. Test each ingredient alone before you trust the sum.
+# **Takeaway** 16 bits need not cost accuracy. Test each ingredient alone before you trust the sum.
 
 # %% [markdown]
 # ## Can you find the scale yourself? · extra

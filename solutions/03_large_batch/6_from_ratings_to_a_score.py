@@ -341,7 +341,7 @@ course.claim("among all films the same models have less than half of their sampl
 # share the users, so their interval says nothing about other users.
 #
 # **We think** a dot product must do well on the stand-in, because its films were drawn with a dot product of tastes and
-# genres. Test it with real MovieLens, which the recorded runs show where the cell above says so.
+# genres. To test it, train on real MovieLens.
 #
 # **Takeaway** Name the candidates when you quote a score, and pair the seeds when you compare two models.
 
@@ -502,10 +502,11 @@ check.sample_negatives(sample_negatives, seed=5031)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# **Predict**: if negatives were drawn from all films, how many percent of them would be the user's own positives? The
-# mean user has rated one film in sixteen, but active users have more rows.
+# **Predict**: if negatives were drawn from all films, how many percent of them would be the user's own positives? As
+# many as the mean user has taken of the films, or more, because active users have more rows?
 
 # %%
+print(f"the mean user has taken {data.seen.float().mean():.1%} of the films")
 predicted_wrong_negatives = None  # your number, in percent
 
 # %% tags=["experiment"]
@@ -518,7 +519,6 @@ right = data.seen[data.train_users, experiment.sample_negatives(data.train_users
 of_users = data.seen.float().mean().item()
 print(course.score("03/6", "percent of positives among negatives from all films", predicted_wrong_negatives,
                    100 * wrong, null=100 * of_users))  # fmt: skip
-print(f"the mean user has taken {100 * of_users:.1f} % of the films")
 has_wrong = bool(wrong)
 course.claim("some of the negatives drawn from all films are positives, and none of yours is", has_wrong and not right,
              f"{100 * wrong:.1f} % of those from all films")  # fmt: skip

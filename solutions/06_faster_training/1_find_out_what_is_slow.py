@@ -101,9 +101,9 @@ print(course.score("06/1", "share of Adam's update", predicted_optimizer_share, 
                    null=None))  # fmt: skip
 
 # %% [markdown]
-# Shares and gains stand with their intervals of 95 %. The report says three things about each change: what it gains at
-# best, what it gained here, and whether the interval
-# allows a verdict. The next sections build these three, so that you can use them where no check-up looks.
+# Each share and gain has its interval of 95 %. The report says three things about each change: what it gains at best,
+# what it gained here, and whether the interval allows a verdict. The next sections build these three, so that you can
+# use them where no check-up looks.
 #
 # **Takeaway** Look at the whole step before you change a line of it.
 
@@ -131,8 +131,8 @@ course.claim("over all rounds, a step is as fast as itself within 2 %", comparis
              within=(0.98, 1.02), otherwise="Your machine does other work, so small gains cannot be seen.")  # fmt: skip
 
 # %% [markdown]
-# **Known** An interval of 95 % misses the truth once in twenty times, so one false alarm in twenty is what it promises.
-# Its width shrinks with the square root of the rounds: half the width costs four times the rounds.
+# **Known** An interval of 95 % misses the truth once in twenty times. Its width shrinks with the square root of the
+# rounds: half the width costs four times the rounds.
 #
 # **Takeaway** First compare a thing with itself. What you find then is the smallest gain you can believe.
 
@@ -207,8 +207,8 @@ check.where_time_goes(where_time_goes, seed=13)
 
 # %% [markdown]
 # The cells profile two trainings that differ in one thing: the first makes its images one by one, the second cuts rows
-# out of one tensor. On CUDA each phase ends with a synchronisation. Otherwise the profile would show when work was
-# *queued*, not when it ran.
+# out of one tensor. Your function reads each step alone, and the bars show a typical step. On CUDA each phase ends
+# with a synchronisation. Otherwise the profile would show when work was *queued*, not when it ran.
 
 # %%
 PHASES = ("data", "transfer", "forward", "backward", "optimizer")
@@ -241,8 +241,8 @@ for name, dataset in sets.items():
     from_set = DataLoader(dataset, batch_size, shuffle=True)
     profiles[name] = step_profile.profiled(lambda data=from_set: train_in_phases(data, size.profile_steps), device)
     events = step_profile.events_of(profiles[name])
-    shares[name] = shares_now(events, PHASES)
     steps_of[name] = [shares_now(found, PHASES) for found in step_profile.per_step(events, "data")]
+    shares[name] = step_profile.typical_shares(steps_of[name])
 plots.phase_shares(shares)
 
 
@@ -267,8 +267,7 @@ print("operations that take longest:", ", ".join(f"{name} {share:.0%}" for name,
 # %% tags=["experiment"]
 cut = {}
 for name, found in profiles.items():
-    third, fourth = step_profile.per_step(step_profile.events_of(found), "data")[-2:]
-    cut[name] = third + fourth
+    cut[name] = step_profile.typical_pair(step_profile.per_step(step_profile.events_of(found), "data"))
 trace = data_folder() / "traces" / "06_faster_training_1.json.gz"
 trace.parent.mkdir(parents=True, exist_ok=True)
 profiles["tensors in memory"].export_chrome_trace(str(trace))
@@ -276,9 +275,9 @@ print(f"the whole trace: {trace.parent.name}/{trace.name} in the data folder; op
 plots.step_traces(cut, PHASES)
 
 # %% [markdown]
-# Profile and check-up disagree about the share of data. The profiler notes every operation, and an image made alone
-# takes many short ones, which makes it slower; the check-up reads the clock where the loop gets a batch. **We think**
-# that the truth lies nearer to the profile here. To test it, read the clock yourself before and after `next(loader)`.
+# Profile and check-up may disagree about the share of data. The profiler slows down what consists of many short
+# operations, such as an image made alone. The check-up sums over all its steps, so one disturbed step counts much. Its
+# line *items* is a third witness: multiply the time of an item by the batch, and divide by the time of a step.
 #
 # **Takeaway** Profile first: the same network spends its time elsewhere when its data come from one tensor.
 
@@ -436,7 +435,8 @@ plots.roofline(roof, found)
 # %% [markdown]
 # Dots left of the dotted line, the *ridge*, are memory-bound: no faster arithmetic helps them. Dots far below the roof
 # wait for something else, often for their own start. *Model FLOPs utilisation* (MFU) sums this up in one number: the
-# arithmetic of the model's products, over what the machine could have computed in the time of the step. The last column
+# arithmetic of the model's products, over what the machine could have computed in the time of the step. Papers take
+# that from the data sheet; here it is what a large matrix product reaches, so the shares are higher. The last column
 # is what `top` calls %CPU, divided by your cores.
 
 # %% tags=["experiment"]
@@ -464,8 +464,8 @@ course.claim("comparing many numbers reaches at most a tenth of the peak", mfu["
 # ## Does the cheap advice help here?
 #
 # Now the checklist's cheap items, each with and without. A dot is how many times as fast the advice makes the work, a
-# line its interval of 95 %, the thin grey line the control. Two items stand twice: as usual, where the share is small,
-# and in work in which they *can* win.
+# line its interval of 95 %, the thin grey line the control. Two items appear twice: in the network, where they touch
+# little, and in work of which they touch much.
 #
 # The rule "workers = 4 × the number of GPUs" comes with the checklist; more and fewer are said to be slower. You have
 # one device.
@@ -550,16 +550,16 @@ course.claim("with cudnn.benchmark, the first step of a batch size takes at most
 # %% [markdown]
 # Read each row with its bound: advice about a small share cannot gain more than the share. **We think** that workers
 # lose where they take cores from the training, and win where a GPU computes: the recorded line is the test. A good
-# number of workers follows from the time of an image, the time of a step and your cores (unit 01, part 4), and from no
-# count of GPUs. Each worker is a process, so it takes memory, too.
+# number of workers follows from the time of an image, the time of a step and your cores (unit 01, part 4), not from the
+# number of GPUs. Each worker is a process, so it takes memory, too.
 #
 # **Known** `zero_grad(set_to_none=True)` has been the default since PyTorch 2.0 (its release notes), so its rows say
 # what going back would cost. `cudnn.benchmark` tries all algorithms at the first step of each shape (PyTorch
 # documentation), so it needs fixed shapes, and with the largest batch that fits these trials are slow. `non_blocking`
 # needs pinned memory. Anomaly detection is a debugging tool: its row is the price of forgetting it.
 #
-# **Takeaway** Most cheap advice changes too little for a machine to see, which does not prove it zero. Take what your
-# profile says is large.
+# **Takeaway** A row that is not decided proves neither a gain nor its absence. Start with what your profile says is
+# large.
 
 # %% [markdown]
 # ## On which machine does advice flip?
@@ -589,9 +589,9 @@ print(flips.sentences())
 map_plots.flip_map(flips)
 
 # %% [markdown]
-# A pale cell has no interval, so it has a colour only if it gains or loses at least 10 %, or one point of accuracy. And
-# the machines trained networks of different sizes, because a small one would leave a GPU idle. So a flip is a question,
-# and the reason in its row is our answer: **we think**, unless its part shows it.
+# A pale cell has no interval, so it has a colour only if it gains or loses at least 10 %, or one point of accuracy.
+# The machines also trained networks of different sizes, because a small one would leave a GPU idle. So a flip is a
+# question, and the reason in its row is our answer: **we think**, unless its part shows it.
 #
 # In your copy of the course, one command adds your machine's column to the map, to
 # [docs/flip-map.md](../../docs/flip-map.md) and to the book: `course build --execute 06`, or `course bench gpu --only
@@ -603,10 +603,9 @@ map_plots.flip_map(flips)
 flips.checklist()
 
 # %% [markdown]
-# Three items win something other than time per step. A bias before BatchNorm costs nothing that can be measured, so
-# leaving it out only makes the model simpler (part 3). Checkpointing loses time and buys bytes (part 4). Schedules save
-# steps, at the price of more numbers to tune: a peak, a length, two ends. The checklist's reason for them is that a
-# rising rate crosses saddle points faster; part 2 measures the schedules.
+# Three items win something other than time per step. Leaving out a bias before BatchNorm makes the model simpler (part
+# 3). Checkpointing loses time and buys bytes (part 4). Schedules save steps, at the price of more numbers to tune: a
+# peak, a length, two ends (part 2).
 #
 # **Takeaway** Advice is a claim about a machine. Ask which share it changes, and measure on yours.
 
@@ -634,7 +633,8 @@ print(course.checkup(own_loader, own_step, steps=size.checkup_steps, minutes=siz
 # ### Exercise 3 · Count hidden waits
 #
 # Run `call()` once and list the calls in it that need a value of a tensor. Inside a `TorchFunctionMode`, torch reports
-# every function and method of a tensor that is called.
+# every function and method of a tensor that is called: it calls the mode's method
+# `__torch_function__(self, func, types, args=(), kwargs=None)` in its place.
 #
 # **Must**
 # - return the names (`func.__name__`) of the calls that are in `waits` (given), in order, as a list;
@@ -649,8 +649,8 @@ print(course.checkup(own_loader, own_step, steps=size.checkup_steps, minutes=siz
 #
 # <details><summary>Hint 1</summary>
 #
-# A mode is a class with `__torch_function__(self, func, types, args=(), kwargs=None)`. Besides noting the call, what
-# must this method do so that the call still runs?
+# Torch calls your method in place of the function. Besides noting the call, what must it do so that the call still
+# runs?
 #
 # </details>
 #
@@ -977,12 +977,14 @@ course.claim("with neither, trainings diverge at this learning rate, and none at
              some_diverge and is_finite, f"{diverged} of {len(ends['neither'])} diverge")  # fmt: skip
 
 # %% [markdown]
-# **We think** that BatchNorm after the first convolution does what normalised input does, because it subtracts and
-# divides as well; to test it, move the first BatchNorm behind the second convolution.
-#
-# Each of the first three stands at the best of four learning rates, because one rate may suit one training better than
+# Three of the five trainings use the best of four learning rates, because one rate may suit one training better than
 # another. With more steps the order may change.
 #
-# **Takeaway** Keep the scale of what each layer sees. With BatchNorm, raw and normalised input end nearly alike.
+# **We think** that BatchNorm after the first convolution does what normalised input does, because it subtracts and
+# divides as well. To test it, move the first BatchNorm behind the second convolution. Without BatchNorm, raw
+# pixels with the small rate may even beat normalised ones. **We think** that the initial weights shrink what each layer
+# passes on, so that large pixels help. To test it, multiply the normalised input by ten.
+#
+# **Takeaway** BatchNorm sets the scale that the next layer sees, so raw and normalised pixels end nearly alike.
 #
 # Part 2 looks for fewer steps, part 3 for cheaper ones.

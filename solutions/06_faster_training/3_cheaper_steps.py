@@ -65,7 +65,7 @@ print(f"steps of {size.step_batch} images, and of {size.gpt_rows} x {size.gpt_co
 #
 # | rung | what it adds | meant to make cheaper |
 # |---|---|---|
-# | no useless bias | convolutions before BatchNorm lose their bias (CNN) | a part of a convolution |
+# | no useless bias | convolutions before BatchNorm lose their bias (CNN) | the convolutions |
 # | channels last | the same numbers in another order in memory (CNN) | convolutions, norms, pooling |
 # | SDPA | `F.scaled_dot_product_attention`, no table of all scores (GPT) | attention |
 # | fused optimizer | one kernel updates all weights | the optimizer |
@@ -158,23 +158,24 @@ course.claim("CUDA graphs make a step of the small GPT at least 10 % faster",
              gains["small GPT"].get("CUDA graphs"), above=1.1)  # fmt: skip
 
 # %% [markdown]
-# A gain above its bound means that the change touches more than it is meant to. 16 bits also halve the bytes of
-# point-wise operations. Compiling also removes the time between operations.
+# Compare the bounds with the gains: the rung with the largest bound need not gain most. A bound excludes, it does not
+# promise. A gain above its bound means that the change touches more than it is meant to. 16 bits also halve the bytes
+# of point-wise operations. Compiling also removes the time between operations.
 #
 # **Known** TF32 and CUDA graphs belong to NVIDIA's GPUs, so a CPU prints "not measured here". TF32 multiplies float32
 # in tensor cores with ten binary digits after the first of each factor (NVIDIA Ampere white paper 2020). It costs one
 # line, `torch.set_float32_matmul_precision("high")`, and gains little once autocast makes the products anyway. A CUDA
 # graph replays recorded kernels, which pays where the GPU waits for Python: small kernels, small batches.
 #
-# **Takeaway** No rung wins everywhere. The share of the step that a change touches decides, then the machine, so run
-# the ladder on your network where you train.
+# **Takeaway** A bound says which rungs to skip; only the ladder says which one wins, on your network and where you
+# train.
 
 # %% [markdown]
 # ## Does a faster step learn as much?
 #
 # A faster step is worth nothing if it learns less. The cell trains every rung with the same seeds on the same batches
-# and subtracts the loss of the baseline seed by seed. So it needs no spread between seeds. The control is the baseline
-# from weights that differ by a millionth: this much another order of sums may change as well.
+# and subtracts the loss of the baseline seed by seed, so the luck that both share cancels. The control is the baseline
+# from weights that differ by a millionth: another order of sums may change the loss as much.
 
 # %% tags=["experiment"]
 apart = {name: ladder.loss_differences(small[name], rungs[name], size.loss_steps, size.loss_seeds, device)
@@ -190,8 +191,9 @@ course.claim("with all changes up to 16 bits, the small GPT has the baseline's l
              gpt_apart, within=(-0.05, 0.05))  # fmt: skip
 
 # %% [markdown]
-# **Shown** The rungs share weights, batches and steps, so a difference beyond the control's comes from the rung. These
-# are few steps: train longer before you trust a format at the end of a schedule, where updates are small.
+# **Shown** The rungs share weights, batches and steps, so a difference beyond the control's comes from the changes up
+# to that rung. These are few steps: train longer before you trust a format at the end of a schedule, where updates are
+# small.
 #
 # **Takeaway** Compare losses in pairs, seed by seed, and next to what rounding alone does.
 
@@ -360,7 +362,8 @@ check.autocast_region(autocast_region, seed=17)
 #
 # A rung tells you *whether* a change helps. To learn *why*, change one suspected cause alone:
 #
-# - Do 16 bits need large products? The control makes the same step with a sixteenth of the images.
+# - Do 16 bits need large products? The control makes the same step with a sixteenth of the images. (Here 16 bits are
+#   added to the plain step, in the ladder to the changes before it, so the gains may differ.)
 # - How much can a fused optimizer gain at all? The control times the update alone.
 # - Which layer gains from channels last? Each layer runs alone in both layouts.
 # - Does SDPA need long sequences? Attention runs alone, on rows of two lengths with equally many tokens together.
@@ -432,19 +435,20 @@ course.claim("SDPA gains at least 10 % more on long rows than on short ones",
 
 # %% [markdown]
 # Read the recorded machines of the two claims about 16 bits. A GPU may lose with them where a step is so small that it
-# waits for Python: autocast starts more kernels, and the products that it makes cheaper were hardly any of the time.
+# waits for Python: autocast starts more kernels, and products take little of the time.
 #
-# - **Shown** The two steps in 16 bits differ by the number of images alone, so their ratio says what large products are
-#   worth.
-# - **Shown** Each layer runs alone in both layouts, so the ladder's gain comes from the layers that are faster above.
+# - **Shown** The two steps in 16 bits differ by the number of images alone. **We think** that it acts in two ways: with
+#   few images the products are small, and Adam's update, which stays in 32 bits, takes a larger share. To tell them
+#   apart, leave the update out of both steps.
+# - **Shown** Each layer runs alone in both layouts, so the rows above say which layers gain from channels last.
 # - **We think** that a layer gains where it works on one pixel after the other and finds all channels of a pixel in one
 #   stretch of memory, which a processor reads and computes with in one instruction. To test it, give the layer one
 #   channel: then both layouts are the same.
 # - **Known** SDPA does not write the table of all scores, which grows with the square of the row (Dao et al. 2022,
 #   arXiv:2205.14135). With equally many tokens, the table of long rows is larger.
 #
-# **Takeaway** Amdahl's law bounds what an update can gain: the rest of the step stays. 16 bits pay where products are
-# large and the machine has units for them.
+# **Takeaway** Change one suspected cause alone. 16 bits pay where products take much of the step and the machine has
+# units for them.
 
 # %% [markdown]
 # ## When is compiling paid back?

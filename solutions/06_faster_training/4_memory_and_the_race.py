@@ -34,11 +34,11 @@ from torch.utils.data import DataLoader, TensorDataset
 import course
 from course.checks import faster_training as check
 from course.datasets import fashion
-from course.measure.comparison import Interval, compare, ratio_interval
+from course.measure.comparison import Interval, compare, product, ratio_interval
 from course.plots import faster_training as plots
 from course.training import leaderboard, race, speedrun
 from course.training.models import FashionCNN
-from course.training.segments import Stack, gradients, peak_bytes
+from course.training.segments import Stack, first_run, gradients, peak_bytes
 
 print(course.machine())
 size, device = course.sizes("06_faster_training"), course.device()
@@ -140,7 +140,7 @@ print(f"{'without it, times as much':<26}{'images':<24}{'time per image':<24}tog
 for piece in sorted(pieces, key=lambda piece: -piece.total.estimate):
     print(f"{piece.name:<26}{piece}")
 print(f"control of the time per image: {pieces[0].control}; {compared.rounds} rounds, {compared.stopped}")
-both = race.product(fewer, compared.ratio("everything", to="plain"))
+both = product(fewer, compared.ratio("everything", to="plain"))
 print(f"everything over plain: images × time per image {both}; by the clock {faster}")
 alone = math.prod(piece.total.estimate for piece in pieces)
 print(f"the nine ratios multiplied: {alone:.2f}")
@@ -166,7 +166,7 @@ course.claim("the bias before BatchNorm changes the time per image by less than 
 # machines the larger batch needs more images, and other pieces fewer.
 #
 # A grey row is a result, too: with these seeds and rounds nobody can say whether that piece helps. Of nine intervals
-# of 95 %, one or more exclude 1 by chance in a third of such tables. Believe a coloured row that has a reason.
+# of 95 %, one or more exclude 1 by chance in a third of such tables. Trust a coloured row only if you can say why.
 #
 # - **Known** bfloat16 is cheap where the processor multiplies it natively (AMX on recent Xeons, tensor cores on GPUs).
 #   Elsewhere it is emulated and may lose, so this row can change sign between machines.
@@ -521,8 +521,7 @@ course.claim("under autocast, checkpointed blocks have the gradients of plain on
 course.claim("BatchNorm in a checkpointed block updates its running statistics twice per step", updates == 2, updates)
 
 # %% [markdown]
-# **Shown** Only the mask differs between the two gradients that lie far apart. A tenth dropped in each of many blocks
-# makes another network of the same weights, and no error says so.
+# **Shown** Only the mask differs between the two gradients that lie far apart, and no error says so.
 #
 # **Takeaway** A second run must repeat the first one in all that it reads: random numbers, precision, statistics.
 
@@ -548,7 +547,7 @@ block_bytes = peak_bytes(Stack(1, width, 1).to(device), x, checkpoint_now, saved
 plain_bytes = saved_now(lambda: models[1](x), models[1])
 peaks = {k: peak_bytes(models[k], x, checkpoint_now, saved_now) for k in counts}
 expected = {k: (k - 1) * input_bytes + math.ceil(size.blocks / k) * block_bytes for k in counts}
-ways = {"plain": lambda: models[1].step(x), "forward": lambda: models[1](x)}
+ways = {"plain": lambda: models[1].step(x), "forward": lambda: first_run(models[1], x)}
 for k in counts:
     ways[f"{k} segments"] = lambda k=k: models[k].step(x, checkpoint_now)
 timed = compare(ways, device=device, seconds=size.compare_seconds)
@@ -587,8 +586,8 @@ course.claim("a checkpointed step takes longer than the 4/3 of the rule", longer
 # **Shown** The last cell removes dropout alone. Compare the two shares with the third of the rule: what is above it
 # with dropout and not without is the price of drawing random numbers, which the backward pass does not pay.
 #
-# From one segment to sixteen, the number of segments grows and the memory in use shrinks, which may slow a step and
-# speed it up. Where the intervals overlap, no fixed cost per segment can be told.
+# Where the intervals overlap, you cannot tell whether more segments cost more. The predicted line adds a forward pass
+# that keeps no graph, as a checkpointed block makes it first.
 #
 # **Known** With k segments of n blocks, k inputs and the n / k blocks of one segment are kept. That is least at
 # k = √(n · bytes of a block / bytes of its input), and at √n only if the two are equal (Chen et al. 2016).

@@ -55,10 +55,15 @@ class _Parts:
         return part
 
     def _note(self) -> None:
-        gc.collect()
-        self.most = max(self.most, sum(part() is not None for part in self._made))
+        if self._alive() > self.most:
+            gc.collect()  # of parts in cycles; it takes a second in a process with many objects
+            self.most = max(self.most, self._alive())
         self.seen.append(_content(self.path))
         self.neighbours = [name for name in os.listdir(self.path.parent) if name != self.path.name]
+
+    def _alive(self) -> int:
+        """How many parts are in memory."""
+        return sum(part() is not None for part in self._made)
 
 
 def _content(path: Path) -> str:

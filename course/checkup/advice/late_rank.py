@@ -7,14 +7,14 @@ from course.checkup.predict import bound
 
 NAME = "skew"
 PART = "02/5"
-PLANTED = ("late_rank",)
+PLANTED = ("late_rank", "late_backward")
 LATE_MIN = 0.1  # share of a step that one rank may take longer than another without a line
 
 
 def check(facts: Facts) -> Advice | None:
     """Advise to look at the phase, and the line, in which it is late."""
     skew = facts.skew
-    if skew is None or skew.late <= LATE_MIN * facts.seconds.median:
+    if skew is None or not skew.is_proven or skew.late <= LATE_MIN * facts.seconds.median:
         return None
     gain = bound(skew.late / facts.seconds.median)
     where = "its own code" if skew.phase == CODE else f"its phase {skew.phase}"
