@@ -315,7 +315,9 @@ def checkup(rows: Rows) -> None:
         F.cross_entropy(model(x), y).backward()
         optimizer.step()
 
-    report = course.checkup(DataLoader(data, batch_size), step, steps=at(8, 100), minutes=at(0.05, 3.0)).data
+    report = course.checkup(
+        DataLoader(data, batch_size), step, steps=at(8, 100), minutes=at(0.05, 3.0)
+    ).data
     for name, row in report["phases"].items():
         rows.put(f"check-up: {name}, % of a step", f"{100 * row['share']:.1f}")
     cost = "" if report["own_cost"] is None else f"{100 * report['own_cost']:.1f}"
