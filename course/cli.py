@@ -37,6 +37,8 @@ ELSEWHERE = {
         "Say how random and how fast the batches of your own loader are.",
     ),
 }
+# what packages add that are not installed
+more_points: list[importlib.metadata.EntryPoint] = []
 # verbs of instructor/verbs.py
 INSTRUCTORS = "bench book build demo grade guide new release slides".split()
 SETTINGS = dict(help_option_names=["-h", "--help"], max_content_width=100)
@@ -83,10 +85,16 @@ class Verbs(click.Group):
 def elsewhere() -> dict[str, tuple[str, str, str]]:
     """{verb: (module, command, sentence)} of this package, and of others that add verbs."""
     verbs = dict(ELSEWHERE)
-    for point in importlib.metadata.entry_points(group="course.verbs"):
+    for point in _entry_points("course.verbs"):
         with contextlib.suppress(ModuleNotFoundError):  # installed for another folder
             verbs |= point.load()
     return verbs
+
+
+def _entry_points(group: str) -> list[importlib.metadata.EntryPoint]:
+    """What packages, installed or not, add to this one."""
+    added = [point for point in more_points if point.group == group]
+    return [*importlib.metadata.entry_points(group=group), *added]
 
 
 def _class_progress():
@@ -94,7 +102,7 @@ def _class_progress():
 
     Raises: CourseError where it is missing.
     """
-    for point in importlib.metadata.entry_points(group="course.class_progress"):
+    for point in _entry_points("course.class_progress"):
         with contextlib.suppress(ModuleNotFoundError):
             return point.load()
     raise CourseError(_for_instructors("course progress --class"))

@@ -74,14 +74,19 @@ def short_notebook(path):
     nbformat.write(book, path)
 
 
+def set_up_lab(home):
+    """Write the settings of a JupyterLab that is driven by a program, for the user whose home is `home`."""
+    for name, text in SETTINGS.items():
+        path = home / f".jupyter/lab/user-settings/@jupyterlab/{name}.jupyterlab-settings"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
 @contextlib.contextmanager
 def jupyterlab(folder):
     """The address of a JupyterLab on FOLDER/notebooks, which ends with the block."""
     port = free_port()
-    for name, text in SETTINGS.items():
-        path = folder / f"home/.jupyter/lab/user-settings/@jupyterlab/{name}.jupyterlab-settings"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+    set_up_lab(folder / "home")
     own = {"HOME": "home", "COURSE_DATA": "data", "COURSE_ANSWERS": "answers"}
     env = os.environ | {name: str(folder / place) for name, place in own.items()}
     env |= {"JUPYTER_PATH": os.environ.get("TESTS_FORKS", "")}  # kernels that start in a moment (forks.py)

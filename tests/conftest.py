@@ -143,6 +143,7 @@ def pytest_collection_finish(session):
 LONGEST = (
     "test_hub.py",  # first, as these wait more than they compute
     "test_browser.py",
+    "test_workshop.py",
     "test_slurm.py",
     "test_marked_cells_give_the_same_output_again",
     "test_hostile.py",

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import browser
 import nbformat
-from walks import PATIENCE, ROOT, NotHere, do, lacking, main, wait_until
+from walks import PATIENCE, ROOT, NotHere, clone, do, lacking, main, wait_until
 
 from course.notebook.cells import read_cells
 from course.notebook.registry import solutions_folder
@@ -29,8 +29,6 @@ PROXY = TOOLS / "node_modules" / ".bin" / "configurable-http-proxy"
 NAMESPACES = "unshare --mount --net --pid --fork --kill-child --mount-proc".split()
 IDS = {"ann": 61001, "bob": 61002, "teacher": 61003}
 LEARNERS = ("ann", "bob")
-REPOSITORY = ("course", "data_scripts", "docs", "learners", "scripts", "solutions", "LICENSE", "environment.yml",
-              "nbgrader_config.py", "pyproject.toml", "requirements.txt")  # fmt: skip
 UNIT, PART, EXERCISE, TEXT = "05_batch_grouping", "4_no_padding_at_all", "block_mask", "your_data"
 HUB, TOKEN, PASSWORD = "http://127.0.0.1:8000", uuid.uuid4().hex, uuid.uuid4().hex
 ATTACK = '<script>window.ran = 1</script><img src="x" onerror="window.ran = 2"><b>my own data</b>'
@@ -124,10 +122,7 @@ def set_up(folder):
     mount("-t", "tmpfs", "-o", "mode=755", "none", "/srv")
     make_users(folder)
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-    for name in REPOSITORY:
-        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
-        Path("/home/teacher/course").mkdir(exist_ok=True)
-        copy(ROOT / name, f"/home/teacher/course/{name}")
+    clone(Path("/home/teacher/course"))
     for place, text in re.findall(r"```python\n# (\S+)\n(.*?)```", (ROOT / "docs" / "hub.md").read_text(), re.S):
         path = Path(place.replace("~", "/home/teacher"))
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -259,7 +254,7 @@ def handed_in(learner):
 
 def release(hub):
     """The teacher makes the class's folder and releases the unit; learners cannot read the repository."""
-    hub.type(f"python -m course.cli release /srv/course/class --part 05/4 --ask {EXERCISE},{TEXT}")
+    hub.type(f"python -m instructor release /srv/course/class --part 05/4 --ask {EXERCISE},{TEXT}")
     hub.type(f"nbgrader release_assignment {UNIT} --CourseDirectory.release_directory=/srv/course/class/notebooks")
     assert "denied" in as_user("bob", ["ls", "/home/teacher/course"])
     assert not list(Path("/srv/course/class").rglob("solutions"))
@@ -291,7 +286,7 @@ def submit(hub):
 
 def grade(hub):
     """The teacher collects and grades."""
-    shown = hub.type(f"nbgrader collect {UNIT}", "python -m course.cli grade submitted --release /srv/course/class")
+    shown = hub.type(f"nbgrader collect {UNIT}", "python -m instructor grade submitted --release /srv/course/class")
     assert "2 submissions, 0 of them graded before" in shown, shown
     assert "ignored" not in shown, shown
 
@@ -322,7 +317,7 @@ def by_hand(hub, page, folder):
 
 def feed_back(hub):
     """Feedback goes out, and each learner gets the own page alone."""
-    again = "python -m course.cli grade submitted --release /srv/course/class --feedback"
+    again = "python -m instructor grade submitted --release /srv/course/class --feedback"
     assert "2 submissions, 2 of them graded before" in hub.type(again, f"nbgrader release_feedback {UNIT}")
     for learner in LEARNERS:
         hub.press(learner, "fetch_feedback")

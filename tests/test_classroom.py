@@ -1,5 +1,6 @@
 """What runs in a notebook from top to bottom is what is graded, whatever a tool or a hand did to its cells."""
 
+import contextlib
 import json
 import random
 from datetime import UTC, datetime
@@ -7,8 +8,10 @@ from datetime import UTC, datetime
 import pytest
 from submissions import UNIT, part_of, release, solved
 
+from course.errors import CourseError
 from course.learner import check_notebook
 from course.notebook.cells import grade_id
+from course.notebook.code import execute, read_code
 from instructor.authoring import masters
 from instructor.grading.inbox import read_inbox
 from instructor.grading.limits import DEFAULTS
@@ -158,6 +161,67 @@ def test_the_person_who_grades_reads_the_file_and_no_inbox_calls_it_unknown(note
     (handed,), left_out = read_inbox(tmp_path, {UNIT: [PART]})
     (result,) = grade(plan, handed, zygote, DEFAULTS).parts
     assert left_out == [] and result.notebook.cells[0].source.startswith("%%writefile helpers.py\nimport torch")
+
+
+def said_by(notebook, path):
+    """Whether the notebook calls the answer correct, when its cells run from top to bottom."""
+    path.write_text(json.dumps(notebook))
+    names, said = {}, False
+    for cell in read_code(path):
+        if cell.exercise != NAME and cell.role not in ("given", "answer"):
+            continue
+        with contextlib.suppress(AssertionError, CourseError, NameError):
+            execute(cell, "<a cell>", names)
+            said = said or cell.role == "check"
+    return said
+
+
+def split_anywhere(notebook, rng):
+    """Between two statements of the answer, as they come."""
+    at = place(notebook)
+    cell = notebook["cells"][at]
+    extra = [f"BEFORE_{number} = {number}" for number in range(rng.randrange(3))]
+    lines = [*extra, text(cell)]
+    rng.shuffle(lines)
+    border = rng.randrange(len(lines) + 1)
+    notebook["cells"].insert(at + 1, {**cell, "id": f"half-{rng.random()}", "source": "\n".join(lines[border:])})
+    notebook["cells"][at] = {**cell, "source": "\n".join(lines[:border])}
+
+
+def copied_anywhere(notebook, rng):
+    """A wrong attempt, as a copy of the answer's cell, above or below it."""
+    at = place(notebook)
+    wrong = f"def {NAME}(*args, **named):\n    return {rng.random()}"
+    copy = {**notebook["cells"][at], "id": f"copy-{rng.random()}", "source": wrong}
+    notebook["cells"].insert(at + rng.randrange(2), copy)
+
+
+def moved_up(notebook, rng):
+    """The answer's cell above some cells that were given."""
+    at = place(notebook)
+    cell = notebook["cells"].pop(at)
+    notebook["cells"].insert(rng.randrange(place(notebook, "setup") + 1, at + 1), cell)
+
+
+def metadata_dropped(notebook, rng):
+    """From some cells, which keep their ids; but copies and halves have no id by which to know them."""
+    ids = {cell["id"] for cell in json.loads(masters.text_of(release(PART)))["cells"]}
+    for cell in notebook["cells"]:
+        if cell["id"] in ids and rng.random() < 0.5:
+            cell["metadata"] = {}
+
+
+EDITS = (split_anywhere, copied_anywhere, moved_up)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_whatever_a_hand_did_to_the_cells_the_score_is_what_the_notebook_said(notebook, points, seed, tmp_path):
+    rng = random.Random(seed)
+    for edit in rng.choices(EDITS, k=3):
+        edit(notebook, rng)
+    metadata_dropped(notebook, rng)
+    score, reports = points(notebook)
+    assert (score == points_of(release(PART))) == said_by(notebook, tmp_path / "as-it-is.ipynb"), reports
 
 
 def points_of(notebook):

@@ -2,6 +2,7 @@
 
 import fnmatch
 import importlib.metadata
+import runpy
 import subprocess
 import sys
 
@@ -98,6 +99,16 @@ def test_a_class_has_no_commands_of_its_instructor(monkeypatch, capsys):
     with pytest.raises(SystemExit) as stopped:
         cli.main(["--help"])
     assert not stopped.value.code and "grade" not in capsys.readouterr().out.split("Commands:")[1]
+
+
+def test_the_instructors_package_has_its_commands_where_it_is_not_installed(monkeypatch, capsys):
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: ())
+    monkeypatch.setattr(cli, "more_points", [])
+    for words, said in ((["grade"], "name an inbox"), (["progress", "--class", "nowhere"], "nowhere")):
+        monkeypatch.setattr(sys, "argv", ["instructor", *words])
+        with pytest.raises(SystemExit, match=f"error: .*{said}"):
+            runpy.run_module("instructor", run_name="__main__")
+    assert {*cli.INSTRUCTORS} <= {*cli.verbs.list_commands(None)}
 
 
 def test_data_runs_the_scripts_with_their_flags(monkeypatch, tmp_path):

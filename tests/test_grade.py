@@ -156,8 +156,12 @@ def test_learners_get_their_points_and_the_teacher_a_table(graded):
 def test_only_what_changed_is_graded_again_and_replaces_the_score(graded, inbox, course, tmp_path, capsys):
     shutil.copytree(graded, course, dirs_exist_ok=True)
     mine = shutil.copytree(inbox, tmp_path / "inbox")
+    times = {one.learner: one.received for one in gradebook.records(course)}
+    for folder in mine.glob(f"*/{UNIT}"):  # somebody opens them in JupyterLab
+        write_text(folder / ".ipynb_checkpoints" / f"{part_of(SOLVED[0])}-checkpoint.ipynb", "{}")
     run(mine, course)
     assert "3 submissions, 3 of them graded before" in capsys.readouterr().out
+    assert {one.learner: one.received for one in gradebook.records(course)} == times
     (mine / "ann" / UNIT / f"{part_of(SOLVED[1])}.ipynb").unlink()
     hand_in(mine, "dan", SOLVED[2])
     run(mine, course)

@@ -18,6 +18,9 @@ NOT_HERE = 3  # the exit code of a walk that cannot begin on this machine; it ha
 AROUND = ("JUPYTER", "JPY_", "SLURM_", "SBATCH_")  # what programs read that the walks start
 PATIENCE = 200  # seconds for one step on a busy machine
 SECONDS = 600  # for a walk, which takes 30 to 60 on a machine that does nothing else
+REPOSITORY = ("course", "data_scripts", "docs", "instructor", "learners", "notebooks", "recorded", "scripts",
+              "solutions", "LICENSE", "environment.yml", "nbgrader_config.py", "pyproject.toml",
+              "requirements.txt")  # fmt: skip
 
 
 class NotHere(Exception):
@@ -47,6 +50,14 @@ def lacking(programs, command):
             return f"needs the command `{program}` (Debian package {package})"
     tried = subprocess.run(command, capture_output=True, text=True)
     return f"this machine allows no namespaces: {tried.stderr.strip()}" if tried.returncode else None
+
+
+def clone(folder):
+    """Make `folder` what an instructor has after a clone: nothing that was built or graded is in it."""
+    folder.mkdir()
+    for name in REPOSITORY:
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, folder / name)
 
 
 def do(steps, *given):

@@ -103,13 +103,15 @@ def read_cells(path: Path) -> list[Cell]:
 def cells_of(notebook: Mapping[str, Any]) -> list[Cell]:
     """The cells of a notebook that is in memory, as JSON or as a NotebookNode.
 
-    Where a tool dropped the metadata of all cells, as some editors do, their ids say what they are.
+    Where a tool dropped the metadata of a cell, as some editors do, its id says what it is.
     """
     cells = [_notebook_cell(cell) for cell in notebook["cells"]]
-    if any(cell.marks for cell in cells):
-        return cells
     ids = {cell.id for cell in cells}
-    return [replace(cell, marks=_marks_by_id(cell.id, ids)) for cell in cells]
+    named = []
+    for cell in cells:
+        marks = cell.marks or _marks_by_id(cell.id, ids)
+        named.append(replace(cell, marks=marks))
+    return named
 
 
 def script_cells(text: str) -> list[Cell]:

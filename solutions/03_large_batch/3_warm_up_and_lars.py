@@ -314,7 +314,8 @@ plots.by_seed(rows, levels, "loss, nats per token", title)
 # **Must**
 # - use the Euclidean norms of `w` and `w.grad` for the trust ratio, and 1 where one of them is 0;
 # - with `group["exclude_1d"]`, move parameters of at most one dimension with ratio 1 and no weight decay;
-# - change `w` and `velocity` in place (not the gradient), with all settings read from `group`.
+# - change `w` in place and keep the velocity for the next step, with all settings from `group` and the gradient as it
+#   was.
 #
 # ```python
 # >>> w = torch.nn.Parameter(torch.tensor([[3.0, 4.0]]))
@@ -694,7 +695,7 @@ class WildLARS(torch.optim.Optimizer):
 # never moves.
 #
 # **Must**
-# - make the optimizer as `optimizer_class([bias], lr=...)` with a one-dimensional float32 bias of zeros;
+# - make the optimizer as `optimizer_class(params, lr=...)`, with a one-dimensional float32 bias of zeros in `params`;
 # - make ten steps with a gradient that is not zero, because some optimizers begin slowly;
 # - return True if the bias is still zero after the tenth step, else False.
 #

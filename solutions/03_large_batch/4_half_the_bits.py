@@ -253,8 +253,8 @@ course.claim("p.grad has larger values than the activations' gradients, so it li
 # `F.binary_cross_entropy_with_logits`.
 #
 # **Must**
-# - run `model(users, items)` under `torch.amp.autocast` (device type of `labels`, `dtype`), all else outside, with the
-#   loss from float32 logits;
+# - run `model(users, items)` under `torch.amp.autocast` (device type of `labels`, `dtype`), and the backward pass
+#   outside, with the loss from float32 logits;
 # - without a scaler call `loss.backward()` and `optimizer.step()`;
 # - with one, run backward on the loss that `scaler.scale` returns, then call `scaler.step(optimizer)` and
 #   `scaler.update()`.

@@ -1,8 +1,12 @@
 """Probe of exercise BucketBatchSampler."""
 
+import builtins
+import contextlib
 import itertools
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import Any
+from unittest import mock
 
 import torch
 
@@ -22,6 +26,26 @@ def _epoch(sampler: Iterable, number: int = 0) -> Batches:
     """The batches of epoch `number`."""
     sampler.set_epoch(number)
     return _batches(sampler)
+
+
+@contextlib.contextmanager
+def _hashes_of_another_process() -> Iterator[None]:
+    """Inside the block `hash` gives other numbers for texts, as in each new process of Python."""
+    of_this_process = builtins.hash
+
+    def hash_there(value: Any) -> int:
+        number = of_this_process(value)
+        return number ^ 0x5DEECE66D if _holds_text(value) else number
+
+    with mock.patch.object(builtins, "hash", hash_there):
+        yield
+
+
+def _holds_text(value: Any) -> bool:
+    """Whether the hash of `value` depends on that of a text."""
+    if isinstance(value, (tuple, frozenset)):
+        return any(map(_holds_text, value))
+    return isinstance(value, (str, bytes))
 
 
 def _lengths_of(lengths: torch.Tensor, batch: list[int]) -> list[int]:
@@ -132,5 +156,8 @@ def _other_epochs(
     yield "another epoch puts other sequences together", tried(regrouped, few)
     is_same = _epoch(answer(lengths, 8, 3), 1) == other
     yield "epoch 1 gives the same in a new sampler", tried(is_same, few)
+    with _hashes_of_another_process():
+        is_same = _epoch(answer(lengths, 8, 3)) == batches
+    yield "another process gives the same batches", tried(is_same, few)
     is_other = _epoch(answer(lengths, 8, 3, seed=5)) != batches
     yield "another seed gives other batches", tried(is_other, few)

@@ -15,6 +15,10 @@ def _linear(length: int) -> int:
     return length
 
 
+def _constant(length: int) -> int:
+    return 1
+
+
 def _square(length: int) -> int:
     return length**2
 
@@ -67,6 +71,18 @@ def find_thresholds(answer: Answer, device: torch.device, seed: int) -> Facts:
     yield from _trials(answer, lengths, seed)
 
 
+def _starts(answer: Answer, lengths: torch.Tensor) -> Facts:
+    """Where trials start: with a cost that no move lowers, a trial ends there."""
+    some = lengths[3:11].unique()
+    starts = []
+    for number in range(60):
+        starts.append(tuple(answer(some, 3, 1, _constant, _generator(number))))
+    below = {length for start in starts for length in start[:-1]}
+    yield "lengths at which some of 60 trials start", sorted(below)
+    are_several = len({*starts}) > len(some) + 1
+    yield "their pairs differ", tried(are_several, some.tolist())
+
+
 def _trials(answer: Answer, lengths: torch.Tensor, seed: int) -> Facts:
     """What the generator and the number of trials do."""
     few = lengths[:9].tolist()
@@ -74,6 +90,7 @@ def _trials(answer: Answer, lengths: torch.Tensor, seed: int) -> Facts:
     for number in range(24):
         singles.append(list(answer(lengths, 4, 1, _linear, _generator(number))))
     again = [list(answer(lengths, 4, 1, _linear, _generator(number))) for number in range(24)]
+    yield from _starts(answer, lengths)
     yield "equal generators give equal thresholds", tried(singles == again, few)
     are_several = len({*map(tuple, singles)}) > 1
     yield "one trial does not always find the same", tried(are_several, few)

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 
 from course.engine.exercise import Answer, Facts, exercise
+from course.engine.probing.laws import tried
 from course.engine.probing.values import type_word
 
 
@@ -30,6 +31,8 @@ def batch_plan(answer: Answer, device: torch.device, seed: int) -> Facts:
     lengths = sorted(set(map(len, plan)))
     form = {"lengths": lengths, "first of the pair": type_word(plan[0][0])}
     yield "of pairs (worker, indices)", form
+    are_lists = all(isinstance(batch, (list, tuple)) for _, batch in plan)
+    yield "the indices of a batch are a list", tried(are_lists, [n, size])
     yield "as many pairs as batches", len(plan)
     yield "the indices of each batch", indices(n, size, workers)
     yield "the worker of each batch", builders(n, size, workers)

@@ -3,16 +3,22 @@
 import itertools
 import random
 from collections.abc import Iterable, Sequence
+from unittest import mock
 
 import numpy
 import torch
 from torch.utils.data import Dataset, get_worker_info
+from torch.utils.data._utils import worker
 
 from course.checks.parallel_loading.workers import epochs
 from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.laws import tried
 from course.engine.probing.randomness import random_state
 
+MANY = 400  # seeds cut to fewer than 10,000 values then agree somewhere
+# seeds that are so far apart agree in their last 6 decimal digits and in their last 16 bits
+LAST_DIGITS = 2**16 * 5**6
+FEW = 4
 Draws = list[list[float]]  # of worker 0 and of worker 1, in an epoch
 
 
@@ -65,6 +71,9 @@ def seed_worker(answer: Answer, device: torch.device, seed: int) -> Facts:
     yield "the same generator of the loader, the same numbers", tried(again == first, on)
     new_in_other = _disjoint(_joined(other), _joined(first))
     yield "another generator of the loader, other numbers", tried(new_in_other, on)
+    firsts = _first_draws(answer, dataset, seed)
+    are_other = len({*firsts}) == len(firsts)
+    yield "of many workers with other seeds, no two draw the same", tried(are_other, on)
 
 
 def _draws(answer: Answer, dataset: _Drawing, loader_seed: int, n_epochs: int = 1) -> list[Draws]:
@@ -78,6 +87,32 @@ def _draws(answer: Answer, dataset: _Drawing, loader_seed: int, n_epochs: int = 
         workers = items[:, 0]
         draws.append([items[workers == worker, 1].tolist() for worker in (0, 1)])
     return draws
+
+
+def _first_draws(answer: Answer, dataset: _Drawing, seed: int) -> list[float]:
+    """The first draw in each of many workers that are pretended, in this process."""
+    rng = random.Random(seed)
+    seeds = [rng.getrandbits(62) for _ in range(MANY)]
+    seeds += [seeds[0] + number * LAST_DIGITS for number in range(1, FEW)]
+    before = torch.get_rng_state(), random.getstate(), numpy.random.get_state()
+    try:
+        return [_first_draw(answer, dataset, worker_seed) for worker_seed in seeds]
+    finally:
+        torch.set_rng_state(before[0])
+        random.setstate(before[1])
+        numpy.random.set_state(before[2])
+
+
+def _first_draw(answer: Answer, dataset: _Drawing, worker_seed: int) -> float:
+    """The first draw in a worker with this seed, which also seeds the global numbers there."""
+    own = _Drawing(dataset.n, 0)
+    torch.default_generator.manual_seed(worker_seed)
+    random.seed(worker_seed)
+    numpy.random.seed(numpy.random.SeedSequence(worker_seed).generate_state(4))
+    info = worker.WorkerInfo(id=0, num_workers=2, seed=worker_seed, dataset=own)
+    with mock.patch.object(worker, "_worker_info", info):
+        answer(0)
+    return own.rng.random() if isinstance(own.rng, numpy.random.Generator) else -1.0
 
 
 def _joined(draws: Draws) -> list[float]:

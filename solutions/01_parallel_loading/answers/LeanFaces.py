@@ -30,6 +30,10 @@ MISTAKES = {
         "A draft has one of four sizes, seldom the one that is asked for. Resize to side x side after it.",
         ("        picture = picture.resize((self.side, self.side))\n", ""),
     ),
+    "NearestPixels": (
+        "resize has another filter than its default one: fine lines vanish or become steps. Give it the size alone.",
+        ("resize((self.side, self.side))", "resize((self.side, self.side), Image.Resampling.NEAREST)"),
+    ),
     "Floats": (
         "The item is a float tensor, four times as large as the bytes. Return uint8.",
         ("tensor(picture)", "tensor(picture) / 255"),
@@ -97,5 +101,5 @@ class AugmentsTensors:
     def __getitem__(self, i):
         with Image.open(self.paths[i]) as file:
             file.draft(file.mode, self.size)
-            tensor = v2.functional.pil_to_tensor(file.convert("RGB").resize(self.size, Image.Resampling.BILINEAR))
+            tensor = v2.functional.pil_to_tensor(file.convert("RGB").resize(self.size))
         return tensor if self.augment is None else self.augment(tensor)

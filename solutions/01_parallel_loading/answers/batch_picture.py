@@ -23,6 +23,10 @@ MISTAKES = {
         "columns is not used: make_grid puts eight images into a row. Pass nrow=columns.",
         (", nrow=columns", ""),
     ),
+    "stays_on_the_gpu": (
+        "A batch on a GPU has no array. Copy the picture to the CPU first: .cpu().numpy().",
+        (".cpu().numpy()", ".numpy()"),
+    ),
     "normalised": (
         "make_grid stretches the values of the batch to 0 and 1. Leave out normalize.",
         ("nrow=columns", "nrow=columns, normalize=True"),

@@ -46,6 +46,10 @@ MISTAKES = {
         "Workers are counted from 1. Their ids begin with 0, and batch 0 is built by worker 0.",
         ("k % num_workers if", "k % num_workers + 1 if"),
     ),
+    "ranges": (
+        "The indices of a batch are a range. The loop gets lists: list(range(...)).",
+        ("[list(range(start, min(start + batch_size, stop)))", "[range(start, min(start + batch_size, stop))"),
+    ),
     "worker_of_the_first_item": (
         "The worker is chosen by the batch's first item. Batches are dealt out, not items: batch k % num_workers.",
         ("(k % num_workers", "(batch[0] % num_workers"),

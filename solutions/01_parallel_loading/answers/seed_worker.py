@@ -30,6 +30,10 @@ MISTAKES = {
         "The seed is drawn from the copied rng, which is the same in all workers and epochs. Use info.seed.",
         ("(info.seed)", "(info.dataset.rng.integers(2**32))"),
     ),
+    "few_seeds": (
+        "The seed is cut to a few values, so workers and epochs meet again. Use the whole info.seed.",
+        ("(info.seed)", "(info.seed % 1000)"),
+    ),
     "no_main_process": (
         "In the main process get_worker_info() is None. Do nothing there.",
         ("    if info is not None:\n    ", ""),

@@ -45,6 +45,10 @@ MISTAKES = {
         "The seed is ignored: two trainings with other seeds see the same batches.",
         ("((self.seed, self.epoch))", "(self.epoch)"),
     ),
+    "SeedOfAHash": (
+        "hash() of a text differs from process to process, so ranks disagree. Seed with (seed, epoch) themselves.",
+        ("((self.seed, self.epoch))", "(hash(f'{self.seed} {self.epoch}') % 2**32)"),
+    ),
     "BatchesNotShuffled": (
         "The batches of a window are not shuffled: they come from short to long in each window.",
         ("rng.permutation(len(batches))", "range(len(batches))"),

@@ -42,6 +42,18 @@ MISTAKES = {
         "Every trial starts at the same thresholds, whatever the generator. Draw from `generator`.",
         (", generator=generator)", ", generator=torch.Generator().manual_seed(0))"),
     ),
+    "starts_among_the_shorter": (
+        "Trials start among the shorter lengths only. Draw from all below the longest: randperm(len(occurring) - 1).",
+        ("len(occurring) - 1, generator", "min(len(occurring) - 1, max(k - 1, len(occurring) // 2)), generator"),
+    ),
+    "starts_side_by_side": (
+        "Each trial starts at neighbouring lengths. Draw k - 1 of all places: randperm(len(occurring) - 1)[: k - 1].",
+        (
+            "        drawn = torch.randperm(len(occurring) - 1, generator=generator)[: k - 1]",
+            "        first = torch.randint(max(1, len(occurring) - k + 1), (), generator=generator)\n"
+            "        drawn = torch.arange(len(occurring) - 1)[first : first + k - 1]",
+        ),
+    ),
     "without_the_longest": (
         "The longest length is missing, so its sequences are in no group. Append occurring[-1].",
         ("return min(found, key=cost)", "return min(found, key=cost)[:-1]"),
