@@ -311,15 +311,15 @@ predicted_at_one = None  # times
 batch_bias_now, EPOCHS = course.solved(check.batch_bias), 40
 
 
-def biases(values, window_pages, epochs=EPOCHS):
-    """V / V₀ in each epoch of windows, a tensor."""
-    orders = [quasi_random_order_now(rows, page_rows, window_pages, 0, epoch) for epoch in range(epochs)]
-    return torch.tensor([batch_bias_now(values, order, batch) for order in orders])
+def biases(files, window_pages):
+    """V / V₀ of windows in each of `files`, each in another epoch, a tensor."""
+    orders = (quasi_random_order_now(rows, page_rows, window_pages, 0, epoch) for epoch in range(len(files)))
+    return torch.tensor([batch_bias_now(values, order, batch) for values, order in zip(files, orders, strict=True)])
 
 
-is_sorted = {n: biases(in_file_order, n) for n in held}
+is_sorted = {n: biases([in_file_order] * EPOCHS, n) for n in held}
 seeds = [torch.Generator().manual_seed(seed) for seed in range(EPOCHS)]  # of a file shuffled when it was written
-shuffled_once = torch.cat([biases(torch.randperm(rows, generator=seed), 1, epochs=1) for seed in seeds])
+shuffled_once = biases([torch.randperm(rows, generator=seed) for seed in seeds], 1)
 
 
 # %% tags=["experiment"]
