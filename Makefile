@@ -3,7 +3,7 @@ include learners/Makefile
 INBOX ?=
 MORE ?=
 DEST ?=
-JOBS ?= 3# processes: tests wait for a third of their time, so that two cores have work for three
+JOBS ?= 4# processes: tests wait for half of their time, so that two cores have work for four
 PYTEST := OMP_NUM_THREADS=1 $(VENV)/python -m pytest -n $(JOBS) --dist worksteal
 
 .PHONY: demo grade check check-oldest test test-all hub-tools mutants notebooks solutions class-release lint lock

@@ -402,6 +402,18 @@ def test_a_script_that_ends_no_step_is_ended_when_time_is_over(soon):
     assert seen.is_over and not seen.steps
 
 
+def test_functions_can_be_traced_after_the_check_up_took_back_its_exception():
+    limits.drop_raised()
+    seen = []
+    before = sys.gettrace()
+    sys.settrace(lambda frame, event, argument: seen.append(event))
+    try:
+        small()
+    finally:
+        sys.settrace(before)
+    assert seen
+
+
 def test_a_script_that_cannot_be_ended_is_reported_by_the_last_resort(soon):
     model, _, _ = small()
     ended = threading.Event()

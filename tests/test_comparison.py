@@ -157,5 +157,6 @@ def test_it_draws_a_row_per_way_and_the_control():
 
 
 @pytest.mark.parametrize("workers, batches", [(0, 40), (1, 40), (3, 42), (4, 40), (16, 48), (64, 64)])
-def test_a_steady_pass_is_a_multiple_of_the_workers(workers, batches):
+def test_a_steady_pass_is_a_multiple_of_the_workers(workers, batches, monkeypatch):
+    monkeypatch.setenv("COURSE_SCALE", "laptop")
     assert comparison.steady_batches(workers) == batches

@@ -35,7 +35,8 @@ def test_the_speed_up_is_parallelism_divided_by_overhead():
 
 
 @pytest.mark.parametrize("workers, n", [([0], 40), ([0, 1, 2], 40), ([0, 3], 42), ([0, 3, 4, 8], 48)])
-def test_a_pass_has_a_multiple_of_every_number_of_workers_as_batches(workers, n):
+def test_a_pass_has_a_multiple_of_every_number_of_workers_as_batches(workers, n, monkeypatch):
+    monkeypatch.setenv("COURSE_SCALE", "laptop")
     assert batches_for(workers) == n
 
 
@@ -45,7 +46,7 @@ def test_each_way_draws_the_same_batches_and_its_cpu_time_is_that_of_the_same_pa
     monkeypatch.setattr(loader_passes.usage, "cpu_seconds", lambda: clock["cpu"])
 
     def seconds_per_pass(loader, n_batches, repeats, warmup, synchronize):
-        assert (n_batches, repeats, warmup, synchronize) == (40, 1, 0, None)
+        assert (n_batches, repeats, warmup, synchronize) == (8, 1, 0, None)
         drawn.append((loader.num_workers, len(loader)))
         clock["pass"] += 1
         clock["cpu"] += 10 * clock["pass"]
@@ -53,7 +54,7 @@ def test_each_way_draws_the_same_batches_and_its_cpu_time_is_that_of_the_same_pa
 
     limits = dict(rounds=(6, 6), half_width=9.0, progress=False)
     case = compare_workers(list(range(7)), 3, [0, 2], seconds_per_pass, **limits)
-    assert set(drawn) == {(0, 40), (2, 40)} and case.n_items == 120
+    assert set(drawn) == {(0, 8), (2, 8)} and case.n_items == 24
     for way, seconds in case.passes.seconds.items():
         assert case.cpu_seconds[way].tolist() == [10 * taken for taken in seconds.tolist()]
 
@@ -152,12 +153,12 @@ def test_a_forecast_pairs_the_costs_and_the_passes_of_a_round(monkeypatch):
     monkeypatch.setattr(loader_passes, "effective_cores", lambda data, rounds, seconds: 1.5)
 
     def seconds_per_pass(loader, n_batches, repeats, warmup):
-        assert n_batches == len(loader) == 40
+        assert n_batches == len(loader) == 8
         return torch.tensor([8.0 if loader.num_workers == 0 else 4.0], dtype=torch.float64)
 
     limits = dict(rounds=(6, 6), half_width=9.0, progress=False)
     one = loader_passes.forecast([1, 2], 3, [0, 2], seconds_per_pass, [1], 0.1, **limits)
     assert [cost.wall for cost in one.costs] == pytest.approx([0.2, 0.3, 0.4, 0.5, 0.6, 0.7]) and one.cores == [1.5] * 6
     assert one.ms(1).tolist() == pytest.approx([200, 300, 400, 500, 600, 700]), "the first pass is not counted"
-    assert one.interval_ms(2).estimate == pytest.approx(100)
-    assert one.measured_over(torch.full((6,), 80.0, dtype=torch.float64), 2).estimate == pytest.approx(1.25)
+    assert one.interval_ms(2).estimate == pytest.approx(500)
+    assert one.measured_over(torch.full((6,), 400.0, dtype=torch.float64), 2).estimate == pytest.approx(1.25)

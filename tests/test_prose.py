@@ -158,10 +158,11 @@ def test_worked_examples_of_tasks_are_true(unit):
             import numpy as np
             import torch
 
+            from course.parallel import pipeline
             from course.training import plans
 
             names = {name: references[name] for name in references if re.search(rf"\b{name}\b", code)}
-            known = {"np": np, "torch": torch, "Gpt": plans.Gpt, "Plan": plans.Plan, **names}
+            known = {"np": np, "torch": torch, "Gpt": plans.Gpt, "Plan": plans.Plan, **vars(pipeline), **names}
             example = doctest.DocTestParser().get_doctest(code, known, part, None, None)
             results = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE, verbose=False).run(example)
             assert names and results.failed == 0, f"{part}: {code}"

@@ -24,9 +24,22 @@ def raise_in(thread: int, exception: type[BaseException]) -> None:
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(exception))
 
 
-def drop_raised(thread: int) -> None:
-    """Take back what was raised in a thread and has not reached it."""
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object())
+class _Dropped(BaseException):
+    """Takes the place of an exception that has not reached its thread."""
+
+
+def drop_raised() -> None:
+    """Take back what was raised in this thread and has not reached it.
+
+    Another exception takes its place and is caught here. If there were none in its place, Python
+    3.11 would look for it endlessly, and no function would begin any more under `sys.settrace`.
+    """
+    try:
+        raise_in(threading.get_ident(), _Dropped)
+        while True:  # until it is here
+            pass
+    except _Dropped:
+        return
 
 
 class Watchdog:
@@ -63,8 +76,8 @@ class Watchdog:
         """End the thread: it raises nothing any more."""
         with self._lock:
             self._ended.set()
-            if self.has_raised:
-                drop_raised(self._watched)
+            if self.has_raised and threading.get_ident() == self._watched:
+                drop_raised()
         if threading.current_thread() is not self._thread:
             self._thread.join()
 

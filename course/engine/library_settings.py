@@ -51,10 +51,6 @@ def _values(libraries: set[str]) -> list[_Value]:
     return found
 
 
-# of a new process: a notebook may have set others
-_PICTURES = _values({"PIL"})
-
-
 @contextlib.contextmanager
 def kept_settings() -> Iterator[None]:
     """Take pictures as a new process does inside the block; restore the caller's settings then."""
@@ -65,7 +61,7 @@ def kept_settings() -> Iterator[None]:
     start_method = multiprocessing.get_start_method(allow_none=True)
     cudnn = torch.backends.cudnn
     flags = (cudnn.enabled, cudnn.benchmark, cudnn.deterministic, cudnn.allow_tf32)
-    _put_back(_PICTURES)
+    _take_pictures_as_a_new_process()
     with numpy.printoptions():
         try:
             yield
@@ -77,6 +73,13 @@ def kept_settings() -> Iterator[None]:
                 multiprocessing.set_start_method(start_method, force=True)
             if os.environ != environment:
                 _restore_environment(environment)
+
+
+def _take_pictures_as_a_new_process() -> None:
+    """Refuse cut-off pictures, although a notebook may have told Pillow to take them."""
+    image_file: Any = sys.modules.get("PIL.ImageFile")
+    if image_file:
+        image_file.LOAD_TRUNCATED_IMAGES = False
 
 
 def _put_back(values: list[_Value]) -> None:

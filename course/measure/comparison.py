@@ -27,6 +27,7 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
+from course.device import scale
 from course.errors import CourseError
 from course.measure.timing import now
 
@@ -47,6 +48,7 @@ NOT_MEASURED = "not measured here"  # of a way that this machine cannot take
 SAME_WITHIN = (0.95, 1.05)
 LEAST = 0.005  # a difference of less is called none: printed with two digits, it could not be seen
 STEADY_BATCHES = 40  # of a pass over a loader, at least
+SMOKE_BATCHES = 8  # at smoke scale, where no time is believed
 
 
 @dataclass(frozen=True)
@@ -405,9 +407,11 @@ def steady_batches(num_workers: int) -> int:
     """The batches of a pass that is in its steady state: a multiple of `num_workers`, 40 or more.
 
     A pass of 10 batches with 4 workers is as slow as one of 12: one worker makes three of them.
+    At smoke scale 8 are enough.
     """
     each = max(num_workers, 1)
-    return each * math.ceil(STEADY_BATCHES / each)
+    fewest = SMOKE_BATCHES if scale() == "smoke" else STEADY_BATCHES
+    return each * math.ceil(fewest / each)
 
 
 def quotient(numerator: Interval, denominator: Interval) -> Interval:

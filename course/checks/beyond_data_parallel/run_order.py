@@ -5,6 +5,7 @@ from torch import Tensor, nn
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from course.engine.exercise import Answer, Facts, exercise
+from course.engine.probing.laws import tried
 from course.parallel.pipeline import Order, gpipe_order
 
 WIDTH = 3
@@ -67,7 +68,7 @@ def _ran(answer: Answer, order: Order, seed: int) -> tuple[_Layers, _Wire]:
     return layers, wire
 
 
-@exercise(changes_inputs=True, given_modules_only=True)
+@exercise(changes_inputs=True, given_modules_only=True, returns_no_number=True)
 def run_order(answer: Answer, device: torch.device, seed: int) -> Facts:
     """What a rank receives, sends and keeps while it runs its order, and its gradients."""
     layers, wire = _ran(answer, [("F", 0), ("B", 0)], seed)
@@ -76,13 +77,17 @@ def run_order(answer: Answer, device: torch.device, seed: int) -> Facts:
     yield "one micro-batch: the gradient that is sent", wire.sent.get("B0")
     yield "one micro-batch: gradient of the weight", layers.weight.grad
     yield "one micro-batch: gradient of the bias", layers.bias.grad
+    weights = [layers.weight.detach(), layers.bias.detach()]
+    yield "one micro-batch: the weights, which an optimizer changes later", weights
     last_first = gpipe_order(0, 1, 4)[:4] + gpipe_order(0, 1, 4)[:3:-1]
     orders = {"GPipe": gpipe_order(0, 1, 4), "1F1B": ALTERNATING, "last one back first": last_first}
     for name, order in orders.items():
         layers, wire = _ran(answer, order, seed + 1)
-        yield f"{name}: what is received and sent", wire.log
+        drawn = layers.weight.tolist()
+        yield f"{name}: what is received and sent", tried(wire.log, drawn)
         yield f"{name}: outputs", wire.values("F")
         yield f"{name}: gradients that are sent", wire.values("B")
         yield f"{name}: gradients of the weights", [layers.weight.grad, layers.bias.grad]
-        yield f"{name}: how often the layers run", layers.runs
-        yield f"{name}: what a pass back no longer needs is dropped", wire.alive <= MOST_ALIVE
+        yield f"{name}: how often the layers run", tried(layers.runs, drawn)
+        dropped = wire.alive <= MOST_ALIVE
+        yield f"{name}: what a pass back no longer needs is dropped", tried(dropped, drawn)
