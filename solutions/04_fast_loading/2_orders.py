@@ -432,8 +432,8 @@ course.claim("for one batch, the variance in the order of the file is less than 
 
 # %% tags=["experiment"]
 folder.cleanup()
-course.claim("windows of B pages leave at least four times the squared error of b of a random order",
-             ratio_interval(of_b[middle], of_b["random"]), above=4, otherwise="Your file has few pages.")  # fmt: skip
+course.claim("windows of B pages leave at least twice the squared error of b of a random order",
+             ratio_interval(of_b[middle], of_b["random"]), above=2, otherwise="Your file has few pages.")  # fmt: skip
 plots.order_against_learning({name: 8 * compared.time(name).estimate for name in orders},
                              {name: values[:, 0].median().item() for name, values in excess.items()}, middle,
                              f"A random order takes {slower.estimate:.0f} times as long as windows of B pages, which "
