@@ -369,7 +369,7 @@ gain, of_copy = epoch.ratio(OURS, to=BY_ROW), epoch.ratio(OURS, to=ALL_THREADS)
 course.claim("an epoch of gathers is at least five times as fast as TensorDataset's", gain, above=5,
              otherwise="Longer rows leave less to gain.")  # fmt: skip
 course.claim("an epoch of gathers reaches at least 0.8 of the speed of memcpy with as many threads", of_copy, above=0.8,
-             otherwise="We think that it is the jumps from row to row. To test it, gather the rows in order.")  # fmt: skip
+             otherwise="We think it is the jumps from row to row. To test it, gather them in order.")  # fmt: skip
 plots.epoch_times(epoch, table.nbytes,
                   f"{gain.estimate:.0f} times as fast as TensorDataset, the gather reaches {of_copy.estimate:.2f} of "
                   "memcpy with as many threads")  # fmt: skip

@@ -441,8 +441,8 @@ plots.order_against_learning({name: 8 * compared.time(name).estimate for name in
 
 # %% [markdown]
 # Two costs add up. Each row of the random order brings a memory page, most of which is thrown away, and each row is a
-# request. With the file in memory the random order is still slower. **We think** that this is our reader's call per row.
-# To test it, gather from a mapping, which makes none.
+# request. With the file in memory the random order is still slower. **We think** that this is our reader's call per
+# row. To test it, gather from a mapping, which makes none.
 #
 # The order of the file and all windows make one request per page and read each page once. They differ in where the next
 # page lies, and in how many pages are asked for together.

@@ -235,8 +235,8 @@ plots.timelines({f"{kind}, {n} buffer{'s' * (n > 1)}": recorded_epochs.typical(r
 
 # %% [markdown]
 # **Shown** Only the step differs between the two kinds: one needs the machine, the other does not. What the waiting kind
-# misses of the predicted gain is what passing buffers between threads costs. What the computing kind misses beyond that,
-# it misses because reading and computing compete. The formula itself is right: where it promises too much, its times
+# misses of the predicted gain is what passing buffers costs. What the computing kind misses beyond that, it misses
+# because reading and computing compete. The formula itself is right: where it promises too much, its times
 # are those of runs in which only one of the two works.
 #
 # **We think** that cores are what they compete for, because the reading threads copy and the products use all cores. To
