@@ -234,8 +234,8 @@ plots.timelines({f"{kind}, {n} buffer{'s' * (n > 1)}": recorded_epochs.typical(r
                  for kind, n in shown})  # fmt: skip
 
 # %% [markdown]
-# **Shown** Only the step differs between the two kinds: one needs the machine, the other does not. What the waiting kind
-# misses of the predicted gain is what passing buffers costs. What the computing kind misses beyond that, it misses
+# **Shown** Only the step differs between the two kinds: one needs the machine, the other does not. What the waiting
+# kind misses of the predicted gain is what passing buffers costs. What the computing kind misses beyond that, it misses
 # because reading and computing compete. The formula itself is right: where it promises too much, its times
 # are those of runs in which only one of the two works.
 #
