@@ -50,6 +50,18 @@ def test_bytes_read_are_those_of_the_files_or_unknown(sizes, tmp_path):
     assert np.isnan(found) or found >= 0
 
 
+def test_a_dropped_file_is_given_back_by_its_mappings(sizes, tmp_path):
+    loader = real_formats.token_formats(tmp_path, sizes, ANSWERS.quasi_random_order, ANSWERS.shuffle_buffer)[0]
+    batches = loader.read(0)
+    first = next(batches)[0]
+    (mapping,) = real_formats._mappings
+    real_formats._drop(loader.files)
+    assert torch.equal(next(loader.read(0))[0], first)  # mapped again
+    assert mapping in real_formats._mappings
+    del mapping, batches
+    assert not real_formats._mappings
+
+
 def test_streamings_samples_stay_within_the_block():
     order = shuffles.streaming_order(4096, 64, 512, 0)
     assert sorted(order.tolist()) == list(range(4096))

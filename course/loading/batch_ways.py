@@ -2,10 +2,14 @@
 
 import itertools
 from collections.abc import Callable
+from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import TensorDataset
+
+from course.measure.yardsticks import read_file
 
 BATCHES = 8  # that a way gathers per run
 LIST = "table[list]"
@@ -13,6 +17,9 @@ TENSOR = "table[tensor]"
 STACK = "torch.stack of single rows"
 NEW = "index_select into a new tensor"
 INTO = "gather into a buffer"
+READ = "read the file"
+OPEN = "open the file"
+OPEN_TENTH = "open a tenth of it"
 Gather = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
@@ -43,6 +50,20 @@ def ways_to_gather(table: Tensor, n_rows: int, gather: Gather) -> dict[str, Call
         STACK: lambda: torch.stack([table[i] for i in next_list()]),
         NEW: lambda: torch.index_select(table, 0, next_rows()),
         INTO: lambda: gather(table, next_rows(), buffer),
+    }
+
+
+def ways_to_open(path: Path, rows: Tensor) -> dict[str, Callable[[], object]]:
+    """{name: function} that reads a file, or maps it without reading, or maps a tenth of it.
+
+    Args:
+        rows: float32, what the file holds.
+    """
+    tenth = rows.numel() // 10
+    return {
+        READ: lambda: read_file(path, rows.nbytes),
+        OPEN: lambda: torch.from_numpy(np.memmap(path, np.float32, "c")),
+        OPEN_TENTH: lambda: torch.from_numpy(np.memmap(path, np.float32, "c", shape=tenth)),
     }
 
 

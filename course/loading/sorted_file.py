@@ -52,8 +52,11 @@ class SortedFile:
             file.write(self.table.numpy())
         self.is_cold = drop_cached(path)
 
-    def train(self, batches: Iterable[Tensor], w: Tensor, b: Tensor) -> list[float]:
-        """Train `w` and `b` on batches of rows; return the excess loss at PLACES places."""
+    def train(self, batches: Iterable[Tensor], w: Tensor, b: Tensor) -> list[tuple[float, float]]:
+        """Train `w` and `b` on batches of rows; return the excess loss at PLACES places.
+
+        A place has the whole excess, and what of it the intercept adds.
+        """
         losses = []
         for number, rows in enumerate(batches, 1):
             x = rows[:, :-1]
@@ -61,17 +64,23 @@ class SortedFile:
             w.sub_(residual @ x, alpha=LEARNING_RATE / len(rows))
             b.sub_(LEARNING_RATE * residual.mean())
             if number % (self.rows // self.batch // PLACES) == 0:
-                losses.append(((w - self.true_w).square().sum() + b**2).item())
+                of_intercept = b.square().item()
+                of_weights = (w - self.true_w).square().sum().item()
+                losses.append((of_weights + of_intercept, of_intercept))
         return losses
 
-    def excess(self, order: Order, seed: int) -> float:
-        """Mean excess loss in the second epoch, of rows from memory, where every order is free."""
+    def excess(self, order: Order, seed: int) -> tuple[float, float]:
+        """Mean excess loss in the second epoch, and what of it the intercept adds.
+
+        The rows come from memory, where every order is free.
+        """
         w, b = _untrained()
         losses = []
         for epoch in range(2):
             batches = (self.table[index] for index in order(seed, epoch).split(self.batch))
             losses = self.train(batches, w, b)
-        return float(np.mean(losses))
+        whole, of_intercept = np.mean(losses, axis=0).tolist()
+        return whole, of_intercept
 
     def eighth(self, order: Tensor, page_rows: int, cold: bool = True) -> Callable[[], None]:
         """A function that trains on the first eighth of an epoch, read from the file.
@@ -163,14 +172,16 @@ def show_costs(
         held_bytes: bytes in memory at the same time.
         bias: variance of batch means over that of random batches.
         bias_of_ten: the same of ten batches in a row.
-        excess: excess loss per seed, of which the median is printed.
+        excess: excess loss per seed, of which the median is printed, and what the intercept adds:
+            (seeds, 2).
     """
     heads = f"{'s per epoch':>11} {'times the file':>15} {'kB held':>8} {'V / V₀':>8} {'of ten':>8}"
-    print(f"{'':30} {heads} {'excess loss':>12}")
+    print(f"{'':30} {heads} {'excess loss':>12} {'of it, b':>9}")
     for name, value in seconds.items():
         line = f"{name:30} {value:11.2f}"
         if name in excess:
             line += f" {times_read[name]:15.1f} {held_bytes[name] / 1e3:8.0f}"
             line += f" {bias[name]:8.1f} {bias_of_ten[name]:8.1f}"
-            line += f" {excess[name].median():12.4f}"
+            whole, of_intercept = excess[name].median(0).values.tolist()
+            line += f" {whole:12.4f} {of_intercept:9.4f}"
         print(line)

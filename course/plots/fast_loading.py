@@ -338,7 +338,7 @@ def pipeline_gain(kinds: Mapping[str, Sequence[tuple[float, Interval, float]]]) 
     ax.plot([], [], "--", color="black", lw=1, label="predicted from the parts")
     ax.axhline(1, color=GREY, lw=0.8, label="no gain")
     said = []
-    for (kind, measured), color in zip(kinds.items(), (GREEN, BLUE), strict=False):
+    for (kind, measured), color in zip(kinds.items(), (BLUE, GREEN), strict=False):
         line = sorted((share, due) for share, _, due in measured)
         ax.plot(*zip(*line, strict=True), "--", color=color, lw=1)
         for share, gain, _ in measured:
@@ -346,9 +346,8 @@ def pipeline_gain(kinds: Mapping[str, Sequence[tuple[float, Interval, float]]]) 
         middle = [gain.estimate for _, gain, _ in measured]
         ax.plot([share for share, *_ in measured], middle, "o", color=color, label=f"step {kind}")
         _, found, due = min(measured, key=lambda point: abs(math.log(point[0])))
-        said.append(f"{found.estimate:.2f} of {due:.2f} with a step {kind}")
-    finding = "A step about as long as a fill, found of predicted: " + ", ".join(said)
-    figure.suptitle(finding, fontsize=10)
+        said.append(f"{found.estimate:.2f} times as fast {kind} (predicted {due:.2f})")
+    figure.suptitle("A step as long as a fill: " + ", ".join(said), fontsize=10)
     ax.set_xscale("log", base=2)
     ax.xaxis.set_major_formatter("{x:g}")
     ax.set(
@@ -457,7 +456,7 @@ def passes_needed(
         ax.set_ylim(0.8, 1.4 * most)
         ax.set_xticks(range(len(by_method)), by_method, fontsize=8)
         ax.set_title(f"{size}, {target} target", fontsize=9)
-    panels[0].set(ylabel=f"passes over the data (hollow: {most} or more)")
+    panels[0].set(ylabel=f"passes (hollow: {most} or more)")
     figure.suptitle("Fewest passes after the one of the normal equations (dashed): "
                     + "; ".join(winners), fontsize=9)  # fmt: skip
     return figure

@@ -183,6 +183,7 @@ REMEDIES = (
             "windows of B pages leave less than 2.5 times the excess loss of a random order",
         ),
         loses=(
+            "windows of B pages leave at least twice the squared error of b of a random order",
             "with shuffled shards and equal memory, windows have at least 1.5 times the "
             "excess variance of a buffer",
         ),

@@ -234,9 +234,10 @@ plots.timelines({f"{kind}, {n} buffer{'s' * (n > 1)}": recorded_epochs.typical(r
                  for kind, n in shown})  # fmt: skip
 
 # %% [markdown]
-# **Shown** Only the step differs between the two kinds, and only in whether it needs a core. So if the computing kind
-# gains less than the waiting one, they compete for the machine, and passing buffers is not what costs. The formula
-# itself is right: where it promises too much, its times are those of runs in which only one of the two works.
+# **Shown** Only the step differs between the two kinds: one needs the machine, the other does not. What the waiting
+# kind misses of the predicted gain is what passing buffers costs. What the computing kind misses beyond that, it misses
+# because reading and computing compete. The formula itself is right: where it promises too much, its times
+# are those of runs in which only one of the two works.
 #
 # **We think** that cores are what they compete for, because the reading threads copy and the products use all cores. To
 # test it, call `torch.set_num_threads(1)` above the measurement, which leaves a core to the reader if you have two.
@@ -266,7 +267,7 @@ figures.pipeline([1000 * taken for taken in alone.durations(READ)], 1000 * alone
 # - A page read asks for many rows in one call. With `O_DIRECT` it bypasses the page cache.
 #
 # Each way runs two epochs from a cold start, once with room for the whole file and once with room for a quarter. To
-# emulate that limit, the file is dropped whenever a quarter of it has been read.
+# emulate that limit, the file is dropped between two batches once more than a quarter of it has been read.
 #
 # **Predict** Random rows come from a mapping, with room for a quarter of the file. How many times the bytes of the file
 # come from the disk per epoch? Three quarters, if the disk delivers what is missing and no more. About once, if
@@ -311,11 +312,11 @@ course.claim("without room for the file, page reads are at least twice as fast a
 # Without room, each fault of a mapping brings its neighbours, which are dropped before they are used.
 #
 # **Shown** `MADV_RANDOM` changes only that: a fault then brings one memory page, so the bytes fall. But the program
-# waits for a fault per row. Page reads bring every page once, in large requests.
+# waits for a fault per row. Page reads bring every page once, in large requests. (Where more than the file comes, the
+# system has read on, past the rows that this race uses.)
 #
-# Why does `MADV_RANDOM` not save the quarter that has room? Each row is used once per epoch. It is still there only if
-# it came late in the last epoch and comes early in this one: of a quarter that holds the newest rows, 1 / 32 of all
-# rows.
+# Why does `MADV_RANDOM` hardly save the quarter that has room? Each row is used once per epoch. It is still there only
+# if it came late in the last epoch and comes early in this one.
 #
 # **Known** How many neighbours a fault brings is a setting of the disk, `read_ahead_kb`, printed above (Linux,
 # Documentation/ABI/stable/sysfs-block). So this count differs between machines, although nothing is timed.

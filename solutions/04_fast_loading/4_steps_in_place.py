@@ -220,12 +220,11 @@ course.claim("torch.compile makes the guide's step at least 10 % faster",
              epoch.ratio(COMPILED) if has_compiled else None, above=1.1)  # fmt: skip
 course.claim("the step in place is at least 10 % faster than the guide's step through torch.compile",
              epoch.ratio(PLACE, to=COMPILED) if has_compiled else None, above=1.1,
-             otherwise="The compiler fuses the normalisation into one pass, which an eager step in place does not."
+             otherwise="The compiler normalises inside the two products, so its step has fewer passes."
              )  # fmt: skip
 
 # %% [markdown]
-# "Reading the file" copies it with one thread. Our loader maps the file and has all threads, so an epoch with a step in
-# it may even take less.
+# ("Reading the file" has one thread, our loader all of them.)
 #
 # Is it the page faults? The next cell tells the C library to keep freed memory for the next tensor, and leaves all
 # steps as they are. What is then left between new tensors and in place is not new memory.
@@ -249,16 +248,17 @@ course.claim("an epoch in place is at least 10 % faster than one that writes int
 # in where it writes. **We think** that a processor fetches memory before it writes to it, and in place it has it
 # already. To test it, take batches that fit into the cache with both buffers.
 #
-# **We think** that `torch.compile` makes one large tensor per step instead of two, because it fuses the normalisation.
-# Compare its page faults with those of new tensors.
+# **Known** The code that `torch.compile` writes makes no large tensor: both products normalise each value as they read
+# it. (`TORCH_LOGS=output_code` prints this code.) So it has two passes and hardly any page faults.
 #
 # **Known** These batches have over 32 MiB, and glibc returns such tensors whenever they are freed. Of smaller tensors
 # it returns what is free at the end of the heap and above a limit, which grows with the largest block that was freed
 # (mallopt(3), `M_TRIM_THRESHOLD`). So the history of a process decides: count the faults of your own step. torch's
 # allocator for CUDA keeps freed memory for the same reason.
 #
-# **Takeaway** Equal arithmetic need not take equal time: new memory, room in the cache and passes cost, too. Change one
-# of them at a time.
+# From here on, this notebook keeps freed memory.
+#
+# **Takeaway** Equal arithmetic need not take equal time: new memory and passes cost, too. Change one of them at a time.
 
 # %% [markdown]
 # ## Does the step learn?
@@ -338,8 +338,7 @@ course.claim("with TensorDataset, the step computes for less than a quarter of t
 # ## What is wrong with a published example?
 #
 # The function below resembles FFCV's guide. It runs, and its loss falls, but it has six faults. Three are the guide's
-# (symptoms 1, 4 and 6), one is the default of FFCV's `Loader` (2), and two are common elsewhere (3 and 5). (The guide's
-# data have one more: its y is made without the intercept b that its loop looks for. Ours has it.)
+# (symptoms 1, 4 and 6), one is the default of FFCV's `Loader` (2), and two are common elsewhere (3 and 5).
 
 
 # %% locked="published_fit"
@@ -372,8 +371,8 @@ def published_fit(x, y, epochs, batch_size, lr, clock=time.perf_counter, synchro
 # 3. Once symptom 1 is fixed, the reported loss grows with the batch size.
 # 4. A column of temperatures near 300 kelvin that differ by hundredths makes all weights NaN or wrong.
 # 5. `x @ w + b` with the returned weights is far from y, although the loss is small.
-# 6. The total of ten epochs is the time of the last one. On a GPU, the times do not add up to what a clock on the wall
-#    shows.
+# 6. The total of ten epochs is the time of the last one. On a GPU, the first epoch also takes the time of the
+#    statistics, which are still queued when it begins.
 #
 # ### Exercise 2 · Fix the training
 #
@@ -389,12 +388,13 @@ def published_fit(x, y, epochs, batch_size, lr, clock=time.perf_counter, synchro
 #
 # **Must**
 # - normalise by mean and standard deviation (divided by n) of all rows, and use all rows in order in every epoch;
-# - report as loss of an epoch the mean of r² over all rows, and return w and b for x as it is;
+# - report as loss of an epoch the mean of r² over all rows, and return w and b for x as it is, from
+#   z w + b = x (w / std) + (b - mean · (w / std));
 # - read the time with `clock()`, right after `synchronize()`, and start the total before the statistics.
 #
 # **Points** 5 · **Core** · **Difficulty** ●●○ · **Minutes** 18 · **Lines** 24
 #
-# **Source** `examples/docs_examples/linear_regression.py` in github.com/libffcv/ffcv.
+# **Source** FFCV's guide "Large-Scale Linear Regression", section "Basic code template". (Its script has fewer faults.)
 #
 # <details><summary>Hint 1</summary>
 #
@@ -412,8 +412,7 @@ def published_fit(x, y, epochs, batch_size, lr, clock=time.perf_counter, synchro
 #
 # <details><summary>Hint 3</summary>
 #
-# From z w + b = x (w / std) + (b - mean . (w / std)) follow the weights for x: `w = w / std`, then
-# `b = b - mean.dot(w)`. Divide the loss by `len(x)`.
+# The weights for x are `w = w / std`, then `b = b - mean.dot(w)`. Divide the loss by `len(x)`.
 #
 # </details>
 
@@ -609,8 +608,7 @@ course.claim("new tensors cost more than the four passes that two passes save", 
 # each other have all eigenvalues near 1. But our raw columns are uniform between 0 and 1. They share the mean 1/2, so
 # the vector of equal weights has $\lambda \approx D / 4$, while all other directions have the variance $1 / 12$.
 #
-# **Predict** What is the largest stable learning rate for the raw columns? D is the number of columns, printed by
-# `sizes.columns`.
+# **Predict** What is the largest stable learning rate for the raw columns? D is `sizes.columns`.
 
 # %%
 predicted_stable_lr = None  # learning rate
@@ -761,7 +759,11 @@ course.claim("merging batches finds the standard deviation to 2 %", is_found, f"
 #
 # Forming A takes D² multiplications per row, as many as D / 2 passes of CG. With 10,000 columns A takes 400 MB next to
 # 40 GB of rows, so one pass is the right answer if the disk is slow. CG needs A only as a product with one vector:
-# $X^\top X v$ is $X^\top (X v)$, a sum over batches of $x^\top (x v)$, so one pass per product.
+# $X^\top X v$ is $X^\top (X v)$, a sum over batches of $x^\top (x v)$, so one pass per product. It starts from $w = 0$,
+# with the residual $r = c$ and the direction $p = c$. An iteration is
+#
+# $$\alpha = \frac{r \cdot r}{p \cdot A p}, \quad w \leftarrow w + \alpha p, \quad r' = r - \alpha A p, \quad
+# p \leftarrow r' + \frac{r' \cdot r'}{r \cdot r} p.$$
 #
 # ### Exercise 5 · Conjugate gradients on a stream
 #
@@ -934,7 +936,7 @@ course.claim("with few rows and a tight target, SVRG needs more passes than CG",
 #
 # A method that was stopped would have needed more passes than the figure and the ratios say.
 #
-# **Shown** Between the two halves of the figure only the number of rows changes: CG does not notice, SVRG does.
+# **Shown** Between the two halves of the figure only the number of rows changes: CG hardly notices, SVRG does.
 #
 # **Takeaway** One pass if a D × D matrix fits, SGD for a rough answer, SVRG if rows are many, CG otherwise.
 

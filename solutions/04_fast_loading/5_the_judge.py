@@ -177,9 +177,10 @@ course.claim("with a sixteenth or an eighth of the file in a buffer, 1 + BS / 2K
 # **Shown** In file order, everything in the buffer comes from one stretch of the file, so each batch does, too. Only
 # the order of the shards changes between the first two ways, and it decides.
 #
-# **Shown** With shuffled shards the buffer follows 1 + BS / 2K, a rule without anything fitted. At each step a sample
-# leaves with probability 1 / K, so the share of samples that have stayed for t steps falls as exp(-t / K). A batch
-# draws from shards with these weights. Shards with weights w count as 1 / Σw² equal ones, which here is 2K / S.
+# With shuffled shards the buffer stays near 1 + BS / 2K, a rule without anything fitted. At each step a sample leaves
+# with probability 1 / K, so the share of samples that have stayed for t steps falls as exp(-t / K). A batch draws from
+# shards with these weights. Shards with weights w count as 1 / Σw² equal ones, which is 2K / S while a shard is small
+# against the buffer.
 #
 # **Takeaway** Shuffle the shards first. Then a buffer of several shards mixes like a window of twice its size.
 
@@ -189,7 +190,8 @@ course.claim("with a sixteenth or an eighth of the file in a buffer, 1 + BS / 2K
 # The cell writes a token file and its shards, a folder of JPEGs and tar shards of them, then judges each loader:
 #
 # - **× random**: the variance of its batch means, in times that of random batches;
-# - **× files**: bytes from the disk per epoch, in times its files, with room for a quarter of the files in memory;
+# - **× files**: bytes from the disk per epoch, in times its files, with room for a quarter of the files in memory (from
+#   four times the files on, the rest of the epoch is extrapolated);
 # - **× memcpy**: how long a step waits for a batch, in times a copy of the same bytes. Both use one thread, both *in a
 #   step that reads the batch*.
 #
@@ -232,8 +234,8 @@ course.claim("a batch from a folder of JPEGs takes at least 20 times as long as 
 # plain array of the same memory.
 #
 # **Known** A mapped file is read in pieces of up to the disk's read-ahead (Linux, `read_ahead_kb`), so a random sample
-# brings its neighbours. If they leave memory before they are used, the file is read several times. A JPEG is a file of
-# its own, so it brings only the rest of its last memory page.
+# brings its neighbours. They leave memory before they are used, so the file is read again and again. A JPEG is its own
+# file, so it brings only the rest of its last memory page.
 #
 # **We think** that decoding is most of what the folder of JPEGs costs: for × memcpy all files lie in the page cache, so
 # nothing waits for the disk. Tar shards add the work of Python's `tarfile`. To test it, decode all pictures beforehand.
