@@ -403,7 +403,8 @@ def test_nothing_is_decided_where_the_same_step_differs_from_itself():
     assert found.verdict == NOT_DECIDED and "the same step twice differs, 1.10 (1.05 to 1.20)" in found.text
 
 
-def test_a_loader_is_timed_in_whole_rounds_of_its_workers_after_what_they_had_ready():
+def test_a_loader_is_timed_in_whole_rounds_of_its_workers_after_what_they_had_ready(monkeypatch):
+    monkeypatch.setenv("COURSE_SCALE", "laptop")
     clock, taken = [0.0], []
 
     def batches():

@@ -505,8 +505,10 @@ check.sample_negatives(sample_negatives, seed=5031)
 # **Predict**: if negatives were drawn from all films, how many percent of them would be the user's own positives? As
 # many as the mean user has taken of the films, or more, because active users have more rows?
 
-# %%
+# %% tags=["experiment"]
 print(f"the mean user has taken {data.seen.float().mean():.1%} of the films")
+
+# %%
 predicted_wrong_negatives = None  # your number, in percent
 
 # %% tags=["experiment"]
