@@ -14,7 +14,7 @@
 # - find a learning rate whose neighbours are both worse, with few runs;
 # - read from a map how far a scaling rule stays on the ridge, for three models and three optimizers.
 #
-# **Minutes** 34 core · 38 in all
+# **Minutes** 33 core · 38 in all
 #
 # **Needs** the model of part 1
 

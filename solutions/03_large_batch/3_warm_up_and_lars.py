@@ -14,7 +14,7 @@
 # - write LARS, and say when it beats SGD with the same schedule;
 # - say which part of Adam makes it tolerate a large batch.
 #
-# **Minutes** 47 core · 90 in all
+# **Minutes** 46 core · 90 in all
 #
 # **Needs** nothing; the recommender and its score HR@10 are those of part 1
 
