@@ -14,7 +14,7 @@
 # - say which trainings need a loss scale in fp16, and why bf16 needs none;
 # - find out whether 16 bits save time on your machine.
 #
-# **Minutes** 43 core · 111 in all · session 2
+# **Minutes** 44 core · 111 in all · session 2
 #
 # **Needs** part 3 (its answers are used if you solved it)
 
