@@ -4,11 +4,13 @@ import contextlib
 import functools
 import gc
 import os
+import random
 import shutil
 import sys
 import tempfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -27,6 +29,14 @@ os.environ.pop("COURSE_DEVICE", None)
 def own_data(tmp_path_factory):
     """Prepared data of the user is neither read nor written; child processes get the folder through the environment."""
     os.environ["COURSE_DATA"] = str(tmp_path_factory.mktemp("data"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """Each test draws the same random numbers in each run, whatever ran before it."""
+    random.seed(0)
+    np.random.seed(0)
+    torch.manual_seed(0)
 
 
 def pytest_generate_tests(metafunc):

@@ -4,6 +4,7 @@ import pytest
 from click.testing import CliRunner
 
 from course.checkup import plan
+from course.checkup.cluster import Cluster, parse
 from course.checkup.command import checkup
 from course.checkup.facts import Facts, Memory, Phase, Phases, Seconds
 from course.errors import CourseError
@@ -16,7 +17,7 @@ FACTS = Facts(seconds=Seconds(1.0), phases=PHASES, memory=Memory(WEIGHTS, WEIGHT
 
 
 def rows(cluster, facts=FACTS):
-    return {row.plan: row for row in plan.rows(facts, plan.parse(cluster))}
+    return {row.plan: row for row in plan.rows(facts, parse(cluster))}
 
 
 @pytest.mark.parametrize(
@@ -24,7 +25,7 @@ def rows(cluster, facts=FACTS):
     [("8xH100@450GB/s", 8, 80e9, 450e9), ("2xa100@1.5GB/s", 2, 80e9, 1.5e9), ("4x24GB@10GB/s", 4, 24e9, 10e9)],
 )
 def test_a_cluster_is_read(text, devices, memory, bandwidth):
-    assert plan.parse(text) == plan.Cluster(devices, memory, bandwidth)
+    assert parse(text) == Cluster(devices, memory, bandwidth)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +35,7 @@ def test_a_cluster_is_read(text, devices, memory, bandwidth):
 )  # fmt: skip
 def test_what_is_no_cluster_is_said_before_the_script_runs(text, words, tmp_path):
     with pytest.raises(CourseError, match=words):
-        plan.parse(text)
+        parse(text)
     script = tmp_path / "train.py"
     script.write_text("print('it ran')")
     done = CliRunner().invoke(checkup, ["--plan", text, str(script)])
@@ -47,9 +48,9 @@ FILE = "devices = 8\nmemory = 80\nbandwidth = 450\n"
 def test_a_cluster_file_is_read(tmp_path):
     path = tmp_path / "cluster.toml"
     path.write_text(FILE)
-    assert plan.parse(str(path)) == plan.parse("8xH100@450GB/s")
+    assert parse(str(path)) == parse("8xH100@450GB/s")
     path.write_text(FILE + "latency = 5\nspeed = 2.5\noverlap = false\n")
-    assert plan.parse(str(path)) == plan.Cluster(8, 80e9, 450e9, latency=5e-6, speed=2.5, overlap=False)
+    assert parse(str(path)) == Cluster(8, 80e9, 450e9, latency=5e-6, speed=2.5, overlap=False)
 
 
 @pytest.mark.parametrize(
@@ -73,12 +74,12 @@ def test_a_wrong_cluster_file_is_refused_in_one_sentence(text, words, tmp_path):
     if text is not None:
         path.write_text(text)
     with pytest.raises(CourseError, match=words) as raised:
-        plan.parse(str(path))
+        parse(str(path))
     assert str(raised.value).count("\n") == 0
 
 
 def test_a_faster_device_computes_faster_and_sends_as_before():
-    cluster = plan.Cluster(2, 1e9, 1e7, speed=2.0)
+    cluster = Cluster(2, 1e9, 1e7, speed=2.0)
     found = {row.plan: row for row in plan.rows(FACTS, cluster)}
     assert found["DDP"].seconds == pytest.approx(0.25 + 2 * 0.2 - 0.1)
 
@@ -106,7 +107,7 @@ def test_seconds_are_those_of_a_step_without_data_and_of_messages_that_do_not_hi
 
 
 def test_the_best_that_fits_comes_first_and_what_does_not_fit_is_said():
-    cluster = plan.Cluster(8, 12_000_000, 1e9)  # room for the activations and three times the weights
+    cluster = Cluster(8, 12_000_000, 1e9)  # room for the activations and three times the weights
     assert [row.plan for row in plan.rows(FACTS, cluster)] == ["ZeRO-3", "ZeRO-2", "ZeRO-1", "DDP"]
     lines = plan.text(FACTS, cluster).splitlines()
     assert "8 devices of 12 MB that send 1 GB/s" in lines[0]
@@ -115,7 +116,7 @@ def test_the_best_that_fits_comes_first_and_what_does_not_fit_is_said():
 
 
 def test_nothing_is_said_of_what_was_not_seen():
-    cluster = plan.parse("8xH100@450GB/s")
+    cluster = parse("8xH100@450GB/s")
     assert "no step was timed" in plan.text(Facts(), cluster)
     assert "watch one rank" in plan.text(Facts(phases=PHASES, ranks=2), cluster)
     unseen = Facts(seconds=Seconds(1.0), phases=PHASES, memory=Memory(4, 4, 8))

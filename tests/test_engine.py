@@ -322,6 +322,41 @@ def test_a_logging_handler_made_by_an_answer_does_not_break_later_cells(capfd):
     assert "later" in out and err == ""
 
 
+def in_a_cell(text):
+    """The value of an expression, which has a file of its own as a cell has."""
+    return eval(compile(text, "<cell>", "eval"), {"torch": torch, "Rows": NoRows})
+
+
+class NoRows(torch.utils.data.Dataset):
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, index):
+        raise ValueError("no row")
+
+
+def test_what_the_check_cannot_use_is_told_from_an_error_of_the_answer():
+    def probe(answer, device, seed):
+        yield "type", str(answer(torch.ones(2)).dtype)
+
+    check = checked(probe, lambda x: 2 * x)
+    message = " ".join(failed(check, in_a_cell("lambda x: x.tolist()"), device="cpu").split())
+    assert "the check could not use what it returned" in message and "has no attribute 'dtype'" in message
+    assert "stopped by AttributeError" in failed(check, in_a_cell("lambda x: x.tolist().dtype"), device="cpu")
+
+
+def test_a_traceback_in_the_message_of_an_error_tells_whose_it_is():
+    def probe(answer, device, seed):
+        yield "batches", len(list(answer()))
+
+    answer = in_a_cell("lambda: torch.utils.data.DataLoader(Rows(), num_workers=1)")
+    message = " ".join(failed(checked(probe, lambda: []), answer, device="cpu").split())
+    assert "the check could not use" in message and "Caught ValueError in DataLoader worker" in message
+    NoRows.__getitem__ = in_a_cell("lambda rows, index: 1 // 0")
+    message = failed(checked(probe, lambda: []), answer, device="cpu")
+    assert "stopped by ZeroDivisionError: Caught ZeroDivisionError in DataLoader worker" in message
+
+
 class Broken(Exception):
     def __str__(self):
         raise RuntimeError
@@ -499,6 +534,7 @@ def test_a_hidden_check_tells_yours_and_never_what_is_expected():
 
 RAISED = [
     Raised(Stop.RAISED, "ValueError", "no", rank=1, line=3, source="f(x)"),
+    Raised(Stop.RAISED, "ValueError", "no", is_after=True),
     Raised(Stop.PROCESS_ENDED),
     Raised(Stop.PATCHED, message="torch.equal"),
 ]

@@ -231,6 +231,24 @@ def test_random_batches_lie_in_their_range_19_times_in_20():
     assert wide[0] < low < 1 < high < wide[1]
 
 
+@pytest.mark.parametrize("batches", [2, 3, 50])
+def test_a_random_order_alarms_nobody(batches):
+    rng = np.random.default_rng(0)
+    _, alarm = judge.range_of_random(batches, normal=judge.RARE)
+    ratios = [judge.variance_ratio(rng.normal(size=16 * batches), 16) for _ in range(4_000)]
+    assert max(ratios) < alarm < judge.variance_ratio(np.arange(16.0 * batches), 16)
+
+
+def test_what_chance_gives_now_and_then_is_not_called_a_fault():
+    seen = judge.Seen(batches=2, batch_size=8, samples=16)
+    for ratio, words in ((1.0, ""), (6.0, "may be chance"), (20.0, "Shuffle more")):
+        bias = judge.Bias({"batch": ratio}, 0.1, 4.0, 10.0)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(judge, "bias_of", lambda *_, bias=bias: bias)
+            text = loader_report._randomness(seen, [])
+        assert words in text and ("Shuffle more" in text) == (ratio > 10)
+
+
 def test_samples_that_come_twice_are_counted():
     seen = judge.look([X, X])
     assert (seen.samples, seen.distinct, seen.is_whole) == (8, 4, True)

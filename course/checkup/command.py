@@ -104,7 +104,8 @@ def checkup(
     and is ended after the steps; its exit code stays if it ends earlier. For several ranks:
     torchrun --nproc-per-node 2 -m course.checkup SCRIPT.
     """
-    from course.checkup import condition, plan
+    from course.checkup import cluster as clusters
+    from course.checkup import condition
     from course.checkup import script as scripts
     from course.checkup.session import Session
 
@@ -118,7 +119,7 @@ def checkup(
         trace_file=trace_file,
         fail_if=fail_if,
         failure=condition.parse(fail_if) if fail_if else None,
-        cluster=plan.parse(cluster) if cluster else None,
+        cluster=clusters.parse(cluster) if cluster else None,
     )
     with scripts.as_main(found, arguments) as module:
         sys.exit(session.run(found.code, module, steps, minutes))

@@ -5,7 +5,6 @@ is known when (plan_data.py). Tensor and pipeline ranks cut the blocks (plan_blo
 """
 
 from course.checkup.cluster import GB, Cluster
-from course.checkup.cluster import parse as parse  # for the command
 from course.checkup.facts import Facts
 from course.checkup.formats import duration, size
 from course.checkup.plan_blocks import (

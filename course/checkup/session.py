@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from course.checkup import plan, run, script
+from course.checkup.cluster import Cluster
 from course.checkup.condition import Condition
 from course.checkup.html import page
 from course.checkup.report import Report
@@ -33,7 +34,7 @@ class Session:
     trace_file: Path | None = None
     fail_if: str | None = None
     failure: Condition | None = None  # that of fail_if
-    cluster: plan.Cluster | None = None  # whose plans are shown
+    cluster: Cluster | None = None  # whose plans are shown
     structure: Structure | None = None  # of the model, if there is a cluster
     report: Report | None = None
     exit_process: Callable[[int], None] = os._exit

@@ -129,30 +129,27 @@ def without_anomaly(replay: Replay) -> Way:
 
 def with_all_threads(replay: Replay) -> Way:
     """The step with a thread per core."""
-    return functools.partial(_with_threads, replay, cores())
-
-
-def _with_threads(replay: Replay, threads: int) -> None:
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        replay()
-    finally:
-        torch.set_num_threads(before)
+    return functools.partial(
+        _with_setting, replay, torch.get_num_threads, torch.set_num_threads, cores()
+    )
 
 
 def in_tf32(replay: Replay) -> Way:
     """The step with matrices multiplied in TF32."""
-    return functools.partial(_with_precision, replay, "high")
+    read, write = torch.get_float32_matmul_precision, torch.set_float32_matmul_precision
+    return functools.partial(_with_setting, replay, read, write, "high")
 
 
-def _with_precision(replay: Replay, precision: str) -> None:
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision(precision)
+def _with_setting(
+    replay: Replay, read: Callable[[], Any], write: Callable[[Any], object], value: Any
+) -> None:
+    """Take the step with another value of a setting of torch."""
+    before = read()
+    write(value)
     try:
         replay()
     finally:
-        torch.set_float32_matmul_precision(before)
+        write(before)
 
 
 def in_channels_last(replay: Replay) -> Way:

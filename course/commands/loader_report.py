@@ -151,10 +151,13 @@ def _randomness(seen: Any, places: list[int], in_a_row: int = 1) -> str:
                 return f"not known: an epoch of {seen.batches} batches is too short"
             return "not known: one batch has no variance; take smaller batches or more data"
         return "not known: nothing in the batches varies, or fewer than two of them are full"
-    text = f"{bias.of_fields[bias.worst]:.2f} times the variance of random batches, "
-    text += f"by {bias.worst!r}; random ones give {bias.low:.2f} to {bias.high:.2f}"
-    if bias.of_fields[bias.worst] > bias.high:
+    found = bias.of_fields[bias.worst]
+    text = f"{found:.2f} times the variance of random batches, by {bias.worst!r}; "
+    text += f"19 of 20 random loaders give {bias.low:.2f} to {bias.high:.2f}"
+    if found > bias.alarm:
         return f"{text}. Shuffle more: more shards or a larger buffer, or shuffle the file once"
+    if found > bias.high:
+        return f"{text}. It may be chance: look at more batches, or another epoch"
     return text
 
 

@@ -28,6 +28,10 @@ VALUE_LENGTH_MAX = 200  # characters of a value
 EXACT_LENGTH = 60  # characters of a value from shortly before where it differs
 EXACT_BEFORE = 30  # characters before that place
 KNOWN_MISTAKE = "This looks like a known mistake:"
+UNUSABLE = (
+    "your code ended, and the check could not use what it returned or changed. Compare its types "
+    "and shapes with the task. Python says:"
+)
 NOT_WRITTEN = "Not written yet: replace `raise NotImplementedError()`."
 GPU_LOST = (
     "a computation on the GPU has failed, here or in an earlier cell (perhaps an index out of "
@@ -207,7 +211,10 @@ def raised_text(raised: Raised) -> str:
     """What to tell a learner about what ended the probe."""
     if raised.stop is Stop.RAISED:
         rank = "" if raised.rank is None else f" in rank {raised.rank}"
-        text = f"stopped by {raised.kind}{rank}: {raised.message}"
+        error = f"{raised.kind}{rank}: {raised.message}"
+        if raised.is_after:
+            return f"{UNUSABLE} {error}"
+        text = f"stopped by {error}"
         if raised.line is None:
             return text
         return f"{text}\nin line {raised.line} of your cell: {raised.source}"

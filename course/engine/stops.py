@@ -48,6 +48,7 @@ class Raised:
         message: see Stop.
         rank: the rank that raised it, where ranks ran.
         line, source: number and text of the line of the answer's cell; None and "" if unknown.
+        is_after: whether the check raised it, when the answer had returned.
     """
 
     stop: Stop
@@ -56,6 +57,7 @@ class Raised:
     rank: int | None = None
     line: int | None = None
     source: str = ""
+    is_after: bool = False
 
     @property
     def comparable_message(self) -> str:
@@ -68,7 +70,7 @@ class Raised:
             return ""
         return re.sub(r"'[^']*'|`[^`]*`|(?<!=)\b\d+", "", self.message)
 
-    def to_plain(self) -> dict[str, str | int | None]:
+    def to_plain(self) -> dict[str, str | int | bool | None]:
         """This as a dict of plain data, for `from_plain` in another process."""
         return asdict(self) | {"stop": self.stop.value}
 
@@ -92,7 +94,8 @@ class Raised:
             return None
         if not all(number is None or _is_small(number) for number in (rank, line)):
             return None
-        return cls(Stop(stop), kind, message, rank, line, source)
+        is_after = data.get("is_after") is True
+        return cls(Stop(stop), kind, message, rank, line, source, is_after)
 
 
 class LimitReached(BaseException):
@@ -151,6 +154,7 @@ def describe(error: BaseException, answer: Any) -> Raised:
         rank=rank if _is_small(rank) else None,
         line=line,
         source=source,
+        is_after=line is None and _is_after(error, answer),
     )
 
 
@@ -190,6 +194,18 @@ def _line_of(error: BaseException, answer: Any) -> tuple[int | None, str]:
     if not lines:
         return None, ""
     return lines[-1], linecache.getline(code.co_filename, lines[-1]).strip()
+
+
+def _is_after(error: BaseException, answer: Any) -> bool:
+    """Whether no code of the answer raised `error`, which passed no line of its cell.
+
+    A worker process writes its traceback into the message, or into that of the cause.
+    """
+    code = _code_of(answer)
+    if code is None:
+        return False
+    texts = [*error.args, getattr(error.__cause__, "tb", "")]
+    return not any(isinstance(text, str) and code.co_filename in text for text in texts)
 
 
 def _code_of(answer: Any) -> CodeType | None:

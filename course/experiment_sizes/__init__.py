@@ -1,7 +1,8 @@
 """The sizes of every experiment, a module per unit: unit -> *sizes* -> the cells that measure.
 
 A module of a unit holds SIZES, {name: (value at smoke, laptop, gpu)}, and NEEDS, what the unit
-takes at `gpu` scale. No other module sets the size of an experiment.
+takes at `gpu` scale. No other module sets the size of an experiment, but `steady_batches` of
+course.measure.comparison that of a pass over a loader.
 """
 
 from types import SimpleNamespace

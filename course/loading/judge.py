@@ -36,6 +36,7 @@ COPIED_MAX = 400_000_000  # bytes of the memory that memcpy copies from
 SHORTEST = 1e-7  # seconds: a wait of less is called this long
 PLACE = "place in the dataset"
 NORMAL = 1.959964  # the quantile of the normal distribution that an interval of 95 % takes
+RARE = 3.719016  # that one in 10,000 is above
 COPY, LOADER = "memcpy", "the loader"
 
 ENDED = object()
@@ -72,12 +73,14 @@ class Seen:
 class Bias:
     """How many times as large as of random batches the variance of batch means is, per field.
 
-    Of random batches it lies between `low` and `high`, 19 times in 20, with all fields.
+    Of random batches it lies between `low` and `high`, 19 times in 20, with all fields. Above
+    `alarm` it is about once in 10,000.
     """
 
     of_fields: dict[str, float]
     low: float
     high: float
+    alarm: float
 
     @property
     def worst(self) -> str:
@@ -167,7 +170,8 @@ def bias_of(seen: Seen, places: Sequence[int] = (), in_a_row: int = 1) -> Bias |
     if not ratios:
         return None
     low, high = range_of_random(seen.samples // size, len(ratios))
-    return Bias(ratios, low, high)
+    _, alarm = range_of_random(seen.samples // size, len(ratios), RARE)
+    return Bias(ratios, low, high, alarm)
 
 
 def as_numbers(kept: Sequence[float] | Sequence[str]) -> np.ndarray:
@@ -195,15 +199,17 @@ def variance_ratio(numbers: np.ndarray, batch: int) -> float | None:
     return float(np.mean(sums**2) / by_chance)
 
 
-def range_of_random(batches: int, fields: int = 1) -> tuple[float, float]:
+def range_of_random(batches: int, fields: int = 1, normal: float = NORMAL) -> tuple[float, float]:
     """What the variance ratio of random batches lies between, for all `fields`, 19 times in 20.
+
+    `normal` is the quantile of the normal distribution that says how often: 1.96 for 19 in 20.
 
     The ratio of k batches is nearly chi-square with k - 1 degrees over k - 1; this is Wilson and
     Hilferty's approximation of 1931, and the quantile grows with the number of fields that are
     compared (roughly as Bonferroni's).
     """
     free = max(batches - 1, 1)
-    quantile = math.sqrt(NORMAL**2 + 2 * math.log(fields))
+    quantile = math.sqrt(normal**2 + 2 * math.log(fields))
     width = quantile * math.sqrt(2 / (9 * free))
     middle = 1 - 2 / (9 * free)
     return max(0.0, middle - width) ** 3, (middle + width) ** 3

@@ -63,7 +63,12 @@ class Judged:
 
     def __str__(self) -> str:
         random = f"{self.bias:6.1f} × random"
-        return f"{self.name:32} {random} {self.bytes_read:8,.1f} × files  {self.memcpy} × memcpy"
+        return f"{self.name:32} {random} {self.times_read:>8} × files  {self.memcpy} × memcpy"
+
+    @property
+    def times_read(self) -> str:
+        """How often the files are read in an epoch, in text."""
+        return f"{self.bytes_read:,.0f}" if self.bytes_read >= 100 else f"{self.bytes_read:.1f}"
 
 
 # ---- files

@@ -176,7 +176,7 @@ def judged_formats(rows: Sequence[Judged]) -> Figure:
     best = min(rows, key=lambda row: (row.bias > NEARLY_RANDOM, row.memcpy.estimate))
     figure.suptitle(
         f"The fastest of the random loaders takes {best.memcpy.estimate:.1f} times as long as "
-        f"memcpy and reads its files {best.bytes_read:.1f} times",
+        f"memcpy and reads its files {best.times_read} times",
         fontsize=10,
     )
     for number, row in enumerate(rows):
@@ -185,7 +185,7 @@ def judged_formats(rows: Sequence[Judged]) -> Figure:
         interval = [row.memcpy.low, row.memcpy.high]
         ax.loglog(interval, [row.bias, row.bias], color=color, lw=2, alpha=0.4)
         ax.loglog(row.memcpy.estimate, row.bias, "o", color=color, ms=5)
-        text = f"{row.name} ({row.bytes_read:.1f})"
+        text = f"{row.name} ({row.times_read})"
         label_point(ax, text, (row.memcpy.estimate, row.bias), place, fontsize=7, ha="center")
     for color, text in ((GREEN, "files read about once"), (RED, "read more often (times)")):
         ax.plot([], [], "o", color=color, label=text)

@@ -484,7 +484,7 @@ def to_target(
     fewest = _least(_medians(reached["scaled"], 0))
     fastest = _least(_medians(reached["scaled"], 1))
     figure.suptitle(
-        f"Learning rate scaled: {fewest} needs the fewest steps, {fastest} the least time"
+        f"Learning rate scaled, medians: {fewest} needs the fewest steps, {fastest} the least time"
     )
     return figure
 

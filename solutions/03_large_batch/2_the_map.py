@@ -27,7 +27,7 @@ from course.checks import large_batch as check
 from course.measure.comparison import difference_interval, signed_rank_interval
 from course.plots import large_batch as plots
 from course.training.rate_maps import adam, ncf_score, sgd
-from course.training.recommender import Experiment, final_scores, print_seeds
+from course.training.recommender import Experiment, final_scores, listed, print_seeds, silent_last_layer
 from course.training.seeds_at_once import each_seed
 
 print(course.machine())
@@ -226,10 +226,10 @@ print(course.score("03/2", "best rate of SGD at 16x over the small batch's", pre
                    tuned_sgd[0] / sizes.base_lr))  # fmt: skip
 
 # %% [markdown]
-# SGD was swept from two starts, the unchanged learning rate and the linear rule's. A sweep goes uphill only, so it may
-# stop on a small hill: if your two sweeps found different rates, you have seen it happen. One seed per rate is enough
-# to find the ridge, not to find its top. Where all scores are below popularity, there is no ridge, and the best of them
-# is luck.
+# SGD was swept from two starts, the unchanged learning rate and the linear rule's. A sweep goes uphill only, so a small
+# hill stops it, or one lucky seed: if your two sweeps found different learning rates, one of them stopped early. Below
+# you see how far the seeds of one learning rate lie apart. Where all scores are below popularity, there is no ridge,
+# and the best of them is luck.
 #
 # **Takeaway** Tune every contestant with the same sweep, start it where a rule points, and trust a best value only
 # between two that are worse.
@@ -248,9 +248,11 @@ figures.rate_maps(maps, "NCF, SGD", rate=sizes.map_rate, here=here)
 
 # %% [markdown]
 # The map has one seed per square. The cell tests what it suggests with pairs of seeds: at 16×, the linear rule against
-# the square root and the unchanged learning rate; at 192×, the best of your sweeps. **Predict** which share of the lost
-# HR@10 the rule restores at 16×: all of it if the gradient hardly changes over 16 small steps, none if the loss is too
-# steep for long steps.
+# the square root and the unchanged learning rate; at 192×, the best of your sweeps. It also prints the share of
+# **silent** ReLUs in the last MLP layer: 0 for all of 8,192 samples, so that nothing before them learns.
+#
+# **Predict** which share of the lost HR@10 the rule restores at 16×: all of it if the gradient hardly changes over 16
+# small steps, none if the loss is too steep for long steps.
 
 # %%
 predicted_restored = None  # your number: 0 = nothing of the lost HR@10, 1 = all of it
@@ -265,11 +267,12 @@ ways = {
     "SGD, 192×, swept": (sgd(tuned_sgd[1]), batches[2]),
     "Adam, 192×, swept": (adam(tuned_adam[1]), batches[2]),
 }
-scores = {}
+scores, silent = {}, {}
 for name, (make_optimizer, batch) in ways.items():
     histories = each_seed(experiment, make_optimizer, batch, sizes.long_epochs, sizes.pairs)
     print_seeds(name, histories)
-    scores[name] = final_scores(histories)
+    scores[name], silent[name] = final_scores(histories), silent_last_layer(histories)
+    print(f"{'  silent in the last MLP layer':<34} {listed(silent[name])}")
 
 # %% tags=["experiment"]
 small, same, rule, root, sgd_192, adam_192 = scores.values()
@@ -279,6 +282,8 @@ print(course.score("03/2", "share of the lost HR@10 that the rule restores at 16
 otherwise = "Your data suit another learning rate: look at the map."
 course.claim("the linear rule restores more than a third of the lost HR@10", signed_rank_interval(shares), above=1 / 3,
              otherwise=otherwise)  # fmt: skip
+course.claim("the linear rule at 16× silences more than nine tenths of the last MLP layer",
+             signed_rank_interval(silent["SGD, 16×, linear rule"]), above=0.9, otherwise=otherwise)  # fmt: skip
 course.claim("at 16×, the linear rule ends at a higher HR@10 than the square root",
              difference_interval(rule, root), above=0, otherwise=otherwise)  # fmt: skip
 course.claim("at 192×, the best learning rate of the sweep leaves SGD at least 0.1 of HR@10 below the small batch",
@@ -287,13 +292,16 @@ course.claim("at 192×, both tuned by the same sweep, Adam beats SGD by more tha
              difference_interval(adam_192, sgd_192), above=0.1, otherwise=otherwise)  # fmt: skip
 
 # %% [markdown]
-# **Shown** At 16× only the learning rate differs between the three runs of SGD, and all make equally many updates. At
-# 192× your sweeps looked from two starts, and the map has a square for each rate between them. If none of these
-# squares is dark, SGD is not badly tuned: it has no good learning rate there. **We think** that no single one suits all
-# layers, because some are steep and some are flat. Part 3 tests this with a learning rate for every layer.
+# **Shown** At 16× only the learning rate differs between the three runs of SGD, and all make equally many updates.
+# Where the last MLP layer is silent, the logit comes from the product half alone: the rule restores the score and loses
+# half of the model. **We think** that this explains the valley at the square root: the learning rate already breaks the
+# MLP, and is still too small for the product half. To test it, print the silent units after each epoch. Part 3 gives
+# every layer a learning rate.
 #
-# **Takeaway** The linear rule is a line on a map. It helps as far as the ridge follows it, and no rule helps where
-# every learning rate is bad.
+# At 192×, if no square of the map is dark, SGD is not badly tuned: none of these learning rates is good there.
+#
+# **Takeaway** The linear rule is a line on a map, and helps as far as the ridge follows it. Check which layers it
+# leaves alive.
 
 # %% [markdown]
 # ## Does another model have the same ridge?
@@ -301,7 +309,7 @@ course.claim("at 192×, both tuned by the same sweep, Adam beats SGD by more tha
 # The switch above the figure shows the same map for Adam and LARS, for a small transformer on drawn text, and for a CNN
 # on Fashion-MNIST. The last two train for one epoch. Draw your rule over each. The cell asks a stricter question of all
 # maps: **up to which batch does a rule, started at the best square of the smallest batch, stay within a tenth of each
-# column's best score?**
+# column's best score?** Between two squares, the lower one counts.
 
 # %% tags=["experiment"]
 print(f"{'map':<20}{'smallest batch':>15}{'constant':>12}{'square root':>14}{'linear':>9}   (times the smallest batch)")
@@ -317,16 +325,17 @@ figures.rate_maps(maps, "transformer, SGD")
 # Adam, Malladi et al. (2022) derive the square root.
 #
 # In the maps of the transformer and the CNN, even the best square of a column grows pale to the right: the batch leaves
-# too few updates for any learning rate. NCF trains longer, and with Adam its columns stay dark. Part 5 computes where a
-# larger batch stops helping.
+# too few updates for any learning rate. NCF trains longer, and with Adam its columns stay dark. LARS has one square at
+# its smallest batch, so its rules start at a learning rate that was never compared. Part 5 computes where a larger
+# batch stops helping.
 #
 # **Takeaway** A scaling rule is a first guess. Sweep around it.
 
 # %% [markdown]
 # ## Does your machine draw the same map? · extra
 #
-# The cell runs a map of SGD on your data, one seed per square, with the learning rates of the recorded one. It takes
-# minutes. **Does the ridge lie where it lay?**
+# The cell runs a map of SGD on your data, one seed per square, with five of the recorded learning rates and fewer
+# epochs. It takes minutes. **Does the ridge lie where it lay?**
 
 # %% tags=["experiment"]
 rates = [sizes.base_lr * times for times in (0.25, 1, 4, 16, 64)]
@@ -337,10 +346,11 @@ for batch in mine:
 figures.rate_map(mine, rates, table, name="HR@10")
 
 # %% [markdown]
-# The recorded map is from real MovieLens 100K. If you see the stand-in, its ridge may begin elsewhere: invented users
-# have fewer tastes.
+# **We think** that fewer epochs move the ridge up, because each of the fewer updates has to go further. To test it,
+# train your first column for as many epochs as the recorded map, 12. The stand-in has other data, too: the recorded map
+# is from real MovieLens 100K.
 #
-# **Takeaway** A map belongs to a model and its data, so draw your own before a long training.
+# **Takeaway** A map belongs to a model, its data and the length of the training.
 
 # %% [markdown]
 # ## References

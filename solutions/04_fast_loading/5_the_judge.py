@@ -33,6 +33,7 @@ from course.checks import fast_loading as check
 from course.loading import judge, planted_loader, real_formats
 from course.loading.shuffles import buffer_rule, shard_order
 from course.measure.comparison import furthest, quotient, ratio_interval
+from course.measure.page_cache import read_around
 from course.plots import fast_loading as plots
 from course.system.folders import data_folder
 
@@ -208,6 +209,8 @@ formats = real_formats.token_formats(place, sizes, windows_now, buffer_now)
 formats += real_formats.picture_formats(place, sizes, buffer_now)
 jpeg_bytes = formats[-3].nbytes / sizes.judged_pictures
 print(f"K = {sizes.judged_buffer:,} samples in memory, shards of {shard}; a JPEG has {jpeg_bytes:,.0f} bytes")
+print(f"a sample of tokens has {2 * sizes.judged_length:,} bytes, and read_ahead_kb of this disk is "
+      f"{read_around(place) / 1024:,.0f}")  # fmt: skip
 rows = {}
 for loader in formats:
     rows[loader.name] = real_formats.judged(loader, bias_now, batch, sizes.judged_seconds)
@@ -220,7 +223,7 @@ random, one_call = rows["token file, random"], rows[real_formats.ONE_CALL]
 shards, jpegs = rows["token shards, windows of part 2"], rows["JPEG folder, random"]
 is_frugal = random.bytes_read > 2 and shards.bytes_read < 1.5
 course.claim("with room for a quarter of a mapped file, random samples read it at least twice per epoch, windows of "
-             "shards less than 1.5 times", is_frugal, f"{random.bytes_read:.1f} and {shards.bytes_read:.1f} times",
+             "shards less than 1.5 times", is_frugal, f"{random.times_read} and {shards.times_read} times",
              otherwise="A value of nan means that your system does not count bytes.")  # fmt: skip
 course.claim("gathering a random batch of tokens in one call is at least twice as fast as sample by sample",
              quotient(random.memcpy, one_call.memcpy), above=2)  # fmt: skip
@@ -233,9 +236,9 @@ course.claim("a batch from a folder of JPEGs takes at least 20 times as long as 
 # **We think** that slicing the memmap costs more than the number of calls. To test it, slice `np.asarray(memmap)`, a
 # plain array of the same memory.
 #
-# **Known** A mapped file is read in pieces of up to the disk's read-ahead (Linux, `read_ahead_kb`), so a random sample
-# brings its neighbours. They leave memory before they are used, so the file is read again and again. A JPEG is its own
-# file, so it brings only the rest of its last memory page.
+# **Known** A mapped file is read in pieces of up to the disk's read-ahead (Linux, `read_ahead_kb`, printed above), so a
+# random sample brings its neighbours. They leave memory before they are used, so the file is read again and again. A
+# JPEG is its own file, so it brings only the rest of its last memory page.
 #
 # **We think** that decoding is most of what the folder of JPEGs costs: for × memcpy all files lie in the page cache, so
 # nothing waits for the disk. Tar shards add the work of Python's `tarfile`. To test it, decode all pictures beforehand.
