@@ -303,9 +303,9 @@ course.claim("for small batches, a buffer makes index_select at most 10 % faster
 
 # %% [markdown]
 # **Shown**: the new tensor and the buffer differ only in where the rows go. Where the new tensor costs page faults,
-# the buffer is faster. Small batches cost no page faults, so a buffer gains nothing there, and the whole gain over
-# `table[tensor]` comes from the function `index_select`. **We think** that `index_select` copies each row as one
-# block, and `table[index]` one value at a time. To test it, compare both on a table with one column.
+# the buffer is faster. Where it costs none, as for small batches, a buffer gains nothing, and the whole gain over
+# `table[tensor]` comes from the function. **We think** that `index_select` copies each row as one block, and
+# `table[index]` one value at a time. To test it, compare both on a table with one column.
 #
 # **Takeaway** Gather whole rows with `index_select`. A buffer that you own pays off as soon as a new batch would need
 # new memory pages.

@@ -54,7 +54,7 @@ answers = SimpleNamespace(**{exercise.name: course.solved(exercise) for exercise
 # %% [markdown]
 # ## How long does a pipeline of two take?
 #
-# What would a thread that reads ahead gain? The times of reading and of computing are enough to predict it.
+# What would a thread that reads ahead gain? The times of reading and of computing give a first answer.
 #
 # One thread reads, the other computes. Both run in C code that releases Python's lock, so they can overlap. The
 # consumer owns a buffer from the moment it gets a batch until it asks for the next one. The rest of the time the
@@ -130,8 +130,9 @@ check.pipeline_seconds(pipeline_seconds, seed=44)
 #
 # The formula takes the times of a fill and of a step, and assumes that neither slows the other down. Test that with
 # two kinds of step, equally long. One *computes*: it multiplies the batch by a matrix, again and again. The other only
-# *waits*, as your program does while a GPU computes. The file is cold: pages of rows are read past the page cache
-# where the file system allows it. Elsewhere the file is dropped from the cache before each epoch.
+# *waits*, as your program does while a GPU computes. Two threads share each fill. The file is cold: pages of rows are
+# read past the page cache where the file system allows it. Elsewhere the file is dropped from the cache before each
+# epoch.
 #
 # **Predict** A step computes for as long as a fill takes. How many times as fast is an epoch with three buffers as
 # with one? Your formula gives an answer. If passing buffers between threads costs time, both kinds of step gain less

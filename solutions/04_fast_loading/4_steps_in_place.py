@@ -250,9 +250,9 @@ course.claim("an epoch in place is at least 10 % faster than one that writes int
 # %% [markdown]
 # **Shown** Only the setting of the C library changed, so the part of the gain that went away is the price of page
 # faults. The other part has another reason. The step with own buffers needs no new memory and makes the same six
-# passes. It differs from the step in place only in where it writes. **We think** that a processor fetches memory
-# before it writes to it, and in place it has it already. To test it, take batches that fit into the cache with both
-# buffers.
+# passes. It differs from the step in place only in where it writes. **We think** that the cache is the reason: other
+# memory takes room there, and a processor fetches memory before it writes to it. In place, it has this memory already.
+# To test it, take batches that fit into the cache with both buffers.
 #
 # **Known** The code that `torch.compile` writes makes no large tensor: both products normalise each value as they read
 # it. So it has two passes and hardly any page faults. (`TORCH_LOGS=output_code` prints this code.)
