@@ -114,7 +114,7 @@ check.draw_rows(draw_rows, seed=257)
 # %% [markdown]
 # ## How much does one call per batch gain?
 #
-# The guide makes its loader like this:
+# Most loaders fetch a batch row by row. What does that cost? The guide's loader is one of them:
 #
 # ```python
 # train_loader = DataLoader(TensorDataset(X, Y), num_workers=8, shuffle=True)

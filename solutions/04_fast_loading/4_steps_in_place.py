@@ -760,7 +760,7 @@ course.claim("merging batches finds the standard deviation to 2 %", is_found, f"
 # Where its gradient is zero, $A w = c$ holds with $A = \frac1n X^\top X + \lambda I$ and $c = \frac1n X^\top y$. The
 # *condition number* $\kappa$ is the largest eigenvalue of A over the smallest.
 #
-# | method | passes | memory, D columns | to choose |
+# | method | passes | memory, D columns | you choose |
 # |---|---|---|---|
 # | *normal equations*: form A, solve | 1 | D² numbers | nothing |
 # | *conjugate gradients* (CG) | grows with $\sqrt\kappa$ and the digits | a few vectors | nothing |

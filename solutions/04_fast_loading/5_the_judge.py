@@ -179,18 +179,18 @@ course.claim("with a sixteenth or an eighth of the file in a buffer, 1 + BS / 2K
 # **Shown** Only the order of the shards differs between the first two ways, and it decides. In file order, everything
 # in the buffer comes from one stretch of the file, so each batch does, too.
 #
-# With shuffled shards the buffer stays near 1 + BS / 2K. Nothing in this rule is fitted. In each step, a sample leaves
-# the buffer with probability 1 / K. So of the samples that came t steps ago, the share that is still there falls as
-# exp(-t / K). The buffer therefore holds unequal shares w of its shards. They mix like 1 / Σw² equal shares, and that
-# is 2K / S while a shard is small compared with the buffer. A window has only K / S.
+# With shuffled shards the buffer stays near 1 + BS / 2K. You can derive this rule. In each step, a sample leaves the
+# buffer with probability 1 / K. So of the samples that came t steps ago, the share that is still there falls as exp(-t
+# / K). The buffer therefore holds unequal shares w of its shards. They mix like 1 / Σw² equal shares, which is 2K / S
+# while a shard is small compared with the buffer. A window has only K / S.
 #
 # **Takeaway** Shuffle the shards first. Then a buffer of several shards mixes like a window of twice its size.
 
 # %% [markdown]
 # ## Which format is random, frugal and fast?
 #
-# The cell writes a token file and its shards, a folder of JPEGs and tar shards of them. Then it judges each loader by
-# three numbers:
+# You choose the format of your data once, and then every epoch pays for it. The cell writes a token file and its
+# shards, a folder of JPEGs and tar shards of them. Then it judges each loader by three numbers:
 #
 # - **× random**: the variance of its batch means, over that of random batches;
 # - **× files**: bytes from the disk per epoch, over the bytes of its files, with room for a quarter of the files in
