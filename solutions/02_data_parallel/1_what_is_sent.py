@@ -50,7 +50,7 @@ sizes = course.sizes("02_data_parallel")
 # go out through its link, in every step. This part finds a cheaper way.
 #
 # *DistributedDataParallel* (DDP) trains with one *rank* per device: a process with a model and its own batch. All ranks
-# start with equal weights and step with equal gradients, so their weights stay equal.
+# start with equal weights, which rank 0 sends once, and step with equal gradients. So their weights stay equal.
 
 # %%
 plots.ddp_steps()

@@ -286,7 +286,9 @@ plots.against_undisturbed(undisturbed, curves, "Whatever the checkpoint forgets:
 # **Shown** Each curve forgets one piece and nothing else. Random state and position decide which tokens the first
 # forward sees, so the losses differ from the first one on. The first update reads the optimizer's state, so without it
 # they differ from the second on. A wrong scheduler sets the learning rate at the end of that update, so they differ
-# from the third on. In the upper panel, none of the curves stands out.
+# from the third on. In the upper panel, none of the curves stands out. One piece is not drawn: a forgotten scaler
+# changes no loss here, because its scale is a power of two. In float16 gradients could overflow, and steps would be
+# skipped.
 #
 # The random state here belongs to the *global batch*: every rank draws the same numbers, so they fit any number of
 # ranks. Dropout is different: each rank draws from its own generator. Save `torch.get_rng_state()` and
