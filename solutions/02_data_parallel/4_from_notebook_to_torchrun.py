@@ -49,8 +49,9 @@ sizes = course.sizes("02_data_parallel")
 # %% [markdown]
 # ## Which GPU is mine?
 #
-# A *launcher* such as `torchrun` starts one process per GPU on each machine and tells each of them two numbers. `RANK`
-# counts all processes of the training. `LOCAL_RANK` counts the processes of one machine, as CUDA counts its GPUs.
+# Each process of a training must compute on a GPU of its machine that no other process takes. A *launcher* such as
+# `torchrun` starts one process per GPU on each machine and tells each of them two numbers. `RANK` counts all processes
+# of the training. `LOCAL_RANK` counts the processes of one machine, as CUDA counts its GPUs.
 #
 # | two machines, two GPUs each | first | first | second | second |
 # |---|---|---|---|---|
@@ -255,8 +256,9 @@ check.rank_loss(rank_loss, seed=3407)
 # %% [markdown]
 # ## What must a checkpoint hold?
 #
-# When a process fails, torchrun ends them all and, with `--max-restarts 1`, starts all of them again from the first
-# line of the script. The new processes know only what is in a file, the *checkpoint*. It must be
+# Long trainings are interrupted. When a process fails, torchrun ends all of them and, with `--max-restarts 1`, starts
+# all of them again from the first line of the script. The new processes know only what is in a file, the *checkpoint*.
+# It must be
 #
 # - *complete*: it holds everything that the next step reads. That is weights, buffers, the optimizer's state, the
 #   scheduler, the scaler of mixed precision, the states of random generators, and the position in the data;

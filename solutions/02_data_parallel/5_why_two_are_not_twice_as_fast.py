@@ -231,8 +231,8 @@ plots.step_shares(shares, {way: ratio.estimate for way, ratio in longer.items()}
 # %% [markdown]
 # ## What is true of DDP?
 #
-# Judge fourteen statements that one hears and reads. A statement is true only if all of it is. Write down what you
-# expect before you run the experiments below.
+# A wrong belief about DDP costs you a barrier per step, or a wrong mean. Judge fourteen statements that one hears and
+# reads. A statement is true only if all of it is. Write down what you expect before you run the experiments below.
 #
 # - **A** Wrapping a model in DDP sends the parameters and buffers of rank 0 to all ranks.
 # - **B** DDP cuts the batch that a rank passes to the model into `world_size` shards and sends every rank its shard.

@@ -230,8 +230,9 @@ check.ShardedOptimizer(ShardedOptimizer, seed=363)
 # %% [markdown]
 # ## Can the weights be shards, too? · extra
 #
-# Stage 2 also shards the gradients, and stage 3 the weights: each layer gathers its weights when it needs them. One
-# fact makes the code short: the gradient of "gather the shards" is "reduce-scatter the gradients".
+# If the weights alone do not fit, they must be shards, too. Stage 2 also shards the gradients, and stage 3 the weights:
+# each layer gathers its weights when it needs them. One fact makes the code short: the gradient of "gather the shards"
+# is "reduce-scatter the gradients".
 #
 # ### Exercise 3 · Gather, and scatter back
 #

@@ -524,10 +524,10 @@ plots.formula_and_ranks(sizes.bytes, expected, curves)
 # %% [markdown]
 # ## How good is a network? · extra
 #
-# Bytes per second of an all-reduce, size / seconds, is its *algorithm bandwidth*. It falls with the number of ranks,
-# because each must send more. NVIDIA's benchmark *nccl-tests* multiplies it by what a rank sends per byte of the
-# tensor, 2 (N - 1) / N for an all-reduce, and calls this *bus bandwidth*. You can compare it with the speed of a link,
-# for any N.
+# Before you rent a cluster, measure whether its links give what they promise. Bytes per second of an all-reduce, size /
+# seconds, is its *algorithm bandwidth*. It falls with the number of ranks, because each must send more. NVIDIA's
+# benchmark *nccl-tests* multiplies it by what a rank sends per byte of the tensor, 2 (N - 1) / N for an all-reduce, and
+# calls this *bus bandwidth*. You can compare it with the speed of a link, for any N.
 
 # %% tags=["experiment"]
 factor = 2 * (4 - 1) / 4
