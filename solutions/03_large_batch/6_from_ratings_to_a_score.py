@@ -3,9 +3,9 @@
 #
 # **When does a score say that a recommender is good?**
 #
-# The other parts of this unit use a recommender and a score as given. Here you build both: the model, the two rankings
-# that judge it, and the data that it learns from. All of this part is extra. Every experiment runs without the
-# exercises, because the library has its own versions.
+# The other parts of this unit take a recommender and its score as given. A score can be wrong, though, and then every
+# comparison is. Here you build both: the model, the two rankings that judge it, and the data that it learns from. All
+# of this part is extra. Every experiment runs without the exercises, because the library has its own versions.
 #
 # **You will be able to**
 #
@@ -38,9 +38,9 @@ print(course.machine())
 # %% [markdown]
 # ## How does NeuMF match a user with a film? · extra
 #
-# MovieLens holds ratings: user, film, stars, time. We drop the stars and predict which film a user picks next. So each
-# rating becomes a 1. This is *implicit feedback*: it says what a user chose, and never what a user dislikes. The zeros
-# are drawn: for each positive of an epoch, four films that the user has not touched.
+# A recommender has to predict which film a user picks next. MovieLens holds ratings: user, film, stars, time. We
+# ignore the stars, so each rating becomes a 1. This is *implicit feedback*: it says what a user chose, and never what
+# a user dislikes. The zeros are drawn: for each positive of an epoch, four films that the user has not touched.
 
 # %%
 plots.neumf_diagram()
@@ -60,13 +60,14 @@ plots.neumf_diagram()
 # $\hat y_{ui}$ is a *logit*: the probability that $u$ takes $i$ is $\sigma(\hat y_{ui})$. The loss is the binary cross
 # entropy between this probability and the label.
 #
-# The MLP has a weak point, which part 1 measures. If the input of a ReLU is negative for every sample, it outputs 0 and
-# its gradient is 0, so the weights before it get nothing to learn from.
+# The MLP has a weak point, which part 1 measures. If the input of a ReLU is negative for every sample, the unit
+# outputs 0 and its gradient is 0. Then the weights before it get nothing to learn from.
 
 # %% [markdown]
 # ## Can you write its forward pass? · extra
 #
-# As a dictionary, with $F$ factors and MLP layers of widths $d_0, d_1, \dots, d_L$, the weights are
+# A forward pass of six lines shows that nothing in the figure is hidden. As a dictionary, with $F$ factors and MLP
+# layers of widths $d_0, d_1, \dots, d_L$, the weights are
 #
 # | key | what | shape |
 # |---|---|---|
@@ -268,13 +269,14 @@ course.claim("a model that always says NaN earns nothing", strict["NaN"] == 0,
 # %% [markdown]
 # ## Which score must a model beat? · extra
 #
-# The next cell prepares the data. Two choices of each user are held out: the latest is the **test**, the latest of the
-# rest is for **validation**. We choose settings, such as a learning rate, on validation. The test is for the end,
-# because a score that decided a choice contains the luck of that choice.
+# A score means little until you know what a model without learning reaches. The next cell prepares the data. Two
+# choices of each user are held out: the latest is the **test**, the latest of the rest is for **validation**. We
+# choose settings, such as a learning rate, on validation. The test is for the end, because a score that decided a
+# choice contains the luck of that choice.
 #
-# Before the first model, rank the 101 candidates by how many users took them: the same order for everybody. **HR@10**
-# is the share of users whose held-out film is among the first ten. A model that guesses reaches 10/101. **How much
-# better is popularity?**
+# Before you train a model, rank the 101 candidates by how many users took them: the same order for everybody.
+# **HR@10** is the share of users whose held-out film is among the first ten. A model that guesses reaches 10/101.
+# **How much better is popularity?**
 
 # %% tags=["experiment"]
 sizes = course.sizes("03_large_batch")
@@ -289,7 +291,7 @@ course.claim("popularity alone ranks better than guessing", popularity, above=10
 # %% [markdown]
 # The interval says how much the score would vary with other users of the same kind.
 #
-# **Takeaway** Rank by popularity before you train. A model below it may know its users, but it serves them worse.
+# **Takeaway** Rank by popularity before you train. A model that scores lower is of no use yet.
 
 # %% [markdown]
 # ## Is NeuMF the right model, and is this the right score? · extra
@@ -337,7 +339,7 @@ course.claim("among all films the same models have less than half of their sampl
              below=0.5, otherwise="Your data has few films, so 100 of them are nearly all.")  # fmt: skip
 
 # %% [markdown]
-# Both models share Adam's learning rate, which part 2 found for NeuMF: the dot product is not tuned. The pairs of seeds
+# Both models share a learning rate of Adam that was tuned for NeuMF: the dot product is not tuned. The pairs of seeds
 # share the users, so their interval says nothing about other users.
 #
 # **We think** a dot product must do well on the stand-in, because its films were drawn with a dot product of tastes and
@@ -348,10 +350,10 @@ course.claim("among all films the same models have less than half of their sampl
 # %% [markdown]
 # ## What does careless data preparation cost? · extra
 #
-# Two functions prepared the data above. The first chooses the test. If the test row were drawn at random, the model
-# would learn from its user's future, so we hold out the *latest* choice of each user. The second draws the zeros. A
-# drawn film may be one that the user would have liked, and we accept that. But a negative that is one of the user's
-# positives has the wrong label.
+# Two functions prepared the data above, and a mistake in either would not raise an error. The first function chooses
+# the test. If the test row were drawn at random, the model would learn from its user's future, so we hold out the
+# *latest* choice of each user. The second function draws the zeros. A drawn film may be one that the user would have
+# liked, and we accept that. But a negative that is one of the user's positives has the wrong label.
 
 # %% [markdown]
 # ### Exercise 3 · Leave one out
