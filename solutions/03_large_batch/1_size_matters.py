@@ -85,8 +85,8 @@ print(f"HR@10 of guessing {10 / 101:.3f}, of the most popular films {experiment.
 # If you stop a baseline while it still improves, every comparison with it measures when you stopped. So the baseline
 # comes first.
 #
-# SGD with momentum 0.9 minimises the mean loss over all samples. It estimates the gradient from a batch $\mathcal
-# B_k$ of $B$ samples and steps with the learning rate $\alpha$:
+# SGD with momentum 0.9 minimises the mean loss over all samples. It estimates the gradient from a batch
+# $\mathcal B_k$ of $B$ samples and steps with the learning rate $\alpha$:
 #
 # $$w_{k+1} = w_k - \alpha\, \frac{1}{B} \sum_{i \in \mathcal B_k} \nabla f_i(w_k)$$
 #
@@ -107,13 +107,13 @@ print_log(baseline)
 # %% [markdown]
 # ## How much faster is a larger batch?
 #
-# People buy larger batches for speed. The terms of the sum do not depend on each other, so they can run in parallel.
-# Other costs occur once *per update*, whatever the batch size: starting kernels, and reading and writing every weight
-# in the optimizer. With $c$ seconds per update and $s$ seconds per sample, an update takes $c + sB$ seconds, so the
-# throughput is $B / (c + sB)$.
+# People buy larger batches for speed. The terms of the sum above do not depend on each other, so they can run in
+# parallel. Other costs occur once *per update*, whatever the batch size: starting kernels, and reading and writing
+# every weight in the optimizer. With $c$ seconds per update and $s$ seconds per sample, an update takes $c + sB$
+# seconds, so the throughput is $B / (c + sB)$.
 #
 # **Predict** by what factor the throughput grows with 16 times the batch, and with 192 times. If $c$ were 0, it would
-# not grow. If $s$ were 0, it would grow as the batch.
+# not grow. If $s$ were 0, it would grow with the batch.
 
 # %%
 predicted_speedup_16 = None  # your number: how many times the samples/s of the 1x batch at 16x
@@ -172,8 +172,8 @@ course.claim("c + sB, fitted to the 1× and the 192× batch, is within 25 % of a
 # needs more samples before its arithmetic takes longer than starting its kernels.
 #
 # The formula takes $s$ as constant, but a sample may cost less in a large batch. **We think** that NeuMF's code is
-# the reason: once a batch repeats its users and films often enough, it multiplies each table row once instead of each
-# sample. To test it, set `course.training.models.TABLE_PRODUCTS_FROM = math.inf` and time the updates again.
+# the reason: in a batch that repeats its users and films often enough, it multiplies each table row once instead of
+# each sample. To test it, set `course.training.models.TABLE_PRODUCTS_FROM` to infinity and time the updates again.
 #
 # **Takeaway** A batch is large enough for a machine when the fixed cost of an update equals the cost of its samples.
 
@@ -213,8 +213,8 @@ title = f"16× is {final_scores(small)[0] - final_scores(large)[0]:.2f} lower (s
 plots.accuracy(first, title, experiment.popularity, CONSTANT_LOSS, by_update=True)
 
 # %% [markdown]
-# Now judge. After poor generalisation, the large batch has a training loss as low as the small batch's, and a worse
-# score. If there were too few updates, the small batch is no further after as many updates.
+# Now judge. If generalisation is poor, the large batch ends with a training loss as low as the small batch's, and
+# with a worse score. If the updates are too few, the small batch is no further after as many updates.
 
 
 # %% tags=["experiment"]
@@ -235,8 +235,9 @@ cause = "too few updates" if higher.low > 0.02 and few.low > -0.01 else None
 print(course.score("03/1", "what costs the score", predicted_cause, cause))
 
 # %% [markdown]
-# **Shown** The second claim changes the batch alone: both runs make the same number of updates with the same learning
-# rate. So at this learning rate there are too few updates. Part 2 asks whether each update may be longer instead.
+# **Shown** The second claim compares both runs after the same number of updates with the same learning rate: only the
+# batch differs. Where it holds, the updates are too few at this learning rate. Part 2 asks whether each may be longer
+# instead.
 #
 # **Takeaway** Compare training losses first. A large batch that ends with a higher training loss has not overfitted:
 # it has trained too little, or at a wrong learning rate.

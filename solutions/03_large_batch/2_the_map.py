@@ -6,7 +6,7 @@
 # In part 1, SGD with 16 times the batch made too few updates for its learning rate. The classic remedy makes each
 # update longer: multiply the learning rate by the factor of the batch. Does this rule work, up to which batch, and
 # compared with what? A map answers all three. It shows the final score for each batch size and each learning rate.
-# The best square of each column lies on the *ridge*. A rule is a line on the map, and a comparison is fair if it
+# The best squares of all columns form its *ridge*. A rule is a line on the map, and a comparison is fair if it
 # compares best squares.
 #
 # **You will be able to**
@@ -49,8 +49,8 @@ maps = figures.recorded_maps()
 #
 # The two lines differ in where the gradients are taken, marked red. If the gradient hardly changes over $k$ small
 # steps, both end at the same weights for $\hat\alpha = k \alpha$. This is the **linear scaling rule**. On a parabola
-# with curvature $\lambda$, a step multiplies the distance to the minimum by $1 - \alpha\lambda$. So one step of $k
-# \alpha$ lands well if the parabola is flat, and overshoots if it is steep:
+# with curvature $\lambda$, a step multiplies the distance to the minimum by $1 - \alpha\lambda$. So one step of
+# $k \alpha$ lands well if the parabola is flat, and overshoots if it is steep:
 
 # %%
 plots.many_small_steps_or_one_large()
@@ -231,8 +231,7 @@ print(course.score("03/2", "best rate of SGD at 16x over the small batch's", pre
 # %% [markdown]
 # SGD was swept from two starts: the unchanged learning rate and the linear rule's. A sweep only goes uphill, so a
 # small hill or one lucky seed can stop it. If your two sweeps found different learning rates, at least one of them
-# stopped early. Where all scores are below popularity, there is no ridge, and the best score is luck. Below you see
-# how far the seeds of one learning rate lie apart.
+# stopped early. Where all scores are below popularity, there is no ridge, and the best score is luck.
 #
 # **Takeaway** Tune every contestant with the same sweep, start it where a rule points, and trust a best value only
 # between two that are worse.
@@ -252,8 +251,8 @@ figures.rate_maps(maps, "NCF, SGD", rate=sizes.map_rate, here=here)
 # %% [markdown]
 # The map has one seed per square, so two squares may differ by luck. The cell repeats some of them with pairs of
 # seeds: at 16×, the linear rule, the square root and the unchanged learning rate; at 192×, the best of your sweeps.
-# It also prints the share of **silent** ReLUs in the last MLP layer. A silent ReLU outputs 0 for all of 8,192
-# samples, so the weights before it get nothing to learn from.
+# It also prints the share of **silent** ReLUs in the last MLP layer. They output 0 for all of 8,192 samples, so the
+# weights before them learn nothing.
 #
 # **Predict** which share of the lost HR@10 the rule restores at 16×. It is all of it if the gradient hardly changes
 # over 16 small steps, and none if the loss is too steep for long steps.
@@ -329,9 +328,9 @@ for label, one in maps.items():
 figures.rate_maps(maps, "transformer, SGD")
 
 # %% [markdown]
-# **Known** Shallue et al. (2019) searched the learning rate for each batch, on many models and data sets. No rule
-# held for all of them: some followed the linear rule, some the square root, some neither. Beyond a batch that depends
-# on the model, no learning rate helps. For Adam, Malladi et al. (2022) derive the square root.
+# **Known** Shallue et al. (2019) searched the learning rate for each batch, on many models and data sets. Some
+# followed the linear rule, some the square root, some neither. Beyond a batch size that depends on the model, a
+# larger batch saves no more updates. For Adam, Malladi et al. (2022) derive the square root.
 #
 # In the maps of the transformer and the CNN, even the best square of a column grows pale to the right: the batch
 # leaves too few updates for any learning rate. NCF trains longer, and with Adam its columns stay dark. At NCF's

@@ -45,10 +45,10 @@ otherwise = "At this scale, or with this data, the boundary lies at other learni
 # %% [markdown]
 # ## Can one update be longer than the weights?
 #
-# The learning rate alone does not say how far an update moves a tensor. The **update-to-weight ratio** does: it is
-# the norm of the update over the norm of the tensor. Under SGD it is $\alpha\,\lVert g\rVert / \lVert w\rVert$, with
-# learning rate $\alpha$, gradient $g$ and weights $w$. Above 1, the update is longer than the tensor, so it decides
-# more about the new values than the old ones do.
+# Whether a learning rate is too large depends on the gradient and on the weights. The **update-to-weight ratio**
+# takes all three: it is the norm of a tensor's update over the norm of the tensor. Under SGD it is
+# $\alpha\,\lVert g\rVert / \lVert w\rVert$, with learning rate $\alpha$, gradient $g$ and weights $w$. Above 1, the
+# update is longer than the tensor, so it decides more about the new values than the old ones do.
 #
 # The linear rule of part 2 multiplies $\alpha$ by 192 for 192 times the batch. The cell makes one update of the
 # recommender by this rule, and one with Adam.
@@ -222,7 +222,7 @@ plots.warm_up(runs, levels, title)
 # gradients, but the weights stay where they are. Then switch to the full learning rate, without a ramp. If the
 # averages were at fault, the training now learns.
 #
-# Liu et al. mean the mean square alone. So two controls wait as long and keep the mean square, but start the mean
+# Liu et al. blame the mean square alone. So two controls wait as long and keep the mean square, but start the mean
 # gradient from 0 again. The first control corrects for that start, so its steps have full size. The second does not,
 # so its first ten steps are short.
 #
@@ -300,8 +300,8 @@ plots.by_seed(rows, levels, "loss, nats per token", title)
 # (Kalra and Barkeshli 2024, arXiv:2406.09405), so the learning rate need not be tuned as well (Wortsman et al. 2023,
 # arXiv:2309.14322).
 #
-# **Takeaway** A warm-up protects against a learning rate that the initial weights cannot take. Where the learning rate
-# is safe from the first step, it changes little.
+# **Takeaway** A warm-up protects against a learning rate that the initial weights cannot take. Where the learning
+# rate is safe from the first step, a warm-up changes little.
 
 # %% [markdown]
 # ## Can SGD have a learning rate for every layer?
@@ -521,7 +521,7 @@ def updates(name, peak=0.01, repeats=5):
 timed = compare({name: updates(name) for name in ("SGD", "LARS")}, device=course.device(), seconds=sizes.seconds)
 print(timed)
 course.claim("at the base batch, an update with LARS takes at least 10 % longer than one with SGD",
-             timed.ratio("SGD", to="LARS"), above=1.1, otherwise=otherwise)  # fmt: skip
+             timed.ratio("SGD", to="LARS"), above=1.1, otherwise="The rest of the update takes longer.")  # fmt: skip
 
 # %% [markdown]
 # The map of part 2 shows more batch sizes: switch it from SGD to LARS. Its trainings are longer, without a ramp.
@@ -569,8 +569,9 @@ title = f"HR@10 {middle['tensor']:.2f} with one scale per tensor, {middle['model
 plots.by_seed({f"one scale per {scale}": of for scale, of in scores.items()}, levels, "HR@10", title)
 
 # %% [markdown]
-# **Shown**: only the sharing of the scale differs between the three, so a scale for each tensor is what SGD lacks.
-# Where the second claim holds, a scale for each coordinate, such as those of a rare film, adds little.
+# **Shown**: only the sharing of the scale differs between the three. Where the first claim holds, a scale for each
+# tensor is what SGD lacks. Where the second holds, too, a scale for each coordinate, such as those of a rare film,
+# adds little.
 #
 # **Takeaway** Where one scale per tensor does as well as Adam, a learning rate for every layer is most of Adam's gain
 # at a large batch.

@@ -286,8 +286,8 @@ course.claim("under Adam, the noise scale in Adam's units is at least three time
 #
 # $$T(B) = u\,\Big(1 + \frac{B_c}{B}\Big)(c + s B) = u\,\Big(c + s B_c + s B + \frac{c\,B_c}{B}\Big).$$
 #
-# The term $s B$ grows and $c B_c / B$ falls, so $T$ has a minimum. There the two terms are equal (the derivative $s -
-# c B_c / B^2$ is 0):
+# The term $s B$ grows and $c B_c / B$ falls, so $T$ has a minimum. There the two terms are equal (the derivative
+# $s - c B_c / B^2$ is 0):
 #
 # $$B^* = \sqrt{\frac{c}{s}\,B_c} .$$
 #
@@ -470,7 +470,7 @@ course.claim("weight decay changes HR@10 by less than 0.03", worth["no weight de
 #
 # | symptom | measurement | fix | part |
 # |---|---|---|---|
-# | is a large batch worth it? | c / s, where an update costs as much as its samples | a larger batch below it | 1 |
+# | is a larger batch worth it? | c / s, where an update costs as much as its samples | a larger batch, up to c / s | 1 |
 # | large batch learns less | loss after equal updates, learning rate swept | a learning rate from the map | 1, 2 |
 # | loss blows up early | update-to-weight ratios | warm-up, LARS, Adam | 3 |
 # | memory is full | bytes kept for backward | accumulation, bf16 | 4 |

@@ -162,9 +162,9 @@ check.neumf_forward(neumf_forward, seed=2017)
 # whose film has one of the ten best scores. **NDCG@10** gives a hit at 0-based rank $r$ the value $1 / \log_2(r + 2)$,
 # and a miss nothing.
 #
-# Three mistakes distort the score. The 100 films are drawn with repetition, so a repeated one must count once. If
-# scores are *equal*, the held-out film must not win the tie. A training that diverges gives NaN, and every comparison
-# with NaN is False.
+# Three mistakes distort the score. The 100 films are drawn with repetition, so one film may count twice. The held-out
+# film may win a tie of *equal* scores. And a training that diverges gives NaN: every comparison with NaN is False, so
+# no film seems to precede the held-out one.
 
 # %% [markdown]
 # ### Exercise 2 · Hit rate and NDCG
@@ -203,8 +203,9 @@ check.neumf_forward(neumf_forward, seed=2017)
 #
 # <details><summary>Hint 3</summary>
 #
-# `ahead = ~(scores[:, 1:] < scores[:, :1]) & ~duplicate[:, 1:]`; its sum along axis 1 is the rank. With `hit = rank <
-# k`, the gain of a user is `hit / torch.log2(rank + 2)`. Return the two means as Python floats, `.item()`.
+# `ahead = ~(scores[:, 1:] < scores[:, :1]) & ~duplicate[:, 1:]`; its sum along axis 1 is the rank. With
+# `hit = rank < k`, the gain of a user is `hit / torch.log2(rank + 2)`. Return the two means as Python floats,
+# `.item()`.
 #
 # </details>
 
@@ -392,8 +393,8 @@ course.claim("among all films the same models have less than half of their sampl
 # <details><summary>Hint 3</summary>
 #
 # Twice the same move. First `latest`, for each user the maximum of the times. Then `last`, the maximum of the places
-# in the tensors, counted from 1, where a row that is not at its user's latest time counts as 0: `place * (timestamps ==
-# latest[users])`. The held-out rows are those with `last[users] == place`.
+# in the tensors, counted from 1, where a row that is not at its user's latest time counts as 0:
+# `place * (timestamps == latest[users])`. The held-out rows are those with `last[users] == place`.
 #
 # </details>
 
