@@ -319,7 +319,7 @@ plots.by_seed(rows, levels, "loss, nats per token", title)
 # %% [markdown]
 # ### Exercise 2 · LARS
 #
-# Write the update of one parameter `w`. `step` is given, and calls yours where autograd does not record.
+# Write `move`, the update of one parameter `w`. `step` is given. It calls your `move` where autograd does not record.
 #
 # **Must**
 # - use the Euclidean norms of `w` and `w.grad` for the trust ratio, and 1 where one of them is 0;
@@ -704,8 +704,8 @@ class WildLARS(torch.optim.Optimizer):
 # %% [markdown]
 # ### Exercise 4 · Show it
 #
-# Write an experiment that says, for any optimizer class, whether a bias that starts at zero and always gets a gradient
-# never moves.
+# Write an experiment that finds out, for any optimizer class, whether a bias that starts at zero stays there,
+# although it always gets a gradient.
 #
 # **Must**
 # - make the optimizer as `optimizer_class(params, lr=...)`, with a one-dimensional float32 bias of zeros in `params`;

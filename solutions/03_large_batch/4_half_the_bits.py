@@ -177,9 +177,9 @@ course.claim("an update in 12 pieces takes at most 10 % longer than the whole ba
              otherwise="Larger pieces tell whether the fixed costs of each piece take the time.")  # fmt: skip
 
 # %% [markdown]
-# **Known** Autocast runs matrix products in 16 bits and keeps their 16-bit inputs. Sums, the loss, the indices of the
-# embeddings and the masks of dropout are kept as they are. So the bytes shrink by less than half. The two remedies
-# can be combined.
+# **Known** Autocast runs matrix products in 16 bits (documentation of `torch.amp`), so autograd keeps their 16-bit
+# inputs. Sums, the loss, the indices of the embeddings and the masks of dropout are kept as they are. So the bytes
+# shrink by less than half. The two remedies can be combined.
 #
 # **We think** that pieces take longer, where they do, because each piece pays part 1's fixed costs again, all but the
 # optimizer's. These costs weigh less, the further a piece lies above $c / s$. To test it, make the pieces larger.
@@ -343,9 +343,9 @@ check.amp_step(amp_step, seed=13)
 # stay large. The MLP half alone is a harder test. All that reaches an embedding has come through five layers, and
 # each makes the gradient smaller.
 #
-# NVIDIA trains NeuMF with batches of $2^{20}$ samples. That is more than an epoch of a small data set, so the cell
-# takes few rows and makes their gradients as small as in that batch: it multiplies their mean loss by rows /
-# $2^{20}$.
+# NVIDIA trains NeuMF with batches of $2^{20}$ samples. That is more than an epoch of a small data set. So the cell
+# takes few rows and makes their gradients as small as in that batch: it multiplies their mean loss by the number of
+# rows over $2^{20}$.
 #
 # This factor is the starting scale of a scaler. In "fp16 without a scale" it never changes. In "fp16 with a scaler"
 # it starts $2^{16}$ times higher, as by default, and grows after 50 good steps instead of 2,000, because the training
@@ -451,9 +451,10 @@ course.claim("bf16 makes an update of NVIDIA's NeuMF at least 10 % faster than f
 #
 # Remedies that work one by one need not work together. So here is all that this unit has built, in one run at 192
 # times the batch: LARS, the exponential warm-up, mixed precision, and weight decay of $10^{-4}$. The learning rate
-# decays quadratically. The warm-up lasts one epoch, because a tenth of an epoch would be a single update here. The
-# second way leaves out the weight decay, and the third also the mixed precision, all with the same seeds. On a CPU
-# mixed precision means bf16, on a GPU fp16 with a scaler.
+# decays quadratically. The warm-up lasts one epoch, because a tenth of an epoch would be a single update here.
+#
+# The second way leaves out the weight decay, and the third also the mixed precision, all with the same seeds. On a
+# CPU mixed precision means bf16, on a GPU fp16 with a scaler.
 
 # %% tags=["experiment"]
 Lars, ramp = course.solved(check.LARS), course.solved(check.exponential_warmup)
