@@ -388,15 +388,13 @@ course.claim("in bf16 without a loss scale the same training ends within 0.01 of
              difference_interval(ends[BF16], ends[FP32]), within=(-0.01, 0.01), otherwise=otherwise)  # fmt: skip
 
 # %% [markdown]
-# **Shown** Only the loss scale differs between the two runs in fp16, so the small gradients are the reason. Some runs
-# do not just stay where they are: they diverge. **We think** that the last layers, whose gradients survive, train on
-# the outputs of layers that do not follow. To test it, print which `p.grad` are zero, layer by layer.
+# **Shown** Only the loss scale differs between the two runs in fp16, so the small gradients are the reason. Adam
+# cannot make up for a gradient that is zero.
+#
+# Some runs do not just stay where they are: they diverge. **We think** that the last layers, whose gradients survive,
+# train on the outputs of layers that do not follow. To test it, print which `p.grad` are zero, layer by layer.
 #
 # If you clip gradients, call `scaler.unscale_(optimizer)` first. Until then the gradients carry the scale.
-#
-# Adam cannot make up for a gradient that is zero. **We think** that NeuMF trains although the recorded GPU loses many
-# of its gradients, because the gradients of its GMF half are large enough. To test it, train NeuMF in fp16 with both
-# scalers.
 #
 # **Takeaway** fp16 fails where all gradients are small, as in deep networks or in means over many terms. A loss scale
 # repairs it, and bf16 needs none.
