@@ -3,8 +3,8 @@
 #
 # **Will this model train on these devices, and what would it take?**
 #
-# You write formulas for what a training computes and keeps, and counters confirm them exactly. With the formulas you
-# look for the best plan on ten clusters.
+# You write formulas for what a training computes and keeps, and counters confirm them exactly. Then you pick plans for
+# ten clusters.
 #
 # **You will be able to**
 #
@@ -32,8 +32,8 @@ from course.training.plans import JOBS, Gpt, Plan
 print(course.machine())
 
 # %% [markdown]
-# **The unit** trains models that do not fit on one device. Part 1 counts bytes and FLOPs, part 2 shards the weights,
-# part 3 splits a layer, and part 4 splits the depth.
+# **The unit** trains models that do not fit on one device. Part 1 counts, part 2 shards the weights, part 3 splits a
+# layer, part 4 splits the depth.
 #
 # Write your prediction into each cell with `None`. A check names the first thing that is wrong. Later cells use your
 # answer if its check passed, else the reference solution, if your copy of the course includes it. Leave the empty cell
@@ -127,15 +127,15 @@ print(course.score("07/1", "FLOPs per parameter and token", predicted_flops, per
 course.claim("the closed form of the FLOPs equals torch's count", step_flops_now(gpt, 1) == computed, f"{computed:,}")
 
 # %% [markdown]
-# **Known**: forward takes a multiplication and an addition per parameter and token. Backward takes twice as many, which
-# makes six FLOPs (Kaplan et al. 2020). Attention adds some. The embedding is looked up, so it takes none.
+# **Known**: per parameter and token, forward takes two FLOPs and backward four (Kaplan et al. 2020). Attention adds
+# some. The embedding is looked up, so it takes none.
 #
 # **Takeaway** A training step takes about 6 FLOPs per parameter and token, and long sequences add attention.
 
 # %% [markdown]
 # ## What does a device keep between two steps?
 #
-# Training keeps much more than the weights. A *plan* says how devices share it. It has three axes, whose product is the
+# Training keeps much more than the weights. A *plan* says how devices share all of it. Its three axes multiply to the
 # number of devices:
 #
 # - **data** ranks compute different sequences, with the same weights;
@@ -234,8 +234,8 @@ course.claim("the closed form of the state equals the bytes of the tensors after
 # ## What does a device keep during a step?
 #
 # Long sequences can fill a device even if the state fits, because the forward pass saves *activations* for the backward
-# pass. The table has the numbers that a block of width d saves per token, with fused attention. Tensor ranks share what
-# lies inside attention and the MLP. Each of them has the whole norms.
+# pass. With fused attention, a block of width d saves these numbers per token. Tensor ranks cut attention and the MLP,
+# but not the norms.
 #
 # | saved | numbers per token | on each of t tensor ranks |
 # |---|---|---|
@@ -246,11 +246,11 @@ course.claim("the closed form of the state equals the bytes of the tensors after
 # | the MLP before and after GELU | 8 d | 8 d / t |
 #
 # A data rank computes its rows in *micro-batches*, one after the other, and adds up their gradients. In a pipeline of P
-# ranks with the schedule 1F1B (part 4), the first rank starts P micro-batches before the first gradient comes back. So
-# it holds the activations of P micro-batches, or of all if there are fewer than P.
+# ranks with the schedule 1F1B (part 4), the first rank holds the activations of P micro-batches, or of all if there are
+# fewer.
 #
 # *Checkpointing* keeps only the input of each block, d numbers per token. The backward pass computes the blocks again,
-# one at a time. So at its peak, a rank holds the inputs of all its blocks and everything else of one block.
+# one at a time. So at the peak, one block has all its activations.
 #
 # **Predict**: a model of 32 blocks of width 4096 computes one sequence of 2,048 tokens in bfloat16, without
 # checkpointing. How many GB do its blocks save?
@@ -332,8 +332,8 @@ check.activation_bytes(activation_bytes, seed=639)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Hooks for saved tensors are called when autograd saves a tensor, so a program can count the bytes. The cell runs the
-# four blocks of the small model on the CPU, in float32, with checkpointing and without.
+# The cell runs the four blocks of the small model in float32, with checkpointing and without. Hooks count the bytes
+# that autograd saves.
 
 # %% tags=["experiment"]
 activation_bytes_now = course.solved(check.activation_bytes)
@@ -357,15 +357,14 @@ course.claim("the closed form of the activations equals the bytes that hooks cou
              formula == saved, f"{saved[False]:,} and {saved[True]:,}")  # fmt: skip
 
 # %% [markdown]
-# **Known**: with dropout, a block also saves masks. Korthikanti et al. 2022 count 34 bytes per token and unit of width;
-# our table has about 32. Without fused attention, each token also saves heads · columns attention weights. The scores
-# of the vocabulary are not counted here: with a narrow model and a large vocabulary, they save more than several
-# blocks.
+# **Known**: dropout saves masks as well (Korthikanti et al. 2022), and attention that is not fused saves heads ·
+# columns weights per token. The scores of a large vocabulary can save more than several blocks; they are not counted
+# here.
 #
 # **Takeaway** Sharding the state does not shrink activations. Smaller micro-batches, tensor ranks and checkpointing do.
 
 # %% [markdown]
-# ## What does it send, and which plan wins? · extra
+# ## What does a plan send? · extra
 #
 # Messages cost time. A ring's all-reduce has two halves, a reduce-scatter and an all-gather. In each half, a rank sends
 # (N - 1) / N of the tensor (02/1). All tensors below are in 16 bits.
@@ -526,22 +525,20 @@ check.best_plan(best_plan, seed=852)
 # %% [markdown]
 # ## Which plan is best?
 #
-# Often several plans fit, and one is much faster than another. Data ranks send gradients and weights, tensor ranks the
-# activations of every block, pipeline ranks the activations of one block. `plans.Costs` converts bytes and FLOPs to
-# seconds. It assumes:
+# Often several plans fit, and one is much faster than the others. `plans.Costs` converts FLOPs and bytes to seconds. It
+# assumes:
 #
 # - Products run at half of the peak. Checkpointing computes a third more.
-# - Ranks wait for tensor and pipeline messages. With M micro-batches, P pipeline ranks wait (P - 1) / M of the busy
-#   time (part 4).
-# - Data messages travel during passes: during all of them in stage 3, during the backward passes in stage 2, during the
-#   last backward pass in stages 0 and 1. Ranks wait only if the messages take longer than these passes.
+# - Tensor ranks send the activations of every block, pipeline ranks those of one block. Ranks wait for both. P pipeline
+#   ranks with M micro-batches also wait (P - 1) / M of the busy time (part 4).
+# - Data ranks send gradients and weights during passes (see `Costs.lost`). They wait only if the messages take longer.
 #
 # A plan can run if it uses all devices, with tensor ranks in one node. Tensor ranks must divide the heads, pipeline
 # ranks the layers, and data ranks · micro-batches the rows. We leave out stages 2 and 3 with a pipeline, because they
 # would send the gradients of every micro-batch.
 #
-# The cell prints ten jobs and their clusters: how much memory a device may fill, and what it sends per second within
-# its node and to other nodes.
+# The cell prints ten jobs and their clusters. GB is the memory that a device may fill. GB/s is what it sends within its
+# node and to other nodes.
 
 # %%
 for name, job in JOBS.items():
@@ -596,8 +593,8 @@ plots.over_best(list(JOBS), slower, f"Data ranks alone are enough on {enough} of
 # trains 1B just as fast.
 #
 # **Known** from practice: split layers within a node, put a pipeline between nodes, and add data ranks for speed
-# (Narayanan et al. 2021, section 3). The search tries tensor ranks only within a node, so it does not test this rule.
-# **We think** the best plans depend on our assumptions. To test it, change `plans.REACHED` and see which plans change.
+# (Narayanan et al. 2021, section 3). **We think** the best plans depend on our assumptions. To test it, change
+# `plans.REACHED` and see which plans change.
 
 # %% tags=["experiment"]
 job = JOBS["7B on eight A100"]

@@ -37,14 +37,13 @@ sizes = course.sizes("07_beyond_data_parallel")
 # With DDP, every rank keeps the whole model. With FSDP, each of N ranks keeps only a *shard* of every layer, 1/N of its
 # numbers. As with DDP, each rank has its own batch.
 #
-# - Before a layer computes, its shards are *gathered*: every rank gets the whole layer. Afterwards, each rank frees it.
+# - Before a layer computes, its shards are *gathered*: every rank gets the whole layer. Afterwards each rank frees it.
 # - Backward goes through the layers in reverse order and gathers each layer again. It computes the gradient of the
 #   whole layer for this rank's batch. A *reduce-scatter* sums the gradients of all ranks, and each rank receives its
 #   piece of the sum.
 #
-# A rank that waits for each gather computes nothing meanwhile. But `start_gather(shard)` does not wait. It returns a
-# handle, and `handle.wait()` returns the whole layer once it has arrived. So the next layer can travel while this one
-# computes.
+# `start_gather(shard)` does not wait. It returns a handle, and `handle.wait()` returns the whole layer once it has
+# arrived. So the next layer can travel while this one computes.
 #
 # **Predict**: a model has 8 layers. A layer takes 1 ms to gather and 1 ms to compute, so forward takes 16 ms without
 # overlap. What share of that time does forward take if each gather starts one layer ahead? Perhaps 1/2, because gathers
@@ -116,8 +115,8 @@ check.gathered_ahead(gathered_ahead, seed=2304)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# On the virtual network, each rank has a clock. Four ranks run two forward passes of 8 layers: one with your generator,
-# and one with a loop that waits for each gather. Gathering a layer takes as long as computing it.
+# On the virtual network, each rank has a clock. Four ranks run 8 layers forward, once with your generator and once with
+# a loop that waits for each gather. Gathering a layer takes as long as computing it.
 
 # %% tags=["experiment"]
 ahead = course.solved(check.gathered_ahead)
@@ -146,9 +145,9 @@ plots.gather_lanes(lanes, f"One layer ahead takes {share:.2f} of the time: only 
 # %% [markdown]
 # ## What does a sharded step send?
 #
-# Sharding saves memory, but the network has to carry more. DDP's all-reduce is a reduce-scatter and then an all-gather.
-# A sharded step has two gathers per layer, one in forward and one in backward, and one reduce-scatter. Each of the
-# three sends (N - 1) / N of the layer.
+# Sharding saves memory, and the network pays for it. DDP's all-reduce is a reduce-scatter and then an all-gather. A
+# sharded step has two gathers per layer, one in forward and one in backward, and one reduce-scatter. Each of the three
+# sends (N - 1) / N of the layer.
 #
 # All numbers have 32 bits. **Predict**: how many times DDP's bytes does a sharded step send?
 
@@ -158,10 +157,10 @@ predicted_bytes = None  # a factor
 # %% [markdown]
 # ### Exercise 2 · Backward of one layer
 #
-# `layer_backward` gets the whole layer, and the input that forward kept. Compute the layer again, inside
-# `torch.enable_grad()`, because gradients may be switched off here. (Torch saves activations instead.) Then
-# `torch.autograd.grad(output, [whole, x], grad)` gives two gradients. Return that of the input, which the layer before
-# needs. Start to send that of the weights, and do not wait.
+# `layer_backward` gets the whole layer and its input from forward. Compute the layer again, inside
+# `torch.enable_grad()`, because gradients may be switched off here. Then `torch.autograd.grad(output, [whole, x],
+# grad)` gives both gradients. Start to send the gradient of the weights, and do not wait. Return the gradient of the
+# input, which the layer before needs.
 #
 # **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 7 · **Lines** 5
 #
@@ -242,7 +241,7 @@ course.claim("a sharded step sends 1.5 times the bytes of DDP's ring", factor ==
 #
 # Two real ranks train the same model three times: with your answers, with `DistributedDataParallel`, and with
 # [`fully_shard`](https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html), called on each layer and then
-# on the model. Their weights are compared.
+# on the model. We compare their weights.
 
 # %% tags=["experiment"]
 differences = run_ranks(sharded_layers.compared_with_torch, 2, answers, 3, backend="gloo")[0]
@@ -337,7 +336,7 @@ for name, shard in (("your masters", course.solved(check.MasterShard)), ("16 bit
 # %% [markdown]
 # **Shown**: the two trainings differ only in the master, which keeps the small steps. With a master, a small difference
 # remains, because layers compute with rounded weights. **Known**: `MixedPrecisionPolicy(param_dtype=...)` of
-# `fully_shard` keeps such masters. It scatters gradients in 16 bits, too, unless `reduce_dtype` says otherwise (its
+# `fully_shard` keeps such masters. It also scatters gradients in 16 bits, unless `reduce_dtype` says otherwise (its
 # documentation).
 #
 # **Takeaway** Send rounded weights, and step the exact ones.
@@ -408,5 +407,6 @@ for factor in (0.25, 1.0, 4.0):
 course.claim("the clock of gathers one layer ahead shows exactly the predicted time", computed == clocks)
 
 # %% [markdown]
-# **Shown** by the clock: on a slow network gathers set the time, on a fast one computing does. **Takeaway** In all
-# layers but one, the longer of gather and compute counts. One gather and one computation come on top.
+# **Shown** by the clock: on a slow network gathers set the time, on a fast one computing does. **Takeaway** With
+# overlap, each layer but one costs the longer of gather and compute. The first gather and the last computation are
+# added.

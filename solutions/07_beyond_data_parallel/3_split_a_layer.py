@@ -3,8 +3,8 @@
 #
 # **How do four GPUs compute one layer together, and what must they tell each other?**
 #
-# You cut the layers of a transformer block over ranks and write the two functions that make its gradients right. Then
-# you meet a bug for which a published training was restarted.
+# You cut a transformer block over ranks and write the two functions that make its gradients right. Then you meet a bug
+# that restarted a published training.
 #
 # **You will be able to**
 #
@@ -44,7 +44,7 @@ sizes = course.sizes("07_beyond_data_parallel")
 #
 # A linear layer can be cut in two ways:
 #
-# - **by columns**: each rank computes some of the *outputs*. It needs the whole input, and nothing is summed.
+# - **by columns**: each rank computes some of the *outputs*. It needs the whole input. Nothing is summed.
 # - **by rows**: each rank uses some of the *inputs*. Each rank gets a part of every output, and the parts must be
 #   summed.
 #
@@ -316,11 +316,10 @@ check.head_rows(head_rows, seed=96)
 # %% [markdown]
 # ## How many all-reduces does a block need?
 #
-# At each all-reduce all ranks wait, so their number decides how fast a split block is. A block has four linear layers:
-# one for queries, keys and values, one for the output of attention, and two in the MLP. Heads do not mix before the
-# output layer. So each rank takes some heads, and the output layer is cut by rows. LayerNorms are whole on every rank,
-# because they take little memory and need all numbers of a token. (*Sequence parallel* cuts their tokens instead;
-# Korthikanti et al. 2022, arXiv:2205.05198.)
+# All ranks wait at each all-reduce, so fewer are better. A transformer block has four linear layers: one for queries,
+# keys and values, one for the output of attention, and two in the MLP. Heads do not mix before the output layer. So
+# each rank takes some heads, and the output layer is cut by rows. Every rank has the whole LayerNorms, which are small
+# and need all numbers of a token.
 #
 # **Predict**: how many all-reduces does one block need, forward and backward together? Perhaps 8, one per layer and
 # direction. Perhaps fewer, because two layers share one.
@@ -369,7 +368,7 @@ for what, difference in wrong.differences.items():
 # ## What if all ranks draw the same random numbers?
 #
 # A large model is never whole on a device, so each rank draws the first values of its own part. Suppose that all 4
-# ranks call `torch.manual_seed(0)` before. An MLP has 256 hidden units, a quarter of them on each rank.
+# ranks first call `torch.manual_seed(0)`. An MLP has 256 hidden units, a quarter of them on each rank.
 #
 # **Predict**: after 20 steps of training, how many of the 256 units have different weights? Perhaps 256, because
 # training tells them apart. Perhaps fewer.
@@ -399,8 +398,6 @@ course.claim("hidden units that were drawn with the same seed are equal after tr
 
 # %% [markdown]
 # ## Which seeds does a rank need, and what does one seed cost? · extra
-#
-# *Extra: skip it if you like. The core does not need it.*
 #
 # Some numbers must be equal on all ranks. LayerNorm's weights are whole on each rank, so all ranks must draw the same
 # ones. Dropout on a whole activation must drop the same numbers on all ranks that hold it.
@@ -494,10 +491,10 @@ plots.seed_losses(losses, f"With one seed for all ranks the loss is {ratio.estim
 # **Takeaway** Ranks that hold parts draw different numbers; ranks that hold copies draw equal ones.
 
 # %% [markdown]
-# ## Does it send more than data parallel? · extra
+# ## Does tensor parallel send more than data parallel? · extra
 #
-# Both all-reduce, but not the same tensors. Data parallel sums the gradients: one number per weight, however large the
-# batch. Tensor parallel sums activations: more tokens, more bytes.
+# Data parallel sums gradients over the ranks: one number per weight, however large the batch. Tensor parallel sums
+# activations, so more tokens need more bytes.
 #
 # ### Exercise 6 · The bytes of a split block
 #

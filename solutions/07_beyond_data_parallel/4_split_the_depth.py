@@ -36,8 +36,8 @@ print(course.machine())
 # the gradient of its input to the rank before. With one whole batch, only one rank would work at a time. So the batch
 # is cut into *micro-batches*: while rank 1 computes the first one, rank 0 computes the second.
 #
-# A *pass* is the forward or the backward of one micro-batch on one rank. Let each pass take one slot of time. It can
-# begin when the pass that it needs is over:
+# A *pass* is the forward or the backward of one micro-batch on one rank. Each pass takes one slot of time. It can begin
+# when the pass that it needs is over:
 #
 # | pass | needs |
 # |---|---|
@@ -198,14 +198,14 @@ check.most_live(most_live, seed=2241)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## What does a rank hold meanwhile?
+# ## How can a rank hold fewer micro-batches?
 #
 # A rank keeps the activations of a micro-batch from its forward pass to its backward pass. Many micro-batches make the
 # bubble small, but GPipe's ranks then hold all of them. *1F1B* (one forward, one backward) sends each micro-batch back
 # as early as it can.
 #
-# **Predict**: four ranks have 16 micro-batches, and under GPipe rank 0 holds all of them. By which factor does 1F1B cut
-# that?
+# **Predict**: four ranks have 16 micro-batches, and under GPipe rank 0 holds all of them. By what factor does 1F1B cut
+# this number?
 
 # %%
 predicted_held = None  # times
@@ -213,9 +213,8 @@ predicted_held = None  # times
 # %% [markdown]
 # ### Exercise 3 · The 1F1B schedule
 #
-# A rank needs no clock. It does its passes in a fixed *order*, and before each pass it waits for the message that the
-# pass needs. Of P ranks, rank r begins with P - r forward passes. Then it alternates: one backward, one forward. The
-# remaining backward passes follow.
+# A rank needs no clock. It does its passes in a fixed *order*, and waits for a message before each. Of P ranks, rank r
+# begins with P - r forward passes. Then it alternates: one backward, one forward. The remaining backward passes follow.
 #
 # ```python
 # >>> one_f_one_b(1, ranks=2, micro_batches=2)
@@ -298,19 +297,19 @@ course.claim("1F1B has exactly the bubble of GPipe", all(bubbles), f"{len(cases)
 plots.pipeline(both, ONE_SLOT, f"1F1B waits as long as GPipe, and rank 0 holds {held['1F1B'][0]} micro-batches")
 
 # %% [markdown]
-# **Shown**: with 1F1B ranks wait as long as with GPipe, but at other times. It saves memory: rank 0 holds `min(P, M)`
-# micro-batches, as in part 1.
+# **Shown**: 1F1B does not shorten the waiting, but it saves memory: rank 0 holds `min(P, M)` micro-batches, as in part
+# 1.
 #
-# **Known**: other schedules wait less. *Interleaved* 1F1B gives each rank several short pieces of the model, and sends
-# more (Narayanan et al. 2021). *Zero bubble* cuts the backward pass in two (Qi et al. 2023, arXiv:2401.10241).
+# **Known**: other schedules wait less. *Interleaved* 1F1B gives each rank several short pieces of the model (Narayanan
+# et al. 2021), and *zero bubble* cuts the backward pass in two (Qi et al. 2023, arXiv:2401.10241).
 #
 # **Takeaway** 1F1B holds at most P micro-batches where GPipe holds all M, at the same bubble.
 
 # %% [markdown]
-# ## Does it compute the right gradients?
+# ## Does a pipeline compute the right gradients?
 #
-# A schedule is right if the gradients are those of the whole model, so now you run one. In a real run, backward takes
-# about twice as long as forward, because each product has two gradients.
+# Now you run a schedule. In a real run, backward takes about twice as long as forward, because each product has two
+# gradients.
 #
 # **Predict**: four ranks have 8 micro-batches and 1F1B. What is the bubble now? It was 3/11 when both took one slot.
 
@@ -329,8 +328,8 @@ predicted_long = None  # a number from 0 to 1
 # | `wire.receive("B", m)` | waits for the gradient of the output, and returns it |
 # | `wire.send("B", m, grad)` | starts to send the gradient of the input |
 #
-# You need no special case for the first and the last rank. On rank 0, `receive("F", m)` embeds the tokens. On the last
-# rank, `receive("B", m)` computes the loss and returns the gradient of the *mean* over all micro-batches.
+# The first and the last rank need no special case. On rank 0, `receive("F", m)` embeds the tokens. On the last rank,
+# `receive("B", m)` computes the loss and returns the gradient of the *mean* over all micro-batches.
 #
 # **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 5 · **Lines** 10
 #
@@ -428,8 +427,8 @@ plots.pipeline(runs, LASTS, f"With long backward passes, too, 1F1B waits {waits}
 # ## Does torch do the same? · extra
 #
 # `torch.distributed.pipelining` has both schedules. Each rank wraps its layers in a `PipelineStage` and calls
-# `Schedule1F1B(stage, n_microbatches, loss_fn=...).step(...)`. Two processes run it with 4 micro-batches, and your
-# `run_order` over the same network:
+# `Schedule1F1B(stage, n_microbatches, loss_fn=...).step(...)`. Two processes run both schedules with 4 micro-batches,
+# by torch and by your `run_order`:
 
 # %% tags=["experiment"]
 theirs = {"ScheduleGPipe": orders("GPipe", 2, 4), "Schedule1F1B": orders("1F1B", 2, 4)}

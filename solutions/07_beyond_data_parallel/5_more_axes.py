@@ -56,7 +56,7 @@ sizes = course.sizes("07_beyond_data_parallel")
 #
 # ### Exercise 1 · Merge the parts
 #
-# Two ranks have one key each. Its score is 0 on both, and the values are 1 and 3, so attention is 2:
+# Two ranks have one key each. Both keys have the score 0, and their values are 1 and 3, so attention is 2:
 #
 # ```python
 # >>> merge_parts(torch.tensor([[[1.0]], [[3.0]]]), torch.tensor([[1.0], [1.0]]), torch.tensor([[0.0], [0.0]]))
@@ -114,8 +114,8 @@ check.merge_parts(merge_parts, seed=2310)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# We compare with torch's attention of the whole sequence. First, each position lies on a random one of four ranks. Then
-# four virtual ranks pass keys and values around a ring. After three rounds, each rank has seen all of them.
+# We compare with torch's attention of the whole sequence. First, each position lies on one of four ranks, at random.
+# Then four virtual ranks pass keys and values around a ring. After three rounds, each rank has seen all of them.
 
 # %% tags=["experiment"]
 merge_now = course.solved(check.merge_parts)
@@ -151,7 +151,7 @@ course.claim("around a ring, each rank sends all keys and values but one share",
 # gets a quarter of the sequence, the last rank has the latest queries. In each round of the ring, all ranks wait for
 # it.
 #
-# **Predict**: on 4 ranks with a quarter each, how much work has the last one, compared with the mean of all ranks?
+# **Predict**: on 4 ranks with a quarter each, how many times the mean work of all ranks does the last rank do?
 
 # %%
 predicted_wait = None  # times
@@ -349,10 +349,9 @@ course.claim("saving 1.5 times as rarely as Daly says takes less than 2 % longer
              failures.times_as_long(run, 1.5 * best, best, SEEDS), below=1.02)  # fmt: skip
 
 # %% [markdown]
-# **Shown**: the optimum is flat, because the interval can be wrong by half and costs little. **Known**: the best
-# interval grows with the root of the time between failures (Young 1974). **We think** real failures come in clusters,
-# which our exponential times leave out. To test it, let `simulated_seconds` take the times of failures from the log of
-# a cluster.
+# **Shown**: the optimum is flat, so a somewhat longer interval costs little. **Known**: the best interval grows with
+# the root of the time between failures (Young 1974). **We think** real failures come in clusters, which our exponential
+# times leave out. To test it, let `simulated_seconds` take the times of failures from the log of a cluster.
 #
 # **Takeaway** Save after about √(2 · time of a save · time between failures). Near this optimum, the exact value
 # matters little.
@@ -369,8 +368,8 @@ course.claim("saving 1.5 times as rarely as Daly says takes less than 2 % longer
 # its expert full is *dropped*: it skips the layer.
 #
 # **Predict**: 64 tokens, 8 experts, and exactly 8 places for each. The router has learned nothing, so its choices are
-# random. Which share of the tokens is dropped? Perhaps none, because there is a place for each token. Perhaps a few in
-# a hundred, or over a tenth, because experts are not equally popular.
+# random. What share of the tokens is dropped? Perhaps none, because there is a place for each token. Perhaps a few in a
+# hundred, or over a tenth, because experts are not equally popular.
 
 # %%
 predicted_dropped = None  # a number from 0 to 1
@@ -644,8 +643,8 @@ check.outer_step(outer_step, seed=2311)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# With H = 1, plain SGD on the ranks, outer learning rate 1 and no momentum, this must be DDP, so we compare with
-# torch's DDP on two real ranks. Then four ranks train with 16 local steps and with one, next to a rank that trains
+# With H = 1, plain SGD on the ranks, outer learning rate 1 and no momentum, this must be DDP. So we compare with
+# torch's DDP on two real ranks. Then four ranks train with 16 local steps, and with one. As a control, one rank trains
 # alone.
 
 # %% tags=["experiment"]
