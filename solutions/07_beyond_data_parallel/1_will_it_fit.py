@@ -49,8 +49,8 @@ print(course.machine())
 #
 # Count the FLOPs of one training step, forward and backward. A block of width d has four linear layers, whose weights
 # have 3d², d², 4d² and 4d² numbers. Attention multiplies queries with keys, and then its weights with the values. Each
-# token looks at all `columns` tokens of its sequence, because hidden scores are computed before they are masked. After
-# the last block, a linear layer computes the scores of the vocabulary. Looking up an embedding takes no FLOPs.
+# token looks at all `columns` tokens of its sequence, because masked scores are computed, too. After the last block, a
+# linear layer computes the scores of the vocabulary. Looking up an embedding takes no FLOPs.
 #
 # ```python
 # >>> step_flops(Gpt(vocabulary=10, width=2, layers=1, heads=1, columns=4), rows=1)
@@ -531,7 +531,8 @@ check.best_plan(best_plan, seed=852)
 # - Products run at half of the peak. Checkpointing computes a third more.
 # - Tensor ranks send the activations of every block, pipeline ranks those of one block. Ranks wait for both. P pipeline
 #   ranks with M micro-batches also wait (P - 1) / M of the busy time (part 4).
-# - Data ranks send gradients and weights during passes (see `Costs.lost`). They wait only if the messages take longer.
+# - Data ranks send gradients and weights during passes (see `Costs.lost`). They wait only if the messages take longer
+#   than the passes.
 #
 # A plan can run if it uses all devices, with tensor ranks in one node. Tensor ranks must divide the heads, pipeline
 # ranks the layers, and data ranks · micro-batches the rows. We leave out stages 2 and 3 with a pipeline, because they

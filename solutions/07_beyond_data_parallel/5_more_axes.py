@@ -664,8 +664,9 @@ course.claim("ranks that meet every 16 steps end with a loss within 1 % of those
              local_steps.loss_ratio(losses[rarely], losses[each_step]), within=(0.99, 1.01))  # fmt: skip
 
 # %% [markdown]
-# **We think** meetings matter so little here because all ranks draw from the same data, so they move the same way. To
-# test it, let the distribution of the inputs depend on `rank` in `local_steps.batch`.
+# **Shown**: here it matters little how often four ranks meet, but they end better than a rank that trains alone. **We
+# think** it matters little because all ranks draw from the same data, so they move the same way. To test it, let the
+# distribution of the inputs depend on `rank` in `local_steps.batch`.
 #
 # **Takeaway** An outer step with learning rate 1 averages weights. After one step of SGD per rank, that is DDP. After H
 # steps, it sends 1/H of the bytes.
