@@ -529,8 +529,8 @@ check.best_plan(best_plan, seed=852)
 # assumes:
 #
 # - Products run at half of the peak. Checkpointing computes a third more.
-# - Tensor ranks send the activations of every block, pipeline ranks those of one block. Ranks wait for both. P pipeline
-#   ranks with M micro-batches also wait (P - 1) / M of the busy time (part 4).
+# - Tensor ranks send the activations of every block, pipeline ranks the activations of one block. Ranks wait for both.
+#   P pipeline ranks with M micro-batches also wait (P - 1) / M of the busy time (part 4).
 # - Data ranks send gradients and weights during passes (see `Costs.lost`). They wait only if the messages take longer
 #   than the passes.
 #
@@ -538,8 +538,8 @@ check.best_plan(best_plan, seed=852)
 # ranks the layers, and data ranks · micro-batches the rows. We leave out stages 2 and 3 with a pipeline, because they
 # would send the gradients of every micro-batch.
 #
-# The cell prints ten jobs and their clusters. GB is the memory that a device may fill. GB/s is what it sends within its
-# node and to other nodes.
+# The cell prints ten jobs and their clusters. GB is the memory that a device may fill. GB/s is how fast it sends within
+# its node, and to other nodes.
 
 # %%
 for name, job in JOBS.items():
