@@ -212,7 +212,8 @@ plots.rounds_of_workers(slept, batches, workers=4, ms=20)
 # is ready early waits in the main process until it is due (`in_order=True` in the documentation of `DataLoader`, the
 # default).
 #
-# **Takeaway** Time a loader in its steady state: workers running, a multiple of the workers as batches, at least 40.
+# **Takeaway** Time a loader in its steady state: with running workers, and for at least 40 batches, a multiple of the
+# number of workers.
 
 # %% [markdown]
 # ## Are two workers faster than none?
@@ -220,8 +221,8 @@ plots.rounds_of_workers(slept, batches, workers=4, ms=20)
 # A machine's speed drifts, and other programs come and go. So `compare_workers` measures in *rounds*. Each round times
 # one pass of 40 batches with each number of workers, in random order. It times 0 workers twice, as a control.
 #
-# Rounds are added until each ratio's interval of 95 % is as narrow as ±5 %, or the time is over: the output says which.
-# If the control differs from 1, every interval is widened by as much.
+# Rounds are added until each ratio's interval of 95 % is as narrow as ±5 %, or until a limit of rounds or time is
+# reached: the output says which. If the control differs from 1, every interval is widened by as much.
 #
 # **Predict**: how many times as fast as none are two workers with `ToTensor`? Perhaps 2, because they decode different
 # batches at the same time. Perhaps less than 1, because each batch takes new shared memory and a message.
@@ -295,9 +296,23 @@ course.claim("two workers raise the CPU time per image by at least 10 % more if 
              comparison.quotient(light.overhead(2), unsent.overhead(2)), above=1.1)  # fmt: skip
 
 # %% [markdown]
-# Why does sending pixels cost CPU time: because of the message, or because of the memory? The main process must see the
-# batch, so a worker stacks it into *new* shared memory. The next cell stacks into new shared memory, too, but has no
-# worker and sends nothing.
+# **Shown**: "unsent" decodes and stacks like "ToTensor", but its pixels stay in the worker. So the overhead that it
+# saves is the cost of sending pixels.
+#
+# **We think** that the overhead of "unsent", if any, comes from cores that share caches or a core's hardware threads.
+# Part 4 tests that with processes that send nothing.
+#
+# **Takeaway** Two numbers explain a disappointing speed-up: how many cores are busy, and how much CPU time an image
+# takes.
+
+# %% [markdown]
+# ## Is it the message or the memory? · extra
+#
+# *Extra: skip it if you like. The core does not need it.*
+#
+# Sending pixels costs CPU time. The main process must see the batch, so a worker stacks it into *new* shared memory,
+# and sends a message about it. Which of the two costs the time? The next cell stacks into new shared memory, too, but
+# has no worker and sends nothing.
 
 # %% tags=["experiment"]
 collates = {"usual memory": None, "new shared memory": loader_passes.collate_as_a_worker}
@@ -311,20 +326,16 @@ course.claim("without workers, stacking into new shared memory makes a pass at l
              memory.ratio("usual memory", to="new shared memory"), above=1.1)  # fmt: skip
 
 # %% [markdown]
-# - **Shown**: "unsent" decodes and stacks like "ToTensor", but its pixels stay in the worker. So the overhead that it
-#   saves is the cost of sending pixels.
-# - **Shown**: in the last cell only the memory differs: new, or used before. Compare its milliseconds with those of
-#   "ToTensor" to see how much of the cost is memory. Compare the sizes only: the last cell times one process, and
-#   "ToTensor" counts the CPU time of several.
-# - **Known**: a worker asks for new shared memory for each batch that it sends (PyTorch,
-#   [collate.py](https://github.com/pytorch/pytorch/blob/main/torch/utils/data/_utils/collate.py)), and the system
-#   clears new pages first. Without workers, a batch reuses the memory of an earlier one, unless batches are large: see
-#   the section on their size.
-# - **We think** that the overhead of "unsent", if any, comes from cores that share caches or a core's hardware threads.
-#   Part 4 tests that with processes that send nothing.
+# **Shown**: only the memory differs, new or used before. Compare the printed milliseconds with those of "ToTensor" to
+# see how much of the cost is memory. Compare the sizes only: this cell times one process, and "ToTensor" counts the CPU
+# time of several.
 #
-# **Takeaway** Two numbers explain a disappointing speed-up: how many cores are busy, and how much CPU time an image
-# takes.
+# **Known**: a worker asks for new shared memory for each batch that it sends (PyTorch,
+# [collate.py](https://github.com/pytorch/pytorch/blob/main/torch/utils/data/_utils/collate.py)), and the system clears
+# new pages first. Without workers, a batch reuses the memory of an earlier one, unless batches are large: see the
+# section on their size.
+#
+# **Takeaway** The memory of a batch can cost more than the message about it: send fewer bytes.
 
 # %% [markdown]
 # ## Does a training change the answer? · extra

@@ -55,8 +55,7 @@ print(inspect.getsource(starved_script))
 
 # %% [markdown]
 # And this is its waterfall. As in part 1, a bar is what a step gains if one more stage is replayed from memory, and the
-# last bar is the step with data for free. (Part 1 drew the same bars in another run. An interval describes one run;
-# between two runs a machine's speed may drift further.)
+# last bar is the step with data for free. (Part 1 drew the same bars in another run, so its numbers differ a little.)
 
 # %% tags=["experiment"]
 torch.set_num_threads(1)  # the network is small, and the workers need the cores
@@ -417,7 +416,7 @@ course.claim("the rescued training is at most 0.1 less accurate than as found", 
 # %% [markdown]
 # Chance is 0.25, so a loss of 0.1 would be a large part of what so few epochs learn: the claim excludes a broken
 # training, not a small loss. The seed alone moves the accuracy by several points. A narrower claim needs more seeds and
-# more validation images: the interval narrows with the square root of their number.
+# more validation images.
 #
 # **Takeaway** A starved training gets faster without touching the network. If you change what it sees, compare seeds.
 
