@@ -4,8 +4,8 @@
 # **How fast would this training be if its data were free?**
 #
 # A script trains a small network on photographs of faces. It waits so long for data that a faster GPU would only wait
-# more. The whole unit works on this script. In this part you build an instrument that shows, stage by stage, where the
-# time of a step goes. The last section says how to use it on your own script.
+# more. You build an instrument that shows, stage by stage, where the time of a step goes. The last core section says
+# how to use it on your own script. In part 7 you rescue this one.
 #
 # **You will be able to**
 #
@@ -89,8 +89,8 @@ predicted_free = None  # your number: 2 = twice as fast
 # kind.
 #
 # Decoded to float32, all of LFW would take ten gigabytes. So a `Dataset` keeps paths, and `dataset[i]` opens file i,
-# decodes it and applies the transform. (A dataset with `dataset[i]` is called *map-style*.) A file that stays open is a
-# trap: a process may hold only so many, and a long epoch fails.
+# decodes it and applies the transform. (A dataset with `dataset[i]` is called *map-style*.) Files that stay open are a
+# trap: a process may hold only so many.
 #
 # **Predict**: you keep a list of twenty images, each from `Image.open(path)`. How many files are open? All, if opening
 # means reading later; none, if it means reading now.
@@ -202,7 +202,7 @@ course.claim("LFWDataset holds no file open", yours == 0, f"{yours} of 20")
 #
 # ### Exercise 2 · A loader for training
 #
-# Make the call that every training script has.
+# A wrong transform raises no error, so look at a batch. First make the call that every training script has.
 #
 # **Must**
 # - return a `DataLoader` of `dataset` with batches of `batch_size`, built by `num_workers` workers;
@@ -329,8 +329,8 @@ plots.picture(batch_picture_now(batch, 6), f"A batch of {len(batch)} faces, {bat
 #
 # **Must**
 # - draw exactly `n` batches from `source`, and keep `stage(batch)` of each, or the batch itself if there is no stage;
-# - serve the kept batches one after the other, over and over, until there are as many as `source` has;
-# - start each pass with the first one, independent of other passes.
+# - yield the kept batches in order, again and again, until there are as many as `source` has;
+# - start each pass with the first kept batch, whatever other passes do.
 #
 # ```python
 # >>> list(Ceiling(range(5), 2))
@@ -417,8 +417,8 @@ print(inspect.getsource(starved_script.StarvedFaces.__getitem__))
 print(inspect.getsource(starved_script.as_floats))
 
 # %% [markdown]
-# **Predict**: which stage costs most? Decoding 250 × 250 pixels, which most people suspect; the transform, which moves,
-# mirrors and recolours each picture; or collating, one line that makes a tensor of the pictures?
+# **Predict**: which stage costs most? Decoding 250 × 250 pixels, the usual suspect; the transform, which moves, mirrors
+# and recolours each picture; or collating, one line that makes a tensor of the pictures?
 
 # %%
 predicted_longest_bar = None  # "read", "decode", "transform", "collate" or "transfer"

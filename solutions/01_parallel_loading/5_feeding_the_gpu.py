@@ -5,8 +5,8 @@
 #
 # First you see what `pin_memory` and `non_blocking` do, and when copying matters at all. Then you write a prefetcher,
 # which lets a GPU copy one batch while it computes on another. You can solve all of it without a GPU: a stand-in for
-# `torch.cuda` checks the order of your calls. A claim that needs a GPU then says "no GPU here" and shows what a GPU of
-# ours measured. Only the first section is recorded: what your prefetcher gains is open until you run it on a GPU.
+# `torch.cuda` checks the order of your calls. A claim that needs a GPU then says "no GPU here", and shows what we
+# recorded on one. For the prefetcher nothing is recorded yet: what it gains is open until you run it on a GPU.
 #
 # **You will be able to**
 #
@@ -57,8 +57,8 @@ heavy = loaders.evenly_spaced(LFWDataset_now(lfw.folder(sizes.dataset), lfw.heav
 # - `DataLoader(..., pin_memory=True)` lets a thread of your process copy each batch into pinned memory. The extra copy
 #   is still made, but your loop no longer waits for it.
 # - `batch.to(device, non_blocking=True)` does not wait for the end of the copy. From pinned memory, it returns as soon
-#   as the copy is queued. From pageable memory, it returns when the driver has taken the data, and the copy does not
-#   overlap with a step.
+#   as the copy is queued. From pageable memory, it returns only when the driver has taken the data, so your loop cannot
+#   queue a step meanwhile.
 
 # %% tags=["experiment"]
 copies = feeding.compare_copies(sizes.pass_batch * 3 * 250 * 250 * 4, device, sizes.pass_seconds)
@@ -194,8 +194,9 @@ plots.streams()
 # | let a stream wait for that place only | `stream.wait_event(event)` |
 # | keep a tensor's memory until a stream has read it | `tensor.record_stream(stream)` |
 #
-# The last line is easily forgotten. PyTorch reuses freed GPU memory, for each stream separately. When Python drops a
-# tensor, its memory is free for the side stream, even if the computing stream still reads it.
+# The last line is easily forgotten. PyTorch gives freed GPU memory back to the stream that asked for it. When Python
+# drops a batch, the side stream may copy the next one into the same memory, even if the computing stream still reads
+# it.
 #
 # ### Exercise 1 · Move a batch
 #

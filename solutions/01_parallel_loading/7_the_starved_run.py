@@ -368,7 +368,7 @@ plots.waterfall(found, f"A step takes {before:.0f} ms as found, {after:.0f} ms r
 # your training added one after the other. Each is repeated with other seeds.
 #
 # **Predict**: how many times as fast is the training with all three? The waterfalls tell you what a step gains.
-# Starting workers costs, reading the validation images once gains.
+# Starting workers costs time, and reading the validation images only once saves time.
 
 # %%
 predicted_times_as_fast = None  # your number
