@@ -308,8 +308,6 @@ course.claim("two workers raise the CPU time per image by at least 10 % more if 
 # %% [markdown]
 # ## Is it the message or the memory? · extra
 #
-# *Extra: skip it if you like. The core does not need it.*
-#
 # Sending pixels costs CPU time. The main process must see the batch, so a worker stacks it into *new* shared memory,
 # and sends a message about it. Which of the two costs the time? The next cell stacks into new shared memory, too, but
 # has no worker and sends nothing.

@@ -425,9 +425,9 @@ course.claim("a second thread gains at least 10 % more if the threads decode tha
 # **Shown** The last cell changes the work of the threads and nothing else, and with it what a second thread gains.
 # **Known** Python code holds the interpreter's lock while it runs (Python's documentation of `threading`).
 #
-# **Known** Loaders of threads are where the field goes: [SPDL](https://github.com/facebookresearch/spdl) decodes in
-# threads that hold no lock, and Python builds without the lock ([PEP 703](https://peps.python.org/pep-0703/)) run
-# Python code in parallel, too.
+# **Known** Others load with threads, too: [SPDL](https://github.com/facebookresearch/spdl) decodes in threads that hold
+# no lock, and Python builds without the lock ([PEP 703](https://peps.python.org/pep-0703/)) run even Python code in
+# parallel.
 #
 # A second thread that decodes may still gain less than a second core could give. **We think** that the threads wait for
 # the lock between two files, where Python code runs. To test it, decode larger images: then this code takes a smaller
