@@ -472,10 +472,10 @@ course.claim("the same batch takes a step at least 5 % longer if another batch w
 # **Shown**: if the third number exceeds 1, loading slows the step down, because only the loading differs. The replay
 # saves this time, too. So it promises more than $1 / (1 - w)$, and the bars of loading contain the difference.
 #
-# **We think** that loading drives the step's weights and code out of the processor's caches. To test it, replace the
-# loading by `torch.ones(8_000_000)`, which overwrites the caches, and then by `sum(k * k for k in range(60_000))`,
-# which takes time but touches almost no memory. If both slow the step down alike, the caches are not the reason. (A
-# step on a GPU does not use these caches, so it should suffer less.)
+# **We think** that two causes add up: loading drives the step's weights and code out of the processor's caches, and any
+# pause lets other programs do so. To tell them apart, replace the loading by `torch.ones(8_000_000)`, which overwrites
+# the caches, and then by `sum(k * k for k in range(60_000))`, which takes time but touches almost no memory. If both
+# slow the step down alike, the pause is enough. (A step on a GPU does not use these caches, so it should suffer less.)
 #
 # | bar | what shortens it | part |
 # |---|---|---|
