@@ -238,9 +238,9 @@ course.claim("gradients of groups equal those of the padded batch", same_gradien
 # %% [markdown]
 # ## What do groups save?
 #
-# Groups save cells, but call the model four times per batch. Which matters more? You time an epoch in one rectangle per
-# batch, and in groups, both with batches of 256, SGD and mean squared error. The set has four lengths, so four groups
-# leave no padding.
+# Groups save cells, but call the model four times per batch. Which matters more? You time an epoch in rectangles and an
+# epoch in groups, both with batches of 256, SGD and mean squared error. The set has four lengths, so four groups leave
+# no padding.
 #
 # **Predict** With the largest embedding, how many times as fast as one rectangle are your groups? As many times as they
 # have fewer cells? Fewer, because each group has an overhead? Or more, because smaller tensors fit into a cache?
@@ -420,8 +420,8 @@ course.claim("the quadratic cost raises each of four thresholds but the last", r
 # *time = a · groups + b · cells*. The times of one group and of the most groups give a and b. The times between them
 # test the model.
 #
-# **Predict** For a batch of log-normal lengths, how many groups are fastest? The cell tries 1 to 64, as far as there
-# are lengths. Few, because a call costs much, or many, because cells do?
+# **Predict** For a batch of log-normal lengths, how many groups are fastest? The cell tries 1 to 64, but no more groups
+# than lengths. Few, because a call costs much, or many, because cells do?
 
 # %%
 predicted_groups = None  # your number
@@ -474,7 +474,7 @@ course.claim("the number of groups that the model predicts is at most 30 % slowe
 #
 # The last claim compares the predicted number with the fastest of the others.
 #
-# **Takeaway** A few groups are enough. Each further one costs the same again and saves less.
+# **Takeaway** A few groups are enough. Each further one costs as much as the last and saves less.
 
 # %% [markdown]
 # ## What changes in small batches?
@@ -533,8 +533,8 @@ course.claim("in batches of 32 at embedding size 64, two groups are faster than 
 # each `int(lengths.max())`. To test it, keep a copy of the lengths on the CPU and compute the groups there.
 #
 # If you accumulate gradients anyway, sort by length before you cut the micro-batches: then groups add no calls. Each
-# micro-batch has its own backward pass, which frees its memory; `run_grouped` keeps all groups until a single one.
-# Under `torch.compile`, each new shape of a group may cause a compilation.
+# micro-batch has its own backward pass, which frees its memory. After `run_grouped` one backward pass follows, so all
+# groups stay in memory until then. Under `torch.compile`, each new shape of a group may cause a compilation.
 #
 # **Takeaway** Groups pay where the saved cells cost more than the added calls (launches, synchronisation, one more
 # weight gradient): long sequences, large layers, large batches.

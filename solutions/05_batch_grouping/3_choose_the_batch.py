@@ -4,8 +4,8 @@
 # **What if the sequences of a batch are alike from the start?**
 #
 # Part 2 left the batches as they were. Here you put sequences of similar length into one batch. But then a batch is not
-# a random sample any more, and batches have unequal numbers of tokens. You build the sampler, weight its losses, and
-# train a small language model to see what the sampler does to the training.
+# a random sample any more, and its number of tokens differs more from batch to batch. You build the sampler, weight its
+# losses, and train a small language model to see what the sampler does to the training.
 #
 # **You will be able to**
 #
@@ -189,8 +189,8 @@ course.claim("windows of 50 batches waste less than four groups in random batche
 # %% [markdown]
 # ## How large must a window be? · extra
 #
-# The figure builds batches like your sampler, from 2,000 of the lengths, but leaves them in the order of the windows.
-# Grey is what padding costs.
+# A larger window saves more padding, but makes batches less random. The figure builds batches like your sampler, from
+# 2,000 of the lengths, but leaves them in the order of the windows. Light grey is padding.
 #
 # **If you shrink the batch from 64 sequences to 8, must a window hold as many batches or as many sequences as before to
 # remove the same share of the padding?**
@@ -199,7 +199,8 @@ course.claim("windows of 50 batches waste less than four groups in random batche
 figures.padding(many[:2000].tolist(), batch_size=batch_size, window=5)
 
 # %% [markdown]
-# Sorting cuts a window into as many pieces as it has batches, and a batch pads only the lengths of its piece.
+# As many batches: sorting cuts a window into as many pieces as it has batches, and a batch pads only the lengths of its
+# piece.
 #
 # **Takeaway** What a window removes depends mostly on how many batches it holds: choose it in batches, and no larger
 # than you need.
@@ -302,9 +303,9 @@ check.ragged_loss(ragged_loss, seed=5)
 # Now four ranks get four batches of your sampler. You compare the average of their gradients with the gradient of all
 # their tokens together, for six shuffles. Random batches are the control.
 #
-# **Predict** By how many per cent of its norm is the gradient off if every rank takes the mean over its own tokens? If
-# the batches held equally many tokens, it would be exact. If gradients of short and long texts were alike, it would be
-# nearly exact, too.
+# **Predict** If every rank takes the mean over its own tokens, by how many per cent of the gradient's norm is the
+# average off? If the batches held equally many tokens, it would be exact. If gradients of short and long texts were
+# alike, it would be nearly exact, too.
 
 # %%
 my_guess_of_the_error = None  # per cent of the gradient's norm
@@ -488,8 +489,8 @@ course.claim("texts that are alike cost less where the kind of a text does not f
 # %% [markdown]
 # ## Does the stop decide? · extra
 #
-# If you sort the whole set and do not shuffle, each epoch goes from short to long texts. When you stop such a training
-# matters, too. You look at the end of each epoch, and in the middle.
+# If you sort the whole set and do not shuffle, each epoch goes from short to long texts. Then the result depends on
+# when you look. You look at the end of an epoch, and in the middle of the next one.
 
 
 # %% tags=["experiment"]
@@ -737,8 +738,8 @@ check.stragglers(stragglers, seed=40)
 
 # %% [markdown]
 # You compare four ways to make batches for four ranks. They are random, bucketed, *balanced* (bucketed, and batches of
-# similar size form a step), or filled up to a budget. The last three start from the same sorted windows and differ only
-# in where they cut, or in which batches form a step.
+# similar size form a step), or filled up to a budget. All but the random ones start from the same sorted windows. They
+# differ only in where the windows are cut, or in which batches form a step.
 
 # %% tags=["experiment"]
 stragglers_now, shard_now = course.solved(check.stragglers), course.solved(check.shard_batches)

@@ -467,7 +467,7 @@ maxima = compare({"one rectangle": lambda: on_rectangle().sum().backward(),
 course.claim("flat maxima are at least twice as fast as those of one rectangle", maxima.ratio("flat"), above=2)
 
 # %% [markdown]
-# A recurrence knows packing, too: `pack_padded_sequence` lets finished sequences drop out.
+# Recurrent layers can pack, too: with `pack_padded_sequence`, each sequence drops out of the computation where it ends.
 
 # %% tags=["experiment"]
 states = torch.nn.GRU(16, 16, batch_first=True).to(device)
@@ -493,8 +493,8 @@ course.claim("for a recurrence a packed sequence needs fewer bytes than four gro
 # %% [markdown]
 # ## Does attention on a flat batch get a fast kernel? · extra
 #
-# `F.scaled_dot_product_attention` takes q, k and v as (batch, heads, tokens, d) or (heads, tokens, d), and chooses a
-# kernel itself.
+# Attention can take most of the time of a long flat row, so its kernel matters. `F.scaled_dot_product_attention` takes
+# q, k and v as (batch, heads, tokens, d) or (heads, tokens, d), and chooses a kernel itself.
 #
 # ### Exercise 4 · Attention on flat batches
 #
@@ -596,10 +596,11 @@ course.claim("attention on nested tensors is faster than under the block mask",
 # %% [markdown]
 # ## Can a kernel skip the pairs that are masked? · extra
 #
-# FlexAttention (Dong et al. 2024, arXiv:2412.05496) divides the mask into blocks of 128 × 128 and skips those that are
-# False throughout. Without CUDA the cell runs it uncompiled and forward only, which shows the result but not the speed.
-# On CUDA the cell also times PyTorch's kernel for variable lengths, which takes your `cu_seqlens`. That kernel needs
-# half precision, so all three get the same tensors in bfloat16.
+# Most of a block mask is False, so a kernel that skips these pairs could save most of the work. FlexAttention (Dong et
+# al. 2024, arXiv:2412.05496) divides the mask into blocks of 128 × 128 and skips those that are False throughout.
+# Without CUDA the cell runs it uncompiled and forward only, which shows the result but not the speed. On CUDA the cell
+# also times PyTorch's kernel for variable lengths, which takes your `cu_seqlens`. That kernel needs half precision, so
+# all three get the same tensors in bfloat16.
 
 # %% tags=["experiment"]
 owner = torch.arange(len(few), device=device).repeat_interleave(few)
@@ -658,7 +659,7 @@ course.claim("by default torch.compile makes at most three graphs for all widths
              f"{graphs['None']} graphs; {graphs['False']} with dynamic=False")  # fmt: skip
 
 # %% [markdown]
-# Packed batches also have several shapes, because the number of rows differs.
+# Packed batches have several shapes, too, because their number of rows differs.
 #
 # **Takeaway** Leave `dynamic` at its default and count your graphs. Where shapes must be static, a few edges bound
 # their number.
@@ -762,8 +763,8 @@ print(f"packed rows of twice the longest: {cells_in_rows / int(my_lengths.sum())
 #   faster than the block mask", for attention alone. If that claim shows no number, measure it on a GPU first.
 # - **A transformer, without such a kernel**: bucketed batches, or short packed rows if texts should meet at random.
 #   "packed rows are at least twice as fast as random padded batches".
-# - **A maximum over tokens**: flat. "flat maxima are at least twice as fast as those of one rectangle". Nobody compared
-#   them with groups or buckets here.
+# - **A maximum over tokens**: flat. "flat maxima are at least twice as fast as those of one rectangle". Groups and
+#   buckets were not compared here.
 # - **A recurrence that needs too much memory**: a packed sequence. "for a recurrence a packed sequence needs fewer
 #   bytes than four groups".
 # - **A fixed batch whose cells cost more than its calls**: four groups (part 2).
