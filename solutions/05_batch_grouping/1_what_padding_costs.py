@@ -334,9 +334,9 @@ course.claim("the time of the maximum grows in proportion to the width, within 3
 
 # %% [markdown]
 # The tokens stayed the same and only the width grew, so the padding alone costs these bytes and this time (**Shown**).
-# Three costs mix: linear maps take time per cell, attention per pair, and calls at any width. Calls make the time grow
-# less than the width does, pairs make it grow more. In the figure each curve starts at 1; the printed milliseconds
-# compare the models.
+# Three costs mix: linear maps take time per cell, attention takes time per pair, and each call takes time at any width.
+# Calls make the time grow less than the width does. Pairs make it grow more. In the figure each curve starts at 1; the
+# printed milliseconds compare the models.
 #
 # Does the mask save attention any work? Compare rows of four tokens with rows full of tokens, in a rectangle of the
 # same width.

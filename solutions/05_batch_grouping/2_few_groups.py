@@ -242,8 +242,9 @@ course.claim("gradients of groups equal those of the padded batch", same_gradien
 # epoch in groups, both with batches of 256, SGD and mean squared error. The set has four lengths, so four groups leave
 # no padding.
 #
-# **Predict** With the largest embedding, how many times as fast as one rectangle are your groups? As many times as they
-# have fewer cells? Fewer, because each group has an overhead? Or more, because smaller tensors fit into a cache?
+# **Predict** With the largest embedding, how many times as fast as one rectangle are your groups? As many times as the
+# rectangle has more cells? Fewer, because each group has an overhead? Or more, because smaller tensors fit into a
+# cache?
 
 # %%
 predicted_speedup = None  # times as fast, e.g. 4.0
@@ -532,9 +533,9 @@ course.claim("in batches of 32 at embedding size 64, two groups are faster than 
 # that launches are only a part of this. The lengths are on the GPU, so the CPU waits for the GPU at each `nonzero` and
 # each `int(lengths.max())`. To test it, keep a copy of the lengths on the CPU and compute the groups there.
 #
-# If you accumulate gradients anyway, sort by length before you cut the micro-batches: then groups add no calls. Each
-# micro-batch has its own backward pass, which frees its memory. After `run_grouped` one backward pass follows, so all
-# groups stay in memory until then. Under `torch.compile`, each new shape of a group may cause a compilation.
+# If you accumulate gradients anyway, sort by length before you cut the micro-batches: then groups add no calls. The
+# backward pass of each micro-batch frees its memory. `run_grouped` keeps all groups in memory until one backward pass
+# at the end. Under `torch.compile`, each new shape of a group may cause a compilation.
 #
 # **Takeaway** Groups pay where the saved cells cost more than the added calls (launches, synchronisation, one more
 # weight gradient): long sequences, large layers, large batches.
