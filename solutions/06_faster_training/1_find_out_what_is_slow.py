@@ -210,7 +210,7 @@ check.where_time_goes(where_time_goes, seed=13)
 # %% [markdown]
 # The cells profile two trainings that differ in one thing: the first makes its images one by one, the second cuts
 # rows out of one tensor. Your function computes the shares of each step, and the bars show a typical step. The last
-# figure shows two steps on a time axis: a dark bar is an operation of torch, and in the gaps only Python runs. On
+# figure shows two steps on a time axis: a dark bar is an operation of torch, and in the gaps no operation runs. On
 # CUDA each phase ends with a synchronisation. Otherwise the profile would show when work was *queued*, not when it
 # ran.
 
@@ -894,9 +894,9 @@ norm = next(m for m in model.modules() if isinstance(m, nn.BatchNorm2d))
 before = norm.running_mean.clone()
 repaired = [100 * evaluate_now(model, by_100, device) for _ in range(2)]
 kept = torch.equal(before, norm.running_mean)
-published = [wild_evaluate(model, by_100, device) for _ in range(2)]
+faulty = [wild_evaluate(model, by_100, device) for _ in range(2)]
 moved = (norm.running_mean - before).abs().max().item()
-print(f"accuracy, twice: faulty {published[0]:.2f} %, {published[1]:.2f} %; "
+print(f"accuracy, twice: faulty {faulty[0]:.2f} %, {faulty[1]:.2f} %; "
       f"fixed {repaired[0]:.2f} %, {repaired[1]:.2f} %")  # fmt: skip
 
 # %% tags=["experiment"]

@@ -249,8 +249,9 @@ course.claim("on a CPU, autocast leaves the softmax of a 16-bit tensor in 16 bit
 
 # %% [markdown]
 # So `model.bfloat16()` is not mixed precision: most weights would miss the smallest updates. Autocast keeps float32
-# weights, makes a 16-bit copy for products, and computes the loss in float32. On CUDA, autocast also computes
-# softmax, norms, sums and `exp` in float32. On a CPU these functions keep the dtype of their input, as printed above.
+# weights, makes a 16-bit copy for products (Micikevicius et al. 2018), and computes the loss in float32. On CUDA,
+# autocast also computes softmax, norms, sums and `exp` in float32. On a CPU these functions keep the dtype of their
+# input, as printed above.
 #
 # fp16 has more digits than bf16 and a smaller range, so small gradients become 0. A `torch.amp.GradScaler`, made once
 # before the training, keeps small gradients. It has three calls per step:

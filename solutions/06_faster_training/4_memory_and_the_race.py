@@ -107,7 +107,8 @@ course.claim("with equal seeds, everything needs the same number of images twice
 # whole interval by the clock comes from the machine. The number of images is free of that noise, because it depends
 # on the seed alone.
 #
-# **Takeaway** Time to an accuracy needs equal looks, a control and paired seeds. Otherwise you measure when you looked.
+# **Takeaway** To compare times to an accuracy, look at all contestants equally often, pair their seeds, and run a
+# control.
 
 # %% [markdown]
 # ## Which of the nine pieces pays?
@@ -118,9 +119,10 @@ course.claim("with equal seeds, everything needs the same number of images twice
 # seconds = images trained until the target × seconds per image
 #
 # *Images* depend on the seed and not on what else the machine does. We count them with and without a piece, by the
-# same seeds, for five pieces: batch, cycle, bfloat16, bias, smoothing. The other four pieces compute the same up to
-# rounding and the order of the images, which is random anyway. *Seconds per image* do not depend on the seed.
-# `compare` measures them for all nine pieces in interleaved rounds, with everything as the base.
+# same seeds, for five pieces: batch, cycle, bfloat16, smoothing, and the bias, which changes only rounding and so
+# shows what chance does. The other four pieces compute the same up to rounding and the order of the images, which is
+# random anyway. *Seconds per image* do not depend on the seed. `compare` measures them for all nine pieces in
+# interleaved rounds, with everything as the base.
 #
 # **Predict**: which piece saves the most time when you multiply both factors? Ask what the plain script spends most
 # on: arithmetic (bfloat16), waiting for data (data in memory), or too many images (one cycle).
@@ -536,10 +538,10 @@ course.claim("BatchNorm in a checkpointed block updates its running statistics t
 # %% [markdown]
 # ## How many segments? · extra
 #
-# Checkpointing trades time for memory. At what rate? A model of n equal blocks is cut into k segments. At the peak of
-# backward, one segment has run again and each of the others keeps its input. That makes (k − 1) · (bytes of an input)
-# + ⌈n / k⌉ · (bytes of a block). Which k keeps the fewest bytes? Each block runs forward twice in a step, so a step
-# takes one more forward pass.
+# Checkpointing saves memory and costs time. How much of each? A model of n equal blocks is cut into k segments. At
+# the peak of backward, one segment has run again and each of the others keeps its input. That makes (k − 1) · (bytes
+# of an input) + ⌈n / k⌉ · (bytes of a block). Which k keeps the fewest bytes? Each block runs forward twice in a
+# step, so a step takes one more forward pass.
 #
 # **Predict**: how many times as long as a plain step does a checkpointed step take? If backward costs two forward
 # passes, as it does for matrix products, the rule says 4/3. If the forward pass has work without a counterpart in
