@@ -193,10 +193,10 @@ course.claim("the range test's choice is better than both ends of the grid",
 # %% [markdown]
 # ## Is one cycle better than plain decay?
 #
-# Smith and Topin report *superconvergence* (2018, arXiv:1708.07120): with one cycle of a very large learning rate, some
-# networks reach the accuracy of a usual training in a fraction of its steps. Smith (2018) describes the cycle: two
-# steps of equal length, up to the learning rate of the range test and back to a tenth of it, then a short end that
-# falls by several orders of magnitude.
+# Smith and Topin report *superconvergence* (2018, arXiv:1708.07120): with one cycle of a very large learning rate,
+# some networks reach the accuracy of a usual training in a fraction of its steps. Smith (2018) describes the cycle.
+# The learning rate rises to the one of the range test, and falls to a tenth of it in equally many steps. In a short
+# end it falls by several orders of magnitude.
 #
 # `torch.optim.lr_scheduler.OneCycleLR` builds this cycle with `three_phase=True`, `anneal_strategy="linear"`,
 # `pct_start=0.45` and `div_factor=10`. It also lowers the momentum while the learning rate is high; our other
@@ -221,7 +221,7 @@ course.claim("the range test's choice is better than both ends of the grid",
 # decay.
 #
 # **Predict**: by how many points is one cycle ahead of cosine now? Say about 1 if the rise pays. Say about 0 if the
-# decay at the end pays, because both have it. Say less than 0 if the rise wastes steps.
+# decay at the end pays, because both schedules have it. Say less than 0 if the rise wastes steps.
 
 # %%
 predicted_gain = None  # points of validation accuracy
@@ -291,14 +291,14 @@ course.claim(
 # %% [markdown]
 # ## How many seeds does it take?
 #
-# Three seeds said that one cycle is ahead. With more seeds and equal tuning, the contest above found how far. How
+# Three seeds said that one cycle is ahead. With more seeds and equal tuning, the contest above measured how far. How
 # much can three seeds tell at all? If two schedules are equal, each seed is a coin toss.
 #
 # The table of the contest holds many studies like our old one: take any three of its seeds, and the two peaks that we
 # tried. The next cell makes all these studies and asks of each: is one schedule ahead with every seed?
 #
-# **Predict**: in which share of these studies is one of the two, whichever, ahead with every seed? If the schedules are
-# equal, three coins decide. The more they differ, the larger the share.
+# **Predict**: in which share of these studies is the same schedule ahead with every seed? If the schedules are equal,
+# three coins decide. The more they differ, the larger the share.
 
 # %%
 predicted_share = None  # between 0 and 1
