@@ -815,8 +815,8 @@ if made.call:
     course.claim("torch.compile makes the chain of operations of GELU at least 50 % faster", gain, above=1.5)
 
 # %% [markdown]
-# **Takeaway** A compiler fuses what you wrote out, and its compile time has to be paid back. Torch's own operation
-# needs no compile time, so use it where there is one.
+# **Takeaway** A compiler fuses what you wrote out, but its compile time has to be paid back. Torch's own operation,
+# where there is one, needs no compile time.
 #
 # Part 4 trades memory for time, and lets you race.
 #
