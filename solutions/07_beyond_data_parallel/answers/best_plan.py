@@ -31,6 +31,10 @@ MISTAKES = {
         "Tensor ranks share the heads. Their number divides the number of heads.",
         ("job.gpt.heads % plan.tensor or ", ""),
     ),
+    "width_for_heads": (
+        "Tensor ranks that divide the width are let through. A head lies on one rank: they must divide the heads.",
+        ("job.gpt.heads % plan.tensor", "job.gpt.width % plan.tensor"),
+    ),
     "layers_forgotten": (
         "Pipeline ranks share the layers. Their number divides the number of layers.",
         ("job.gpt.layers % plan.pipeline or ", ""),
