@@ -37,7 +37,7 @@ MISTAKES = {
         "A step starts at the rounded numbers, so what rounding cut off is lost each time. Step the master itself.",
         ("self.master -= lr * grad.float()", "self.master = self.to_send().float() - lr * grad.float()"),
     ),
-    "StepIn16Bits": (
+    "GradientStaysIn16Bits": (
         "lr times a 16-bit gradient has 16 bits, so the step is rounded. Make the gradient float32 first.",
         ("lr * grad.float()", "lr * grad"),
     ),

@@ -32,7 +32,7 @@ MISTAKES = {
     ),
     "ratio_for_tokens": (
         "\"equal at\" is how many times as much data parallel sends. It asks for the number of tokens: 3 · dim.",
-        ("3.0 * dim", "gradients / (4 * activation)"),
+        ("3.0 * dim", "ring * blocks * gradients / (ring * blocks * 4 * activation)"),
     ),
     "split_activations": (
         "The activations are divided by the world size. Each sum has all numbers of the activation.",
