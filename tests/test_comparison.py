@@ -1,5 +1,6 @@
 """The course's one way to compare, on simulated times: its error rates, its stopping, what it says."""
 
+import itertools
 import math
 import random
 
@@ -192,6 +193,21 @@ def test_the_interval_of_a_product_holds_the_truth_in_95_of_100():
         found = product(ratio_interval(a, ones), ratio_interval(b, ones))
         held += found.low <= 1 <= found.high
     assert 0.92 <= held / 400 <= 0.98
+
+
+def test_times_of_zero_leave_an_interval_unknown_and_raise_nothing():
+    numbers = [0.0, 0.5, 2.0, math.inf]
+    known = Interval(1.1, 1.0, 1.2)
+    for low, estimate, high in itertools.combinations_with_replacement(numbers, 3):
+        odd = Interval(estimate, low, high)
+        for first, second in ((odd, known), (known, odd), (odd, odd)):
+            quotient = comparison.quotient(first, second)
+            product = comparison.product(first, second.inverted())
+            if low == 0 or math.isinf(high):
+                assert not quotient.is_known and (product.low == 0 or math.isinf(product.high))
+    zeros = torch.zeros(8, dtype=torch.float64)
+    for numerators, denominators in ((zeros, 1 + zeros), (1 + zeros, zeros), (zeros, zeros)):
+        assert not comparison.quotient(comparison.ratio_interval(numerators, denominators), known).is_known
 
 
 def test_a_ratio_of_gains_is_the_quotient_of_the_two_ratios_although_one_pair_has_more_rounds():

@@ -8,6 +8,7 @@ decide what is expected of it.
 """
 
 import contextlib
+import functools
 import multiprocessing
 import os
 import sys
@@ -35,26 +36,34 @@ class _Value(NamedTuple):
             setattr(self.module, self.name, self.was)
 
 
-def _values(libraries: set[str]) -> list[_Value]:
-    """The plain values in the public modules of `libraries` that are imported now.
+def _values() -> list[_Value]:
+    """The settings of the libraries that are imported now."""
+    settings = _settings_of(len(sys.modules))
+    return [_Value(module, name, vars(module).get(name)) for module, name in settings]
 
-    What is private is a library's own memory, for instance that it has started CUDA.
+
+@functools.lru_cache(maxsize=1)
+def _settings_of(n_modules: int) -> list[tuple[ModuleType, str]]:
+    """(module, name) of the plain values in the public modules of _LIBRARIES.
+
+    What is private is a library's own memory, for instance that it has started CUDA. Looking at all
+    modules takes milliseconds, so it is done again only where there are others, `n_modules` in all.
     """
     found = []
     for path, module in list(sys.modules.items()):
         library, *inner = path.split(".")
         is_public = not any(part.startswith("_") for part in inner)
-        if library in libraries and is_public and isinstance(module, ModuleType):
+        if library in _LIBRARIES and is_public and isinstance(module, ModuleType):
             for name, value in list(vars(module).items()):
                 if not name.startswith("_") and type(value) in _PLAIN:
-                    found.append(_Value(module, name, value))
+                    found.append((module, name))
     return found
 
 
 @contextlib.contextmanager
 def kept_settings() -> Iterator[None]:
     """Take pictures as a new process does inside the block; restore the caller's settings then."""
-    values = _values(_LIBRARIES)
+    values = _values()
     environment = dict(os.environ)
     torch_prints = torch._tensor_str.PRINT_OPTS
     print_options = dict(vars(torch_prints))

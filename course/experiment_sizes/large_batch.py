@@ -24,7 +24,7 @@ SIZES = {
     "critical_times": ((4, 16, 192), (4, 16, 64, 192, 576), (4, 16, 64, 192, 576)),
     # the reader's own map in part 2: times the base batch, and epochs
     "map_times": ((1, 16, 192), (4, 16, 64, 192), (16, 64, 192)),
-    "map_epochs": (3, 6, 6),
+    "map_epochs": (1, 6, 6),
     "map_rate": (0.5, 0.5, 0.5),  # on the recorded map, at the smallest batch
     # part 3: trainings that are compared seed by seed, after others chose the learning rate
     "paired_seeds": (2, 6, 6),

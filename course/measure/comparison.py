@@ -73,7 +73,7 @@ class Interval:
 
     def inverted(self) -> "Interval":
         """The Interval of 1 over the quantity, which is positive."""
-        return Interval(1 / self.estimate, 1 / self.high, 1 / self.low)
+        return Interval(_inverse(self.estimate), _inverse(self.high), _inverse(self.low))
 
     def widened(self, factor: float) -> "Interval":
         """The Interval of a positive quantity, both ends moved outwards by `factor`, at least 1."""
@@ -371,12 +371,15 @@ def product(first: Interval, second: Interval) -> Interval:
     middle = first.estimate * second.estimate
     below = _distance(first.estimate, first.low, second.estimate, second.low)
     above = _distance(first.estimate, first.high, second.estimate, second.high)
-    return Interval(middle, middle / math.exp(below), middle * math.exp(above))
+    low = 0.0 if math.isinf(below) else middle / math.exp(below)
+    high = math.inf if math.isinf(above) else middle * math.exp(above)
+    return Interval(middle, low, high)
 
 
 def _distance(estimate: float, limit: float, other: float, other_limit: float) -> float:
     """The distance of the limit of a product from its estimate, on a logarithmic scale."""
-    if min(limit, other_limit) <= 0 or math.isinf(max(limit, other_limit)):
+    numbers = (estimate, limit, other, other_limit)
+    if min(numbers) <= 0 or math.isinf(max(numbers)):
         return math.inf
     return math.hypot(math.log(limit / estimate), math.log(other_limit / other))
 
@@ -438,10 +441,15 @@ def quotient(numerator: Interval, denominator: Interval) -> Interval:
     The relative half-widths add as independent errors do: the root of the sum of their squares.
     """
     width = math.hypot(_relative_width(numerator), _relative_width(denominator))
-    estimate = numerator.estimate / denominator.estimate
+    estimate = numerator.estimate * _inverse(denominator.estimate)
     if not math.isfinite(width):
         return Interval(estimate, 0.0, math.inf)
     return Interval(estimate, estimate * math.exp(-width), estimate * math.exp(width))
+
+
+def _inverse(number: float) -> float:
+    """1 over `number`; infinity for 0, which the CPU time of a short pass may be."""
+    return 1 / number if number else math.inf
 
 
 def _relative_width(interval):

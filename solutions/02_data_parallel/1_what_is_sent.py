@@ -44,21 +44,21 @@ sizes = course.sizes("02_data_parallel")
 # %% [markdown]
 # ## What must eight GPUs tell each other?
 #
-# You train a language model of 7 billion parameters on 8 GPUs. Each computes the gradients of its own batch: 14 GB in
-# bfloat16. All must step with the same gradient, or the eight models drift apart. DDP takes the *mean*, so that the
-# step is as long as on one GPU. If one GPU collected the gradients and returned the mean, 7 × 14 GB would come in
-# and 7 × 14 GB go out, in every step.
+# You train a language model of 7 billion parameters on 8 GPUs. Each GPU computes gradients from its own batch: 14 GB in
+# bfloat16. If each stepped with its own gradients, you would get eight different models. So all must step with the same
+# one, the *mean*. One GPU could collect the gradients and return their mean. Then 7 × 14 GB would come in and 7 × 14 GB
+# go out through its link, in every step. This part finds a cheaper way.
 #
-# This is *DistributedDataParallel* (DDP): a *rank* is a process with a device, a model and its own batch. All ranks
-# start with equal weights and step with equal gradients, so their weights stay equal.
+# *DistributedDataParallel* (DDP) trains with one *rank* per device: a process with a model and its own batch. All ranks
+# start with equal weights, which rank 0 sends once, and step with equal gradients. So their weights stay equal.
 
 # %%
 plots.ddp_steps()
 
 # %% [markdown]
 # The third column is one operation, *all-reduce*: every rank gets the sum of all ranks' tensors. Divided by the number
-# of ranks, it is the mean. Functions that all ranks call together are *collectives*. Torch has `dist.all_reduce(x)`.
-# You build it from messages.
+# of ranks, the sum is the mean. An operation that all ranks call together is a *collective*. Torch has
+# `dist.all_reduce(x)`. You build your own from messages, so that you can count them.
 #
 # <details><summary>Ways to train on several devices</summary>
 #
@@ -110,8 +110,8 @@ print(course.score("02/1", "ranks that return when both send first", predicted_r
 # neither reaches the line with `recv`. `run_ranks` ended them after its time limit.
 #
 # There are two fixes. In the first function below, one rank sends while the other receives. In the second, `isend` and
-# `irecv` only *start* a message and return a request, and `wait()` blocks until the message is through. Until then,
-# neither write into the tensor that is sent nor read the tensor that is received.
+# `irecv` only *start* a message and return a request, and `wait()` blocks until the message is through. Until then, do
+# not write into the tensor that is sent, and do not read the tensor that is received.
 
 
 # %% tags=["experiment"]
@@ -242,8 +242,8 @@ check.broadcast_naive(broadcast_naive, seed=161)
 # %% [markdown]
 # ## How can every rank carry the same load?
 #
-# On a *ring*, no rank has to add up the whole tensor. Cut it into N pieces. Each rank sends only to the next rank and
-# receives only from the one before, one piece per step.
+# In a broadcast one after the other, the source sends every message. A *ring* shares the load. Cut the tensor into N
+# pieces. Each rank sends only to the next rank and receives only from the one before, one piece per step.
 #
 # - *Reduce-scatter*, N - 1 steps: each rank adds the piece that arrives to its own, and sends that sum in the next
 #   step. At the end each rank holds one finished piece.
@@ -255,8 +255,8 @@ check.broadcast_naive(broadcast_naive, seed=161)
 plots.ring(3)
 
 # %% [markdown]
-# Every piece is summed once and then copied, so all ranks hold the same bits. Everybody sends first, so blocking calls
-# would deadlock. `exchange` starts both messages, then waits:
+# Every piece is summed once and then copied, so all ranks hold the same bits. In each step every rank sends and
+# receives, so blocking calls would deadlock. `exchange` starts both messages, then waits:
 
 
 # %% locked="exchange"
@@ -270,10 +270,10 @@ def exchange(outgoing, to, incoming, source):
 # %% [markdown]
 # ### Exercise 2 · All-reduce on a ring
 #
-# Write the first phase, reduce-scatter; the second is given. In step 0 rank r sends piece r, as in the figure. After
-# N - 1 steps, piece `(r + 1) % N` of rank r must be complete: the given second phase starts by sending it. Add into the
-# pieces: they are views of the tensor, and a sum that is a new tensor is lost. Receive into the buffer `part`, or its
-# beginning, `part[: len(piece)]`.
+# Write the first phase, reduce-scatter; the second is given. In step 0 rank r sends piece r, as in the figure. After N
+# - 1 steps, piece `(r + 1) % N` of rank r must be complete: the given second phase starts by sending it. Add in place,
+# with `+=`: the pieces are views of the tensor, and a sum in a new tensor is lost. Receive into the buffer `part`, or
+# its beginning, `part[: len(piece)]`.
 #
 # **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 15 · **Lines** 4
 #
@@ -347,8 +347,8 @@ check.ring_all_reduce(ring_all_reduce, seed=505)
 # %% [markdown]
 # ## How much does each rank send?
 #
-# Linux counts the bytes of every TCP connection, and gloo sends through TCP. So the system can tell us what your ring
-# sent, and what torch's own all-reduce sent.
+# A large all-reduce takes as long as its bytes take, so count them. Linux counts the bytes of every TCP connection, and
+# gloo sends through TCP. So the system tells what your ring sends, and what torch's own all-reduce sends.
 #
 # **Predict**: four ranks all-reduce a tensor. How many times its size does each rank send? Perhaps 3, because each of
 # the three others must get what this rank has. Perhaps less, because neighbours add on the way.
@@ -374,7 +374,7 @@ course.claim(
 # %% [markdown]
 # **Shown** by arithmetic and by the count: each step sends 1/N of the tensor, and there are 2 (N - 1) steps. So a rank
 # sends 2 (N - 1) / N of the tensor: once for two ranks, never more than twice. Each of your 8 GPUs sends 24.5 GB per
-# step and receives as much, instead of 98 GB through one of them.
+# step and receives as much. One GPU that collects would send and receive 98 GB.
 #
 # **Takeaway** On a ring each rank sends less than twice its tensor, however many ranks there are. What grows with them
 # is the number of steps.
@@ -386,8 +386,8 @@ course.claim(
 # messages come one after the other, and how long they are. Four ways to all-reduce on N ranks, a power of two:
 #
 # - *Naive*: all send their tensor to rank 0, one after the other, and it sends the sum to all, one after the other.
-# - *Tree*: pairs of ranks add, then pairs of pairs, until one rank has the sum. It returns the same way. Messages of
-#   one round travel at the same time, and each is the whole tensor.
+# - *Tree*: pairs of ranks add, then pairs of pairs, until one rank has the sum. The sum returns the same way. Messages
+#   of one round travel at the same time, and each is the whole tensor.
 # - *Ring*: as you wrote it, with N - 1 steps per phase.
 # - *Halving and doubling*: each rank exchanges *half* of its tensor with the rank N/2 away, and adds. Then both
 #   exchange half of the half that they kept, with the rank N/4 away, and so on. The same exchanges in reverse order put
@@ -496,4 +496,5 @@ plots.crossover(virtual, predicted, f"{n} virtual ranks: doubling is never slowe
 # - *Pipelines.* NCCL's trees cut the tensor into chunks, so that one goes up while the next follows. Then a rank sends
 #   about twice its tensor (nccl#457), not a whole tensor in each round.
 #
-# **Takeaway** Few messages decide for small tensors, few bytes for large ones, and shared links where they are shared.
+# **Takeaway** For small tensors count messages, for large ones bytes. Where ranks share a link, count the bytes that
+# pass through it.

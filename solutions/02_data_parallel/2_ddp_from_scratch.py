@@ -43,9 +43,9 @@ sizes = course.sizes("02_data_parallel")
 # %% [markdown]
 # ## What does a step send?
 #
-# The model of this part is a small GPT: eight equal blocks, so its gradients are spread evenly over backward. Next to
-# it stands a convolutional network with batch normalization, which has *buffers*: tensors that belong to the model and
-# are not trained, here running means and variances.
+# You will write this wrapper yourself, so first count what torch's wrapper sends. The model is a small GPT: eight equal
+# blocks, so its gradients are spread evenly over backward. The other model, a convolutional network (CNN) with batch
+# normalization, has *buffers*: tensors that are not trained, here running means and variances.
 #
 # `DistributedDataParallel(model)` wraps the model on each rank. It fills *buckets* with gradients, the last layers
 # first, and sends one all-reduce per bucket. A bucket is closed as soon as it holds *at least* its cap: 1 MiB for the
@@ -98,19 +98,19 @@ course.claim("torch's DDP sends the buffers before a forward, and nothing if the
              f"GPT {before[0]} bytes, CNN {before[1]} bytes")  # fmt: skip
 
 # %% [markdown]
-# - **Construction**: rank 0 sends all its parameters and buffers. Before that, the ranks compare their shapes.
-# - **Before a forward**: rank 0 sends its buffers, if there are any, also in `eval()` mode. Only the forward after one
-#   under `no_grad()` or in `no_sync()` sends nothing (**Known**: `require_forward_param_sync` in
-#   `torch/nn/parallel/distributed.py`). So a forward of the wrapper on rank 0 alone may call a broadcast in which the
-#   others do not take part. Evaluate `model.module` there. The argument `forward_sync_buffers` (`broadcast_buffers`
-#   before torch 2.13) switches this off.
+# - **Construction**: the ranks compare the shapes of their parameters. Then rank 0 sends all its parameters and
+#   buffers.
+# - **Before a forward**: rank 0 sends its buffers, if there are any, also in `eval()` mode. If rank 0 alone evaluates
+#   with the wrapper, it may call a broadcast in which the others do not take part. So evaluate `model.module` there. No
+#   buffers are sent if the forward before ran under `no_grad()` or in `no_sync()` (**Known**:
+#   `require_forward_param_sync` in `torch/nn/parallel/distributed.py`), or with `forward_sync_buffers=False`
+#   (`broadcast_buffers` before torch 2.13).
 # - **Backward**: every gradient travels once. The first backward sends one message and learns in which order gradients
-#   arrive. Before the second forward rank 0 tells the others how the buckets are cut, in two short broadcasts.
+#   arrive. Before the second forward, rank 0 tells the others how the buckets are cut, in two short broadcasts.
 # - `optimizer.step()` sends nothing (part 5 counts it).
 #
-# Look at the first bucket: it is larger than its cap of 1 MiB. And where one tensor holds most of the model, as in the
-# CNN, one bucket holds most of the bytes, whatever the cap. Here are the GPT's buckets with a cap of 1 MiB for each,
-# and those of four layers that hold exactly 1 MiB each:
+# How large is a bucket? The next cell sets a cap of 1 MiB for each. It prints the GPT's buckets, and those of four
+# layers that hold exactly 1 MiB each. Compare the first bucket with its cap.
 
 
 # %% tags=["experiment"]
@@ -131,17 +131,17 @@ course.claim("torch's DDP closes a bucket as soon as it holds its cap or more", 
 
 # %% [markdown]
 # **Takeaway** DDP sends parameters once, gradients in every backward outside `no_sync()`, and, by default, buffers
-# before a training forward.
+# before a forward.
 
 # %% [markdown]
 # ## What keeps the replicas equal?
 #
-# Each rank holds a *replica* of the model. If they start with the same weights, and every optimizer steps with the same
-# gradients, their weights are equal after the step, to the last bit. So are the optimizers' states. Buffers are not
-# trained, so they can still differ.
+# Each rank holds a *replica* of the model, and DDP never compares their weights. Two rules keep them equal: all start
+# with the same weights, and every optimizer steps with the same gradients. Then the weights are equal after the step,
+# to the last bit, and so are the optimizers' states. Buffers are not trained, so they can still differ.
 #
-# - Weights drawn from a different seed on each rank break this. So the wrapper sends rank 0's parameters and buffers
-#   when it is made.
+# - If each rank draws its weights from another seed, they do not start equal. So the wrapper sends rank 0's parameters
+#   and buffers when it is made.
 # - An all-reduce gives the *sum*, and you want the mean. Without the division, SGD's steps are `world_size` times too
 #   long.
 # - If one rank did not use a parameter, its `grad` is None there. That rank must call `all_reduce` anyway: all ranks
@@ -251,8 +251,8 @@ print("divide, then sum:", (gradient / 2 + gradient / 2).item())
 # %% [markdown]
 # ## What does a message per parameter cost?
 #
-# The naive wrapper sends a message for each tensor of the GPT. A simple way to send fewer: copy all gradients into one
-# flat vector after backward, and send that.
+# Your wrapper sends a message for each tensor of the GPT. Is that slow, if the bytes are the same? `FlatDDP` sends one
+# message: it copies all gradients into one vector after backward, and sends that.
 
 
 # %% locked="FlatDDP"
@@ -309,29 +309,29 @@ plots.step_ratios(compared, f"Naive takes {naive.estimate:.2f} times as long as 
 
 # %% [markdown]
 # A message costs something however small it is: the call, the wake-up of another process, on a GPU the launch of a
-# kernel. The naive wrapper pays that for each tensor. Flat sends the same bytes in one message, and even copies all
-# gradients twice more. If it is still faster than naive, messages cost more than bytes.
+# kernel. The naive wrapper pays that for each tensor. Flat sends the same bytes in one message, but copies all
+# gradients twice. If flat is faster than naive, the messages that it saves cost more than its copies.
 #
-# Before you compare flat with torch's wrapper, look at the control: a difference smaller than its interval is noise.
-# Torch's wrapper differs from flat in two things: it copies less, and it sends while backward computes. So this
-# comparison alone does not say why one of the two is faster.
+# Before you compare flat with torch's wrapper, look at the control: a difference smaller than the control's interval is
+# noise. The two wrappers differ in two things: torch's copies less, and it sends while backward computes. So this
+# comparison alone does not say why one of them is faster.
 #
 # **Takeaway** Send few messages: each costs time however small it is.
 
 # %% [markdown]
 # ## Can messages travel while backward computes?
 #
-# Naive and flat send nothing while backward runs, and compute nothing while they send. But backward runs from the last
-# layer to the first, so the last layer's gradient is ready long before backward ends. DDP sends a bucket as soon as its
-# gradients are ready, and continues with backward.
+# Naive and flat compute nothing while they send, so your devices wait. But backward runs from the last layer to the
+# first: the last layer's gradient is ready long before backward ends. DDP sends a bucket as soon as its gradients are
+# ready, and continues with backward.
 #
 # `slow_wire` gives each rank a simulated network card. It sends one message after the other. A message needs
-# `bytes / bandwidth` seconds, and it cannot end before the other rank has started the same message. Let
-# backward alone take a time *B*, and let the card need *B* for all gradients together. One message after backward then
-# ends at 2 *B* or later.
+# `bytes / bandwidth` seconds, and cannot end before the other rank has started the same message. Backward alone takes a
+# time *B*. We set the bandwidth so that the card, too, needs *B* for all gradients together. One message after backward
+# then ends at 2 *B* or later.
 #
-# Predict: one message after backward takes some time. Which share of that time does torch's DDP take, with a cap of
-# 1 MiB and so with the buckets printed above?
+# Predict: torch's DDP with a cap of 1 MiB sends the buckets printed above. Which share of the time of one message after
+# backward does it take?
 
 # %%
 predicted_share = None  # a number from 0 to 1
@@ -351,17 +351,18 @@ plots.overlap_lanes({way: overlap.typical(medium.records[way]) for way in wraps}
 
 # %% [markdown]
 # The title compares all rounds; the drawing shows one round of median length for each wrapper. A tick is a hook: a
-# gradient is ready. A bar on the wire is a message; the bar below it shows when the wrapper only waits. In the upper
-# half the wire is idle while backward runs. **We think** that the gap between the last tick and the message is the copy
-# into one vector, and the wait for a core; noting the time after `torch.cat` would show it. In the lower half both
-# work, and the wrapper waits only for what is left after backward.
+# gradient is ready. A bar on the wire is a message. The grey bar below it shows when the wrapper only waits. In the
+# upper half the wire is idle while backward runs. In the lower half both work, and the wrapper waits only for what is
+# left after backward.
 #
 # Two things cannot be hidden: the wait for the first bucket, and the last message after backward. The first bucket here
-# holds more than a sixth of the bytes, so it is ready after a sixth of *B* at the earliest. From then on the card needs
-# *B*. So backward with its messages cannot end before 7/6 of *B*. If one message ended exactly at 2 *B*, the share
-# would be 0.58 at best. Now look at the ticks: does backward take longer in the lower half? **We think** that it does
-# because our simulated card copies and adds with the cores that compute. A backward that only sleeps, or a spare core
-# per rank, would test that.
+# holds more than a sixth of the bytes. If backward takes equally long for equal bytes, this bucket is ready after *B*/6
+# at the earliest. From then on the card needs *B*. So backward with its messages cannot end before 7/6 of *B*. If one
+# message ended exactly at 2 *B*, the share would be 0.58 at best.
+#
+# Now look at the ticks: does backward take longer in the lower half? **We think** that it does because our simulated
+# card copies and adds with the cores that compute. A backward that only sleeps, or a spare core per rank, would test
+# that. A bar that is longer than its bytes need waited for the other rank, or for a core.
 #
 # **Takeaway** Overlap hides at most the shorter of backward and messages. The wait for the first bucket and the last
 # message always remain.
@@ -399,13 +400,14 @@ figures.step_timeline(layers, bucket_mb=1.0, gbit=1.0, latency_ms=0.1)
 # %% [markdown]
 # ## How does DDP know when to send? · extra
 #
+# To send during backward, a wrapper must learn when each gradient is ready:
+#
 # - It fills buckets with parameters, last first. Ours below close *before* they exceed `bucket_bytes`, torch's as soon
 #   as they reach it.
 # - A hook runs for each gradient that is ready: `p.register_post_accumulate_grad_hook(f)` calls `f(p)`.
 # - When all gradients of a bucket are ready, DDP starts one asynchronous all-reduce for it and continues.
-# - At the end of backward it waits for all of them. `queue_callback`, which calls a function at the end of a backward,
-#   is a private part of torch: it may change with any version. DDP uses it inside torch, and there is nothing public
-#   with the same effect.
+# - At the end of backward it waits for all of them. DDP learns of that end from `queue_callback`, a private part of
+#   torch that may change with any version. Nothing public has the same effect.
 #
 # Every rank sends its buckets in the order 0, 1, 2, …, even if its gradients arrive in another order. Otherwise the
 # ranks would add up different buckets.
@@ -544,8 +546,8 @@ check.OverlappedDDP(OverlappedDDP, seed=13)
 # %% [markdown]
 # ## Can you compute when the last message ends? · extra
 #
-# Buckets leave in order, each when its last gradient is ready. So the time of a step follows from backward alone and
-# the bandwidth of the wire:
+# If you can compute the time of a step, you can try buckets and wires without a cluster. Buckets leave in order, each
+# when its last gradient is ready. So the time follows from backward alone and the bandwidth of the wire:
 
 
 # %% locked="last_message_ends"
@@ -617,18 +619,18 @@ course.claim("on the slow wire, a bucket per block takes at most 25 % more or le
              off["slow"], within=(0.8, 1.25), otherwise=otherwise)  # fmt: skip
 
 # %% [markdown]
-# With a bucket per block and a wire that needs *W*, overlapping should leave *B* + *W*/8 on a fast wire and *B*/8 + *W*
-# on a slow one. So it should save most where the wire needs as long as backward. The bars of the measurements say
+# With a bucket per block and a wire that needs *W*, a step should take *B* + *W*/8 on a fast wire and *B*/8 + *W* on a
+# slow one. So overlapping should save most where the wire needs as long as backward. The bars of the measurements say
 # whether this run can tell the wires apart.
 #
 # On a slow wire most of the time is the wire's, and the simulated card takes exactly as long as it should. But *B*, the
-# unit of the figure, is measured: it differs between rounds, and the dotted bound uses its median. So a dot may lie
-# below the bound, by less than its bar.
+# unit of the figure, is measured, and differs between rounds; the dotted bound uses its median. So a dot may lie below
+# the bound, by less than its bar.
 #
-# On a fast wire most of the time is backward's, which the formula takes from a run without messages. Where the formula
-# is too small there, **we think** that it leaves out what messages cost the cores that compute. A spare core per rank
-# would test that. If small buckets are even slower than one message, they cost more than
-# there was to hide.
+# On the other two wires backward matters as much or more, and the formula takes backward from a run without messages.
+# Where the formula is too small there, **we think** that it leaves out what messages cost the cores that compute. A
+# spare core per rank would test that. Where small buckets are even slower than one message, they cost more than there
+# was to hide.
 #
 # **Takeaway** Compare every prediction and every measurement with a lower bound first: here the longer of backward and
 # messages.

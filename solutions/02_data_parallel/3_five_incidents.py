@@ -45,9 +45,9 @@ torch.set_num_threads(1)  # these models are small
 # %% [markdown]
 # ## Incident 1: why do two ranks not have the loss curve of one?
 #
-# **Symptom.** A small GPT learns drawn texts of 2 to 40 tokens, 16 per step. The same 16 on two ranks give a slightly
-# different curve, from the first step on. Nobody reports an error, and the loss falls. Below, the two ranks take turns
-# in one process.
+# **Symptom.** A small GPT learns drawn texts of 2 to 40 tokens, 16 per step. Two ranks that share the same 16 give a
+# slightly different curve, from the first step on. Nobody reports an error, and the loss falls. Below, the two ranks
+# take turns in one process.
 
 
 # %% tags=["experiment"]
@@ -65,14 +65,14 @@ plots.against_undisturbed(whole, {"two ranks, mean per rank": two_ranks},
                           "Two ranks learn, too, but not what one process learns", "one process")  # fmt: skip
 
 # %% [markdown]
-# **Known** A mean per rank, or per micro-batch, is the best-known bug of its kind. In October 2024, Transformers turned
-# out to average the means of micro-batches when it accumulates gradients, although they have different numbers of
-# tokens (Hugging Face, "Fixing Gradient Accumulation", 16 October 2024; fixed by pull request 34191 in
-# huggingface/transformers). Ranks are micro-batches that run at the same time, so they have the same bug.
+# **Known** You may have used a library with this bug. In October 2024, Transformers turned out to average the means of
+# micro-batches when it accumulates gradients, although they have different numbers of tokens (Hugging Face, "Fixing
+# Gradient Accumulation", 16 October 2024; fixed by pull request 34191 in huggingface/transformers). Ranks are
+# micro-batches that run at the same time, so they have the same bug.
 #
 # DDP adds up the gradients of all ranks and divides by their number. So every rank has the same weight, however many
-# tokens it holds. Predict: rank 0 holds 2 tokens and rank 1 holds 8. How many times as much does one token of rank 0
-# count as one of rank 1?
+# tokens it holds. Predict: rank 0 holds 2 tokens and rank 1 holds 8. What is the weight of a token of rank 0, divided
+# by the weight of a token of rank 1?
 
 # %%
 predicted_weight = None  # weight of a token of rank 0 / weight of a token of rank 1
@@ -162,16 +162,16 @@ course.claim("with your factors, two ranks have the loss curve of one process to
 # of one number. Whether the wrong mean learns worse is not measured: that would take many seeds. It minimises another
 # loss than the one you wrote.
 #
-# **Takeaway** Divide a sum of losses by the number of all tokens of the step. A mean of means is right only if all
-# shards are equally large.
+# **Takeaway** Under DDP, a rank's loss is its sum of token losses, times the world size, divided by all tokens of the
+# step. A mean of means needs equal shards.
 
 # %% [markdown]
 # ## How long are the gradients of this loop? · extra
 #
-# The same fault over time: `backward()` adds to `grad`, so the gradients of several *micro-batches* add up to the
-# gradient of one large batch, if each is weighted by its share of the samples. This loop unites what two published ones
-# do. NVIDIA's NCF example (DeepLearningExamples, `ncf.py`) divides by nothing and skips the last micro-batches.
-# Lambda's distributed training guide steps at `i_step % grad_accum == 0`.
+# You can make the same mistake on one device. `backward()` adds to `grad`, so the gradients of several *micro-batches*
+# add up to the gradient of one large batch, if each is weighted by its share of the samples. The loop below has the
+# faults of two published ones. NVIDIA's NCF example (DeepLearningExamples, `ncf.py`) divides by nothing and skips the
+# last micro-batches. Lambda's distributed training guide steps at `i_step % grad_accum == 0`.
 
 
 # %% locked="published_accumulation"
@@ -328,8 +328,8 @@ course.claim("with set_epoch, a rank gets other samples in the next epoch",
 plots.shards(dealt, [i // 6 for i in range(24)], "Without set_epoch, both epochs deal out alike")
 
 # %% [markdown]
-# Without `set_epoch`, batches hold the same samples forever, and shuffling is off from the second epoch on.
-# **The test** is one line: `assert list(sampler) != order_of_the_last_epoch`.
+# Without `set_epoch`, every epoch repeats the order of the first one, so batches hold the same samples forever. **The
+# test** is one line: `assert list(sampler) != order_of_the_last_epoch`.
 #
 # **Takeaway** All ranks need the same seed, and each epoch needs a new one: call `set_epoch` before each epoch.
 
@@ -445,8 +445,8 @@ check.ShardSampler(ShardSampler, seed=283)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Lambda's distributed training guide describes the shards as contiguous blocks. Here are both ways on data that is
-# sorted by class, 4 classes of 6 samples.
+# Lambda's distributed training guide describes the shards as contiguous blocks. Here are your shards and such blocks on
+# data that is sorted by class, 4 classes of 6 samples. (Blocks of a *shuffled* order would mix the classes, too.)
 
 # %% tags=["experiment"]
 sampler_now, class_of = course.solved(check.ShardSampler), torch.arange(24) // 6
@@ -637,7 +637,8 @@ course.claim("with the collective outside the if, both ranks know the mean loss"
              run_ranks(end_of_epoch_repaired, 2, backend="gloo") == [1.5, 1.5])  # fmt: skip
 
 # %% [markdown]
-# **The test** is this call: run what a rank does on two ranks, with a short time limit, before you rent eight GPUs.
+# **The test** is this call of `run_ranks`: run the function of a rank on two ranks, with a short time limit, before you
+# rent eight GPUs.
 #
 # Outside a notebook you get such a report from `py-spy dump --pid N` for each rank, or, with NCCL, from the *flight
 # recorder*: `TORCH_FR_BUFFER_SIZE=2000` keeps the last collectives of each rank, `TORCH_NCCL_DUMP_ON_TIMEOUT=1` writes
@@ -682,8 +683,8 @@ print(f"default limits: gloo {constants.default_pg_timeout}, NCCL {constants.def
 # through memory and not through a connection that the kernel closes. To test it, kill one of two ranks with two GPUs
 # and a limit of one minute.
 #
-# **Takeaway** An ended rank is noticed as soon as its connection closes. A hanging one costs the time limit, so set one
-# that you can afford.
+# **Takeaway** With gloo, an ended rank is noticed when its connection closes. A rank that hangs costs the time limit,
+# so set one that you can afford.
 
 # %% [markdown]
 # ## Incident 5: why is the loss worse after a restart?
@@ -720,9 +721,9 @@ plots.against_undisturbed(whole, curves, "Killed after step 20: without the opti
 # %% [markdown]
 # ## Which line can be left out?
 #
-# A published script wraps the model in `DDP`, draws with `DistributedSampler`, calls `dist.barrier()` before each
-# batch, and has a launcher set environment variables. Leave them out one by one, and see. Predict: which of the three
-# lines can go without changing the final weights?
+# Scripts collect lines that nobody dares to remove. A published one wraps the model in `DDP`, draws with
+# `DistributedSampler`, calls `dist.barrier()` before each batch, and has a launcher set environment variables. Leave
+# them out one by one, and see. Predict: which of the three lines can go without changing the final weights?
 
 # %%
 predicted_needless = None  # a set of names out of "wrapper", "sampler", "barrier"
@@ -776,7 +777,8 @@ for name in meeting:
 # | `RANK`, `WORLD_SIZE` | a rank does not know who it is, and how many to wait for |
 # | `LOCAL_RANK` | a process takes another one's GPU (part 4) |
 #
-# A barrier has its place where no collective follows: when rank 0 writes a file that the others then read.
+# A barrier has its place where a rank depends on what no collective brings: rank 0 writes a file, and the others then
+# read it.
 #
 # **Takeaway** The wrapper averages gradients, the sampler divides the data, and the variables let ranks meet. Training
 # needs no barrier before a batch.
@@ -786,7 +788,7 @@ for name in meeting:
 #
 # DDP does not average the statistics of BatchNorm. Each rank normalises with the mean and variance of its batch. Before
 # each forward, rank 0's buffers, the running statistics, overwrite those of the other ranks (`forward_sync_buffers`;
-# `broadcast_buffers` before torch 2.13). So the model that you save has seen the running statistics of rank 0's samples
+# `broadcast_buffers` before torch 2.13). So the model that you save holds the running statistics of rank 0's samples
 # alone. Rank 0 holds 90 samples here, and rank 1 holds 10, shifted by 10.
 
 
@@ -815,7 +817,7 @@ course.claim("with DDP, rank 0's running statistics are those of its samples alo
 # %% [markdown]
 # Small shards then have noisy statistics. `nn.SyncBatchNorm` uses the moments of all ranks, and sends messages in every
 # such layer. It cannot average the ranks' variances, because the mean of variances leaves out how far apart the means
-# are. And the formula "mean of squares minus squared mean" subtracts two nearly equal numbers.
+# are. And the formula "mean of squares minus squared mean" subtracts two nearly equal numbers, which loses digits.
 
 # %% [markdown]
 # ### Exercise 5 · Moments of all ranks

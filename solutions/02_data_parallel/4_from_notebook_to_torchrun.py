@@ -49,8 +49,9 @@ sizes = course.sizes("02_data_parallel")
 # %% [markdown]
 # ## Which GPU is mine?
 #
-# A *launcher* such as `torchrun` starts one process per GPU on each machine and tells each of them two numbers. `RANK`
-# counts all processes of the training. `LOCAL_RANK` counts the processes of one machine, as CUDA counts its GPUs.
+# Each process of a training must compute on a GPU of its machine that no other process takes. A *launcher* such as
+# `torchrun` starts one process per GPU on each machine and tells each of them two numbers. `RANK` counts all processes
+# of the training. `LOCAL_RANK` counts the processes of one machine, as CUDA counts its GPUs.
 #
 # | two machines, two GPUs each | first | first | second | second |
 # |---|---|---|---|---|
@@ -152,7 +153,7 @@ check.device_of(device_of, seed=11)
 # ## What does a script for torchrun look like?
 #
 # `init_process_group` reads `RANK`, `WORLD_SIZE` and the meeting point `MASTER_ADDR` and `MASTER_PORT` from the
-# environment, where torchrun wrote them. The rest is what part 3 has repaired. The cell prints the script
+# environment, where torchrun wrote them. You know the other lines of the script from part 3. The cell prints
 # `scripts/smallest_ddp.py` and runs it; in a terminal,
 # `torchrun --standalone --nproc-per-node 2 scripts/smallest_ddp.py` does the same.
 
@@ -172,8 +173,8 @@ print(*sorted(printed.splitlines()), sep="\n")
 # %% [markdown]
 # ## What does the given training do?
 #
-# This is the patient of the capstone: the whole training, in one process. Read it aloud. A `Run` holds what the next
-# step reads.
+# You will put this training on two ranks and kill it, so read all of it first. It runs in one process. A `Run` holds
+# what the next step reads.
 
 # %% locked="given"
 # 43 lines to read
@@ -255,8 +256,9 @@ check.rank_loss(rank_loss, seed=3407)
 # %% [markdown]
 # ## What must a checkpoint hold?
 #
-# When a process fails, torchrun ends them all and, with `--max-restarts 1`, starts all of them again from the first
-# line of the script. The new processes know only what is in a file, the *checkpoint*. It must be
+# Long trainings are interrupted. When a process fails, torchrun ends all of them and, with `--max-restarts 1`, starts
+# all of them again from the first line of the script. The new processes know only what is in a file, the *checkpoint*.
+# It must be
 #
 # - *complete*: it holds everything that the next step reads. That is weights, buffers, the optimizer's state, the
 #   scheduler, the scaler of mixed precision, the states of random generators, and the position in the data;
@@ -284,11 +286,14 @@ plots.against_undisturbed(undisturbed, curves, "Whatever the checkpoint forgets:
 
 # %% [markdown]
 # **Shown** Each curve forgets one piece and nothing else. Random state and position decide which tokens the first
-# forward sees. Optimizer and scheduler are read by the first update, so they show one step later. In the upper
-# panel, none of them stands out.
+# forward sees, so the losses differ from the first one on. The first update reads the optimizer's state, so without it
+# they differ from the second on. A wrong scheduler sets the learning rate at the end of that update, so they differ
+# from the third on. In the upper panel, none of the curves stands out. One piece is not drawn: a forgotten scaler
+# changes no loss here, because its scale is a power of two. In float16 gradients could overflow, and steps would be
+# skipped.
 #
 # The random state here belongs to the *global batch*: every rank draws the same numbers, so they fit any number of
-# ranks. Dropout draws on each rank from that rank's generator. Save these states with `torch.get_rng_state()` and
+# ranks. Dropout is different: each rank draws from its own generator. Save `torch.get_rng_state()` and
 # `torch.cuda.get_rng_state()` of every rank; they fit only the same number of ranks. On another number the training is
 # still valid, but not equal.
 #
@@ -422,8 +427,8 @@ plots.lives_of_ranks(undisturbed, losses, lived, 10, "Four lives on 2, 2, 1 and 
 # - `weights_only=True` (the default since torch 2.6) refuses pickled code. Loaded with `map_location="cuda"`, a
 #   generator's state is on the GPU, and `set_state` refuses it: load to the CPU.
 # - A `DataLoader` with workers prefetches, so count the batches that were trained, not those that were loaded.
-# - The files in `scripts/` end with `os._exit(0)`, a workaround for an abort of torch 2.13 with gloo. The script
-#   printed above stops before that line. Your training does not need it.
+# - The files in `scripts/` end with `os._exit(0)`, because torch 2.13 with gloo aborts now and then while Python exits.
+#   By then the training is over, so do not copy this line. The script printed above leaves it out.
 #
 # **Takeaway** A training survives if its checkpoint holds what the next step reads, is replaced atomically, and knows
 # nothing about the number of ranks.
@@ -692,7 +697,7 @@ check.lightning_fit(lightning_fit, seed=9)
 # ### One device and two
 #
 # We train on one device and on two, with the same total batch. Here a device is a process with one thread. Part 5 times
-# such steps; here we count them, and look whether the loss falls.
+# such steps; here we count them, and see whether the loss falls.
 
 
 # %% locked="lightning_in_rank"

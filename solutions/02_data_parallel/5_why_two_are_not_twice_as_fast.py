@@ -37,8 +37,9 @@ sizes = course.sizes("02_data_parallel")
 # %% [markdown]
 # ## How many times as fast are two ranks?
 #
-# *Strong scaling* shares one batch among N ranks: ideally a step takes $t_1 / N$. *Weak scaling* gives every rank the
-# same batch: ideally a step takes $t_1$. The *parallel efficiency* is the share of the ideal that was reached.
+# A second GPU doubles the bill. What it should give depends on what you hold fixed. *Strong scaling* shares one batch
+# among N ranks: ideally a step takes $t_1 / N$. *Weak scaling* gives every rank the same batch: ideally a step takes
+# $t_1$. The *parallel efficiency* is the share of the ideal that was reached.
 #
 # Amdahl (1967) split the work into a serial share $s$ and the rest: $t_N = t_1 (s + (1 - s) / N)$, so the speed-up
 # stays below $1 / s$. Gustafson (1988) answered that the work grows with the machine, which is weak scaling. The
@@ -136,11 +137,11 @@ course.claim("two ranks are less than 1.9 times as fast as one", strong[1], belo
              otherwise="Look at the row of the small batch in the table below.")  # fmt: skip
 
 # %% [markdown]
-# Your `efficiency` turns the times into shares of the ideal. *Tokens per second* (or images per second) is what you
-# compare between machines. *MFU*, model FLOPs utilization, is the share of the device's fastest arithmetic that the
-# model's arithmetic gets: 6 operations per parameter and token, divided by the peak (Chowdhery et al. 2022, "PaLM",
-# arXiv:2204.02311, appendix B). Unlike GPU-Util, it falls when a rank waits. Here the peak is that of a large matrix
-# product, measured in one thread (or on one GPU).
+# Your `efficiency` turns the times into shares of the ideal. To compare machines, use *tokens per second* (or images
+# per second). To compare with what the device could do, use *MFU*, model FLOPs utilization: the model's arithmetic per
+# second over the device's peak (Chowdhery et al. 2022, "PaLM", arXiv:2204.02311, appendix B). We count 6 operations per
+# parameter and token (Kaplan et al. 2020, arXiv:2001.08361), without attention's products. Unlike GPU-Util, MFU falls
+# when a rank waits. Here the peak is that of a large matrix product, measured in one thread (or on one GPU).
 
 # %% tags=["experiment"]
 efficiency_now = course.solved(check.efficiency)
@@ -174,23 +175,23 @@ for cause in lost[2]:
 plots.scaling(ranks, strong, weak, own, bars)
 
 # %% [markdown]
-# - *A small batch*: some work per step does not shrink with the batch, such as the optimizer, and half a batch may
-#   not fill a GPU. Where "a small batch" is negative, half a batch took less than half the time: **we think** because
-#   it fits into the caches. A sweep over batch sizes would show where that begins.
-# - *Others compute too*: nothing is sent, and yet the step takes longer when a second rank computes. It lasts as long
-#   as the slower of the two needs. **We think** that they also share memory, caches, power, or the two threads of a
-#   core. The test is two GPUs, where little of this loss should remain.
-# - *Sending*: all that DDP adds to a silent step, so messages that backward does not hide (part 2), and the copies into
-#   buckets. It is what you can change: fewer bytes, a larger batch per rank, a faster wire.
+# - *A small batch* (alone, minus 1/N): some work per step does not shrink with the batch, such as the optimizer, and
+#   half a batch may not fill a GPU. Where this number is negative, half a batch took less than half the time: **we
+#   think** because it fits into the caches. A sweep over batch sizes would show where that begins.
+# - *Others compute too* (silent minus alone): nothing is sent, and a step still lasts as long as the slower rank needs.
+#   **We think** that ranks also share memory, caches, power, or the two threads of a core. The test is two GPUs, where
+#   little of this loss should remain. If the interval holds 0, this run found no such loss.
+# - *Sending* (shared minus silent): messages that backward does not hide (part 2), and the copies into buckets. It is
+#   what you can change: fewer bytes, a larger batch per rank, a faster wire.
 #
 # **Takeaway** Switch off one cause after the other. Then work on the largest that you can change.
 
 # %% [markdown]
 # ## What does a late rank cost?
 #
-# So far both ranks had equally much to compute. Often one is late: its batch is longer, its loader stalls, its GPU is
-# throttled. It is called a *straggler*. A step of DDP has four parts on each rank: its *batch is late*, *computing*
-# (forward, and backward without sending), *waiting* for the slowest rank, and *sending*, which is the rest.
+# So far both ranks had equally much to compute. Often one rank is late, a *straggler*: its batch is longer, its loader
+# stalls, its GPU is throttled. A step of DDP has four parts on each rank: its *batch is late*, *computing* (forward,
+# and backward without sending), *waiting* for the slowest rank, and *sending*, which is the rest.
 #
 # Here batches come late. *Both late*: each of two ranks gets its batch late, by as long as a step takes. *One late*:
 # rank 1 alone gets it late, by twice that. The mean delay is the same. Predict for *one late*: how many steps without
@@ -222,7 +223,7 @@ plots.step_shares(shares, {way: ratio.estimate for way, ratio in longer.items()}
 # ranks before you buy a faster network.
 #
 # `torchrun --nproc-per-node 2 -m course.checkup train.py` does that for your script: it names the rank that all others
-# wait for, and the line. Where a time differs in every step, as for sentences of all lengths, deal out equal work
+# wait for, and the line. Where the work differs in every step, as with sentences of all lengths, deal out equal work
 # (unit 05), not equally many samples.
 #
 # **Takeaway** A step is as slow as its slowest rank, and the others show the loss as communication.
@@ -230,8 +231,8 @@ plots.step_shares(shares, {way: ratio.estimate for way, ratio in longer.items()}
 # %% [markdown]
 # ## What is true of DDP?
 #
-# Judge fourteen statements that one hears and reads. A statement is true only if all of it is. Write down what you
-# expect before you run the experiments below.
+# A wrong belief about DDP costs you a barrier per step, or a wrong mean. Judge fourteen statements that one hears and
+# reads. A statement is true only if all of it is. Write down what you expect before you run the experiments below.
 #
 # - **A** Wrapping a model in DDP sends the parameters and buffers of rank 0 to all ranks.
 # - **B** DDP cuts the batch that a rank passes to the model into `world_size` shards and sends every rank its shard.
@@ -370,10 +371,11 @@ print("sent, in multiples of the tensor:", *("not counted here" if n is None els
 # %% [markdown]
 # ## Would a second GPU help your training?
 #
-# `course.checkup` watches a training, here the small GPT on one rank. From the bytes of the gradients and the time of a
-# step it predicts how efficient DDP would be (line "DDP", if you have solved `all_reduce_seconds` in part 1). The
-# figure draws the same step with ten equal layers and torch's buckets (part 2). Put your own `loader` and `step` here,
-# or read the file of `course checkup --json report.json train.py`: `layers_of_checkup(json.load(open("report.json")))`.
+# Ask before you pay. `course.checkup` watches a training, here the small GPT on one rank. From the bytes of the
+# gradients and the time of a step it predicts how efficient DDP would be (line "DDP", if you have solved
+# `all_reduce_seconds` in part 1). The figure draws the same step with ten equal layers and torch's buckets (part 2).
+# Put your own `loader` and `step` here, or read the file of `course checkup --json report.json train.py`:
+# `layers_of_checkup(json.load(open("report.json")))`.
 
 # %% tags=["experiment"]
 torch.set_num_threads(1)  # as in each rank here
@@ -403,13 +405,14 @@ for name, gbit in {"1 Gbit Ethernet": 1, "25 Gbit Ethernet": 25, "PCIe 4.0 x16":
 figures.step_timeline(layers, gbit=25, latency_ms=0.02, **TORCH_BUCKETS)
 
 # %% [markdown]
-# The prediction holds two things fixed: each rank computes as long as before (weak scaling, so the global batch grows
-# to twice its size, unit 03), and no rank waits for another. It leaves out what two ranks share, such as memory,
-# loaders and power, it takes messages to cost no computing time, and it draws all layers as equal.
+# The prediction assumes that each rank computes as long as before (weak scaling, so the global batch grows to twice its
+# size, unit 03), and that no rank waits for another. It leaves out what two ranks share, such as memory, loaders and
+# power. It takes messages to cost no computing time, and all layers to be equal.
 #
-# You have measured the same quantity above: "a batch per rank" in the first figure. Which wire of the printed list
-# comes closest? If two ranks of this machine gain less than with a fast wire, the formula misses something here. **We
-# think** that it is the copying, because gloo sends with the cores that compute. A spare core per rank would test that.
+# You have measured nearly the same above: "a batch per rank" in the first figure. There each rank had twice as many
+# sequences, so messages should weigh *less*. Which wire of the printed list comes closest? If two ranks of this machine
+# gain less than with a fast wire, the formula misses something here. **We think** that it is the copying, because gloo
+# sends with the cores that compute. A spare core per rank would test that.
 #
 # **Takeaway** Ask what the messages would cost *before* you rent a second GPU: bytes of gradients over bandwidth,
 # against the time of backward.

@@ -90,10 +90,10 @@ print(course.score("02/6", "images per call of the model", predicted_images, see
 # device, and keeps its models.
 #
 # How much slower? "Empirically distributed data parallel tends to be 2-3 times faster than data parallel", says DTU's
-# course 02476 (module "Distributed training"), without a model, a batch or a number of GPUs. Judge it with care: the
-# model's copies and gradients are as large for every batch, while computing grows with the batch. So the factor depends
-# on all three, and is not a constant. On two GPUs it is **not measured here**. The extra section on cost
-# times a version by hand on CPU threads, which shows what the factor depends on and cannot confirm it for GPUs.
+# course 02476 (module "Distributed training"), without a model, a batch or a number of GPUs. Judge it with care: copies
+# of the model and gradients have one size for every batch, while computing grows with the batch. So the factor is not a
+# constant. On two GPUs it is **not measured here**. The extra section on cost times a version by hand on CPU threads.
+# It shows what the factor depends on, and cannot confirm it for GPUs.
 #
 # **Takeaway** DataParallel sends its model in every step. DDP sends gradients, and buffers if the model has any. Below
 # two GPUs DataParallel does nothing: look at `device_ids` before you time it.
@@ -101,10 +101,10 @@ print(course.score("02/6", "images per call of the model", predicted_images, see
 # %% [markdown]
 # ## How does one process compute on many devices? · extra
 #
-# You build the four steps. We call devices *places*, because the list may hold the same device several times. All data
-# goes through `transfers = distributed.Transfers(devices)`, which counts messages. `transfers.send(tensors, source,
-# target)` sends a list of tensors from one place to another as one message and returns the copies. Gradients flow back
-# through the copies. Place 0, the first device, sends to itself, too.
+# You build the four steps, so that you can count every message. We call devices *places*, because the list may hold the
+# same device several times. All data goes through `transfers = distributed.Transfers(devices)`, which counts messages.
+# `transfers.send(tensors, source, target)` sends a list of tensors from one place to another as one message and returns
+# the copies. Gradients flow back through the copies. Place 0, the first device, sends to itself, too.
 
 # %% [markdown]
 # ### Exercise 1 · Scatter a batch
@@ -373,17 +373,18 @@ course.claim("more than nine tenths of the bytes that cross are copies of the mo
 
 # %% [markdown]
 # **Shown** by the log: 3 × M messages, and nearly all bytes are copies of the model. On GPUs, torch sends the model by
-# NCCL's broadcast and sums the gradients by its reduce, if NCCL is there (`torch/nn/parallel/comm.py`). Then each link
-# carries the model about once in each direction, no more than in DDP's all-reduce. But the broadcast must end
-# before forward starts, while DDP's all-reduce overlaps with backward (part 2).
+# NCCL's broadcast and sums the gradients by its reduce, if NCCL is there (`torch/nn/parallel/comm.py`). Then a link
+# carries the model about once and its gradients once, no more bytes than in DDP's all-reduce. But the broadcast must
+# end before forward starts, while DDP's all-reduce overlaps with backward (part 2).
 #
 # **Takeaway** Count what a step sends, and ask what could compute meanwhile.
 
 # %% [markdown]
 # ## What does it cost, and from which batch on do two devices pay? · extra
 #
-# One batch is computed in several ways, interleaved, with one core (or GPU) per device: by the model alone, by your
-# DataParallel with two threads, and by two processes. Two changes look for the causes:
+# Should you replace DataParallel in a training that uses it? That depends on its batch. One batch is computed in
+# several ways, interleaved, with one core (or GPU) per device: by the model alone, by your DataParallel with two
+# threads, and by two processes. Two changes look for the causes:
 #
 # - *replicas kept* copies the model once, before the clock starts. That is right as long as nobody changes the weights.
 # - *two processes* computes half of the batch in each, and sends nothing.
@@ -479,4 +480,4 @@ def step(batch):
 print(course.checkup(loader, step, steps=20, only_watch=True))
 
 # %% [markdown]
-# **Takeaway** Ask what the messages would cost *before* you rent a second GPU.
+# **Takeaway** Find out what bounds a step on one rank before you add ranks.

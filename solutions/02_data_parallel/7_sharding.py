@@ -3,7 +3,8 @@
 #
 # **If every rank ends a step with the same weights, why does each of them keep all of the optimizer?**
 #
-# N ranks of DistributedDataParallel hold N copies of weights, gradients and optimizer state. You write sharded ones.
+# N ranks of DistributedDataParallel hold N copies of weights, gradients and optimizer state. With sharding, each rank
+# keeps 1/N of them, so larger models fit. You write the all-gather, the optimizer's step and the gradient that do this.
 #
 # **You will be able to**
 #
@@ -229,8 +230,9 @@ check.ShardedOptimizer(ShardedOptimizer, seed=363)
 # %% [markdown]
 # ## Can the weights be shards, too? · extra
 #
-# Stage 2 also shards the gradients, and stage 3 the weights: each layer gathers its weights when it needs them. One
-# fact makes the code short: the gradient of "gather the shards" is "reduce-scatter the gradients".
+# If the weights alone do not fit, they must be shards, too. Stage 2 also shards the gradients, and stage 3 the weights:
+# each layer gathers its weights when it needs them. One fact makes the code short: the gradient of "gather the shards"
+# is "reduce-scatter the gradients".
 #
 # ### Exercise 3 · Gather, and scatter back
 #
@@ -302,8 +304,8 @@ print(inspect.getsource(sharded_training.ShardedUnit))
 # %% [markdown]
 # `checkpoint` is *our* trick for stage 3. It throws away all that the layer saved, the gathered weights too, and runs
 # the layer's forward again before its backward. So the weights are gathered twice, and the layer is computed twice.
-# FSDP gathers twice as well, but it does **not** compute twice: it keeps the activations, frees the gathered weights
-# after a layer's forward, and gathers them again just before its backward.
+# FSDP also gathers twice, but it does **not** compute twice: it keeps the activations, frees the gathered weights after
+# a layer's forward, and gathers them again just before its backward.
 
 # %% [markdown]
 # ## What does a rank keep, and what does it send? · extra

@@ -35,7 +35,8 @@ sizes = course.sizes("02_data_parallel")
 # %% [markdown]
 # ## How does one rank get the sum? · extra
 #
-# A *reduce* is the opposite of a broadcast (part 1): messages go to one rank.
+# One rank needs a result of all ranks: the loss to print, or the accuracy to log. A *reduce* is the opposite of a
+# broadcast (part 1): messages go to one rank.
 #
 # ### Exercise 1 · Reduce, one after the other
 #
@@ -462,13 +463,14 @@ course.claim("where the ranks of a machine share its card, the ring is faster th
 plots.crossover(shared, shared, f"{sizes.ranks_per_machine} ranks share a card: the ring passes doubling")
 
 # %% [markdown]
-# **Shown**: only the links changed. A ring crosses each card with one piece per step, about twice the tensor in all.
+# **Shown**: only the links changed. A ring sends one piece per step through each card, about twice the tensor in all.
 # Doubling begins with the most distant partner: all 8 ranks of a machine send half of their tensors through its card,
-# then a quarter. That is 14 times the tensor on 8 machines. It would send less through the cards if it began with the
-# nearest rank, or summed inside each machine first. So the order of the partners must fit the cables.
+# then a quarter, then an eighth, and as much again on the way back. That is 14 times the tensor on 8 machines. If
+# doubling began with the nearest rank, or summed inside each machine first, less would pass through the cards. So the
+# order of the partners must fit the cables.
 #
-# In this model a card is held for the latency of a message, too, so many small messages queue up there: that is why
-# doubling loses time at the small sizes as well, and still wins there.
+# In this model a card is also busy for the latency of each message, so many small messages queue up. That is why
+# doubling is slower than with a wire per pair at small sizes, too. There it is still the fastest way.
 #
 # **Takeaway** The best all-reduce depends on who shares a link and on the size. For large tensors a ring is a safe
 # choice, because it only talks to neighbours.
@@ -513,7 +515,8 @@ plots.formula_and_ranks(sizes.bytes, expected, curves)
 #
 # **We think** that ranks which send at the same time wait for a core. The formula was fitted to one pair. In the naive
 # way only one pair sends at a time, in the ring all ranks do. To test it, compare the panels on a machine with a core
-# per rank.
+# per rank. (A second difference remains: the ring and doubling call `isend` and `irecv`, the other two `send` and
+# `recv`.)
 #
 # **Takeaway** A formula that was fitted to one pair predicts the order only if pairs do not slow each other down.
 # Measure with all ranks at work.
@@ -521,10 +524,10 @@ plots.formula_and_ranks(sizes.bytes, expected, curves)
 # %% [markdown]
 # ## How good is a network? · extra
 #
-# Bytes per second of an all-reduce, size / seconds, is its *algorithm bandwidth*. It falls with the number of ranks,
-# because each must send more. NVIDIA's benchmark *nccl-tests* multiplies it by what a rank sends per byte of the
-# tensor, 2 (N - 1) / N for an all-reduce, and calls this *bus bandwidth*. You can compare it with the speed of a link,
-# for any N.
+# Before you rent a cluster, measure whether its links give what they promise. Bytes per second of an all-reduce, size /
+# seconds, is its *algorithm bandwidth*. It falls with the number of ranks, because each must send more. NVIDIA's
+# benchmark *nccl-tests* multiplies it by what a rank sends per byte of the tensor, 2 (N - 1) / N for an all-reduce, and
+# calls this *bus bandwidth*. You can compare it with the speed of a link, for any N.
 
 # %% tags=["experiment"]
 factor = 2 * (4 - 1) / 4

@@ -3,10 +3,12 @@
 #
 # **How close to the speed of memory can you put a batch together?**
 #
-# [FFCV's guide](https://docs.ffcv.io/ffcv_examples/linear_regression.html) fits a regression to a million rows of
-# 10,000 float32 values. These 40 GB are too much for most GPUs and barely fit into RAM. On an A100 with eight cores the
-# guide reports 16 seconds per epoch with torch's `TensorDataset`, and 6 with a file of FFCV's. This unit takes such a
-# loader apart. You begin with its two ends: how a batch is put together, and what is in the file.
+# [FFCV's guide](https://docs.ffcv.io/ffcv_examples/linear_regression.html) fits a linear regression to a million rows
+# of 10,000 float32 values. These 40 GB are too much for most GPUs and barely fit into RAM. With one A100 and eight CPU
+# cores, the guide reports 16 seconds per epoch with torch's `TensorDataset`, and 6 with a file in FFCV's format.
+#
+# What takes so long, and is your own loader as slow? This unit takes such a loader apart. You begin with its two ends:
+# how a batch is put together, and what is in the file.
 #
 # **You will be able to**
 #
@@ -19,8 +21,8 @@
 # **Needs** nothing
 
 # %% [markdown]
-# Write down what you expect (a cell with `None`), solve the exercise, run its check, look at the measurement. Later
-# cells use your answer if its check passed, under a name that ends in `_now`: `gather_now` is your `gather`.
+# Write down what you expect (a cell with `None`), solve the exercise, run its check, and look at the measurement. If
+# your check passed, later cells use your answer under a name that ends in `_now`: `gather_now` is your `gather`.
 
 # %% locked="setup"
 import tempfile
@@ -49,12 +51,12 @@ sizes = course.sizes("04_fast_loading")
 # ## What are the data?
 #
 # Linear regression computes little per byte, so it is a hard test for a loader. The guide draws its data: x is uniform
-# in [0, 1), y = x w + b + noise, and a training is to find w and b again. 40 GB need not be drawn in one go: a function
-# that draws some rows can be called for each part of the file.
+# in [0, 1), y = x w + b + noise, and the training has to find w and b again. A function that draws some rows can be
+# called for each part of the 40 GB.
 #
 # ### Exercise 1 · Draw the rows
 #
-# Draw `rows` rows of such data. A row holds its values x first, then its y. (The guide draws b, and forgets to add it.)
+# Draw `rows` rows of such data. A row holds its x values first, then its y. (The guide draws b but forgets to add it.)
 #
 # ```python
 # >>> draw_rows(3, np.ones(2, dtype=np.float32), 5.0, np.random.default_rng(0)).shape
@@ -112,18 +114,18 @@ check.draw_rows(draw_rows, seed=257)
 # %% [markdown]
 # ## How much does one call per batch gain?
 #
-# The guide loads the rows with this line:
+# Most loaders fetch a batch row by row. What does that cost? The guide's loader is one of them:
 #
 # ```python
 # train_loader = DataLoader(TensorDataset(X, Y), num_workers=8, shuffle=True)
 # ```
 #
-# It names no batch size, so each batch is one row, and an epoch has a million steps. We compare it with batches of
+# It names no batch size, so each batch is one row, and an epoch has a million steps. We also measure batches of
 # `sizes.batch_size` rows, as the guide's FFCV loader has them.
 #
-# A `DataLoader` fetches the rows of a batch one by one, `dataset[i]` for each i, and stacks them. Two remedies compete.
-# *Workers* do the same in other processes, and send the batches. *Batched indexing* makes one call per batch: since
-# torch 2, a `DataLoader` calls `dataset.__getitems__(list_of_i)` if there is such a method.
+# A `DataLoader` fetches the rows of a batch one by one, as `dataset[i]`, and stacks them. There are two ways to speed
+# this up. *Workers* do the same in other processes and send the batches. *Batched indexing* makes one call per batch:
+# since torch 2, a `DataLoader` calls `dataset.__getitems__(list_of_i)` if the dataset has this method.
 #
 # ```python
 # class WholeBatches(TensorDataset):
@@ -133,10 +135,10 @@ check.draw_rows(draw_rows, seed=257)
 # loader = DataLoader(WholeBatches(x, y), batch_size, shuffle=True, collate_fn=lambda batch: batch)
 # ```
 #
-# (`sampler=BatchSampler(...), batch_size=None` of torch's documentation calls `dataset[list_of_i]`, to the same end.)
+# (With `sampler=BatchSampler(...), batch_size=None`, as in torch's documentation, it calls `dataset[list_of_i]`.)
 #
-# **Predict**: how many times as fast does an epoch become with two workers, and with batched indexing? If the bandwidth
-# of the memory is the limit, both gain little. If the calls of Python take it, workers nearly double the speed, and
+# **Predict**: how many times as fast does an epoch become with two workers, and with batched indexing? If memory
+# bandwidth is the limit, both gain little. If Python's calls take the time, two workers nearly double the speed, and
 # batched indexing gains far more. If sending a batch costs as much as making it, workers gain nothing.
 
 # %%
@@ -175,8 +177,12 @@ course.claim("without a batch size, TensorDataset takes at least twice as long",
 del loaders[WORKERS], loaders[ONE_ROW]  # and the processes of the workers
 
 # %% [markdown]
-# **Shown**: batched indexing copies the same bytes with fewer calls, so the calls took the rest of the time. Workers
-# make as many calls as before, and send their batches.
+# **Shown**: batched indexing copies the same bytes with fewer calls, so the time that it saves is the time of the
+# calls.
+#
+# Two workers share the calls, so each makes half of them. Where they gain little, **we think** that sending costs what
+# the sharing saves: each batch goes into new memory that both processes can see. To test it, let the workers send
+# copies of one ready batch.
 #
 # **Takeaway** Ask the dataset for a whole batch in one call before you add workers.
 
@@ -184,8 +190,9 @@ del loaders[WORKERS], loaders[ONE_ROW]  # and the processes of the workers
 # ## What does fresh memory cost?
 #
 # The rows of a random batch lie anywhere in `table`, so they must be copied to one place. `table[index]` copies them
-# into a new tensor. For a large tensor the system only *promises* memory. The first write to each *memory page* of
-# 4,096 bytes stops the program until the system has found a free page and filled it with zeros. This is a *page fault*.
+# into a new tensor, and new memory has a price. For a large tensor the system only *promises* memory. The first write
+# to each *memory page* of 4,096 bytes stops the program until the system has found a free page and filled it with
+# zeros. This is a *page fault*.
 #
 # The alternative is a buffer that you make once and fill again for each batch.
 #
@@ -205,7 +212,7 @@ del loaders[WORKERS], loaders[ONE_ROW]  # and the processes of the workers
 # - return the first rows of `out` as a view;
 # - copy each row once, straight into `out`, without a call per row.
 #
-# **Raises** any exception for a number below 0 or above N - 1.
+# **Raises** any exception for a row number below 0 or above N - 1.
 #
 # **Points** 3 · **Core** · **Difficulty** ●○○ · **Minutes** 6 · **Lines** 1
 #
@@ -295,10 +302,10 @@ course.claim("for small batches, a buffer makes index_select at most 10 % faster
              otherwise="The new tensor may lie elsewhere in the cache each time.")  # fmt: skip
 
 # %% [markdown]
-# **Shown**: the new tensor and the buffer differ only in where the rows go. Where the new tensor costs page faults, the
-# buffer is faster. For small batches a buffer gains nothing: there, all of the gain over `table[tensor]` comes from the
-# function. **We think** that `index_select` copies each row as one block, and `table[index]` value by value. To
-# test it, compare them on a table with one column.
+# **Shown**: the new tensor and the buffer differ only in where the rows go. Where the new tensor costs page faults,
+# the buffer is faster. Where it costs none, as for small batches, a buffer gains nothing, and the whole gain over
+# `table[tensor]` comes from the function. **We think** that `index_select` copies each row as one block, and
+# `table[index]` one value at a time. To test it, compare both on a table with one column.
 #
 # **Takeaway** Gather whole rows with `index_select`. A buffer that you own pays off as soon as a new batch would need
 # new memory pages.
@@ -306,18 +313,22 @@ course.claim("for small batches, a buffer makes index_select at most 10 % faster
 # %% [markdown]
 # ## From which size on is memory new?
 #
-# When a tensor is freed, the C library decides whether to keep its memory or to return it to the system. **Known**:
-# glibc has two limits (`man 3 mallopt`). A block above M_MMAP_THRESHOLD is returned when it is freed. Of smaller
-# blocks, what is free at the end of the heap is returned above M_TRIM_THRESHOLD. Both limits grow with the blocks that
-# a process frees, the first up to 32 MiB, the second to twice that. So new memory can cost little in one program and
-# much in another one (part 4). Two variables of the environment fix both limits, for code that you cannot change. (The
-# manual allows at most 32 MiB for the first, and older versions refuse more. There, `MALLOC_MMAP_MAX_=0` replaces it.)
+# When a tensor is freed, the C library decides whether to keep its memory or to return it to the system. If it returns
+# the memory, the next batch pays the page faults again. **Known**: glibc decides by two limits (`man 3 mallopt`). A
+# block above M_MMAP_THRESHOLD is returned when it is freed. Smaller blocks lie in the heap, and the free end of the
+# heap is returned when it is larger than M_TRIM_THRESHOLD. Both limits grow with the blocks that a process frees: the
+# first up to 32 MiB, the second to twice the first. So a new tensor can cost little in one program and much in another
+# (part 4).
+#
+# Two environment variables fix both limits, even for code that you cannot change. (Older versions of glibc allow at
+# most 32 MiB for the first one. There, set `MALLOC_MMAP_MAX_=0` instead.)
 #
 # ```
 # MALLOC_MMAP_THRESHOLD_=1073741824 MALLOC_TRIM_THRESHOLD_=1073741824 python train.py
 # ```
 #
-# The cell starts two processes, one with these variables, and lets both copy into one new tensor after the other.
+# The cell starts two processes, one of them with these variables. Each copies the same data into one new tensor after
+# another.
 
 # %% tags=["experiment"]
 AS_IT_IS, KEPT = "the C library as it is", "told to keep freed memory"
@@ -335,18 +346,18 @@ course.claim("with glibc told to keep freed memory, a copy into a new tensor of 
 plots.page_faults(sizes.fresh_mib, new_pages)
 
 # %% [markdown]
-# **Shown**: the two processes differ only in these variables. The price is that a process keeps its peak memory. This
-# concerns every training on a CPU, and every loader: 256 images of ImageNet in float32 are a batch of 147 MiB. (A GPU
-# has no such limit, because torch keeps its freed blocks itself. Linux with huge pages for all programs has far fewer
-# faults, because a page then has 2 MiB.)
+# **Shown**: the two processes differ only in these variables. The price is that a process keeps its peak memory.
 #
-# **Takeaway** If your batches are larger than the allocator keeps, raise its limit or reuse a buffer.
+# This concerns every training on a CPU and every loader: 256 images of ImageNet in float32 are a batch of 147 MiB. (On
+# a GPU, torch itself keeps freed blocks. If Linux uses huge pages of 2 MiB, faults are far fewer.)
+#
+# **Takeaway** If your batches are larger than what the allocator keeps, raise its limit or reuse a buffer.
 
 # %% [markdown]
 # ## How far from a copy is a whole epoch?
 #
-# The yardstick for a loader is `memcpy`: reading and writing each byte once is the least that a copy does. The gather
-# uses all threads of torch, so its yardstick is `memcpy` with all threads.
+# A loader has to read and write each byte at least once. `memcpy` does only this, so it is the yardstick. The gather
+# uses all threads of torch, so it is compared with `memcpy` on all threads.
 
 # %% tags=["experiment"]
 buffer, OURS = torch.empty(sizes.batch_size, table.shape[1]), "ours: gather into one buffer"
@@ -375,26 +386,27 @@ plots.epoch_times(epoch, table.nbytes,
                   "memcpy with as many threads")  # fmt: skip
 
 # %% [markdown]
-# A gather with several threads can pass `memcpy` with *one*. **We think** that the cache helps it, too: its buffer of
-# one batch stays there, while `memcpy` writes all bytes to memory. To test it, use a buffer for the whole epoch.
+# A gather with several threads can be faster than `memcpy` with *one*. **We think** that the cache helps, too: the
+# gather's buffer holds one batch and stays in the cache, while `memcpy` writes all bytes to memory. To test it, use a
+# buffer for the whole epoch.
 #
 # **Takeaway** Compare a loader with `memcpy` of the same bytes and *with the same number of threads*.
 
 # %% [markdown]
 # ## How long does it take to open a file of rows?
 #
-# A `TensorDataset` needs all 40 GB in RAM. With less, the guide says, the program ends with a segmentation fault; Linux
-# kills it. A file can be larger than RAM if it is *mapped*: it gets a range of addresses, and the system reads a memory
-# page from the disk when the program touches it. Pages that were read stay in the *page cache* while there is room.
+# A `TensorDataset` needs all 40 GB in RAM. With less, the program dies. A file can be larger than RAM if it is
+# *mapped*: it gets a range of addresses, and the system reads a memory page from the disk when the program touches it.
+# Pages that were read stay in the *page cache* while there is room.
 #
-# Rows of equal size need no index: row i begins at byte i · (bytes per row). A file that takes minutes to write may be
-# cut off by Ctrl-C or a full disk. So write it under another name in the same folder, and rename it when it is whole.
-# (Against a power cut, `os.fsync` must come before the rename.)
+# Rows of equal size need no index: row i begins at byte i · (bytes per row). But Ctrl-C or a full disk can cut off a
+# file that takes minutes to write. So write it under another name in the same folder, and rename it when it is whole.
+# (To survive a power cut, call `os.fsync` before the rename.)
 #
 # ### Exercise 3 · Write the rows
 #
-# Write parts of rows one after the other to a file, then open it. Use `np.memmap(path, np.float32, "c")`, which maps a
-# file without reading it. Mode "c" keeps what a program writes into the array away from the file.
+# Write parts of rows to a file, one after the other, then open the file. Use `np.memmap(path, np.float32, "c")`, which
+# maps a file without reading it. In mode "c", what a program writes into the array does not reach the file.
 #
 # ```python
 # >>> write_rows("/tmp/rows.f32", [np.zeros((2, 3), "f4"), np.ones((1, 3), "f4")])
@@ -472,12 +484,13 @@ course.claim("opening the whole file takes as long as opening a tenth of it, wit
 # %% [markdown]
 # Opening reads nothing, however large the file is. The same `gather` works on the mapped file.
 #
-# **Takeaway** Rows of equal size need no index and no parsing: map the file, and touching a row reads it.
+# **Takeaway** Rows of equal size need no index and no parsing. Map the file: touching a row reads it.
 
 # %% [markdown]
 # ## Where are these pieces in FFCV?
 #
-# The guide replaces the `TensorDataset` by a file of FFCV (Leclerc et al. 2023, arXiv:2306.12517). Its pieces:
+# The guide replaces the `TensorDataset` by a file of FFCV (Leclerc et al. 2023, arXiv:2306.12517). The table says what
+# FFCV's pieces do, and where you meet them in this unit:
 #
 # | FFCV | what it does | here |
 # |---|---|---|
@@ -485,9 +498,9 @@ course.claim("opening the whole file takes as long as opening a tenth of it, wit
 # | `NDArrayField`, `FloatField` | type and shape of a field, so all rows have one size | float32 |
 # | `Loader(path, batch_size, ...)` | `num_workers` threads fill buffers that are made once | `gather`, part 3 |
 # | `pipelines={field: [...]}` | `NDArrayDecoder`, then `ToTensor`, `Squeeze` | x and y are views |
-# | `ToDevice` in a pipeline | copies to the GPU while the step before computes | part 3 |
+# | `ToDevice` in a pipeline | copies to the GPU during the previous step | part 3 |
 # | `order=OrderOption...` | `RANDOM` or `QUASI_RANDOM`: which row comes when | part 2 |
-# | `os_cache` | True: the page cache holds the file. False: FFCV reads pages, and holds few | parts 2, 3 |
+# | `os_cache` | True: the page cache holds the file. False: FFCV reads pages and keeps few | parts 2, 3 |
 #
 # ## What to take home
 #

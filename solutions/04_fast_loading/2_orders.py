@@ -3,9 +3,10 @@
 #
 # **Which shuffles keep batches nearly random and disk reads large?**
 #
-# SGD needs batches that resemble the whole file, and a disk is fastest in long reads. From a table in memory, a random
-# order costs little (part 1). If the file is larger than RAM, every row of a random order is a request to the disk. You
-# write a random order and one that shuffles windows of pages, and measure what both cost in seconds, bytes and loss.
+# SGD needs batches that resemble the whole file, and a disk is fastest in long reads. If the file fits into memory,
+# you can have both: a random order costs little (part 1). If it is larger than RAM, a random order makes every row a
+# request to the disk. You write a random order and an order that shuffles windows of pages, and measure what both cost
+# in seconds, bytes and loss.
 #
 # **You will be able to**
 #
@@ -19,8 +20,9 @@
 # **Needs** nothing; what you solved in part 1 is not used here
 
 # %% [markdown]
-# Write down what you expect (a cell with `None`), solve the exercise, run its check, look at the measurement. Later
-# cells use your answer if its check passed: `random_order_now` is your `random_order`.
+# Write down what you expect (a cell with `None`), solve the exercise, run its check, and look at the measurement. If
+# your check passed, later cells use your answer under a name that ends in `_now`: `random_order_now` is your
+# `random_order`.
 
 # %% locked="setup"
 import tempfile
@@ -46,20 +48,21 @@ print(f"a file of {rows // page_rows} pages of {page_rows} rows; batches of B = 
 # %% [markdown]
 # ## Which orders can a disk read in long runs?
 #
-# SGD uses the gradient of a batch in place of the gradient of all data, which is right on average if the batch is a
-# random draw. Rows of a file are seldom in random order: they were written day by day or class by class. Read in the
-# order of the file, each batch knows one day or one class.
+# SGD uses the gradient of a batch in place of the gradient of all data. On average that is right, if the batch is a
+# random draw. But the rows of a file are seldom in random order: they were written day by day or class by class. If
+# you read in the order of the file, each batch knows one day or one class.
 #
-# A *random* order avoids that, but each row then comes from another place of the file. From a disk that is one request
+# A *random* order avoids that. But then each row comes from another place of the file, and the disk gets one request
 # per row.
 #
 # ### Exercise 1 · A random order
 #
 # Write the order that all others are compared with: the row numbers that one rank reads in one epoch. Seed a generator
-# of NumPy with both numbers, `np.random.default_rng((seed, epoch))`. torch's `DistributedSampler` and FFCV's `RANDOM`
-# take `seed + epoch` instead. With these, epoch 1 of seed 0 has the order of epoch 0 of seed 1, so runs with
-# neighbouring seeds share most of their orders. (In your order a rank may have one row more than another.
-# `DistributedSampler` repeats rows instead, because DDP waits for every rank in each step.)
+# of NumPy with both numbers, `np.random.default_rng((seed, epoch))`.
+#
+# Why not `seed + epoch`, as in torch's `DistributedSampler` and FFCV's `RANDOM`? Then epoch 1 of seed 0 has the order
+# of epoch 0 of seed 1, so runs with neighbouring seeds share most of their orders. (In your order, one rank may have
+# one row more than another. `DistributedSampler` repeats rows instead, because DDP waits for every rank.)
 #
 # ```python
 # >>> whole = random_order(6, seed=0, epoch=3)
@@ -120,9 +123,10 @@ check.random_order(random_order, seed=613)
 # %% [markdown]
 # ### Exercise 2 · An order of windows
 #
-# A *page* in this part is `page_rows` consecutive rows of the file. CorgiPile (Xu et al. 2022) shuffles the pages, cuts
-# them into *windows* of W pages, reads a window into memory and shuffles its rows. (FFCV calls a similar order
-# `QUASI_RANDOM`.) Each page is read once per epoch, in one run. Write this order for one rank.
+# A *page* in this part is `page_rows` consecutive rows of the file, which one request reads. CorgiPile (Xu et al.
+# 2022) shuffles the pages, cuts them into *windows* of W pages, reads a window into memory and shuffles its rows. So
+# each page is read once per epoch, in one run. (FFCV calls a similar order `QUASI_RANDOM`.) Write this order for one
+# rank.
 #
 # ```python
 # >>> order = quasi_random_order(6, page_rows=2, window_pages=1, seed=0, epoch=0)
@@ -195,10 +199,10 @@ check.quasi_random_order(quasi_random_order, seed=947)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# The cell draws two orders of a file of 256 rows, in pages of 16 rows and batches of 32, with 4 pages in memory. Each
-# square is a row, coloured by its page.
+# The cell draws two orders of a file of 256 rows, with pages of 16 rows, batches of 32 rows and windows of 4 pages.
+# Each square is a row, coloured by its page.
 #
-# **Predict**: rows of how many pages are in the first batch of windows?
+# **Predict**: from how many different pages do the rows of the first batch come, with windows?
 
 # %%
 predicted_pages = None
@@ -215,27 +219,29 @@ plots.orders(drawn, 16, 32, f"A batch of 32 rows holds {first['windows of 4 page
                             f"{first['random']} in random order")  # fmt: skip
 
 # %% [markdown]
-# A window of 4 pages has the rows of two batches, so after two batches four other colours come. In the random order
+# A window of 4 pages has as many rows as two batches, so every two batches the colours change. In the random order,
 # every batch holds most of the colours.
 #
-# **Takeaway** Shuffle pages first, then rows within a window: the disk reads whole pages, the batch sees W of them.
+# **Takeaway** Shuffle pages first, then the rows of each window: the disk reads whole pages, and a batch sees W of
+# them.
 
 # %% [markdown]
 # ## How random are the batches?
 #
-# A batch mean, such as the gradient of a batch, varies from batch to batch. Compare this variance with that of random
-# batches: where it is larger, the batches know less of the file. One value per row is enough for the comparison.
+# Can you tell before a training whether an order is random enough? A batch mean, such as the gradient of a batch,
+# varies from batch to batch. If it varies more than with random batches, each batch knows less of the file. One value
+# per row is enough for this comparison.
 #
-# Let W be the pages of a window, B the rows of a batch, and s² the variance of the values of all rows. Random batches
-# have means of variance s² / B. Now take the worst file, in which the rows of a page are all alike. With windows, two
-# things vary: which B rows of its window a batch gets, and which W pages its window got. The second is a mean of W
-# random pages.
+# Let W be the pages of a window, B the rows of a batch, and s² the variance of the values of all rows. The means of
+# random batches have variance s² / B. Now take the worst file, in which the rows of a page are all alike. With
+# windows, two things vary: which B rows of its window a batch gets, and which W pages its window got. The second is a
+# mean of W random pages.
 #
 # ### Exercise 3 · The bias of batches
 #
-# Compute V / V₀, the variance of an order's batch means over that of random batches. Part 5 judges real loaders by it.
-# The given lines refuse input for which it is 0 / 0. In the example the batch means are 0.5 and 2.5, each 1 away from
-# the mean, so V = 1. With `s² = 1.25`, V₀ is `1.25 / 2 · 2 / 3`.
+# Compute V / V₀, the variance of an order's batch means over the variance of random batches. (Part 5 judges real
+# loaders by it.) The given lines refuse input for which the ratio is 0 / 0. In the example the batch means are 0.5 and
+# 2.5, each 1 away from the mean, so V = 1. With `s² = 1.25`, V₀ is `1.25 / 2 · 2 / 3`.
 #
 # ```python
 # >>> round(batch_bias(torch.tensor([0.0, 1.0, 2.0, 3.0]), torch.arange(4), 2), 6)
@@ -298,11 +304,11 @@ check.batch_bias(batch_bias, seed=358)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# The values of a file are sorted, so the rows of a page are nearly alike.
+# Take the worst file: its values are sorted, so the rows of a page are nearly alike.
 #
-# **Predict**: how many times as large is the variance of batch means with windows of *one* page as with random batches?
-# (The first cell printed B.) Then W grows. If the variance depends on the share of the file in memory, one page or two
-# make no difference. If it depends on B / W, twice the pages halve it.
+# **Predict**: with windows of *one* page, how many times as large is the variance of batch means as with random
+# batches? (The first cell printed B.) Then W grows. If the share of the file in memory decides, a second page makes no
+# difference. If B / W decides, twice the pages halve the variance.
 
 # %%
 predicted_at_one = None  # times
@@ -336,31 +342,36 @@ course.claim("in a file shuffled once, batches of one-page windows vary as rando
 plots.bias(held, [ratio_interval(values, nothing).estimate for values in is_sorted.values()], batch)
 
 # %% [markdown]
-# The two variances add up: s² / B + s² / W is **1 + B / W** times that of random batches. The size of the file does not
-# matter, while a window is a small part of it. The curve ends below the rule, because a large window leaves fewer pages
-# to chance.
+# The two variances add up: s² / B + s² / W is **1 + B / W** times the variance of random batches. The size of the file
+# does not matter while a window is a small part of it. For large windows the curve lies below the rule: they leave
+# fewer pages to chance, and an epoch then has so few windows that its typical variance is below the mean over many
+# epochs.
 #
-# The rule is the worst case. **Shown**: if the rows were shuffled once, when the file was written, a page is a random
-# draw itself, and no window is needed.
+# The rule is the worst case. **Shown**: if the rows were shuffled once, when the file was written, a page is itself a
+# random draw, and no window is needed.
 #
-# But the same batches in another order have the same V. The next section shows what their order costs.
+# V / V₀ looks at each batch alone, so it does not see in which order the batches come. The next section shows what
+# this order costs.
 #
-# **Takeaway** With windows of W = B pages, the variance of one batch mean at most doubles. Of a file that was shuffled
-# once, one page is enough.
+# **Takeaway** With windows of W = B pages, the variance of one batch mean at most doubles. For a file that was
+# shuffled once, windows of one page are enough.
 
 # %% [markdown]
 # ## What does an order cost from the disk, and in loss?
 #
-# You train a regression of 31 columns on a file whose rows are sorted by y, 128 bytes each. It is dropped from the page
-# cache before each read, as if it were much larger than RAM. A given reader
-# ([page_reader.py](../../course/loading/page_reader.py)) makes one request per page, `os.preadv(file, rows, offset)`,
-# which writes straight into shuffled rows. A page is read when its first row is due and dropped after its last one.
-# (FFCV does so with `os_cache=False` and `QUASI_RANDOM`.)
+# How much loss does a fast order cost? You train a regression of 31 columns on a file whose rows are sorted by y, 128
+# bytes each. The file is dropped from the page cache before each read, as if it were much larger than RAM. A given
+# reader ([page_reader.py](../../course/loading/page_reader.py)) makes one request per page, `os.preadv(file, rows,
+# offset)`, which writes straight into shuffled rows. A page is read when its first row is due and dropped after its
+# last one. (FFCV does so with `os_cache=False` and `QUASI_RANDOM`.) A random order reads single rows. For each of them
+# the disk gives at least a memory page of 4,096 bytes.
 #
-# A random order reads single rows, and the disk gives at least a memory page of 4,096 bytes each time. *Times the file*
-# are the bytes from the disk per epoch over those of the file. *Excess loss* is the loss over that of the true weights,
-# which is the noise of y, here 1; *of it, b* is the part that comes from the intercept. With a learning rate of 1 / 10,
-# SGD averages about ten batches, so the table has V / V₀ of one batch and of ten in a row.
+# The columns of the table:
+#
+# - *times the file*: bytes from the disk per epoch, over the bytes of the file;
+# - *V / V₀* of one batch, and *of ten* in a row: with a learning rate of 1 / 10, SGD averages about ten batches;
+# - *excess loss*: the loss minus the loss of the true weights, which is the variance of the noise of y, here 1;
+# - *of it, b*: the part of the excess loss that comes from the intercept.
 #
 # **Predict**: how many times the file does an epoch in random order read?
 
@@ -440,30 +451,30 @@ plots.order_against_learning({name: 8 * compared.time(name).estimate for name in
                              f"leave {more.estimate:.1f} times its excess loss")  # fmt: skip
 
 # %% [markdown]
-# Two costs add up. Each row of the random order brings a memory page, most of which is thrown away, and each row is a
-# request. With the file in memory the random order is still slower. **We think** that this is our reader's call per
-# row. To test it, gather from a mapping, which makes none.
+# Why is a random order slow? Each of its rows is a request, and each brings a memory page, most of which is thrown
+# away. With the file in memory the random order is still slower. **We think** that this is our reader's call per row.
+# To test it, gather from a mapping, which makes no calls.
 #
-# The order of the file and all windows make one request per page and read each page once. They differ in where the next
-# page lies, and in how many pages are asked for together.
+# All other orders read each page once, with one request. They differ in where the next page lies, and in how many
+# pages are asked for together.
 #
-# **Shown**: windows of one page and the order of the file have batches of the same variance, and only windows come in
-# random order. That decides: neighbouring batches of a sorted file are alike, so SGD follows them and forgets the rest.
-# V / V₀ of several batches in a row sees it.
+# **Shown**: windows of one page and the order of the file have batches of the same variance, but only the windows come
+# in random order. That decides. Neighbouring batches of a sorted file are alike, so SGD follows them and forgets the
+# rest. V / V₀ of several batches in a row sees this.
 #
-# Compare "of ten" with "of it, b": from random order to windows of 64 and of 16 pages, both grow alike. The file is
-# sorted by y, and b follows y. The whole excess grows far less: most weights of this model do not notice the order. In
-# yours, more of them may.
+# Compare the columns "of ten" and "of it, b": from the random order to windows of 64 and of 16 pages, both grow by
+# similar factors. The file is sorted by y, and b follows y. The whole excess loss grows far less: most weights of this
+# model do not notice the order. In your model, more of them may.
 #
-# **Takeaway** Make few, large requests: windows of pages save the seconds. Judge their loss by V / V₀ of as many
-# batches as your SGD averages, here ten.
+# **Takeaway** Make few, large requests: windows of pages save the seconds. Compare the losses of orders by V / V₀ of
+# as many batches as your SGD averages, here ten.
 
 # %% [markdown]
 # ## What to take home
 #
 # - A random order costs a disk one request per row, and a memory page for each. Windows of pages avoid both.
 # - On a sorted file, windows of W pages multiply the variance of a batch mean by about 1 + B / W.
-# - Shuffle a file once, when you write it, and an order that the disk likes is random enough.
-# - The variance of a single batch mean does not see the order of the batches. That of ten in a row does, and says what
-#   the order costs in loss.
+# - Shuffle a file once, when you write it: then an order that the disk likes is random enough.
+# - The variance of a single batch mean does not see in which order the batches come. The variance of ten in a row
+#   does: the larger it is, the more loss an order costs.
 # - `DataLoader(dataset, batch_size, sampler=order.tolist())` takes any order that you write; make a new one per epoch.

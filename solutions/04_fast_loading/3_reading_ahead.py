@@ -4,7 +4,7 @@
 # **When is it worth reading the next batch while the model computes on this one?**
 #
 # A loop that reads a batch and then computes takes the sum of both times. A thread that reads ahead can hide the
-# shorter of the two. You predict how much, measure how much, and find out what comes between.
+# shorter one, but few loops gain that much. You predict the gain, measure it, and find out what comes between.
 #
 # **You will be able to**
 #
@@ -18,7 +18,8 @@
 # **Needs** parts 1 and 2 (their answers are used if you solved them)
 
 # %% [markdown]
-# Later cells call your answer by its name plus `_now`, here `pipeline_now`. Until your check passes, that is ours.
+# Later cells call your answer by its name plus `_now`, here `pipeline_now`. Until your check passes, this name stands
+# for our answer.
 
 # %% locked="setup"
 import time
@@ -53,14 +54,16 @@ answers = SimpleNamespace(**{exercise.name: course.solved(exercise) for exercise
 # %% [markdown]
 # ## How long does a pipeline of two take?
 #
-# One thread reads, the other computes. Both run in C code that releases Python's lock, so they can overlap. A buffer
-# belongs to the consumer from the moment it gets a batch until it asks for the next one, and to the reader otherwise.
-# With one buffer they alternate. With two, batch i + 1 is read while the consumer computes on batch i.
+# What would a thread that reads ahead gain? The times of reading and of computing give a first answer.
 #
-# The given `course.loading.loaders.Loader` joins the pieces: `order(epoch)` gives row numbers, `fill(index, buffer)`
-# fetches rows, and with more than one buffer `course.loading.reading_ahead.read_ahead` fills them in a thread. (Look at
-# its 40 lines if you wonder how such a thread ends when its consumer leaves.) A batch is a view of a buffer, so **it is
-# yours only until you ask for the next one**. Clone what you want to keep.
+# One thread reads, the other computes. Both run in C code that releases Python's lock, so they can overlap. The
+# consumer owns a buffer from the moment it gets a batch until it asks for the next one. The rest of the time the
+# reader owns it. With one buffer they alternate. With two, batch i + 1 is read while the consumer computes on batch i.
+#
+# The given `course.loading.loaders.Loader` joins the pieces: `order(epoch)` gives row numbers, and `fill(index,
+# buffer)` fetches rows. With more than one buffer, `course.loading.reading_ahead.read_ahead` fills them in a thread.
+# (Its 40 lines show how such a thread ends when its consumer leaves.) A batch is a view of a buffer, so **it is yours
+# only until you ask for the next one**. Clone what you want to keep.
 #
 # ### Exercise 1 · Predict the pipeline
 #
@@ -125,15 +128,15 @@ check.pipeline_seconds(pipeline_seconds, seed=44)
 # %% [markdown]
 # ## What is reading ahead worth?
 #
-# The formula takes what a fill and a step last and assumes that neither slows the other down. Test that with two kinds
-# of step, equally long. One *computes*: it multiplies the batch by a matrix, again and again. The other only *waits*,
-# as your program does while a GPU computes. The file is cold: pages of rows are read past the page cache where the file
-# system allows it, and elsewhere the file is dropped before each epoch.
+# The formula takes the times of a fill and of a step, and assumes that neither slows the other down. Test that with
+# two kinds of step, equally long. One *computes*: it multiplies the batch by a matrix, again and again. The other only
+# *waits*, as your program does while a GPU computes. Two threads share each fill. The file is cold: pages of rows are
+# read past the page cache where the file system allows it. Elsewhere the file is dropped from the cache before each
+# epoch.
 #
-# **Predict** A step computes for as long as a fill takes. How many times as fast is an epoch with three buffers as with
-# one? Your formula gives an answer. It is less if passing buffers between threads costs time, or if reading and
-# computing want the same cores. In the first case both kinds of step gain less, in the second only the one that
-# computes.
+# **Predict** A step computes for as long as a fill takes. How many times as fast is an epoch with three buffers as
+# with one? Your formula gives an answer. If passing buffers between threads costs time, both kinds of step gain less
+# than that. If reading and computing want the same cores, only the step that computes gains less.
 
 # %%
 predicted_gain = None  # times as fast, a step as long as a fill
@@ -161,8 +164,8 @@ def epoch(buffers, step):
 
 
 # %% [markdown]
-# The next cell finds out how long a fill takes, and how many products make a step of a given length. Then each round
-# runs one epoch of each of the four ways, for five lengths of the step.
+# The next cell finds out how long a fill takes, and how many products make a step of a given length. Then it measures
+# five lengths. Each round runs one epoch of each of four ways: both kinds of step, with one buffer and with three.
 
 # %% tags=["experiment"]
 epoch(1, computing)  # not counted: it warms up threads and memory
@@ -216,8 +219,8 @@ course.claim("reading ahead gains at least 10 % more if the step waits than if i
              otherwise="There are cores to spare, or reading itself is what slows down.")  # fmt: skip
 
 # %% [markdown]
-# Where does the rest of the gain go? Put the times that fills and steps took *next to each other* into your formula,
-# instead of those that they take alone.
+# Where does the rest of the gain go? Put the times that fills and steps take *next to each other* into your formula,
+# instead of the times that they take alone.
 
 # %% tags=["experiment"]
 for kind in gains:
@@ -234,16 +237,16 @@ plots.timelines({f"{kind}, {n} buffer{'s' * (n > 1)}": recorded_epochs.typical(r
                  for kind, n in shown})  # fmt: skip
 
 # %% [markdown]
-# **Shown** Only the step differs between the two kinds: one needs the machine, the other does not. What the waiting
-# kind misses of the predicted gain is what passing buffers costs. What the computing kind misses beyond that, it misses
-# because reading and computing compete. The formula itself is right: where it promises too much, its times
-# are those of runs in which only one of the two works.
+# **Shown** Only the step differs between the two kinds: one needs the machine, the other hardly does. So where the
+# step that computes gains less, reading and computing compete. The formula itself is right. It promises too much if
+# its times were measured while only one of the two worked.
 #
-# **We think** that cores are what they compete for, because the reading threads copy and the products use all cores. To
-# test it, call `torch.set_num_threads(1)` above the measurement, which leaves a core to the reader if you have two.
+# **We think** that they compete for cores, because the reading threads copy and the products use all cores. To test
+# it, call `torch.set_num_threads(1)` above the measurement, which leaves a core to the reader if you have two. We also
+# think that passing buffers costs what short waiting steps miss. To test it, make the batches larger.
 #
-# Play with your own times: a worker of the figure is the reading thread, and "asked ahead" is one less than the number
-# of buffers.
+# Play with your own times: the worker of the figure is the reading thread, and "asked ahead" is one less than the
+# number of buffers.
 
 # %% tags=["experiment"]
 alone = recorded_epochs.typical(ran["computing", 1])
@@ -253,25 +256,26 @@ figures.pipeline([1000 * taken for taken in alone.durations(READ)], 1000 * alone
 # %% [markdown]
 # A `DataLoader` with workers reads ahead, too: `prefetch_factor` batches per worker, two by default.
 #
-# **Takeaway** Reading ahead hides the shorter of two times, as long as the two do not want the same cores.
+# **Takeaway** Reading ahead hides the shorter of two times, as long as reading and computing do not compete.
 
 # %% [markdown]
 # ## How many bytes come from the disk?
 #
-# The page cache keeps what was read while there is room. So does FFCV, which caches the whole file by default
-# (`os_cache=True`). With too little memory such a loader gets slow, where a `TensorDataset` ends the program, because
-# its tensor has to be in memory. How slow depends on how you read:
+# What if the file is larger than memory? The page cache keeps what was read while there is room. FFCV relies on it by
+# default (`os_cache=True`). With too little memory such a loader still works but gets slow, while a `TensorDataset`
+# ends the program. How slow depends on how you read:
 #
-# - A mapping fetches a memory page when it is touched, and by default its neighbours too, because the system guesses
-#   that they come next. `madvise(MADV_RANDOM)` tells it not to.
+# - A mapping fetches a memory page when it is touched. By default it fetches neighbours too, because the system
+#   guesses that they come next. `madvise(MADV_RANDOM)` tells it not to.
 # - A page read asks for many rows in one call. With `O_DIRECT` it bypasses the page cache.
 #
 # Each way runs two epochs from a cold start, once with room for the whole file and once with room for a quarter. To
-# emulate that limit, the file is dropped between two batches once more than a quarter of it has been read.
+# emulate a quarter, the file is dropped between two batches once more than a quarter of it has been read. The table
+# counts *major faults*, too: touches of a mapped page that waited for the disk.
 #
-# **Predict** Random rows come from a mapping, with room for a quarter of the file. How many times the bytes of the file
-# come from the disk per epoch? Three quarters, if the disk delivers what is missing and no more. About once, if
-# everything is fetched once. Several times, if neighbours are fetched and dropped before they are used.
+# **Predict** Random rows come from a mapping, with room for a quarter of the file. How many times the bytes of the
+# file come from the disk per epoch? Three quarters, if only what is missing is read. About once, if each row is read
+# once. Several times, if neighbours are read and dropped before they are used.
 
 # %%
 predicted_rereads = None  # times the bytes of the file
@@ -309,25 +313,25 @@ course.claim("without room for the file, page reads are at least twice as fast a
 
 # %% [markdown]
 # With room for the file, epoch 2 reads nothing from the disk, except with `O_DIRECT`, which reads the file every time.
-# Without room, each fault of a mapping brings its neighbours, which are dropped before they are used.
+# Without room, each fault of a mapping brings neighbours, and they are dropped before they are used.
 #
-# **Shown** `MADV_RANDOM` changes only that: a fault then brings one memory page, so the bytes fall. But the program
-# waits for a fault per row. Page reads bring every page once, in large requests. (Where more than the file comes, the
-# system has read on, past the rows that this race uses.)
+# **Shown** `MADV_RANDOM` changes only that: a fault then brings one memory page, so fewer bytes come from the disk.
+# But the program waits for a fault per row. Page reads bring every page once, in large requests. (Where more than the
+# file comes, the system has read on, past the rows that this race uses.)
 #
-# Why does `MADV_RANDOM` hardly save the quarter that has room? Each row is used once per epoch. It is still there only
-# if it came late in the last epoch and comes early in this one.
+# A quarter of the file has room. Why does `MADV_RANDOM` not save a quarter of the reads? Each row is used once per
+# epoch. It is still in memory only if it came late in the last epoch and comes early in this one.
 #
 # **Known** How many neighbours a fault brings is a setting of the disk, `read_ahead_kb`, printed above (Linux,
-# Documentation/ABI/stable/sysfs-block). So this count differs between machines, although nothing is timed.
+# Documentation/ABI/stable/sysfs-block). So the bytes differ between machines.
 #
 # **Takeaway** Count bytes, not only seconds. Without room for the file, read whole pages, each of them once.
 
 # %% [markdown]
 # ## How much memory does a loader hold? · extra
 #
-# A mapped file takes no memory of the program, so a loader needs only its buffers. A `TensorDataset` holds all rows,
-# and what a batch of them takes.
+# A loader competes with your training for memory. A mapped file takes no memory of the program, so our loader needs
+# only its buffers. A `TensorDataset` holds all rows, and a new tensor for each batch.
 
 
 # %% tags=["experiment"]
@@ -369,10 +373,12 @@ plots.memory(memory, x_bytes)
 # %% [markdown]
 # ## When may you refill a buffer that a GPU reads? · extra
 #
-# A copy to a GPU goes over a bus, by a separate engine. It is *queued*: the call returns immediately, and the bytes are
-# read from the buffer later. For that the buffer must be *pinned*. Pin a buffer once and use it for all batches. Nobody
-# may write into the buffer before the copy ends, but the loader will, as soon as it is asked for the next batch. The
-# given `course.loading.copies.DeviceCopies` offers both waits:
+# A separate engine of the GPU makes the copies over the bus, so the GPU can compute meanwhile. A copy is *queued*: the
+# call returns immediately, and the bytes are read from the buffer later. For that the buffer must be *pinned*, which
+# keeps its memory in place. Pin a buffer once and use it for all batches.
+#
+# Nobody may write into the buffer before the copy ends. But the loader will, as soon as it is asked for the next
+# batch. So somebody has to wait. The given `course.loading.copies.DeviceCopies` offers two waits:
 #
 # | call | what it does | who waits |
 # |---|---|---|
@@ -380,13 +386,13 @@ plots.memory(memory, x_bytes)
 # | `copy.tensors()` | the tensors on the device; work queued after this call begins after the copy's end | the GPU |
 # | `copy.wait()` | returns when the copy is over; the source may then be refilled | the processor |
 #
-# `x` and `y` are views of one buffer, padding included. `start` copies it in one transfer and makes the views again on
-# the device. On the CPU `start` copies immediately.
+# `x` and `y` are views of one buffer. `start` copies this buffer in one transfer, padding included, and makes the
+# views again on the device. On the CPU `start` copies immediately.
 #
 # ### Exercise 2 · Copy ahead
 #
-# Yield the batches of a loader on the device. While the consumer computes on one batch, the next is copied. The end is
-# given, for a consumer that leaves early.
+# Yield the batches of a loader on the device. While the consumer computes on one batch, the next one is copied. The
+# end is given: it also runs if the consumer leaves early.
 #
 # **Must**
 # - yield `tensors()` of each copy, in order;
@@ -455,7 +461,7 @@ check.copy_ahead(copy_ahead, seed=342)
 
 # %% [markdown]
 # **Predict** On a GPU, a step takes about as long as the copy of a batch. How many times as fast is copying ahead as
-# copying, waiting and computing one after the other? The copy engine is a unit of the GPU that needs none of its cores.
+# copying, waiting and computing one after the other? The copy engine needs none of the GPU's cores.
 
 # %%
 predicted_copies = None  # times
@@ -492,9 +498,9 @@ course.claim("copying ahead is at least 10 % faster than copying, waiting and co
                        "than the step.")  # fmt: skip
 
 # %% [markdown]
-# **Known** A copy to a GPU and a kernel can overlap if they are in different streams and the source is pinned (CUDA C++
-# Programming Guide, "Overlap of Data Transfer and Kernel Execution"). On a CPU the cell measures nothing: then the
-# line shows recorded machines, if one has a GPU.
+# **Known** A copy to a GPU and a kernel can overlap if they are in different streams and the source is pinned (CUDA
+# C++ Programming Guide, "Overlap of Data Transfer and Kernel Execution"). Without a GPU the cell measures nothing.
+# Then the line shows recorded machines, if one has a GPU.
 #
 # **Takeaway** Wait for the copy before the loader refills its source, and start the next copy before you compute.
 

@@ -4,7 +4,7 @@
 # **What does a step cost when the loader is no longer in its way?**
 #
 # FFCV's guide ends with advice: once loading is fast, optimise the loop, and normalise and update in place. You follow
-# it, find out why it helps, compare with `torch.compile`, and repair the guide's loop.
+# this advice and find out why it helps. Then you compare your step with `torch.compile`, and repair the guide's loop.
 #
 # **You will be able to**
 #
@@ -65,6 +65,7 @@ mean, std = course.solved(check.mean_and_std)(on_device(loader))
 # %% [markdown]
 # ## What do new tensors cost?
 #
+# Once batches come fast, you wait for the step. Many steps make tensors as large as their batch, as this one does.
 # With $z = (x - \text{mean}) / \text{std}$ the model predicts $z w + b$. Its residual is $r = z w + b - y$, and the
 # gradients of half the mean of $r^2$ are $z^T r / n$ and the mean of $r$. The guide's step is these formulas, line by
 # line:
@@ -80,11 +81,11 @@ def guide_step(x, y, w, b):
 
 # %% [markdown]
 # It goes through the batch six times: it reads x, writes $x - \text{mean}$, reads that, writes $z$, and reads $z$ for
-# two products. A step in place does exactly the same arithmetic, in as many passes. It only writes where x lies: the
-# loader fills its buffer again anyway.
+# two products. A step in place does exactly the same arithmetic, in as many passes. It only writes where x lies. It
+# may do so, because the loader fills this buffer again anyway.
 #
 # **Predict** How many times as fast is an epoch in place? About 1, if arithmetic and passes decide. Clearly more, if
-# each new tensor is made of memory that the system has to find and clear, as in part 1.
+# each new tensor needs memory that the system has to find and clear, as in part 1.
 
 # %%
 predicted_in_place = None  # times as fast as with new tensors
@@ -154,9 +155,13 @@ check.step_in_place(step_in_place, seed=77)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Five steps compete over the same loader, with batches of `sizes.step_rows` rows: the guide's, yours, the guide's
-# through `torch.compile`, the guide's with *own buffers* for its two large results, and one in *two passes*, which
-# normalises the weights instead of the data (you can write it in the extra section below).
+# Five steps compete over the same loader, with batches of `sizes.step_rows` rows:
+#
+# - *new tensors*: the guide's step;
+# - *own buffers*: the guide's step, which writes its two large results into two buffers;
+# - *in place*: your step;
+# - *two passes*: a step that normalises the weights instead of the data (you can write it in the extra section below);
+# - *torch.compile*: the guide's step, compiled.
 
 # %% tags=["experiment"]
 step_in_place_now = course.solved(check.step_in_place)
@@ -224,10 +229,10 @@ course.claim("the step in place is at least 10 % faster than the guide's step th
              )  # fmt: skip
 
 # %% [markdown]
-# ("Reading the file" has one thread, our loader all of them.)
+# ("Reading the file" uses one thread, our loader all of them.)
 #
 # Is it the page faults? The next cell tells the C library to keep freed memory for the next tensor, and leaves all
-# steps as they are. What is then left between new tensors and in place is not new memory.
+# steps as they are. If page faults were the only reason, new tensors are now as fast as in place.
 
 # %% tags=["experiment"]
 is_kept = keep_freed_memory()
@@ -243,18 +248,18 @@ course.claim("an epoch in place is at least 10 % faster than one that writes int
              otherwise="The cache of your machine has room for all of these.")  # fmt: skip
 
 # %% [markdown]
-# **Shown** All three steps make the same six passes. The part of the gain that goes away when freed memory is kept is
-# the price of page faults. The step with own buffers needs no new memory either; it differs from the step in place only
-# in where it writes. **We think** that a processor fetches memory before it writes to it, and in place it has it
-# already. To test it, take batches that fit into the cache with both buffers.
+# **Shown** Only the setting of the C library changed, so the part of the gain that went away is the price of page
+# faults. The other part has another reason. The step with own buffers needs no new memory and makes the same six
+# passes. It differs from the step in place only in where it writes. **We think** that the cache is the reason: other
+# memory takes room there, and a processor fetches memory before it writes to it. In place, it has this memory already.
+# To test it, take batches that fit into the cache with both buffers.
 #
 # **Known** The code that `torch.compile` writes makes no large tensor: both products normalise each value as they read
-# it. (`TORCH_LOGS=output_code` prints this code.) So it has two passes and hardly any page faults.
+# it. So it has two passes and hardly any page faults. (`TORCH_LOGS=output_code` prints this code.)
 #
-# **Known** These batches have over 32 MiB, and glibc returns such tensors whenever they are freed. Of smaller tensors
-# it returns what is free at the end of the heap and above a limit, which grows with the largest block that was freed
-# (mallopt(3), `M_TRIM_THRESHOLD`). So the history of a process decides: count the faults of your own step. torch's
-# allocator for CUDA keeps freed memory for the same reason.
+# **Known** glibc returns tensors of this size whenever they are freed, and smaller ones depending on what the process
+# has freed before (part 1). So count the page faults of your own step. On a GPU, torch's allocator keeps freed memory
+# for the same reason.
 #
 # From here on, this notebook keeps freed memory.
 #
@@ -263,8 +268,9 @@ course.claim("an epoch in place is at least 10 % faster than one that writes int
 # %% [markdown]
 # ## Does the step learn?
 #
-# Train as the guide does: ten epochs, learning rate 0.05, and after each the mean squared residual. At the end the
-# weights are divided by std, and b is moved by the means, so that they fit to x as it is.
+# A fast step is worth nothing if it learns something else. Train as the guide does: ten epochs, learning rate 0.05,
+# and after each epoch the mean squared residual. At the end, the weights are divided by std, and b is moved by the
+# means, so that both fit x as it is.
 
 
 # %% tags=["experiment"]
@@ -299,10 +305,10 @@ course.claim("the intercept of SGD is off by at most three times what the noise 
 # %% [markdown]
 # ## How busy is the step?
 #
-# "As expected, GPU utilization also increases dramatically", the guide says of its faster loader. *Utilisation* here is
-# the share of an epoch in which the step computes: the time of the steps alone, on a batch that is there already, over
-# the time of the epoch. It says what a faster loader could still gain at most: alone, a step has its batch in the
-# cache.
+# Should you now improve the loader or the step? "As expected, GPU utilization also increases dramatically", the guide
+# says of its faster loader. *Utilisation* here is the share of an epoch in which the step computes: the time of the
+# steps alone, on a batch that is there already, over the time of the epoch. A faster loader can gain the rest at most.
+# (In fact less, because a step alone has its batch in the cache.) The step here is the one in two passes.
 
 # %% tags=["experiment"]
 rows, labels = rows_in_memory(data)
@@ -326,9 +332,9 @@ course.claim("with TensorDataset, the step computes for less than a quarter of t
              busy.ratio(STANDARD, to=ALONE), below=0.25)  # fmt: skip
 
 # %% [markdown]
-# Judge a loader by what the step takes *without* it, not by timing the loader alone. **We think** that a loader alone
-# finds the memory of its last batch in the cache, and next to a step does not. To test it, time 20 batches of the
-# loader without a step, and add the step alone: is that the epoch?
+# To judge a loader, compare the epoch with the step *without* a loader. Do not time the loader alone. **We think**
+# that a loader alone finds the memory of its last batch in the cache, and next to a step does not. To test it, time 20
+# batches of the loader without a step, and add the step alone: is that the epoch?
 #
 # `course loader-report` (part 5) measures your own loader inside your own step.
 #
@@ -337,8 +343,9 @@ course.claim("with TensorDataset, the step computes for less than a quarter of t
 # %% [markdown]
 # ## What is wrong with a published example?
 #
-# The function below resembles FFCV's guide. It runs, and its loss falls, but it has six faults. Three are the guide's
-# (symptoms 1, 4 and 6), one is the default of FFCV's `Loader` (2), and two are common elsewhere (3 and 5).
+# A loop can be fast and still report wrong numbers. The function below resembles FFCV's guide. It runs, and its loss
+# falls, but it has six faults. Three are in the guide (symptoms 1, 4 and 6), one is the default of FFCV's `Loader`
+# (2), and two are common elsewhere (3 and 5).
 
 
 # %% locked="published_fit"
@@ -363,7 +370,7 @@ def published_fit(x, y, epochs, batch_size, lr, clock=time.perf_counter, synchro
 
 
 # %% [markdown]
-# It has these symptoms. Each comes from one or two lines:
+# It has these symptoms. One or two lines cause each of them:
 #
 # 1. With a `batch_size` of 1 or 2048, the time and the result are the same. (The guide's `DataLoader` names no batch
 #    size either.)
@@ -468,7 +475,8 @@ check.fit(fit, seed=36)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# The falling loss shows none of the symptoms. A test on data that you can compute by hand shows all of them.
+# A falling loss shows none of these faults. (Only the NaN of symptom 4 would show in the loss.) A test on data that
+# you can compute by hand shows all of them.
 #
 # **Takeaway** A training loop can run, and its loss can fall, while the time, the loss and the intercept that it
 # reports are wrong.
@@ -476,13 +484,13 @@ check.fit(fit, seed=36)
 # %% [markdown]
 # ## Can a step read its batch only twice? · extra
 #
-# You can normalise the weights instead of the data:
+# Six passes over a batch are more than its arithmetic needs. You can normalise the weights instead of the data:
 #
 # $$z w + b = x \frac{w}{\text{std}} + \left(b - \text{mean} \cdot \frac{w}{\text{std}}\right), \qquad
 # z^T r = \frac{x^T r - \text{mean} \sum r}{\text{std}}.$$
 #
 # Two products with x remain, so two passes, and the loader's buffer stays as it is. A batch may also come in blocks of
-# rows, because their gradients add up.
+# rows, because the gradients of blocks add up.
 #
 # ### Exercise 3 · A step in two passes
 #
@@ -597,16 +605,17 @@ course.claim("new tensors cost more than the four passes that two passes save", 
 # %% [markdown]
 # Each block of the figure is one pass over the batch.
 #
-# **Takeaway** Moving a third of the bytes need not take a third of the time: measure what the passes cost next to the
-# memory.
+# **Takeaway** A third of the bytes need not take a third of the time. Measure what passes cost, and what new memory
+# costs.
 
 # %% [markdown]
 # ## Why normalise at all? · extra
 #
-# The guide normalises "for stability". SGD on a squared loss is stable while the learning rate stays below
-# $2 / \lambda$, where $\lambda$ is the largest eigenvalue of $\frac1n X^T X$. Normalised columns that do not depend on
-# each other have all eigenvalues near 1. But our raw columns are uniform between 0 and 1. They share the mean 1/2, so
-# the vector of equal weights has $\lambda \approx D / 4$, while all other directions have the variance $1 / 12$.
+# The guide normalises "for stability". What would happen without? SGD on a squared loss is stable while the learning
+# rate stays below $2 / \lambda$, where $\lambda$ is the largest eigenvalue of $\frac1n X^T X$. Normalised columns that
+# do not depend on each other have all eigenvalues near 1. But our raw columns are uniform between 0 and 1. They share
+# the mean 1/2, so the vector of equal weights has $\lambda \approx D / 4$, while the eigenvalues of all other
+# directions are near $1 / 12$.
 #
 # **Predict** What is the largest stable learning rate for the raw columns? D is `sizes.columns`.
 
@@ -630,18 +639,18 @@ course.claim("with twice the limit, SGD on the raw columns diverges; with half o
 print(f"after {sizes.epochs} epochs: raw columns {raw[0.5][-1]:.3f}, normalised {losses[-1]:.3f}")
 
 # %% [markdown]
-# **Shown** Only the learning rate differs between the two raw runs. Even the stable one is slow: the shared mean limits
-# the learning rate, and the other directions, with a variance 3 D times smaller, then hardly move. Normalising makes
-# all directions alike.
+# **Shown** Only the learning rate differs between the two raw runs. Even the stable run is slow. The shared mean
+# limits the learning rate, and in the other directions, with eigenvalues 3 D times smaller, the weights then hardly
+# move. Normalising makes all directions alike.
 #
 # **Takeaway** Normalise so that one learning rate suits all directions.
 
 # %% [markdown]
 # ## Can one pass find the standard deviation? · extra
 #
-# The step normalises columns to mean 0 and standard deviation 1, so it needs both. The textbook formula, which the
-# guide uses, gets the variance in one pass: $E[x^2] - E[x]^2$. In float32 it subtracts two large numbers that are
-# nearly equal.
+# The step needs the mean and the standard deviation of each column, and every pass over a large file takes time. The
+# textbook formula, which the guide uses, gets the variance in one pass: $E[x^2] - E[x]^2$. In float32 it subtracts two
+# large numbers that are nearly equal.
 #
 # Another way is to merge batches by their means and sums of squared deviations. Say $n$ rows have the mean $m$ and the
 # sum of squared deviations $S$, and $k$ more rows have $m'$ and $S'$. With $\delta = m' - m$, all of them together have
@@ -661,7 +670,7 @@ print(f"after {sizes.epochs} epochs: raw columns {raw[0.5][-1]:.3f}, normalised 
 #
 # **Must**
 # - go through `batches` once, and divide by the number of rows n, not by n - 1;
-# - keep sums only, because a batch is refilled when the next is asked for;
+# - keep no rows of a batch, because it is refilled when the next is asked for;
 # - find, for mean 10,000 and standard deviation 0.1, the mean to 0.01 and the standard deviation to 2 %.
 #
 # **Not allowed** NumPy; float64.
@@ -735,22 +744,23 @@ course.claim("merging batches finds the standard deviation to 2 %", is_found, f"
 
 # %% [markdown]
 # **Known** The squares are about 10⁸, where neighbouring float32 numbers lie 8 apart (IEEE 754: 24 bits), and the
-# variance is 0.01. So the difference may be negative, and its root `nan`.
+# variance is 0.01. So rounding decides the difference: it may be negative, and its root `nan`.
 #
 # **Takeaway** For a standard deviation in one pass, merge means and squared deviations. Do not subtract squares.
 
 # %% [markdown]
 # ## How few passes are enough? · extra
 #
-# When the data do not fit into memory, every pass reads them from the disk again. The guide notes that plain SGD is a
-# bad choice for a *regularised* regression, and names two better ones. The objective is
+# When the data do not fit into memory, every pass reads them from the disk again, so the best method is the one with
+# the fewest passes. The guide notes that plain SGD is a bad choice for a *regularised* regression, and names two
+# better ones. The objective is
 #
 # $$\frac{1}{2n} |Xw - y|^2 + \frac\lambda2 |w|^2.$$
 #
 # Where its gradient is zero, $A w = c$ holds with $A = \frac1n X^\top X + \lambda I$ and $c = \frac1n X^\top y$. The
 # *condition number* $\kappa$ is the largest eigenvalue of A over the smallest.
 #
-# | method | passes | memory, D columns | to choose |
+# | method | passes | memory, D columns | you choose |
 # |---|---|---|---|
 # | *normal equations*: form A, solve | 1 | D² numbers | nothing |
 # | *conjugate gradients* (CG) | grows with $\sqrt\kappa$ and the digits | a few vectors | nothing |
@@ -854,10 +864,11 @@ check.ridge_by_cg(ridge_by_cg, seed=1952)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# SVRG removes SGD's floor. Each round takes a pass for the whole gradient at an *anchor*, the weights of that moment. A
-# second pass makes small steps like SGD, but each corrects its batch: by the batch's own gradient at the anchor, and
-# by the whole one. Near the solution both gradients of a batch are nearly equal, so the noise vanishes and the learning
-# rate need not fall.
+# With a fixed learning rate, SGD meets a floor, because its batches keep their noise. SVRG removes this floor. Each of
+# its rounds takes two passes. The first computes the whole gradient at an *anchor*, the weights of that moment. The
+# second makes small steps like SGD, but corrects the gradient of each batch: it subtracts the batch's gradient at the
+# anchor and adds the whole one. Near the solution both gradients of a batch are nearly equal, so the noise vanishes
+# and the learning rate need not fall.
 
 
 # %% locked="svrg"
@@ -875,11 +886,12 @@ def svrg(problem, lr, batch_size):
 
 # %% [markdown]
 # The columns below are mixtures with variances from 1 down to 1 / 10,000. Six problems with many rows and six with few
-# are solved to a rough and to a tight target. SGD and SVRG each count with the best of three learning rates, and SGD's
-# falls to zero, with the length that suits it best. After 32 passes we stop.
+# are solved to a rough and to a tight target. SGD and SVRG each count with the best of three learning rates. SGD's
+# learning rate falls to zero, over the number of passes that suits it best. After 32 passes we stop.
 #
-# **Predict** Which of CG, SGD and SVRG needs the fewest passes to the *tight* target, with many rows? CG does not use
-# how many rows there are. SGD has its floor. SVRG makes thousands of steps per pass.
+# **Predict** Which of CG, SGD and SVRG needs the fewest passes to the *tight* target, with many rows? CG makes one
+# step per pass, however many rows there are. SGD has its floor. SVRG makes a step for every 20 rows in each second
+# pass.
 
 # %%
 predicted_method = None  # "CG", "SGD" or "SVRG"
@@ -934,11 +946,12 @@ course.claim("with few rows and a tight target, SVRG needs more passes than CG",
 # **Known** The passes that CG needs for a digit grow with $\sqrt\kappa$ (Hestenes and Stiefel 1952). Those of SVRG do
 # not depend on $\kappa$ once there are far more rows than $\kappa$ (Johnson and Zhang 2013).
 #
-# A method that was stopped would have needed more passes than the figure and the ratios say.
+# Where a method was stopped, it would have needed more passes than the figure and the ratios say.
 #
-# **Shown** Between the two halves of the figure only the number of rows changes: CG hardly notices, SVRG does.
+# **Shown** Between the two halves of the figure only the number of rows changes: CG hardly notices it, SVRG does.
 #
-# **Takeaway** One pass if a D × D matrix fits, SGD for a rough answer, SVRG if rows are many, CG otherwise.
+# **Takeaway** Take normal equations if a D × D matrix fits, SGD for a rough answer, SVRG if rows are many, CG
+# otherwise.
 
 # %% [markdown]
 # ## What to measure, what to change · extra

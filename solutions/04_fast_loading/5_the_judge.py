@@ -4,8 +4,8 @@
 # **Which of the loaders that people use shuffles well, reads little and is fast?**
 #
 # Parts 1 to 4 built a loader. Most trainings use one that somebody else wrote: a mapped token file, a folder of JPEGs,
-# tar shards with a shuffle buffer. Here you write that buffer, learn how random its batches are, and judge all of these
-# formats by the same three numbers. Then you judge your own loader.
+# tar shards with a shuffle buffer. Here you write such a buffer, learn how random its batches are, and judge all of
+# these formats by the same three numbers. Then you judge your own loader.
 #
 # **You will be able to**
 #
@@ -46,14 +46,14 @@ print(f"{samples:,} samples in shards of {shard}; batches of {batch}")
 # %% [markdown]
 # ## What does a shuffle buffer do?
 #
-# Large data sets lie in *shards*: files of some hundred or thousand samples, which are read from beginning to end. So
-# a loader gets a stream and cannot jump to a random sample. WebDataset's `shuffle(1000)` and Hugging Face's
-# `IterableDataset.shuffle(buffer_size=1000)` pass the stream through a buffer.
+# Large data sets lie in *shards*: files of some hundred or thousand samples. A loader reads a shard from beginning to
+# end, so it gets a stream and cannot jump to a random sample. How can it shuffle? WebDataset's `shuffle(1000)` and
+# Hugging Face's `IterableDataset.shuffle(buffer_size=1000)` pass the stream through a buffer.
 #
 # ### Exercise 1 · A shuffle buffer
 #
-# Write a generator that fills a buffer with `size` items. Then, for each further item of the stream, a random item
-# leaves the buffer, and the new one takes its place. At the end, the rest leaves in random order.
+# Write a generator that first fills a buffer with `size` items. Then, for each further item of the stream, a random
+# item leaves the buffer, and the new one takes its place. At the end, the items in the buffer leave in random order.
 #
 # ```python
 # >>> import numpy as np
@@ -119,8 +119,9 @@ check.shuffle_buffer(shuffle_buffer, seed=811)
 # %% [markdown]
 # ## How random are the batches of a buffer?
 #
-# The worst file again: its samples are sorted. `batch_bias` of part 2 compares the variance of the batch means with
-# that of random batches. Windows of W shards had 1 + B / W. Three ways hold the same K samples in memory:
+# A buffer of a thousand samples looks like a good shuffle. Try it on the worst file again: its samples are sorted.
+# `batch_bias` of part 2 compares the variance of the batch means with that of random batches. With windows of W shards
+# it gave 1 + B / W. Three ways hold the same K samples in memory:
 #
 # | way | how |
 # |---|---|
@@ -129,12 +130,12 @@ check.shuffle_buffer(shuffle_buffer, seed=811)
 # | windows | K / S shards in memory, all their samples shuffled (part 2); S is the samples of a shard |
 #
 # **Predict** In file order, a buffer holds an eighth of all samples. How many times the variance of random batches is
-# left? If it mixes like a window, it is about 1 + B / W with W = K / S. If the buffer holds only neighbours, hardly
-# anything is gained, and no shuffle at all has about B.
+# left? If the buffer mixes like a window, it is about 1 + B / W with W = K / S. If the buffer holds only neighbours,
+# hardly anything is gained: without any shuffle it is about B.
 #
-# The *excess* is the variance above 1. With shuffled shards and a sixteenth of the samples in memory, how many times
-# the excess of the buffer do the windows have? If memory decides, it is 1. But a window is emptied before the next one
-# is filled, and in a buffer some samples stay for long.
+# The *excess* is this ratio minus the 1 that random batches have. With shuffled shards and a sixteenth of the samples
+# in memory, how many times the excess of the buffer do the windows have? If memory decides, it is 1. But a window is
+# emptied before the next one is filled, and in a buffer some samples stay for long.
 
 # %%
 predicted_in_order = None  # times the variance of random batches
@@ -175,31 +176,34 @@ course.claim("with a sixteenth or an eighth of the file in a buffer, 1 + BS / 2K
              furthest(off), within=(2 / 3, 4 / 3))  # fmt: skip
 
 # %% [markdown]
-# **Shown** In file order, everything in the buffer comes from one stretch of the file, so each batch does, too. Only
-# the order of the shards changes between the first two ways, and it decides.
+# **Shown** Only the order of the shards differs between the first two ways, and it decides. In file order, everything
+# in the buffer comes from one stretch of the file, so each batch does, too.
 #
-# With shuffled shards the buffer stays near 1 + BS / 2K, a rule without anything fitted. At each step a sample leaves
-# with probability 1 / K, so the share of samples that have stayed for t steps falls as exp(-t / K). A batch draws from
-# shards with these weights. Shards with weights w count as 1 / Σw² equal ones, which is 2K / S while a shard is small
-# against the buffer.
+# With shuffled shards the buffer stays near 1 + BS / 2K. You can derive this rule. In each step, a sample leaves the
+# buffer with probability 1 / K. So of the samples that came t steps ago, the share that is still there falls as exp(-t
+# / K). The buffer therefore holds unequal shares w of its shards. They mix like 1 / Σw² equal shares, which is 2K / S
+# while a shard is small compared with the buffer. A window has only K / S.
 #
 # **Takeaway** Shuffle the shards first. Then a buffer of several shards mixes like a window of twice its size.
 
 # %% [markdown]
 # ## Which format is random, frugal and fast?
 #
-# The cell writes a token file and its shards, a folder of JPEGs and tar shards of them, then judges each loader:
+# You choose the format of your data once, and then every epoch pays for it. The cell writes a token file and its
+# shards, a folder of JPEGs and tar shards of them. Then it judges each loader by three numbers:
 #
-# - **× random**: the variance of its batch means, in times that of random batches;
-# - **× files**: bytes from the disk per epoch, in times its files, with room for a quarter of the files in memory (from
-#   four times the files on, the rest of the epoch is extrapolated);
-# - **× memcpy**: how long a step waits for a batch, in times a copy of the same bytes. Both use one thread, both *in a
-#   step that reads the batch*.
+# - **× random**: the variance of its batch means, over that of random batches;
+# - **× files**: bytes from the disk per epoch, over the bytes of its files, with room for a quarter of the files in
+#   memory (after four times the files the cell stops reading and extrapolates the rest of the epoch);
+# - **× memcpy**: how long a step waits for a batch, over the time of a copy of the same bytes. Both use one thread,
+#   and both are measured *in a step that reads the batch*.
 #
-# "Its algorithm" means that the library is not installed, and we wrote its shuffle again. Streaming's `py1e` moves each
-# sample of a shuffled shard by a random distance. All shuffles of tokens hold the same K samples, which the cell
+# "Its algorithm" means that the library is not installed, and we wrote its shuffle again. Streaming's `py1e` moves
+# each sample of a shuffled shard by a random distance. All shuffles of tokens hold the same K samples, which the cell
 # prints. (The defaults differ: 1,000 for Hugging Face, at least 262,144 for Streaming, whose batches are then more
-# random.) Before you run the cell, choose the loader that you would take.
+# random.)
+#
+# Before you run the cell, choose the loader that you would take.
 
 # %% tags=["experiment"]
 torch.set_num_threads(1)
@@ -231,29 +235,32 @@ course.claim("a batch from a folder of JPEGs takes at least 20 times as long as 
              above=20)  # fmt: skip
 
 # %% [markdown]
-# The two rows of random tokens read the same file in the same order. nanoGPT's loop slices an `np.memmap` per sample,
-# converts it to int64 and stacks the results. The other row gathers tokens of two bytes in one call and converts once.
-# **We think** that slicing the memmap costs more than the number of calls. To test it, slice `np.asarray(memmap)`, a
-# plain array of the same memory.
+# The two rows of random tokens read the same file in the same order. The first is nanoGPT's loop: it slices an
+# `np.memmap` per sample, converts the slice to int64 and stacks the results. The second, "one call", gathers the
+# tokens of two bytes in one call and converts them once. **We think** that slicing the memmap costs more than the
+# number of calls. To test it, slice `np.asarray(memmap)`, a plain array of the same memory.
 #
-# **Known** A mapped file is read in pieces of up to the disk's read-ahead (Linux, `read_ahead_kb`, printed above), so a
-# random sample brings its neighbours. They leave memory before they are used, so the file is read again and again. A
-# JPEG is its own file, so it brings only the rest of its last memory page.
+# **Known** A mapped file is read in pieces of up to the disk's read-ahead (Linux, `read_ahead_kb`), so a random sample
+# brings its neighbours. They leave memory before they are used, so the file is read again and again. Each JPEG is a
+# separate file, so it brings only the rest of its last memory page.
 #
-# **We think** that decoding is most of what the folder of JPEGs costs: for × memcpy all files lie in the page cache, so
-# nothing waits for the disk. Tar shards add the work of Python's `tarfile`. To test it, decode all pictures beforehand.
+# **We think** that decoding is most of what the folder of JPEGs costs: for × memcpy all files lie in the page cache,
+# so nothing waits for the disk. To test it, decode all pictures beforehand. Tar shards add the work of Python's
+# `tarfile`.
 #
-# **Takeaway** Large shards read little and shuffle less; random samples of a mapped file the reverse. Decoding
-# outweighs both: do it once where nothing random precedes it.
+# **Takeaway** Large shards read little and shuffle less. Random samples of a mapped file do the reverse. Decoding
+# costs more than both, so decode only once if you can.
 
 # %% [markdown]
 # ## What would the judge say about your loader?
 #
 # The command `course loader-report module:make_loader` prints these numbers for any loader, from the values in its
-# batches. A line more, "ten in a row", judges the order of the batches (part 2). `--step` names your training step. The
-# judge waits for batches *inside* it, because a loader that is timed alone has the cache and all cores for itself. The
-# next cell judges a small loader with two workers over shards that are sorted by label. **Which faults does it have,
-# and which lines tell?**
+# batches, and a few lines more. One of them, "ten in a row", judges the order of the batches (part 2). `--step` names
+# your training step. The judge waits for batches *inside* it, because a loader that is timed alone has the cache and
+# all cores for itself.
+#
+# The next cell judges a small loader with two workers over shards that are sorted by label. **Which faults does it
+# have, and which lines tell?**
 
 # %% tags=["experiment"]
 file = data_folder() / "planted_loader.py"
@@ -281,18 +288,20 @@ course.claim("two workers that do not share the shards deliver every sample twic
 # %% [markdown]
 # The first loader delivered each sample twice (line "samples"), in the order of the shards ("how random"), and in the
 # same order in each epoch ("next epoch"). In the second report one fault is left: the samples of a shard are still
-# neighbours. The file lies in your data folder. Pass the samples through your `shuffle_buffer` there, and judge it
-# again. Then judge your own loader:
+# neighbours. The file `planted_loader.py` lies in your data folder. Pass its samples through your `shuffle_buffer`,
+# and judge it again. Then judge your own loader:
 #
 # ```sh
 # course loader-report train.py:make_loader --step train.py:step --data path/of/your/data
 # ```
 #
-# **Takeaway** Count samples, batch means and bytes before you trust a loader. A loss that falls does not show them.
+# **Takeaway** Before you trust a loader, count its samples and bytes, and look at its batch means. A falling loss
+# shows none of them.
 
 # %% [markdown]
 # ## What to take home
 #
-# - A buffer over shards in file order hardly shuffles; over shuffled shards it follows 1 + BS / 2K.
-# - Random samples, little reading and one large file: you get two of the three, unless the file was shuffled once.
-# - `course loader-report` asks your own loader three questions in your own step.
+# - A buffer over shards in file order hardly shuffles. Over shuffled shards it follows 1 + BS / 2K.
+# - Random samples, little reading, one large file: if it does not fit into memory, you get two of the three, unless
+#   the file was shuffled once.
+# - `course loader-report` asks your own loader these questions, in your own step.
