@@ -43,6 +43,7 @@ MISTAKES = {
     ),
     "gradient_of_the_input_alone": (
         "The weights get no gradient: torch.autograd.grad gives that of the input alone. Call y.backward(received).",
+        ("    kept = {}\n", "    import torch\n\n    kept = {}\n"),
         ("y.backward(received)\n            ", ""),
         ("x.grad", "torch.autograd.grad(y, x, received)[0]"),
     ),
