@@ -334,7 +334,7 @@ for name, batches in first.items():
         grouping.bytes_for_backward(functools.partial(loss_of[name], batch), weights) for batch in batches
     )
 timed = compare({name: functools.partial(backward, name) for name in loss_of}, device=device,
-                before_round=lambda number: drawn.update(epoch_of(seed=number)), seconds=6 * size.seconds)  # fmt: skip
+                before_round=lambda number: drawn.update(epoch_of(seed=number)), seconds=12 * size.seconds)  # fmt: skip
 plots.time_and_memory({"transformer": (timed, largest)})
 
 # %% tags=["experiment"]
