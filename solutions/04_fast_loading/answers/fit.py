@@ -72,8 +72,8 @@ MISTAKES = {
         ("    synchronize()\n    return", "    return"),
     ),
     "synchronized_at_the_end_only": (
-        "synchronize() is called before the clock stops, not before it starts: work queued earlier is counted too. Call "
-        "it there, too.",
+        "synchronize() is called before the clock stops, not before it starts: work queued earlier is counted too. "
+        "Call it there, too.",
         ("    synchronize()\n    begin", "    begin"),
         ("        synchronize()\n        start", "        start"),
     ),
