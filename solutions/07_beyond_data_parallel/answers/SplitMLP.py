@@ -32,6 +32,16 @@ MISTAKES = {
             "self.narrow_weight = nn.Parameter(narrow.weight.detach().chunk(world_size, dim=1)[rank])",
         ),
     ),
+    "KeepsTheWholeBiasToo": (
+        "The parameters are views, which keep the whole weights and biases in memory. Clone each part.",
+        ("wide.weight.detach().chunk(world_size)[rank].clone()", "wide.weight.detach().chunk(world_size)[rank]"),
+        ("wide.bias.detach().chunk(world_size)[rank].clone()", "wide.bias.detach().chunk(world_size)[rank]"),
+        (
+            "narrow.weight.detach().chunk(world_size, dim=1)[rank].clone()",
+            "narrow.weight.detach().chunk(world_size, dim=1)[rank]",
+        ),
+        ("narrow.bias.detach().clone()", "narrow.bias.detach()"),
+    ),
     "BothByColumns": (
         "The second weight is cut along dimension 0, by outputs. Cut it along dimension 1, by inputs.",
         (
@@ -52,8 +62,8 @@ MISTAKES = {
         ("self.sum_over_ranks(part) + self.narrow_bias", "self.sum_over_ranks(part) + self.narrow_bias.sum()"),
     ),
     "BiasDividedByN": (
-        "The last bias is divided by the world size and added before the sum, so its gradient counts each loss once "
-        "but its step is N times too small. Add the whole bias after the sum.",
+        "The last bias is divided by the world size and added before the sum, but each rank's "
+        "share gets the whole gradient: a step is N times too large. Add the whole bias after the sum.",
         ("narrow.bias.detach().clone())", "narrow.bias.detach() / world_size)"),
         ("F.linear(hidden, self.narrow_weight)", "F.linear(hidden, self.narrow_weight, self.narrow_bias)"),
         ("return self.sum_over_ranks(part) + self.narrow_bias", "return self.sum_over_ranks(part)"),

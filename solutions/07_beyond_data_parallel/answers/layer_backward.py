@@ -22,11 +22,11 @@ MISTAKES = {
         ),
     ),
     "gradient_of_a_sum": (
-        "The gradient that comes from the next layer is not used: this is that of the sum. Pass grad to autograd.grad.",
+        "The gradient that comes from the next layer is not used, only the output's sum. Pass grad to autograd.grad.",
         ("torch.autograd.grad(output, [whole, x], grad)", "torch.autograd.grad(output.sum(), [whole, x])"),
     ),
     "changed_places": (
-        "The gradients of whole and x have changed places. autograd.grad returns them in the order of its list.",
+        "The gradients of whole and x are swapped. autograd.grad returns them in the order of its list.",
         ("of_whole, of_x =", "of_x, of_whole ="),
         ("return of_x, start_scatter(of_whole", "return of_x, start_scatter(of_whole.flatten()"),
     ),
