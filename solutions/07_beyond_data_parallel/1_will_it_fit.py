@@ -580,9 +580,10 @@ yours = {name: best(JOBS[name], [plan]) if plan else None for name, plan in pick
 # %% tags=["experiment"]
 for name, job in JOBS.items():
     mfu = step_flops_now(job.gpt, job.rows) / costs.seconds(job, best_of[name]) / job.devices / job.flops
-    too_much = picked[name] and not yours[name]
-    print(f"{name}: {best_of[name]}; MFU {mfu:.0%}, {costs.main_loss(job, best_of[name])}"
-          f"{'; yours does not run or fit' if too_much else ''}")  # fmt: skip
+    print(f"{name}: {best_of[name]}; MFU {mfu:.0%}, {costs.main_loss(job, best_of[name])}")
+    if picked[name] and not yours[name]:
+        needs = costs.n_bytes(job, picked[name])
+        print(f"  yours needs {needs / 1e9:,.0f} GB of {job.memory / 1e9:.0f}, or cannot run")
 ways = {"data ranks alone": data_alone, "your pick": yours}
 slower = {way: {name: costs.seconds(JOBS[name], plan) / costs.seconds(JOBS[name], best_of[name])
                 for name, plan in of_way.items() if plan} for way, of_way in ways.items()}  # fmt: skip

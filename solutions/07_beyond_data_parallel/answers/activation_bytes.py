@@ -45,13 +45,16 @@ MISTAKES = {
         "Only the blocks' inputs are counted. One block has all activations while it is computed again: add it once.",
         (" + block - tokens * d)", ")"),
     ),
+    "whole_block_per_micro_batch": (
+        "A whole block is counted per micro-batch in flight. Backward computes one block of one of them at a time.",
+        (
+            "size * (in_flight * layers * tokens * d + block - tokens * d)",
+            "size * in_flight * (layers * tokens * d + block - tokens * d)",
+        ),
+    ),
     "input_twice": (
         "The input of the block that is computed again is counted twice. Subtract it once.",
         (" + block - tokens * d)", " + block)"),
-    ),
-    "again_for_each_micro_batch": (
-        "The block that is computed again is counted once per micro-batch in flight. Only one is computed at a time.",
-        ("(in_flight * layers * tokens * d + block", "in_flight * (layers * tokens * d + block"),
     ),
     "inputs_divided": (
         "With checkpointing, the inputs are divided by the tensor ranks. Each tensor rank keeps whole inputs.",

@@ -58,6 +58,11 @@ MISTAKES = {
 }
 
 
+@mistake("These are six FLOPs per parameter and token. Biases and embedding take none, but attention does.")
+def six_per_parameter(gpt, rows):
+    return 6 * gpt.parameters * rows * gpt.columns
+
+
 @mistake("The embedding is counted as a product. It looks rows up, which takes no FLOPs: count one vocabulary · width.")
 def with_the_embedding(gpt, rows):
     weights = gpt.layers * 12 * gpt.width**2 + 2 * gpt.vocabulary * gpt.width
