@@ -46,8 +46,7 @@ MISTAKES = {
         "The whole MLP stays in an attribute, and so do its weights in memory. Keep this rank's parts alone.",
         (
             "        self.narrow_bias = nn.Parameter(narrow.bias.detach().clone())",
-            "        self.whole = [mlp]\n"
-            "        self.narrow_bias = nn.Parameter(narrow.bias.detach().clone())",
+            "        self.whole = [mlp]\n        self.narrow_bias = nn.Parameter(narrow.bias.detach().clone())",
         ),
     ),
     "BothByColumns": (
@@ -95,7 +94,7 @@ MISTAKES = {
     ),
     "AnotherGelu": (
         "This is GELU's approximation by tanh. nn.GELU() computes the exact one, as F.gelu does by default.",
-        ("self.wide_weight, self.wide_bias))", "self.wide_weight, self.wide_bias), approximate=\"tanh\")"),
+        ("self.wide_weight, self.wide_bias))", 'self.wide_weight, self.wide_bias), approximate="tanh")'),
     ),
     "AnotherRanksBias": (
         "Every rank takes the first part of the first bias. Take the part of the rank's own units.",

@@ -51,8 +51,7 @@ MISTAKES = {
         "The gradient is summed by an all-reduce, which is waited for, and then scattered. The scatter sums by itself.",
         (
             "    return of_x, start_scatter(of_whole / dist.get_world_size())",
-            "    dist.all_reduce(of_whole)\n"
-            "    return of_x, start_scatter(of_whole / dist.get_world_size() ** 2)",
+            "    dist.all_reduce(of_whole)\n    return of_x, start_scatter(of_whole / dist.get_world_size() ** 2)",
         ),
     ),
     "scattered_twice": (
