@@ -650,9 +650,9 @@ print(course.checkup(own_loader, own_step, steps=size.checkup_steps, minutes=siz
 # %% [markdown]
 # ### Exercise 3 · Count hidden waits
 #
-# Run `call()` once and list the calls in it that need a value of a tensor. Inside a `TorchFunctionMode`, torch reports
-# every function and method of a tensor that is called: it calls the mode's method
-# `__torch_function__(self, func, types, args=(), kwargs=None)` in its place.
+# Run `call()` once and list the calls in it that need a value of a tensor. Inside a `TorchFunctionMode`, torch does
+# not run a function or a method of a tensor itself. It calls the mode's method
+# `__torch_function__(self, func, types, args=(), kwargs=None)` instead.
 #
 # **Must**
 # - return the names (`func.__name__`) of the calls that are in `waits` (given), in order, as a list;

@@ -178,8 +178,7 @@ course.claim("CUDA graphs make a step of the small GPT at least 10 % faster",
 #
 # A faster step is worth nothing if it learns less. The cell trains every rung with the same seeds on the same
 # batches. It subtracts the loss of the baseline seed by seed, so the luck that both share cancels. The control is the
-# baseline again, from weights that differ by a millionth: adding the same numbers in another order may change the
-# loss as much.
+# baseline again, from weights that differ by a millionth: it shows how much rounding alone may change the loss.
 
 # %% tags=["experiment"]
 apart = {name: ladder.loss_differences(small[name], rungs[name], size.loss_steps, size.loss_seeds, device)

@@ -206,8 +206,8 @@ course.claim("the bias before BatchNorm changes the time per image by less than 
 # batch size changes both factors, and the other fields change the time per image.
 #
 # Your entry races with the same seeds as everything, and its time per image is compared with everything's, next to a
-# control. The board shows ratios to everything, so you may compare entries of different hours. An entry leads only if
-# its whole interval lies above 1. Two entries are enough for the session.
+# control. The board shows ratios to everything, so you may compare entries made at different times. An entry leads
+# only if its whole interval lies above 1. Two entries are enough for the session.
 
 # %% tags=["experiment"]
 print(everything)
@@ -284,8 +284,8 @@ print(course.checkup(loader, step, steps=20, minutes=size.checkup_minutes))
 # When a training runs out of memory, what fills it? Autograd keeps results of the forward pass until the backward
 # pass needs them.
 #
-# FashionCNN has 1.5 million parameters. Think first: at which batch size does a step keep more bytes for backward than
-# the parameters take? And does 16-bit autocast halve them?
+# FashionCNN has 1.5 million parameters. Think first: at which batch size does a step keep more bytes for backward
+# than the parameters take? And does 16-bit autocast halve these bytes?
 #
 # ### Exercise 1 · Count the bytes
 #
@@ -598,15 +598,15 @@ course.claim(
 course.claim("a checkpointed step takes longer than the 4/3 of the rule", longer[best_k], above=4 / 3)
 
 # %% [markdown]
-# **Shown** The last cell removes dropout alone. Compare both shares with the third of the rule. If only the share
-# with dropout is larger, the difference is the time for drawing random numbers, which the backward pass does not
-# need.
+# **Shown** The last cell removes dropout alone. Compare both shares with the rule's third. If only the share with
+# dropout is larger, the difference is the time for drawing random numbers, which the backward pass does not need.
 #
 # Where the intervals overlap, you cannot tell whether more segments cost more. The predicted line adds a forward pass
 # that keeps no graph, as a checkpointed block makes it first.
 #
-# **Known** With k segments of n blocks, k inputs and the n / k blocks of one segment are kept. That is least at
-# k = √(n · bytes of a block / bytes of its input), and at √n only if the two are equal (Chen et al. 2016).
+# **Known** With k segments of n blocks, k inputs and the n / k blocks of one segment are kept. The sum is least at k
+# = √(n · bytes of a block / bytes of its input), which is √n only if block and input have equally many bytes (Chen et
+# al. 2016).
 #
 # **Takeaway** Choose the segments by the bytes of a block and of its input. Checkpointing costs one more forward
 # pass, which may be more than a third of your step.
