@@ -65,10 +65,10 @@ print(f"{len(labels):,} training images, {len(lab.held_labels):,} for validation
 # %% [markdown]
 # ## Which learning rate?
 #
-# Every schedule starts from a learning rate. How do you find a good one without training again and again? Smith's
-# *learning rate range test* (2017, section 3.3), also called learning rate finder, raises the learning rate linearly
-# during one short run and plots the accuracy. You write fastai's variant: it multiplies the learning rate by a
-# constant factor per step and plots the loss.
+# Every schedule needs a learning rate. How do you find a good one without training again and again? Smith's *learning
+# rate range test* (2017, section 3.3), also called learning rate finder, raises the learning rate linearly during one
+# short run and plots the accuracy. You write fastai's variant: it multiplies the learning rate by a constant factor
+# per step and plots the loss.
 #
 # %% [markdown]
 # ### Exercise 1 · The range test
@@ -195,9 +195,9 @@ course.claim("the range test's choice is better than both ends of the grid",
 #
 # The checklist promises most from one schedule, *one cycle*. Smith and Topin report *superconvergence* (2018,
 # arXiv:1708.07120): with one cycle and a very large learning rate, some networks reach the accuracy of a usual
-# training in a fraction of its steps. Smith (2018) describes the cycle. The learning rate rises from a tenth of what
-# the range test found up to that value, and falls back in as many steps. In the few steps that remain it falls by
-# several orders of magnitude.
+# training in a fraction of its steps. Smith (2018) describes the cycle. The learning rate rises to the range test's
+# value, from a tenth of it, and falls back in as many steps. In the few remaining steps it falls by several orders of
+# magnitude.
 #
 # `torch.optim.lr_scheduler.OneCycleLR` builds this cycle with `three_phase=True`, `anneal_strategy="linear"`,
 # `pct_start=0.45` and `div_factor=10`. It also lowers the momentum while the learning rate is high; our other
@@ -336,7 +336,7 @@ if abs(gap.estimate) < 1:
 # difference about every second time. To see it four times in five, take twice as many seeds (**Known**: the power of
 # a test, Cohen 1988).
 #
-# More seeds do not make the validation set larger: with m images, an accuracy p has a standard error of √(p (1 − p) /
+# More seeds do not make the validation set larger. With m images, an accuracy p has a standard error of √(p (1 − p) /
 # m).
 #
 # **Takeaway** Compute the seeds before you compare: at least (2 × spread / difference)². If you cannot afford them, you
