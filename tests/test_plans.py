@@ -134,6 +134,14 @@ def test_seconds_add_up():
     assert made.seconds(job, Plan(4, stage=3)) == 10 + 2 + 1 + 2
 
 
+def test_a_plan_that_does_not_match_the_cluster_has_no_seconds():
+    job = JOBS["65B on 64 H100"]
+    with pytest.raises(ValueError, match="has 8 ranks for 64 devices"):
+        costs().seconds(job, Plan(8))
+    with pytest.raises(ValueError, match="more tensor ranks than the 8 of a node"):
+        costs().seconds(job, Plan(tensor=64))
+
+
 def test_lost_says_what_a_step_takes_beside_its_arithmetic():
     made = plans.Costs(lambda gpt, rows: 30.0, dict, lambda *_: 0.0, lambda *_: {"data": 3, "tensor": 4, "pipeline": 1})
     job = plans.Job(GPTS[0], 8, devices=4, per_node=2, memory=1, flops=5.0, inside=2.0, between=1.0)

@@ -256,6 +256,8 @@ def try_steps(
         functions[INFERENCE_MODE] = functools.partial(replay.forward, torch.inference_mode)
     if len(functions) < 2:
         return
+    # before the trials, which train on one gradient again and again
+    change = _change_by_bf16(replay) if BF16 in functions else 0.0
     compared = _compared(functions, replay.device, step_seconds, seconds_max)
     for name in names:
         tried[name] = _trial_of_step(name, compared, facts)
@@ -264,7 +266,7 @@ def try_steps(
         share = facts.evaluation.share
         tried[INFERENCE_MODE] = _trial(ratio, compared.control, share, bound(share))
     if BF16 in functions and tried[BF16].helped:
-        text = f"{tried[BF16].text}, outputs change by {_change_by_bf16(replay):.2%}"
+        text = f"{tried[BF16].text}, outputs change by {change:.2%}"
         tried[BF16] = dataclasses.replace(tried[BF16], text=text)
 
 

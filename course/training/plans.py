@@ -100,7 +100,15 @@ class Costs:
         return sum(self.held(job, plan).values())
 
     def seconds(self, job: Job, plan: Plan) -> float:
-        """Seconds of a step: its own arithmetic, and all that `lost` lists."""
+        """Seconds of a step: its own arithmetic, and all that `lost` lists.
+
+        Raises: ValueError if the plan does not use all devices, or splits a layer between nodes.
+        """
+        ranks = plan.data * plan.tensor * plan.pipeline
+        if ranks != job.devices:
+            raise ValueError(f"{plan} has {ranks} ranks for {job.devices} devices.")
+        if plan.tensor > job.per_node:
+            raise ValueError(f"{plan} has more tensor ranks than the {job.per_node} of a node.")
         return self._computing(job) + sum(self.lost(job, plan).values())
 
     def lost(self, job: Job, plan: Plan) -> dict[str, float]:

@@ -3,9 +3,9 @@
 #
 # **How fast would this training be if its data were free?**
 #
-# A script trains a small network on photographs of faces. The network learns, but so slowly that a faster GPU would
-# only wait longer. This script is the patient of the unit. You build the instrument that shows where its time goes,
-# stage by stage. The last section says what your own script needs for it.
+# A script trains a small network on photographs of faces. It waits so long for data that a faster GPU would only wait
+# more. You build an instrument that shows, stage by stage, where the time of a step goes. The last core section says
+# how to use it on your own script. In part 7 you rescue this one.
 #
 # **You will be able to**
 #
@@ -21,8 +21,8 @@
 # ### How it works
 #
 # Run the cells from the top. Where a cell says `None`, write down what you expect before you continue. Each exercise is
-# followed by a check that tells you the first thing that is wrong. Once it passes, later cells use *your* answer (as
-# `x_now`). Ignore the empty cell after each check: it is for grading.
+# followed by a check that names the first mistake. Once it passes, later cells use *your* answer: `LFWDataset_now` is
+# your `LFWDataset`. Ignore the empty cell after each check: it is for grading.
 #
 # **Windows and macOS.** These notebooks ask for *forked* workers, because only those know the classes of a notebook
 # cell (part 8). Windows cannot fork: use WSL 2 or a container. On macOS forked workers may hang: use a container
@@ -53,8 +53,9 @@ print(course.machine())
 # %% [markdown]
 # ## Does this training wait for its data?
 #
-# The network learns by how many quarter turns an image was rotated. In a loop over the loader, each step waits until
-# the next batch is there, and then trains on it. The next cell runs the script as it was found, and adds up the two.
+# How much could a faster loader gain at all? That depends on how long the training waits. In a loop over the loader,
+# each step first waits for its batch, then trains on it. (The network learns by how many quarter turns an image was
+# rotated.) The next cell runs the script unchanged and measures both times.
 
 # %% tags=["experiment"]
 torch.set_num_threads(1)  # the network is small, and one image is too little work for several threads
@@ -70,10 +71,9 @@ course.claim("the starved training waits for its data for at least two thirds of
 # %% [markdown]
 # While the loop waits, no step runs. A GPU would be idle, and you would pay for it by the hour.
 #
-# **Predict**: how many times as fast is this training with its data for free, replayed from memory? Start from a
-# training that waits for a share $w$ of its time: without the waiting alone, it is $1 / (1 - w)$ times as fast.
-# Compute that from the number above. Then say more if you think that loading also slows the step down, less if a
-# replay costs time itself.
+# **Predict**: with its data for free, replayed from memory, how many times as fast is this training? If it waits for a
+# share $w$ of its time and nothing else changes, the answer is $1 / (1 - w)$. Compute that from the number above. Say
+# more if you think that loading also slows the step down, less if you think that a replay costs time.
 
 # %%
 predicted_free = None  # your number: 2 = twice as fast
@@ -86,8 +86,11 @@ predicted_free = None  # your number: 2 = twice as fast
 #
 # Labeled Faces in the Wild (LFW) is a folder of 13,233 JPEG files of 250 × 250 pixels, `<Person>/<Person>_0001.jpg`.
 # The script reads some of them. If the output above says "stand-in", you have drawn faces instead, in files of the same
-# kind. Decoded to float32 all of LFW would be ten gigabytes, so a `Dataset` keeps paths. `dataset[i]` opens file i,
-# decodes it and applies the transform. (A dataset with `dataset[i]` is called *map-style*.)
+# kind.
+#
+# Decoded to float32, all of LFW would take ten gigabytes. So a `Dataset` keeps paths, and `dataset[i]` opens file i,
+# decodes it and applies the transform. (A dataset with `dataset[i]` is called *map-style*.) Files that stay open are a
+# trap: a process may hold only so many.
 #
 # **Predict**: you keep a list of twenty images, each from `Image.open(path)`. How many files are open? All, if opening
 # means reading later; none, if it means reading now.
@@ -189,17 +192,17 @@ course.claim("an image whose pixels were loaded holds no file open", converted =
 course.claim("LFWDataset holds no file open", yours == 0, f"{yours} of 20")
 
 # %% [markdown]
-# `Image.open` reads only the header and keeps the file open. `convert` loads the pixels, and that closes the file, even
-# though the image is kept here. `with` is still worth its line: it closes the file even if decoding fails.
+# `Image.open` reads only the header and keeps the file open. `convert` loads the pixels, and loading closes the file.
+# Use `with` anyway: it closes the file even if decoding fails.
 #
-# **Takeaway** PIL reads a file when you first need its pixels, not when you open it.
+# **Takeaway** PIL reads the pixels when you first need them, not when you open the file.
 
 # %% [markdown]
 # ## What does a batch look like?
 #
 # ### Exercise 2 · A loader for training
 #
-# Make the call that every training script has.
+# A wrong transform raises no error, so look at a batch. First make the call that every training script has.
 #
 # **Must**
 # - return a `DataLoader` of `dataset` with batches of `batch_size`, built by `num_workers` workers;
@@ -312,11 +315,12 @@ plots.picture(batch_picture_now(batch, 6), f"A batch of {len(batch)} faces, {bat
 # %% [markdown]
 # ## Where does the time go?
 #
-# A batch passes through five stages before the step: files are *read* and *decoded*, the pictures are *transformed*,
-# *collated* into a batch, and *transferred* to the device. A stopwatch in the code would have to be put into each.
+# Before a step, a batch passes through five stages: files are *read* and *decoded*, pictures are *transformed*,
+# *collated* into a batch, and *transferred* to the device. Which stage should you speed up? Timing each one would need
+# a stopwatch in its code.
 #
-# There is a simpler way: keep what a stage gave, and replay it. Everything up to that stage is then free. How much
-# faster does the step get?
+# There is a simpler way: keep what a stage produced, and replay it from memory. Then this stage and all stages before
+# it are free. How much faster does the step get?
 #
 # ### Exercise 4 · Data for free
 #
@@ -325,8 +329,8 @@ plots.picture(batch_picture_now(batch, 6), f"A batch of {len(batch)} faces, {bat
 #
 # **Must**
 # - draw exactly `n` batches from `source`, and keep `stage(batch)` of each, or the batch itself if there is no stage;
-# - serve the kept batches one after the other, over and over, until there are as many as `source` has;
-# - start each pass with the first one, independent of other passes.
+# - yield the kept batches in order, again and again, until there are as many as `source` has;
+# - start each pass with the first kept batch, whatever other passes do.
 #
 # ```python
 # >>> list(Ceiling(range(5), 2))
@@ -403,18 +407,18 @@ check.Ceiling(Ceiling, seed=2007)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# `waterfall.measure` uses your class three times: for items, for batches, and for batches on the device. For the files'
-# bytes and for decoded pictures it puts a replay behind `Image.open`. Then it compares the training with nothing
-# replayed, with `read` replayed, with `read` and `decode` replayed, and so on. Here is what the script does to its
-# data:
+# `waterfall.measure` replays one stage more each time. Your class replays items, batches, and batches on the device.
+# For the bytes of files and for decoded pictures, a replay takes the place of `Image.open`. So it compares the step
+# with nothing replayed, with *read* replayed, with *read* and *decode* replayed, and so on. Here is what the script
+# does to its data:
 
 # %% tags=["experiment"]
 print(inspect.getsource(starved_script.StarvedFaces.__getitem__))
 print(inspect.getsource(starved_script.as_floats))
 
 # %% [markdown]
-# **Predict**: which stage costs most? Decoding 250 × 250 pixels, which most people suspect; the transform, which moves,
-# mirrors and recolours each picture; or collating, one line that makes a tensor of the pictures?
+# **Predict**: which stage costs most? Decoding 250 × 250 pixels, the usual suspect; the transform, which moves, mirrors
+# and recolours each picture; or collating, one line that makes a tensor of the pictures?
 
 # %%
 predicted_longest_bar = None  # "read", "decode", "transform", "collate" or "transfer"
@@ -433,27 +437,27 @@ plots.waterfall({"as found": as_found}, f"{as_found.share(waterfall.STEP):.0%} o
                 f"with data for free it is {as_found.ceiling.estimate:.1f} times as fast")  # fmt: skip
 
 # %% [markdown]
-# Read the figure from the top: the right end is the step as it is. The left end of each bar is how long the step would
-# take if its stage and all stages above were free. What is left at the bottom is the step itself.
+# Read the figure from the top. The right end is a step of the script as found. The left end of a bar is the time that a
+# step would take if this stage and all stages above it were free. The last bar is the training itself.
 #
-# The printed *null* replaces nothing by nothing, so it is chance. A bar no longer than the null may be chance. So may
-# a bar below zero, which has a black frame. The intervals hold for this run: compare two loaders in one run, as part
-# 7 does.
+# The printed *null* compares the unchanged step with itself, so it shows the noise. A bar that is no longer than the
+# null may be noise. So may a bar below zero, which has a black frame. Between two runs a machine's speed drifts:
+# compare two loaders in one run, as part 7 does.
 #
-# A bar depends on the order of the stages. With several workers, a stage that runs while the network computes has no
-# bar, however long it takes: these are *stalls*, not work.
+# A bar shows a *stall*, the time that the step waits, and not work. With workers, a stage that runs while the network
+# computes has no bar, however long it takes. Bars also depend on the order of the stages.
 #
-# **Known**: after the first pass, the system keeps the files in memory (page cache), so *read* is short on any disk.
-# The first epoch, or data larger than memory, would show a longer bar; part 4 waits for a slow disk.
+# **Known**: after the first pass, the system keeps the files in memory (the *page cache*), so *read* is short on a
+# local disk. A first epoch, or data larger than memory, shows a longer bar. Part 4 has a slow disk.
 #
 # **Takeaway** Replay what a stage gave, and the step tells you what the stage costs. Start with the longest bar.
 
 # %% [markdown]
 # ## Is the step the same without loading?
 #
-# You know two ceilings now: the replay, and $1 / (1 - w)$ from the first cell. They agree if a step takes as long after
-# a replay as after loading. The next cell tests that. It trains on one kept batch again and again, and times the steps
-# alone. Before every other series of steps, it loads a batch and drops it before each step. Nothing else differs.
+# You have two ceilings now: the replay, and $1 / (1 - w)$ from the first section. They agree only if a step takes as
+# long after a replay as after loading. The next cell tests that. It trains on one kept batch in two ways: alone, or
+# each time after another batch was loaded and dropped. Only the step is timed.
 
 # %% tags=["experiment"]
 slowed = waterfall.step_after_loading(starved, learner.step, Ceiling_now, **limits)
@@ -465,14 +469,13 @@ course.claim("the same batch takes a step at least 5 % longer if another batch w
              step_alone, above=1.05)  # fmt: skip
 
 # %% [markdown]
-# **Shown**: if the third number exceeds 1, loading slows the step down, because it is all that differs. The replay
-# saves that, too, so it promises more than $1 / (1 - w)$, and the bars of loading contain the difference. A GPU that
-# runs the step does not notice what the processor does.
+# **Shown**: if the third number exceeds 1, loading slows the step down, because only the loading differs. The replay
+# saves this time, too. So it promises more than $1 / (1 - w)$, and the bars of loading contain the difference.
 #
-# **We think** that loading drives the step's weights and code out of the processor's caches. To test it, replace the
-# loading by `torch.ones(8_000_000)`, which fills the caches and calls almost no code, and by a list of 60,000 squares
-# in Python, which touches little memory. If both slow the step down alike, any interruption does, and the caches are
-# not the reason.
+# **We think** that two causes add up: loading drives the step's weights and code out of the processor's caches, and any
+# pause lets other programs do so. To tell them apart, replace the loading by `torch.ones(8_000_000)`, which overwrites
+# the caches, and then by `sum(k * k for k in range(60_000))`, which takes time but touches almost no memory. If both
+# slow the step down alike, the pause is enough. (A step on a GPU does not use these caches, so it should suffer less.)
 #
 # | bar | what shortens it | part |
 # |---|---|---|
@@ -484,7 +487,7 @@ course.claim("the same batch takes a step at least 5 % longer if another batch w
 #
 # **For your own script**: `waterfall.measure(loader, step, Ceiling, to_device)` needs a `DataLoader` with a batch size,
 # a map-style dataset, and forked workers, if any. If your dataset does not open its files with Pillow, *read*, *decode*
-# and *transform* are one bar. Everything is in one file, `course/measure/waterfall.py`.
+# and *transform* are one bar. The code is in `course/measure/waterfall.py`.
 #
 # **Takeaway** A replay gains twice: the loop no longer waits, and the step itself may run faster. Removing only the
 # waiting gains less.
@@ -503,8 +506,8 @@ plots.cpu(loaders.cores(), physical_cores())
 # Your process may get fewer, because of a scheduler or a container quota; `loaders.cores()` tells you how many. In a
 # virtual machine the figure shows what its host reports, which need not be the chip.
 #
-# Threads of one process share a global lock in most builds of Python, so only one of them runs Python code at a time.
-# Pillow and PyTorch release the lock while they compute, so threads can share loading, too; part 6 measures how well.
-# Processes share no lock, and a `DataLoader` uses them. The starved script uses one.
+# In most builds of Python, threads of one process share a global lock, so only one of them runs Python code at a time.
+# Pillow and PyTorch release the lock while they compute, so threads can load in parallel, too: part 6 measures how
+# well. A `DataLoader` uses processes, which share no lock. The starved script uses one process.
 #
 # **Takeaway** Count the cores that your process may use, not the machine's.

@@ -62,12 +62,12 @@ print("no workers, again: " + ", ".join(f"{first / seconds:.2f}" for seconds in 
 
 # %% [markdown]
 # The last line compares a loader with itself. Such a *control*, or A/A test, shows what the setting did not cause. If
-# all its numbers are alike and far from 1, the first pass was cold: files had to be read, memory had to be allocated.
-# If they scatter, other programs interfered.
+# its numbers are alike and far from 1, the very first pass was cold: it had to read files and allocate memory. If they
+# scatter, other programs interfered.
 #
-# And two workers had to be started and ended. By default a `DataLoader` does that in every epoch; with
-# `persistent_workers=True` it does so once. `loaders.forked` sets this option from here on, so a copy of these
-# comparisons with a plain `DataLoader` gives other numbers.
+# The pass with two workers also started and ended them. By default a `DataLoader` does that in every epoch; with
+# `persistent_workers=True` it does so once. From here on `loaders.forked` sets this option, so a plain `DataLoader`
+# gives other numbers.
 #
 # **Takeaway** One pass with a stopwatch mixes loading with start-up, order and luck: time the same thing twice first.
 
@@ -178,7 +178,8 @@ check.seconds_per_pass(seconds_per_pass, seed=2476)
 # %% [markdown]
 # ## How many batches make a pass?
 #
-# Four workers each sleep 20 ms per batch, so your cores do not matter. A pass of 12 batches takes three rounds: 60 ms.
+# A pass that is too short measures its end, not the loader. Here four workers each sleep 20 ms per batch, so your cores
+# do not matter. A pass of 12 batches takes three rounds: 60 ms.
 #
 # **Predict**: how many times as fast is a pass of 10 batches? Perhaps 12/10, because it has fewer batches. Perhaps 1,
 # because it takes three rounds, too.
@@ -204,20 +205,24 @@ course.claim("with four workers, 10 batches take as long as 12, within 10 %", sl
 plots.rounds_of_workers(slept, batches, workers=4, ms=20)
 
 # %% [markdown]
-# **Shown**: only the number of batches changes; arithmetic gives the line. With many batches, the last round hardly
-# counts. Batches are dealt to the workers beforehand, so a fast worker takes no batch from a slow one. A worker that
-# is done early sends its batch and starts its next one; the main process keeps the batch until its place in the order
-# comes (`in_order=True`, the default).
+# **Shown**: only the number of batches changes, and counting whole rounds gives the line. In a long pass, the last
+# round hardly counts.
 #
-# **Takeaway** Time a loader in its steady state: workers running, a multiple of the workers as batches, at least 40.
+# **Known**: batches are dealt to the workers beforehand, so a fast worker takes no batch from a slow one. A batch that
+# is ready early waits in the main process until it is due (`in_order=True` in the documentation of `DataLoader`, the
+# default).
+#
+# **Takeaway** Time a loader in its steady state: with running workers, and for at least 40 batches, a multiple of the
+# number of workers.
 
 # %% [markdown]
 # ## Are two workers faster than none?
 #
-# A machine warms up, and other programs come and go. So `compare_workers` measures in *rounds*: each round times one
-# pass of 40 batches with each number of workers, in random order, and 0 workers twice, as a control. Rounds are added
-# until each ratio's interval of 95 % is as narrow as ±5 %. On a small machine the time is over before that, so read the
-# width. If the control differs from 1, every interval is widened by as much.
+# A machine's speed drifts, and other programs come and go. So `compare_workers` measures in *rounds*. Each round times
+# one pass of 40 batches with each number of workers, in random order. It times 0 workers twice, as a control.
+#
+# Rounds are added until each ratio's interval of 95 % is as narrow as ±5 %, or until a limit of rounds or time is
+# reached: the output says which. If the control differs from 1, every interval is widened by as much.
 #
 # **Predict**: how many times as fast as none are two workers with `ToTensor`? Perhaps 2, because they decode different
 # batches at the same time. Perhaps less than 1, because each batch takes new shared memory and a message.
@@ -237,16 +242,17 @@ enough = {difference: light.passes.rounds_for("2 workers", difference) for diffe
 print(f"on this machine, a difference of 10 % takes about {enough[0.1]} rounds, one of 5 % {enough[0.05]}")
 
 # %% [markdown]
-# An interval that contains 1 does not mean "no difference": it is not decided here. Half the width takes four times the
-# rounds. The interval is that of one machine on one day: compare the recorded numbers.
+# If an interval contains 1, this run has not decided which way is faster. That is not the same as "no difference". Half
+# the width takes four times the rounds. And an interval describes one machine on one day: compare the recorded numbers.
 #
 # **Takeaway** A speed-up is a ratio with an interval. Compare in rounds, with a control; the noise says how many.
 
 # %% [markdown]
 # ## Do two workers help more if there is more work per image?
 #
-# `lfw.heavy_transform()` turns, zooms, mirrors and recolours each image, then makes a tensor. The batch that is sent
-# back keeps its size, so sending should cost as much as before, and be a smaller share.
+# Workers divide the work per image, and add a cost per batch. So they should help more if there is more work.
+# `lfw.heavy_transform()` turns, zooms, mirrors and recolours each image, then makes a tensor. A batch keeps its size,
+# so sending should cost as much as before, and be a smaller share of the time.
 
 # %% tags=["experiment"]
 more_transforms = []  # add some of v2, such as v2.GaussianBlur(5)
@@ -261,16 +267,19 @@ course.claim("two workers gain more with the heavy transform than with ToTensor"
 plots.speedups({"ToTensor": light, "heavy": augmented})
 
 # %% [markdown]
-# **Takeaway** Work per item speaks for workers, bytes per item speak against them. Batch size and memory count, too, so
-# measure your own case.
+# **Takeaway** More work per item favours workers; more bytes per item count against them. Batch size and memory matter,
+# too, so measure your own case.
 
 # %% [markdown]
 # ## Where is the missing speed?
 #
-# Speed-up = *parallelism* ÷ *overhead*. Parallelism is busy cores with workers over busy cores without; overhead is CPU
-# time per image with workers over without. `compare_workers` counted both in the passes above.
+# Two workers could be twice as fast as none. Two numbers say why they are not:
 #
-# The next cell changes one cause: workers decode and stack the same images, but send only 8 × 8 pixels of each.
+# - *parallelism* is the number of busy cores with workers, divided by the number without;
+# - *overhead* is the CPU time per image with workers, divided by the time without.
+#
+# The speed-up is parallelism ÷ overhead. `compare_workers` counted both in the passes above. The next cell removes one
+# cause of overhead: workers decode and stack the same images, but send only 8 × 8 pixels of each.
 
 
 # %% tags=["experiment"]
@@ -287,8 +296,21 @@ course.claim("two workers raise the CPU time per image by at least 10 % more if 
              comparison.quotient(light.overhead(2), unsent.overhead(2)), above=1.1)  # fmt: skip
 
 # %% [markdown]
-# A worker stacks a batch that it will send into *new* shared memory. Is that what sending costs, or is it the message?
-# The next cell has no worker and sends nothing. It only stacks into new shared memory, too.
+# **Shown**: "unsent" decodes and stacks like "ToTensor", but its pixels stay in the worker. So the overhead that it
+# saves is the cost of sending pixels.
+#
+# **We think** that the overhead of "unsent", if any, comes from cores that share caches or a core's hardware threads.
+# Part 4 tests that with processes that send nothing.
+#
+# **Takeaway** Two numbers explain a disappointing speed-up: how many cores are busy, and how much CPU time an image
+# takes.
+
+# %% [markdown]
+# ## Is it the message or the memory? · extra
+#
+# Sending pixels costs CPU time. The main process must see the batch, so a worker stacks it into *new* shared memory,
+# and sends a message about it. Which of the two costs the time? The next cell stacks into new shared memory, too, but
+# has no worker and sends nothing.
 
 # %% tags=["experiment"]
 collates = {"usual memory": None, "new shared memory": loader_passes.collate_as_a_worker}
@@ -302,26 +324,22 @@ course.claim("without workers, stacking into new shared memory makes a pass at l
              memory.ratio("usual memory", to="new shared memory"), above=1.1)  # fmt: skip
 
 # %% [markdown]
-# - **Shown**: "unsent" does the same work, with and without workers, and keeps the pixels in the worker. So the
-#   overhead that it saves is the price of sending them.
-# - **Shown**: in the last line, nothing differs but the memory, which a pass creates, fills and frees. So what
-#   "ToTensor" takes beyond its milliseconds is for the message, for the mapping in a second process, and for cores
-#   that share caches. Compare the sizes only: that line is the length of passes in one process, "ToTensor" is CPU
-#   time of several.
-# - **Known**: the system clears new pages before a worker writes to them (PyTorch,
-#   [collate.py](https://github.com/pytorch/pytorch/blob/main/torch/utils/data/_utils/collate.py), for the shared
-#   memory). Without workers, a batch reuses the memory of an earlier one, unless batches are large: see the section on
-#   their size.
-# - **We think** that overhead which remains for "unsent", if any, comes from cores that share caches or a core's
-#   hardware threads. Part 4 tests it with processes that send nothing.
+# **Shown**: only the memory differs, new or used before. Compare the printed milliseconds with those of "ToTensor" to
+# see how much of the cost is memory. Compare the sizes only: this cell times one process, and "ToTensor" counts the CPU
+# time of several.
 #
-# **Takeaway** Two numbers break down a disappointing speed-up: more cores busy, and more CPU time per image.
+# **Known**: a worker asks for new shared memory for each batch that it sends (PyTorch,
+# [collate.py](https://github.com/pytorch/pytorch/blob/main/torch/utils/data/_utils/collate.py)), and the system clears
+# new pages first. Without workers, a batch reuses the memory of an earlier one, unless batches are large: see the
+# section on their size.
+#
+# **Takeaway** The memory of a batch can cost more than the message about it: send fewer bytes.
 
 # %% [markdown]
 # ## Does a training change the answer? · extra
 #
-# So far the loop threw each batch away. Now it trains on it: without workers, loading and training alternate; with one
-# worker, they overlap, but may share the cores.
+# So far the loop dropped each batch, but yours trains on it. Without workers, loading and training alternate. With one
+# worker they overlap, but may compete for cores.
 
 # %% tags=["experiment"]
 network = torch.nn.Sequential(torch.nn.Conv2d(3, 16, 7, stride=4), torch.nn.ReLU(), torch.nn.AdaptiveAvgPool2d(1))
@@ -344,11 +362,10 @@ print(f"arithmetic: {load_and_step / longest:.2f} times as fast with one worker"
 plots.speedups({"loads": light, "trains": trained}, workers=1)
 
 # %% [markdown]
-# **Known**: the loop asks for the next batch only after its step, and a worker builds it meanwhile (`prefetch_factor`
-# in the documentation of `DataLoader`). So if each has a core for itself, the loop takes as long as its step or as
-# *one worker's* loading, whichever is longer. The last line divides load + step, one after the other, by the longer
-# of the two. A worker that loads much more slowly than the main process, as above, needs a long step to make up for
-# it.
+# **Known**: while the loop trains on a batch, a worker builds the next one (`prefetch_factor` in the documentation of
+# `DataLoader`). If each has a core for itself, a batch takes as long as the step or as *one worker's* loading,
+# whichever is longer. The last printed line divides load + step by the longer of the two. A worker that loads much more
+# slowly than the main process needs a long step to make up for it.
 #
 # **Takeaway** A worker gains if load + step takes longer than the worker's own loading. Time the loader inside your
 # training.
@@ -356,8 +373,8 @@ plots.speedups({"loads": light, "trains": trained}, workers=1)
 # %% [markdown]
 # ## Does the batch size change the answer? · extra
 #
-# Some pages advise a larger batch if workers do not help. The next cell takes four times the batch size, and as many
-# batches as before: where the folder has too few images, a pass reads them again.
+# Some guides advise a larger batch if workers do not help. The next cell tests that with four times the batch size, and
+# as many batches as before. (If the folder has too few images, a pass reads them again.)
 
 # %% tags=["experiment"]
 large = compare(plain, 4 * sizes.pass_batch, [0, 2])
@@ -368,9 +385,10 @@ for label, case in ((f"batch {sizes.pass_batch}", light), (f"batch {4 * sizes.pa
     print(f"{label:<9}{case.breakdown(2)}")
 
 # %% [markdown]
-# Messages cannot explain a gain: "unsent" sends as many, and pays little for them. **We think** that the base changes:
-# without workers, a batch above 32 MiB is made of new memory each time, because glibc gives blocks of that size back to
-# the system (part 1 of unit 04). To test it, start Jupyter with `MALLOC_MMAP_THRESHOLD_=67108864` (64 MiB).
+# A gain does not come from the messages: "unsent" sends as many, and pays little for them. **We think** that the loader
+# *without* workers loses. A batch above 32 MiB takes new memory each time, because glibc gives blocks of that size back
+# to the system (part 1 of unit 04). To test it, start Jupyter with `MALLOC_MMAP_THRESHOLD_=67108864` (64 MiB; old
+# versions of glibc ignore it).
 #
 # **Takeaway** Compare workers at the batch size that you train with, and keep the number of batches.
 
@@ -404,6 +422,7 @@ for w, seconds in passes.items():
 # </details>
 #
 # Overlapping error bars settle nothing: they show the spread of single passes, not the uncertainty of the ratio. And
-# each setting was timed at another time. Compare with the ratios of the rounds above.
+# each setting was timed at another time, while the machine's speed drifted. Compare with the ratios of the rounds
+# above.
 #
 # **Takeaway** Show the spread of passes to describe a machine; compare in rounds to decide between settings.

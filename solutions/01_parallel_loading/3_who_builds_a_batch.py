@@ -3,7 +3,8 @@
 #
 # **Which process does what, and what must you tell it?**
 #
-# A loader with workers is several processes. You ask them who builds which batch, write the plan of an epoch down, and
+# A loader with workers is several processes. Some errors in it raise no exception: augmentations that repeat, or
+# workers that only slow you down. You ask the processes who builds which batch, write the plan of an epoch down, and
 # give each worker random numbers that differ and can be repeated.
 #
 # **You will be able to**
@@ -149,8 +150,8 @@ course.claim("the main process also opens one connection to a worker for each te
 plots.loader_diagram(num_workers=4, batch_size=8)
 
 # %% [markdown]
-# A drawing that is often copied shows eight indices split among four workers, two each. It is a natural guess, and it
-# would make each batch arrive sooner. PyTorch does something simpler:
+# A drawing that is often copied shows eight indices split among four workers, two each. It is a natural guess. PyTorch
+# does something simpler:
 #
 # 1. The main process sends the indices of one *whole* batch to one worker, the next batch's to the next worker, in a
 #    circle.
@@ -158,15 +159,15 @@ plots.loader_diagram(num_workers=4, batch_size=8)
 #    default it stacks them in memory that both processes can see.
 # 3. The worker sends back where the batch is, not the pixels.
 #
-# On Linux the message of step 3 names an open file of the worker for each tensor, which holds its memory. To get that
-# file, your process opens a connection to the worker, proves who it is, and closes the connection again: **Shown** by
-# the count, in which only the number of tensors changes. So a batch of one tensor arrives with less effort than a
-# dictionary of twenty. (**Known**: `torch.multiprocessing` documents this strategy, `file_descriptor`. With
-# `file_system`, the message has the name of a file, and nothing is asked.)
+# Each tensor of a batch costs extra. On Linux its memory is an open file of the worker. To get that file, your process
+# opens a connection to the worker, authenticates itself, and closes the connection again. **Shown** by the counts: the
+# connections grow with the number of tensors, which is all that changes. So a batch of one tensor arrives with less
+# effort than a dictionary of twenty. (**Known**: the documentation of `torch.multiprocessing` describes this strategy,
+# `file_descriptor`. With `file_system`, the message has the name of a file, and no connection is needed.)
 #
-# Each worker gets `prefetch_factor` batches ahead, two by default. The loop receives batches in order: one that is
-# ready early waits in your process for those before it. (With `in_order=False` it does not wait. With an
-# `IterableDataset` there are no indices to deal out: each worker reads its stream.)
+# Each worker is given `prefetch_factor` batches ahead, two by default. The loop receives batches in order: a batch that
+# is ready early waits in your process until it is due. (With `in_order=False` it does not wait. An `IterableDataset`
+# has no indices to deal out: each worker reads its stream.)
 #
 # **Takeaway** One worker builds and collates a whole batch. It costs two short messages in queues, and on Linux a
 # connection for each tensor in it.
@@ -176,7 +177,8 @@ plots.loader_diagram(num_workers=4, batch_size=8)
 #
 # ### Exercise 2 · The plan of an epoch
 #
-# Write down, before it happens, which worker builds which batch.
+# If one batch is late or broken, which worker do you suspect? Write down, before it happens, which worker builds which
+# batch.
 #
 # **Must** return a pair (worker, indices) for each batch, in the order in which the loop receives them.
 #
@@ -283,20 +285,21 @@ drawn = one_batch.builds(ways["main process"])[:12] + one_batch.builds(ways["one
 plots.timeline(drawn, "One batch at a time without workers, two at a time with two", main=one_batch.MAIN)
 
 # %% [markdown]
-# Each row is a process; white lines separate batches. The two workers compute simultaneously, each on every other
-# batch. These are the first 12 batches of one pass, the first requests included, so compare the lengths of the bars
-# here and the speeds above: two at a time are faster only if each of them does not take twice as long.
+# Each row is a process, each box a batch. The two workers compute simultaneously, each on every other batch. They win
+# only if a batch takes each of them less than twice as long as it takes the main process. The figure shows just the
+# start of one pass, so take the speeds from the printed lines.
 #
-# **We think** that the ratios above have these causes. The only worker writes its batch into fresh shared memory, and
-# the main process takes batches from it meanwhile. A second worker shares caches and memory with the first, and the
-# cores if there are few. To test the fresh memory, return 8 × 8 pixels per image.
+# **We think** that a batch takes longer in a worker for three reasons. The worker writes it into fresh shared memory.
+# The main process takes batches from the worker meanwhile. And a second worker shares caches and memory with the first,
+# and the cores if there are few. To test the fresh memory, return 8 × 8 pixels per image.
 #
 # **Takeaway** Workers do not make a batch faster; they build several batches simultaneously.
 
 # %% [markdown]
 # ## Do the workers draw different numbers?
 #
-# This dataset adds noise from a generator that it keeps:
+# A training whose augmentations repeat sees less data than you think, and nothing tells you. This dataset adds noise
+# from a generator that it keeps:
 #
 # ```python
 # class Noisy(Dataset):
@@ -351,13 +354,15 @@ course.claim("the second epoch repeats the first one", copied[0] == copied[1])
 
 # %% [markdown]
 # Worker 0 builds batches 0 and 2, worker 1 the others. Both draw the same numbers, and the next epoch repeats them.
-# Nothing fails. The training just sees a fraction of the noise that you paid for.
+# Nothing fails. The training just sees a fraction of the noise that you wanted.
 #
-# PyTorch seeds some generators for you. It draws a *base seed* whenever a loader's iterator is made, from the
-# loader's `generator` if there is one. In worker $w$ it seeds torch and Python's `random` with base seed + $w$, and
-# the global numbers of NumPy, `np.random`, with a hash from both (**Known**: `torch/utils/data/_utils/worker.py`). So
-# transforms of torchvision are safe. A generator that *you* keep in the dataset stays a copy, unless a
-# `worker_init_fn` replaces it: the loader calls that function in each worker as it starts.
+# PyTorch seeds some generators for you. It draws a *base seed* whenever a loader's iterator is made, from the loader's
+# `generator` if there is one. In worker $w$ it seeds torch and Python's `random` with base seed + $w$. It seeds NumPy's
+# global numbers, `np.random`, with a hash of both (**Known**: `torch/utils/data/_utils/worker.py`). So transforms of
+# torchvision are safe.
+#
+# A generator that *you* keep in the dataset stays a copy, unless a `worker_init_fn` replaces it: the loader calls that
+# function in each worker as it starts.
 #
 # There, `get_worker_info()` has what you need: `seed`, which is base seed + $w$, and `dataset`, this worker's copy.
 #
@@ -432,19 +437,20 @@ course.claim("with seed_worker no worker and no epoch repeats the numbers of ano
 
 # %% [markdown]
 # Call `throws(seed_worker)` again: it prints the same 24 numbers. (A few may occur twice by chance.) With
-# `persistent_workers=True` the function is called once, when the workers start: so the second epoch draws on from the
-# same generators. Ranks need one more step: a `DistributedSampler` repeats its order unless you call `set_epoch` (unit
-# 02).
+# `persistent_workers=True` the function is called once, when the workers start. So in the second epoch the same
+# generators continue. With several ranks you need one more step: a `DistributedSampler` repeats its order unless you
+# call `set_epoch` (unit 02).
 #
 # **Takeaway** A generator in the dataset is copied into each worker; seed it there, from `get_worker_info().seed`.
 
 # %% [markdown]
 # ## When do workers lose?
 #
-# Here the items are rows of a tensor in memory, so `dataset[i]` computes nothing. A common rule says: four workers per
-# GPU.
+# A common rule says: four workers per GPU. Is it safe to follow? Here the items are rows of a tensor in memory, so
+# `dataset[i]` computes nothing.
 #
-# **Predict**: how many times as fast as no workers are two workers, and is it more than 1?
+# **Predict**: how many times as fast as no workers are two workers? More than 1, if they divide the look-ups; less than
+# 1, if each batch costs more to send than to look up.
 
 # %%
 predicted_times_as_fast = None  # your number
@@ -464,11 +470,11 @@ course.claim("one look-up per batch of rows in memory is more than three times a
 plots.ratios(lost, "Rows of a tensor in memory")
 
 # %% [markdown]
-# Workers share the look-ups and the stacking, but every batch then has to be sent. With items that cost nothing there
-# is little to share. The last line removes the work instead: with `batch_size=None` and a `BatchSampler` as the
-# sampler, the loader calls `dataset[indices]` once, and nothing is collated (part 8).
+# Workers divide the look-ups and the stacking, but each batch must then be sent. If an item costs almost nothing, there
+# is little to divide. The way with one look-up per batch removes the work instead: with `batch_size=None` and a
+# `BatchSampler` as the sampler, the loader calls `dataset[indices]` once, and nothing is collated (part 8).
 #
-# So "four per GPU" may be wrong for your data: it fits work that keeps four cores busy, and cores that are free. Part 4
-# computes the number from what one worker costs.
+# So "four per GPU" fits only work that keeps four cores busy, on a machine where these cores are free. Part 4 computes
+# the number from what one worker costs.
 #
 # **Takeaway** If an item is only a look-up, do not divide the work among workers: remove it.

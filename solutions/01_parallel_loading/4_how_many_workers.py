@@ -72,8 +72,8 @@ course.claim("four workers that sleep take as long as the loop sleeps, within 20
              slept.ratio(4), within=(4 / 1.2, 4 * 1.2))  # fmt: skip
 
 # %% [markdown]
-# Worker and loop sleep at the same time, on different batches, so one worker takes 36 ms and not 48. Two workers share
-# the batches: one is ready every 18 ms. Four have one ready every 9 ms, but the loop takes 12.
+# Worker and loop sleep at the same time, on different batches, so with one worker a batch takes 36 ms and not 48. Two
+# workers alternate: a batch is ready every 18 ms. With four workers a batch is ready every 9 ms, but the loop takes 12.
 #
 # **Takeaway** A pipeline takes as long as its slowest stage, not as long as the sum.
 
@@ -82,14 +82,14 @@ course.claim("four workers that sleep take as long as the loop sleeps, within 20
 #
 # Call the time per batch $T(w)$, for $w \ge 1$ workers:
 #
-# - a worker computes for $a$ seconds to build a batch, and the workers share the batches;
+# - one worker needs $a$ seconds to build a batch, and the $w$ workers divide the batches among them;
 # - the main process needs $c$ seconds per batch: it unpacks the message, maps the shared memory and runs your loop;
 # - a device may train on the batch for *step* seconds, without a core;
 # - workers and main process share $n$ cores, which do at most $n$ seconds of work per second. (With a training on each
 #   of several GPUs of a machine, $n$ is the share of one.)
 #
-# All of them work simultaneously, on different batches. Each gives a time that a batch takes *at least*. What are the
-# four times, and what is $T(w)$?
+# All of them work simultaneously, on different batches. Each of the four sets a time that a batch takes *at least*.
+# What are these four times, and what is $T(w)$?
 #
 # ### Exercise 1 · The pipeline's time
 #
@@ -170,15 +170,19 @@ for w, of_w in zip((1, 2, 4), predicted.tolist(), strict=True):
 # %% [markdown]
 # ## Can one worker predict the others?
 #
-# Now the loader computes. `loaders.OneWorker` runs it with one worker and reads from the system how much CPU time the
-# worker ($a$) and the main process ($c$) used per batch. And $n$? Two cores that compute simultaneously may do less
-# than twice the work of one. `loaders.effective_cores` measures that without a loader: it makes items in one process,
-# then in as many as there are cores. The ratio of the two speeds is $n$.
+# Workers that sleep need no core. Real workers do, so test the formula on a loader that computes. `loaders.OneWorker`
+# runs it with one worker and reads from the system how much CPU time the worker ($a$) and the main process ($c$) used
+# per batch.
 #
-# Then come whole passes with other numbers of workers. A machine's speed drifts, so each round measures one worker,
-# $n$ and all other passes in random order, and compares the passes with what the costs of *this* round predict.
+# And $n$? Two cores that compute simultaneously may do less than twice the work of one. `loaders.effective_cores`
+# measures that without a loader: it makes items in one process, then in as many as there are cores. The ratio of the
+# two speeds is $n$.
 #
-# **Predict**: with the heavy transform, how many times as fast as one worker will the formula say that two are?
+# Then come whole passes with other numbers of workers. A machine's speed drifts, so each round measures one worker, $n$
+# and all other passes in random order. It compares the passes with what the costs of *this* round predict.
+#
+# **Predict**: with the heavy transform, how many times as fast as one worker will the formula say that two are? Twice
+# as fast, if your cores keep up; less, if workers and main process together need more cores than there are.
 
 # %%
 predicted_speedup_heavy = None  # your number
@@ -228,8 +232,8 @@ course.claim("one worker predicts the time with every other number of workers wi
              comparison.furthest(missed["heavy"].values()), within=(1 / 1.15, 1.15))  # fmt: skip
 
 # %% [markdown]
-# Look where each line goes flat: from there on, the formula says, the cores are full. With two cores nearly all of the
-# line is flat, so this checks the term of the cores; the sleeping workers checked the others. The formula does not know
+# Where a line goes flat, the formula says that the cores are full. With two cores nearly all of the line is flat, so
+# this section tests the term of the cores. The sleeping workers tested the other terms. The formula says nothing about
 # $T(0)$, the dotted line: measure it.
 #
 # **We think** that a time above the prediction comes from new memory: workers stack batches into fresh shared memory,
@@ -240,9 +244,9 @@ course.claim("one worker predicts the time with every other number of workers wi
 # %% [markdown]
 # ## What does the formula leave out? · extra
 #
-# The formula describes an endless pass. The figure draws a pass batch by batch, with the times that your machine takes
-# to build batches with the heavy transform. A step of the loop takes a third of their mean time, and each worker
-# computes on a core that it shares with nobody.
+# The formula describes an endless pass. The figure draws a short one, batch by batch, with the times that your machine
+# takes to build batches with the heavy transform. A step of the loop takes a third of their mean time, and each worker
+# has a core for itself.
 #
 # Move the figure's sliders. **With how many workers does the waiting vanish? And with a step of 0 ms, why do 10 batches
 # with 4 workers take nearly as long as 12?**
@@ -257,10 +261,10 @@ step_ms = sum(load_ms) / len(load_ms) / 3
 figures.pipeline(load_ms, step_ms, workers=1, batches=20)
 
 # %% [markdown]
-# Each worker builds every fourth batch. Of ten batches two workers build three, and so do all four of twelve. The
-# first batch is always waited for, however many workers there are. Here the batches take nearly equal times. If a few
-# take much longer, the loop waits for those, although the workers keep up on average: then a longer queue helps (part
-# 8).
+# Each of four workers builds every fourth batch. Of 10 batches, two workers build three each; of 12, all four do. So
+# both passes take three rounds. The loop always waits for the first batch. Here the batches take nearly equal times. If
+# a few take much longer, the loop waits for those, although the workers keep up on average. Then a longer queue helps
+# (part 8).
 #
 # **Takeaway** If batches take equal times and workers keep up, the loop waits only for the first one. A short pass
 # ends with the worker that has one batch more.
@@ -268,7 +272,7 @@ figures.pipeline(load_ms, step_ms, workers=1, batches=20)
 # %% [markdown]
 # ## Which number do you take? · extra
 #
-# Each worker is a process with batches under way, so one that gains 1 % is not worth its memory.
+# A worker costs memory: it is a process with batches under way. So a worker that gains 1 % is not worth it.
 #
 # ### Exercise 2 · Choose
 #
@@ -341,17 +345,17 @@ course.claim("the number chosen from the prediction takes at most 15 % longer th
              comparison.furthest(losses), below=1.15)  # fmt: skip
 
 # %% [markdown]
-# With few cores, several candidates take nearly the same time, and the chosen number may be the fastest: then the
-# claim can hardly fail. It is a test where the line of the prediction falls and then turns flat.
+# On few cores, several candidates take nearly the same time, so the claim can hardly fail. It is a real test on many
+# cores, where the predicted line falls and then turns flat.
 #
 # **Takeaway** Take the fewest workers that are nearly the best, zero included.
 
 # %% [markdown]
 # ## How many workers, if each image is waited for? · extra
 #
-# Now 5 ms of sleep per image stand for a remote disk. Workers can wait without a core. So the cell calls your formula
-# twice and takes the longer time: once with the seconds by the clock and `cores=math.inf`, once with the CPU seconds
-# and the effective cores.
+# Your files may lie on a remote disk. Here 5 ms of sleep per image stand for it. Workers can wait without a core. So
+# the cell calls your formula twice and takes the longer time: once with the seconds by the clock and `cores=math.inf`,
+# once with the CPU seconds and the effective cores.
 #
 # **Predict**: which number of workers is fastest?
 
@@ -388,9 +392,9 @@ course.claim("for images that are waited for, twice as many workers as cores are
 plots.predicted_workers({("5 ms of waiting", small): drawn_slow}, many)
 
 # %% [markdown]
-# If the fastest number is the largest one tried, more may be faster still. A sleep has no limit that many sleepers
-# share. A real disk or network has one: from some number of requests on, they wait for each other, and the line goes
-# flat there.
+# If the fastest number is the largest one tried, more may be faster still. Any number of workers can sleep
+# simultaneously. A real disk or network serves only so many requests: beyond that they wait for each other, and the
+# line goes flat.
 #
 # **Takeaway** A worker that waits needs no core, so waiting pays for more workers than cores.
 

@@ -4,9 +4,9 @@
 # **How does the next batch reach the GPU while it computes on this one?**
 #
 # First you see what `pin_memory` and `non_blocking` do, and when copying matters at all. Then you write a prefetcher,
-# which lets a GPU copy one batch while it computes on another. You can do all of it without a GPU: a stand-in for
-# `torch.cuda` checks the order of your calls. But the course has recorded only one experiment of this part on a GPU.
-# Claims that say "no GPU here" are open until you run them on one.
+# which lets a GPU copy one batch while it computes on another. You can solve all of it without a GPU: a stand-in for
+# `torch.cuda` checks the order of your calls. A claim that needs a GPU then says "no GPU here", and shows what we
+# recorded on one. For the prefetcher nothing is recorded yet: what it gains is open until you run it on a GPU.
 #
 # **You will be able to**
 #
@@ -50,15 +50,15 @@ heavy = loaders.evenly_spaced(LFWDataset_now(lfw.folder(sizes.dataset), lfw.heav
 # %% [markdown]
 # ## What do `pin_memory` and `non_blocking` do?
 #
-# A GPU fetches a batch from memory by itself, while the processor does something else. That works only from *pinned*
-# memory, whose pages the system may not move. Ordinary memory is *pageable*: there the driver copies each piece into a
-# pinned buffer of its own first, and your program waits for that.
+# Two options decide whether your loop waits for a copy to the GPU. A GPU fetches a batch from memory by itself, while
+# the processor does something else. That works only from *pinned* memory, whose pages the system may not move. Ordinary
+# memory is *pageable*: the driver first copies each piece into a pinned buffer, and your program waits for that.
 #
 # - `DataLoader(..., pin_memory=True)` lets a thread of your process copy each batch into pinned memory. The extra copy
 #   is still made, but your loop no longer waits for it.
 # - `batch.to(device, non_blocking=True)` does not wait for the end of the copy. From pinned memory, it returns as soon
-#   as the copy is queued. From pageable memory, it returns when the driver has taken the data, and the copy does not
-#   overlap with a step.
+#   as the copy is queued. From pageable memory, it returns only when the driver has taken the data, so your loop cannot
+#   queue a step meanwhile.
 
 # %% tags=["experiment"]
 copies = feeding.compare_copies(sizes.pass_batch * 3 * 250 * 250 * 4, device, sizes.pass_seconds)
@@ -70,11 +70,11 @@ course.claim("from pinned memory, a non_blocking copy returns in less than a fif
              returns.get(feeding.PINNED), feeding.NO_GPU, below=0.2)  # fmt: skip
 course.claim("from pageable memory, a non_blocking copy keeps the processor for more than half of its time",
              returns.get(feeding.PAGEABLE), feeding.NO_GPU, above=0.5)  # fmt: skip
-print("\nRecorded, pinned memory only:", recorded.step_lines("copies") or "nothing yet", sep="\n")
+print("\nRecorded copies:", recorded.step_lines("copies") or "nothing yet", sep="\n")
 
 # %% [markdown]
-# The recorded lines are from `course bench gpu copies`, which copies from pinned memory while a matrix product runs. A
-# copy can hide behind a step, if it is pinned, queued without blocking, and in a queue that the step does not share.
+# The printed lines are from `course bench gpu copies`, which copies from pinned memory while a matrix product runs in
+# another queue. They show that a copy can hide behind a step. The numbers in the claims cover pageable memory, too.
 #
 # **Known**: PyTorch's tutorial
 # [on pin_memory and non_blocking](https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html), whose
@@ -92,11 +92,12 @@ print("\nRecorded, pinned memory only:", recorded.step_lines("copies") or "nothi
 # %% [markdown]
 # ## When can copying matter?
 #
-# From pinned memory, the bus is busy for *bytes per second that you load ÷ bytes per second of the bus* of the time. A
-# prefetcher hides these copies behind the steps, so it saves this share at most.
+# Is hiding copies worth the effort? A division tells. From pinned memory, the bus is busy for *bytes per second that
+# you load ÷ bytes per second of the bus* of the time. A prefetcher hides these copies behind the steps, so it saves
+# this share at most.
 #
-# From pageable memory, a copy takes longer, and pinning saves the difference between the two copy times. **We think**
-# that this is about as long as the extra copy within memory, which you can measure without a GPU.
+# From pageable memory a copy takes longer, and pinning saves the difference. **We think** that the difference is about
+# as long as the extra copy within memory, which you can measure without a GPU.
 #
 # **Predict**: a loader yields 2,000 LFW images per second as floats, and the bus of an H200 takes 55 GB/s. Which share
 # of the time does it copy?
@@ -122,12 +123,12 @@ print(course.score("01/5", "share of the time that the bus copies", predicted_bu
                    feeding.copy_share(4 * image, 2_000, BUS), null=None, form="{:.1%}"))  # fmt: skip
 
 # %% [markdown]
-# The first column is what prefetching from pinned memory saves at most. If the extra copy is the whole difference,
-# the second one is what pinning saves at most: the driver can copy one piece while the bus transfers another, which
-# hides a part. To test it, compare the second column with the two copy times of the first section, on a GPU.
+# The first column is the most that prefetching from pinned memory saves. The second column is a guess at what pinning
+# saves. With a GPU you need no guess: if a copy from pageable memory takes $r$ times as long as one from pinned memory,
+# pinning saves $r - 1$ times the first column. The first claim of this part measures $r$. Test the guess with it.
 #
-# A starved GPU is rarely starved by the bus: with decoded images the processor is slower by far. Prefetching pays for
-# data that come from memory at its speed, as in unit 04, or where the GPU shares a slow bus with others.
+# The bus rarely starves a GPU: decoding images on the processor is slower by far. Prefetching pays if data come
+# straight from memory, as in unit 04, or if several GPUs share a slow bus.
 #
 # **Takeaway** Bytes per second ÷ speed of the bus is all that hiding copies saves. Pinning saves the difference between
 # two copy times.
@@ -135,10 +136,10 @@ print(course.score("01/5", "share of the time that the bus copies", predicted_bu
 # %% [markdown]
 # ## How long does the loop wait? · extra
 #
-# A sleep stands for the GPU's step, because the processor is free while a GPU computes. The step takes half as long
-# again as two workers need for a batch, so after the first batch none should be late. Does the loop still wait? And
-# what does it cost to drop a batch, whose memory goes back to the system? The last way has the same workers, which
-# send 8 × 8 pixels of each image.
+# A faster loader can save only the time that the loop waits, so measure that time. A sleep stands for the GPU's step,
+# because the processor is free while a GPU computes. The step takes half as long again as two workers need for a batch.
+# So after the first batch none should be late. Does the loop still wait? And what does it cost to drop a batch, whose
+# memory goes back to the system? The last way has the same workers, which send 8 × 8 pixels of each image.
 
 # %% tags=["experiment"]
 n_batches = comparison.steady_batches(2)
@@ -158,15 +159,15 @@ course.claim("dropping batches of whole images takes at least 2 percentage point
 plots.bars(share, "% of the time spent waiting", "Waiting after the first batch", "{:.0f} %")
 
 # %% [markdown]
-# **Shown**: to drop a batch that a worker has sent takes long if the batch is large. It is timed apart from the
+# **Shown**: dropping a batch that a worker has sent takes long if the batch is large. It is timed apart from the
 # waiting, and only the bytes differ. In `for batch in loader`, Python drops the old batch as it takes the new one, so
-# the time looks like waiting. More workers do not shorten it; fewer bytes do.
+# the time looks like waiting. The main process drops the batch, so fewer bytes help, and more workers do not.
 #
-# The waiting of two workers and of "unsent" differs by more than one cause: the unsent batches are also built faster,
-# so fewer of them are late. So do not subtract the two.
+# Do not subtract the waiting of "unsent" from the waiting of two workers: unsent batches are also built faster, so
+# fewer of them are late.
 #
-# The printed line has the first batch alone. In a pass of few batches it is most of the waiting, and it says nothing
-# about the hours after it.
+# The printed line has the first batch alone. In a pass of few batches it is most of the waiting. It says nothing about
+# the hours after it.
 #
 # **Takeaway** Count the first batch apart from the rest: a faster loader saves no more than the share of waiting.
 
@@ -193,8 +194,9 @@ plots.streams()
 # | let a stream wait for that place only | `stream.wait_event(event)` |
 # | keep a tensor's memory until a stream has read it | `tensor.record_stream(stream)` |
 #
-# The last line is easily forgotten. PyTorch reuses freed GPU memory, for each stream separately. When Python drops a
-# tensor, its memory is free for the side stream, even if the computing stream still reads it.
+# The last line is easily forgotten. PyTorch gives freed GPU memory back to the stream that asked for it. When Python
+# drops a batch, the side stream may copy the next one into the same memory, even if the computing stream still reads
+# it.
 #
 # ### Exercise 1 · Move a batch
 #
@@ -419,8 +421,8 @@ strips = {row: spans for trace in traces.values() for row, spans in trace.items(
 plots.strips(strips) if strips else None
 
 # %% [markdown]
-# **We think** that decoding is what the loop of this small network waits for, and no prefetcher shortens that: the
-# table above says which share copying can have. A prefetcher even draws batch $k + 1$ before it yields batch $k$, so
-# if the loader is late, a batch that has arrived waits. To test it, take images that are tensors in memory already.
+# **We think** that the loop of this small network waits for decoding, which no prefetcher shortens. A prefetcher can
+# even hurt: it draws batch $k + 1$ before it yields batch $k$. If the loader is late, a batch that has arrived waits.
+# To test it, take images that are tensors in memory already.
 #
 # **Takeaway** Pinned memory, a side stream and an event per batch allow copy $k + 1$ to run during step $k$.

@@ -3,8 +3,9 @@
 #
 # **Where does a run continue after a cut, and can threads replace the workers?**
 #
-# A checkpoint of the model alone repeats data that the model has seen. You write a loader that continues at the batch
-# where the run was cut. Then you write one whose workers are threads. All exercises of this part are extra.
+# A machine fails in the middle of an epoch. If the checkpoint holds only the model, the run that continues repeats
+# data. You write a loader that continues at the batch where the run was cut. Then you write a loader whose workers are
+# threads, which need not send their batches. All exercises of this part are extra.
 #
 # **You will be able to**
 #
@@ -81,7 +82,7 @@ course.claim("the sampler is workers x prefetch_factor batches ahead of the loop
              all(away == 3 + 2 * w for w, away in found.items()), f"{found}")  # fmt: skip
 
 # %% [markdown]
-# So the sampler's position is not the training's position. If you save the former, the batches in flight are lost.
+# So the sampler is ahead of the training. A checkpoint that saves the sampler's position loses the batches in flight.
 #
 # **Takeaway** The position of a run is the batch that the loop has, not the one that a worker builds.
 
@@ -89,8 +90,8 @@ course.claim("the sampler is workers x prefetch_factor batches ahead of the loop
 # ## Where does the run continue? · extra
 #
 # Three things say which batch comes next: the order of the epoch, its number, and the position in it. If the order
-# follows from the seed and the epoch alone, two numbers are enough. The loop asks for them while your generator
-# stands at its `yield`, so a batch must be counted before it is yielded.
+# depends only on the seed and the epoch, two numbers are enough. The loop asks for them while your generator stands at
+# its `yield`, so count a batch before you yield it.
 #
 # ### Exercise 1 · A loader that resumes
 #
@@ -245,10 +246,10 @@ print(f"By arithmetic, without workers: the first batch after the cut costs {(pa
 # %% [markdown]
 # ## Can threads replace processes? · extra
 #
+# Workers pay for each batch that they send (part 2). Threads share the memory of one process, so they send nothing. But
 # Python usually runs one thread at a time, because each needs the interpreter's lock. Code in C can release the lock
-# while it works: the JPEG decoders of PIL and torchvision do, and so does NumPy on large arrays. Then threads decode in
-# parallel, in the memory of one process. `loaders.JpegDecoder(paths)` is given: `decoder(index, out)` writes one image
-# into `out`.
+# while it works: the JPEG decoders of PIL and torchvision do, and so does NumPy on large arrays. So threads can decode
+# in parallel. `loaders.JpegDecoder(paths)` is given: `decoder(index, out)` writes one image into `out`.
 #
 # ### Exercise 2 · The loader of threads
 #
@@ -343,10 +344,10 @@ check.ThreadedLoader(ThreadedLoader, seed=12)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Now the race. All ways yield batches of equal floats, and torch's workers live on between passes. Ways with the same
-# decoder differ in three things: who decodes, where, and how a batch lies in memory. A worker makes each image,
-# stacks a batch in new memory, channel by channel, and sends it. Your threads decode into slots that are there
-# already, in which the colours of a pixel lie together, as the decoder writes them.
+# Now the race. All ways yield batches of equal floats, and torch's workers live on between passes. A worker makes each
+# image, stacks a batch in new memory, channel by channel, and sends it. Your threads decode into slots that exist
+# already, in which the colours of a pixel lie together, as the decoder writes them. So ways with the same decoder
+# differ in who decodes, where, and how a batch lies in memory.
 #
 # **Predict**: with the same decoder, how many times as fast as two persistent workers are two threads? More than 1 if
 # the way between processes costs much; 1 if decoding is all that counts; less if the lock stops the threads.
@@ -384,9 +385,13 @@ course.claim("two threads are at least 10 % faster than two persistent workers w
 plots.ratios(race, "Equal batches, six ways")
 
 # %% [markdown]
-# From the first way to the last, three things change. Compare the ways without workers for the decoder, "no workers"
-# with one thread for the slots (reused memory and its layout), and one thread with two for the second thread. **We
-# think** that much of what the workers lose is the sending of floats: to test it, let both ways give bytes (part 8).
+# From the first way to the last, three things change. Compare two rows for each:
+#
+# - the decoder: PIL and torchvision, both without workers;
+# - the slots (reused memory and its layout): torchvision without workers, and one thread;
+# - the second thread: one thread, and two.
+#
+# **We think** that the workers lose mainly because they send floats. To test it, let both ways give bytes (part 8).
 #
 # The last cell changes only what `load_into` does: it decodes, or it computes in Python, which keeps the lock.
 #
@@ -420,9 +425,13 @@ course.claim("a second thread gains at least 10 % more if the threads decode tha
 # **Shown** The last cell changes the work of the threads and nothing else, and with it what a second thread gains.
 # **Known** Python code holds the interpreter's lock while it runs (Python's documentation of `threading`).
 #
-# **Known** Loaders of threads are where the field goes: [SPDL](https://github.com/facebookresearch/spdl) decodes in
-# threads that hold no lock, and Python builds without the lock ([PEP 703](https://peps.python.org/pep-0703/)) run
-# Python code in parallel, too.
+# **Known** Others load with threads, too: [SPDL](https://github.com/facebookresearch/spdl) decodes in threads that hold
+# no lock, and Python builds without the lock ([PEP 703](https://peps.python.org/pep-0703/)) run even Python code in
+# parallel.
+#
+# A second thread that decodes may still gain less than a second core could give. **We think** that the threads wait for
+# the lock between two files, where Python code runs. To test it, decode larger images: then this code takes a smaller
+# share of the time.
 #
 # torch's loader does more than yours: it collates any structure, pins batches in a thread, reads streams, and has a
 # `timeout`. For the race on all images, run `course bench lfw paths --batch-size 64`.

@@ -3,8 +3,8 @@
 #
 # **How near to its ceiling do repairs bring a starved training?**
 #
-# The script of part 1 has six loading faults. You read it, rewrite its three functions, and see in the waterfall which
-# bar each repair removes. Then counts of files, pixels, processes and bytes tell you which faults are gone.
+# The script of part 1 has six loading faults. You read it, rewrite its dataset, its loader and its loop, and see in the
+# waterfall which bars get shorter. Then counts of files, pixels, processes and bytes tell you which faults are gone.
 #
 # **You will be able to**
 #
@@ -48,15 +48,14 @@ print(course.machine())
 #
 # The network learns to tell by how many quarter turns an image was rotated, which needs no labels (Gidaris, Singh and
 # Komodakis 2018, "Unsupervised representation learning by predicting image rotations"). It takes images of 60 × 60
-# pixels, and has no fault itself. The next cell prints the rest of the script. How many of the six faults do you see?
+# pixels, and has no fault. The next cell prints the rest of the script, which has six. How many of them do you see?
 
 # %%
 print(inspect.getsource(starved_script))
 
 # %% [markdown]
-# And this is its waterfall: what remains of a step when the bytes of the files, the decoded pictures, the items, the
-# batches are replayed from memory. The last bar is the step with data for free. (Part 1 drew the same bars in another
-# run. An interval says what one run knows; between two runs a machine may differ by more.)
+# And this is its waterfall. As in part 1, a bar is what a step gains if one more stage is replayed from memory, and the
+# last bar is the step with data for free. (Part 1 drew the same bars in another run, so its numbers differ a little.)
 
 # %% tags=["experiment"]
 torch.set_num_threads(1)  # the network is small, and the workers need the cores
@@ -321,8 +320,9 @@ check.lean_training(lean_training, seed=60)
 # Three waterfalls on one axis: as found, with your dataset in the script's loader, and with your dataset and your
 # loader. The last has workers, and a bar shows only what the step *waits* for.
 #
-# **Predict**: after both repairs, which stage has the longest bar? Decoding still takes most of the work; but the
-# workers do it while the network trains. Collating now stacks bytes. And what workers send costs the main process time.
+# **Predict**: after both repairs, which stage has the longest bar? Decoding and transforming are most of the work that
+# is left, but the workers do it while the network trains. Collating now stacks bytes. And what workers send costs the
+# main process time.
 
 # %%
 predicted_longest_bar = None  # "read", "decode", "transform", "collate" or "transfer"
@@ -343,17 +343,20 @@ plots.waterfall(found, f"A step takes {before:.0f} ms as found, {after:.0f} ms r
                 f"the training itself takes {rescued.share(waterfall.STEP):.0%} of it")  # fmt: skip
 
 # %% [markdown]
-# **Shown**: between the first two waterfalls only the dataset changes. So the shorter *decode* and *transform* are
-# its work, though not which of its three repairs did how much. Your loader changes two things together, bytes and
-# workers, so the third waterfall does not say which of them helped. **We think** that bytes shorten *collate*, and
-# that workers hide what is left behind the training. To test it, measure your loader with no workers. Workers take
-# more processes, as the cell prints: their cores are not free for other work.
+# **Shown**: between the first two waterfalls only the dataset changes, so it shortens *decode* and *transform*. The
+# figure does not say which of its three repairs did how much.
 #
-# A bar of the rescued run is what these workers cannot hide. If one is long, look at the cores: compare the processes
-# and the cores that the cell prints. If the cores are full, less work per item helps, and more workers do not. If
-# some are idle, more workers help: the script asks for four at most. So they do if items wait for a disk (part 4).
-# What would be less work here? Items of 60 × 60 bytes are small: the decoded ones fit into memory before they are
-# augmented. And a device that waits can augment whole batches itself.
+# Your loader changes three things: no list of arrays, bytes instead of floats, and workers. The cell on `torch.tensor`
+# showed how slow the list is. **We think** that without the list *collate* is short already, and that workers hide what
+# is left behind the training. To test it, measure your loader with no workers.
+#
+# A bar of the rescued run is what these workers cannot hide. If one is long, compare the processes with the cores that
+# the cell prints:
+#
+# - If the cores are full, more workers do not help, but less work per item does. The decoded items are small, so they
+#   fit into memory before they are augmented. And a device that waits can augment whole batches itself.
+# - If some cores are idle, more workers help: the script asks for four at most. More workers also help if items wait
+#   for a disk (part 4).
 #
 # **Takeaway** Repair until all bars of loading together are small compared with the step. If cores are idle, add
 # workers; if they are full, remove work.
@@ -365,7 +368,7 @@ plots.waterfall(found, f"A step takes {before:.0f} ms as found, {after:.0f} ms r
 # your training added one after the other. Each is repeated with other seeds.
 #
 # **Predict**: how many times as fast is the training with all three? The waterfalls tell you what a step gains.
-# Starting workers costs, reading the validation images once gains.
+# Starting workers costs time, and reading the validation images only once saves time.
 
 # %%
 predicted_times_as_fast = None  # your number
@@ -399,8 +402,8 @@ course.claim("your loader makes the training at least 1.2 times as fast",
 plots.ratios(trainings, f"With all three: {times} times as fast")
 
 # %% [markdown]
-# Does it still learn as well? Your dataset augments after it downscales, so it moves and mixes other pixels than the
-# script did. That is a change of the training, not only of its speed. Its seeds tell whether the accuracy changed, too.
+# Does it still learn as well? Your dataset augments after it downscales, so it changes other pixels than the script
+# did. That changes the training, not only its speed. So compare the accuracies of several seeds.
 
 # %% tags=["experiment"]
 pairs = list(zip(reached["and your training"], reached["the script"], strict=False))  # by seed
@@ -413,14 +416,15 @@ course.claim("the rescued training is at most 0.1 less accurate than as found", 
 # %% [markdown]
 # Chance is 0.25, so a loss of 0.1 would be a large part of what so few epochs learn: the claim excludes a broken
 # training, not a small loss. The seed alone moves the accuracy by several points. A narrower claim needs more seeds and
-# more validation images: the interval narrows with the square root of their number.
+# more validation images.
 #
 # **Takeaway** A starved training gets faster without touching the network. If you change what it sees, compare seeds.
 
 # %% [markdown]
 # ## Are all six faults gone?
 #
-# A gain may be luck. So count what the two trainings do, as found and now.
+# A gain may be luck. So count what the two trainings do, as found and now. A fault is gone if its count is "at most"
+# the printed limit. Only processes must reach their limit, because fewer leave cores idle.
 
 # %% tags=["experiment"]
 before = starved_run.counted(task, starved)
@@ -464,8 +468,9 @@ print(mine, "\n")
 print(course.checkup(my_loader, my_step, steps=20, minutes=sizes.checkup_minutes))
 
 # %% [markdown]
-# Two kinds of numbers say how fast the training could be, and they may differ. The check-up's lines of bounds ask
-# what happens if the *waiting* goes. The waterfall lets the workers go, too, and gives their cores back to the step.
+# The waterfall and the report may promise different gains. The report's line "if this took no time" removes only the
+# *waiting*. The waterfall removes the workers, too, and gives their cores back to the step. The bound of an advice may
+# count these cores, too.
 #
 # **We think** that this explains the difference, where workers and network share few cores. To test it, compare the
 # phases of the step in the check-up with those of a loader without workers.

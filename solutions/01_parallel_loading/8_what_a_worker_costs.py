@@ -48,6 +48,7 @@ forks = dict(multiprocessing_context="fork")  # classes from a notebook cell exi
 # %% [markdown]
 # ## What does a start cost? · extra
 #
+# By default a `DataLoader` starts its workers again in each epoch, and the start method decides whether you notice.
 # *Fork* copies the running process, memory and all. *Spawn* starts a new Python. *Forkserver* starts a clean helper
 # process once, which then forks each worker. Linux forks by default up to Python 3.13 and uses forkserver from 3.14 on;
 # macOS and Windows spawn. You choose with `DataLoader(..., multiprocessing_context="spawn")`.
@@ -74,8 +75,8 @@ plots.seconds(starts, "From the start of an epoch to its first batch, two worker
 
 # %% [markdown]
 # **Shown** Forkserver is hardly faster than spawn, because its helper knows nothing of torch: every worker that it
-# forks imports torch again. The preloading server differs in that alone. At the top of a script, before any worker
-# starts:
+# forks imports torch again. The preloading server differs only in what it has imported. At the top of a script, before
+# any worker starts:
 #
 # ```python
 # import multiprocessing
@@ -226,8 +227,9 @@ for cores, ranks, workers, threads in ((64, 8, 8, 8), (64, 8, 7, 1), (8, 1, 8, 8
     print(worker_costs.shared_cores(cores, ranks, workers, threads))
 
 # %% [markdown]
-# torch gives each worker one thread. Other libraries do not know that they are in a worker: OpenCV needs
-# `cv2.setNumThreads(0)`, NumPy the environment variable `OMP_NUM_THREADS=1`. Else workers × threads share the cores.
+# torch gives each worker one thread. Other libraries do not know that they are in a worker, so workers × threads share
+# the cores. OpenCV needs `cv2.setNumThreads(0)`. NumPy needs the environment variable `OMP_NUM_THREADS=1`, which limits
+# torch in your own process, too.
 #
 # **Takeaway** Ranks × (1 + workers) processes share the cores of a host: divide the cores by the ranks first.
 
@@ -331,8 +333,9 @@ course.claim("with the stream sharded by worker, each number arrives once", sort
 # %% [markdown]
 # ## What does a batch cost on its way? · extra
 #
-# A worker's `collate_fn` stacks the images into shared memory. The message says only where they are, and what follows
-# it goes by the number of tensors (part 3). So does the type of the numbers matter, or the number of bytes?
+# Floats are convenient, bytes are small: which should a worker send? Its `collate_fn` stacks the images into shared
+# memory, and its message says only where they are (part 3). So does the type of the numbers matter, or only the number
+# of bytes?
 
 
 # %% tags=["experiment"]
@@ -371,11 +374,11 @@ plots.ratios(sent, "A batch of 32 images on its way from one worker")
 
 # %% [markdown]
 # **Shown** The two ways without a worker send nothing, and differ only in where they stack: in memory that an earlier
-# batch used, or in new shared memory, as a worker does. (Larger batches lose the advantage of old memory: part 2.)
+# batch used, or in new shared memory, as a worker does. (Larger batches get new memory in any case: part 2.)
 #
-# Do not subtract the length of a pass without a worker from one with a worker. With a worker, two processes share the
-# work: it builds a batch while yours drops another. So the price of the message and of the other process need not
-# show in the length of a pass. It shows in CPU time, which part 2 counts.
+# Do not subtract a pass without a worker from one with a worker. With a worker, two processes divide the work: it
+# builds a batch while yours drops another. So the length of a pass can hide what sending costs. CPU time, which part 2
+# counts, shows it.
 #
 # **Takeaway** The number of bytes counts, not their type: send `uint8`, and convert to float on the device that
 # computes.
@@ -436,8 +439,8 @@ course.claim("with uneven work, prefetch_factor=4 is at least 5 % faster than 1"
 plots.queue({f"{way}: empty {empty_share(*queues[way]):.0%}": queues[way] for way in sorted(queues)})
 
 # %% [markdown]
-# In the grey bands nothing is ready. A slow item empties the short queue. The long queue runs empty less often, as
-# the titles say.
+# In the grey bands nothing is ready, and the loop waits. One slow item empties the short queue. The long queue runs
+# empty less often, as the titles say.
 #
 # **Takeaway** workers × `prefetch_factor` batches are built ahead. Choose just enough to bridge the longest gap.
 

@@ -270,10 +270,10 @@ def exchange(outgoing, to, incoming, source):
 # %% [markdown]
 # ### Exercise 2 · All-reduce on a ring
 #
-# Write the first phase, reduce-scatter; the second is given. In step 0 rank r sends piece r, as in the figure. The given
-# second phase starts by sending piece `(r + 1) % N`, so this piece of rank r must be complete after N - 1 steps. Add in
-# place, with `+=`: the pieces are views of the tensor, and a sum in a new tensor is lost. Pieces may differ in length by
-# one number, so receive a piece into `part[: len(piece)]`, the beginning of the buffer `part`.
+# Write the first phase, reduce-scatter; the second is given. In step 0 rank r sends piece r, as in the figure. The
+# given second phase starts by sending piece `(r + 1) % N`, so this piece of rank r must be complete after N - 1
+# steps. Add in place, with `+=`: the pieces are views of the tensor, and a sum in a new tensor is lost. Pieces may
+# differ in length by one number, so receive a piece into `part[: len(piece)]`, the beginning of the buffer `part`.
 #
 # **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 15 · **Lines** 4
 #
@@ -348,8 +348,8 @@ check.ring_all_reduce(ring_all_reduce, seed=505)
 # ## How much does each rank send?
 #
 # A large all-reduce takes as long as its bytes take, so count them. Linux counts the bytes of every TCP connection, and
-# gloo sends through TCP. So the operating system can count what your ring sends, and what torch's own
-# all-reduce sends.
+# gloo sends through TCP. So the operating system can count what your ring sends, and what torch's own all-reduce
+# sends.
 #
 # **Predict**: four ranks all-reduce a tensor. How many times its size does each rank send? Perhaps 3, because each of
 # the three others must get what this rank has. Perhaps less, because neighbours add on the way.

@@ -4,9 +4,10 @@
 # **What does a larger batch gain, and what does it lose?**
 #
 # NVIDIA's workshop on scaling trains a recommender with a batch of 4,096, then with 16 and 192 times as many samples.
-# Each larger batch trains more samples per second, and each ends with a worse score. The workshop then wins the score
-# back: with a larger learning rate, a warm-up, LARS and mixed precision. This unit follows it, on data that a laptop
-# trains in seconds. In this part you measure the gain and the loss, and find out what caused the loss.
+# Each larger batch trains more samples per second, and each ends with a worse score. The workshop wins the score back
+# with a larger learning rate, a warm-up and LARS, and saves time with mixed precision. This unit follows it, on data
+# that a laptop trains in seconds. In this part you measure what a larger batch gains and what it loses, and find out
+# what causes the loss.
 #
 # **You will be able to**
 #
@@ -46,26 +47,26 @@ sizes = course.sizes("03_large_batch")
 # %% [markdown]
 # ## What is trained, and how is it judged?
 #
-# MovieLens holds ratings: user, film, stars, time. Neural collaborative filtering (NCF) drops the stars and predicts
-# which film a user picks next. Each rating becomes a 1, and the zeros are drawn: four films that the user never took
-# for each positive.
+# You will compare scores in the whole unit, so look first at what they count. MovieLens holds ratings: user, film,
+# stars, time. Neural collaborative filtering (NCF) ignores the stars and predicts which film a user picks next. Each
+# rating becomes a 1. For each 1, four films that the user never took are drawn as zeros.
 
 # %%
 plots.neumf_diagram()
 
 # %% [markdown]
-# The model is NeuMF, 8 factors. Four tables turn user and film into vectors. One half multiplies two of them, like
-# matrix factorisation. The other half is a small network with ReLUs. The sum is one logit, and the loss is the binary
-# cross entropy. Part 6 builds all of this.
+# The model is NeuMF with 8 factors. Four tables turn user and film into vectors. The GMF half multiplies two of the
+# vectors, like matrix factorisation. The MLP half is a small network with ReLUs. A linear layer turns both halves
+# into one logit, and the loss is the binary cross entropy. Part 6 builds all of this.
 #
 # Each user's latest film is kept for the test, and the one before it for validation. Every score below is on
 # validation. **HR@10 with sampled negatives** ranks the held-out film among 100 films that the user never took, and
-# counts how often it is in the first ten. **NDCG@10** counts a high rank for more. A model that guesses reaches
-# 10 / 101. A ranking by popularity, the same for all users, is the second thing to beat.
+# counts how often it is in the first ten. **NDCG@10** counts a high rank for more. Guessing reaches 10 / 101. A
+# ranking by popularity, the same for all users, is harder to beat.
 #
-# Three choices of ours are easy to miss. Embeddings start with a deviation of 0.1 instead of the paper's 0.01, because
-# plain SGD leaves zero slowly. The output bias starts at the log odds of a positive. And each optimizer has a learning
-# rate that part 2 found for it.
+# Three choices of ours are easy to miss. Embeddings start with a deviation of 0.1 instead of the paper's 0.01,
+# because plain SGD leaves zero slowly. The output bias starts at the log odds of a positive. And we tuned the
+# learning rate of each optimizer, as part 2 explains.
 
 # %% tags=["experiment"]
 experiment = Experiment(sizes)
@@ -81,14 +82,16 @@ print(f"HR@10 of guessing {10 / 101:.3f}, of the most popular films {experiment.
 # %% [markdown]
 # ## Has the small batch converged?
 #
-# SGD with momentum 0.9 minimises the mean loss over all samples. It estimates the gradient from a batch $\mathcal B_k$
-# of $B$ samples and steps with the learning rate $\alpha$:
+# If you stop a baseline while it still improves, every comparison with it measures when you stopped. So the baseline
+# comes first.
+#
+# SGD with momentum 0.9 minimises the mean loss over all samples. It estimates the gradient from a batch
+# $\mathcal B_k$ of $B$ samples and steps with the learning rate $\alpha$:
 #
 # $$w_{k+1} = w_k - \alpha\, \frac{1}{B} \sum_{i \in \mathcal B_k} \nabla f_i(w_k)$$
 #
-# The cell trains the small batch, 1×, and prints a line per epoch, as the workshop does. A star marks the best score so
-# far. **When would you stop?** If you stop a baseline while it still rises, everything that you compare with it
-# measures when you stopped.
+# The cell trains the small batch, 1×, and prints a line per epoch, as the workshop does. A star marks the best score
+# so far. **When would you stop?**
 
 # %% tags=["experiment"]
 baseline = experiment.train_fresh(sgd(sizes.base_lr), batches[0], epochs=sizes.long_epochs)
@@ -104,12 +107,13 @@ print_log(baseline)
 # %% [markdown]
 # ## How much faster is a larger batch?
 #
-# The terms of the sum do not depend on each other, so they can run in parallel. Other costs occur once *per update*,
-# whatever the batch size: starting kernels, and reading and writing every weight in the optimizer. With $c$ seconds per
-# update and $s$ seconds per sample, the throughput is $B / (c + sB)$.
+# People buy larger batches for speed. The terms of the sum above do not depend on each other, so they can run in
+# parallel. Other costs occur once *per update*, whatever the batch size: starting kernels, and reading and writing
+# every weight in the optimizer. With $c$ seconds per update and $s$ seconds per sample, an update takes $c + sB$
+# seconds, so the throughput is $B / (c + sB)$.
 #
 # **Predict** by what factor the throughput grows with 16 times the batch, and with 192 times. If $c$ were 0, it would
-# not grow. If $s$ were 0, it would grow as the batch.
+# not grow. If $s$ were 0, it would grow with the batch.
 
 # %%
 predicted_speedup_16 = None  # your number: how many times the samples/s of the 1x batch at 16x
@@ -160,29 +164,32 @@ course.claim("from 16× to 192×, 12 times the batch, throughput grows by less t
              otherwise="Your device is still not full at 192×.")  # fmt: skip
 course.claim("c + sB, fitted to the 1× and the 192× batch, is within 25 % of an update of the 16× batch",
              compared.time(16).scaled(1 / sizes.perf_steps / computed), within=(0.8, 1.25),
-             otherwise="The cost per sample changes with the batch size, as where a cache is full.")  # fmt: skip
+             otherwise="The cost per sample changes with the batch size: see below.")  # fmt: skip
 
 # %% [markdown]
-# At $B = c / s$, the fixed cost of an update equals the cost of its samples. Beyond it, throughput at most doubles, by
-# the formula. The recorded GPU gains much more from 16× to 192× than a CPU, so its $c / s$ is larger: it needs more
-# samples before its arithmetic takes longer than starting its kernels.
+# At $B = c / s$, the fixed cost of an update equals the cost of its samples. Beyond that batch, throughput at most
+# doubles, by the formula. The recorded GPU gains much more from 16× to 192× than a CPU, so its $c / s$ is larger: it
+# needs more samples before its arithmetic takes longer than starting its kernels.
 #
-# **We think** that a point lies off the curve where $s$ is not constant, because the activations of a larger batch
-# leave the cache. Test it with a batch on each side of your cache's size.
+# The formula takes $s$ as constant, but a sample may cost less in a large batch. **We think** that NeuMF's code is
+# the reason: in a batch that repeats its users and films often enough, it multiplies each table row once instead of
+# each sample. To test it, set `course.training.models.TABLE_PRODUCTS_FROM` to infinity and time the updates again.
 #
 # **Takeaway** A batch is large enough for a machine when the fixed cost of an update equals the cost of its samples.
 
 # %% [markdown]
 # ## What does it lose?
 #
-# **Known** Keskar et al. found that large batches fit the training data as well as small ones, but lose up to five
-# points of test accuracy: a loss of *generalisation*. Goyal et al. trained ResNet-50 for the same number of epochs. Up
-# to a batch of 8,192 its error stayed flat, if the learning rate grew with the batch. Beyond, it rose. At the small
-# batch's learning rate, 32 times the batch raised the error from 23.6 % to 41.7 %.
+# More samples per second are worth little if the model ends worse. **Known** Keskar et al. found that large batches
+# fit the training data as well as small ones, but lose up to five points of test accuracy: a loss of
+# *generalisation*. Goyal et al. trained ResNet-50 for the same number of epochs with each batch. If the learning rate
+# grew with the batch, the error stayed flat up to a batch of 8,192, and rose beyond. At the small batch's learning
+# rate, 32 times the batch raised the error from 23.6 % to 41.7 %.
 #
 # With 16 times the batch, an epoch has a sixteenth of the updates. So there are two suspects: too few updates, or
-# weights that fit the training data and nothing else. The cell trains 1× and 16× with the same learning rate for the
-# same number of epochs, with pairs of seeds. **Predict** the culprit. Which numbers would tell the two apart?
+# poor generalisation, which means weights that fit the training data and nothing else. The cell trains 1× and 16×
+# with the same learning rate for the same number of epochs, with pairs of seeds. **Predict** the culprit. Which
+# numbers would tell the two apart?
 
 # %%
 predicted_cause = None  # your answer: "too few updates" or "poor generalisation"
@@ -202,12 +209,12 @@ course.claim("16 times the batch with the same learning rate loses more than 0.1
              difference_interval(final_scores(small), final_scores(large)), above=0.1,
              otherwise="The small batch has updates to spare: your data set is large.")  # fmt: skip
 first = {"1×": small[0], "16×, same learning rate": large[0]}
-title = f"16× is {final_scores(small)[0] - final_scores(large)[0]:.2f} lower (seed 0); updates on both axes"
+title = f"HR@10 of 16× is {final_scores(small)[0] - final_scores(large)[0]:.2f} lower (seed 0); updates on both axes"
 plots.accuracy(first, title, experiment.popularity, CONSTANT_LOSS, by_update=True)
 
 # %% [markdown]
-# Now judge. Poor generalisation would mean a training loss as low as the small batch's, with a worse score. Too few
-# updates would mean that the small batch, stopped after as many updates, is no further.
+# Now judge. If generalisation is poor, the large batch ends with a training loss as low as the small batch's, and
+# with a worse score. If the updates are too few, the small batch is no further after as many updates.
 
 
 # %% tags=["experiment"]
@@ -228,19 +235,20 @@ cause = "too few updates" if higher.low > 0.02 and few.low > -0.01 else None
 print(course.score("03/1", "what costs the score", predicted_cause, cause))
 
 # %% [markdown]
-# **Shown** The second claim changes the batch alone and keeps the number of updates and the learning rate. So at this
-# learning rate the updates are too few. Part 2 asks whether they may be longer instead.
+# **Shown** The second claim compares both runs after the same number of updates with the same learning rate: only the
+# batch differs. Where it holds, the updates are too few at this learning rate. Part 2 asks whether each may be longer
+# instead.
 #
-# **Takeaway** A large batch that ends with a high training loss has not moved far enough. Overfitting would have
-# lowered the loss.
+# **Takeaway** Compare training losses first. A large batch that ends with a higher training loss has not overfitted:
+# it has trained too little, or at a wrong learning rate.
 
 # %% [markdown]
 # ## Was it the batch, or the learning rate?
 #
-# The control is another optimizer. Adam divides each coordinate of the gradient by its own recent size, so all
-# coordinates move about equally far. The cell trains Adam for half as many epochs: at 1×, at 16× with the same learning
-# rate, and at 16× with one that part 2 found. The last two make equally many updates. **If the batch itself did harm,
-# could a learning rate repair it?**
+# Too few updates do harm at *this* learning rate. Would they still do harm at a better one? Adam is a good control.
+# It divides each coordinate of the gradient by its own recent size, so all coordinates move about equally far. The
+# cell trains Adam for half as many epochs: at 1×, at 16× with the same learning rate, and at 16× with one tuned for
+# it. Both runs at 16× make equally many updates. **If the batch itself did harm, could a learning rate repair it?**
 
 # %% tags=["experiment"]
 half, lr, lr_tuned = max(1, epochs // 2), sizes.adam_lr_small, sizes.adam_lr[0]
@@ -260,9 +268,9 @@ course.claim("Adam at 16× ends less than 0.03 below the small batch with SGD, i
              otherwise="Adam needs more epochs here.")  # fmt: skip
 
 # %% [markdown]
-# **Shown** From the second row to the third the learning rate alone changes. From the first to the second the batch
-# changes, and with it the number of updates. If the third row is as good as the first, neither did harm: the learning
-# rate of the small batch made the few updates too short. Part 2 asks the same of SGD.
+# **Shown** Between the second row and the third, only the learning rate changes. Between the first and the second,
+# the batch changes, and with it the number of updates. If the third row is as good as the first, neither did harm:
+# the learning rate of the small batch made the few updates too short. Part 2 asks the same of SGD.
 #
 # **Takeaway** Before you say what a large batch loses, tune its learning rate.
 
@@ -363,8 +371,8 @@ course.claim("20 of your steps lead to the same weights as torch.optim.SGD",
 # ## Does the small batch train the whole model? · extra
 #
 # HR@10 does not show *what* trains. If the input of a ReLU is negative for every sample, the unit outputs 0 and its
-# gradient is 0, so the weights before it get nothing to learn from. Look at the **silent units**: for each of the three
-# MLP layers, the share of units that output 0 for all of 8,192 samples.
+# gradient is 0. Then the weights before it get nothing to learn from. A **silent unit** of the MLP is one that
+# outputs 0 for all of 8,192 samples.
 #
 # NeuMF as published starts with an output bias near 0, so the untrained model says "one half" to every pair. Ours
 # starts at the log odds of a positive. **Does that matter?** The cell trains half an epoch with SGD at twice the
@@ -384,8 +392,8 @@ course.claim("after the small batch, units of the last MLP layer are alive", all
              f"silent: {listed(after)}", otherwise="The product half of the model does all the work.")  # fmt: skip
 
 # %% [markdown]
-# The recorded GPU trained another data set with another learning rate, so it may disagree. A model whose last layer is
-# silent can still score well, because the product half learns.
+# These claims may fail on other data or with another learning rate. The recorded GPU had both. A model whose last
+# layer is silent can still score well, because the product half learns.
 #
 # **Takeaway** A score does not show a dead layer. Count silent units before you tune.
 

@@ -3,10 +3,11 @@
 #
 # **Which learning rate does a larger batch need?**
 #
-# In part 1, SGD with 16 times the batch made too few updates for its learning rate. The classic remedy makes each of
-# them longer: multiply the learning rate by the factor of the batch. Does it work, how far, and compared with what? A
-# map answers all three: the final score for each batch size and each learning rate. A rule is a line on the map, and a
-# comparison is fair if it compares the best squares.
+# In part 1, SGD with 16 times the batch made too few updates for its learning rate. The classic remedy makes each
+# update longer: multiply the learning rate by the factor of the batch. Does this rule work, up to which batch, and
+# compared with what? A map answers all three. It shows the final score for each batch size and each learning rate.
+# The best squares of all columns form its *ridge*. A rule is a line on the map, and a comparison is fair if it
+# compares best squares.
 #
 # **You will be able to**
 #
@@ -39,16 +40,17 @@ maps = figures.recorded_maps()
 # %% [markdown]
 # ## Why should the learning rate grow with the batch?
 #
-# Follow the weights through $k$ small steps, with batches of $n$ samples and learning rate $\alpha$, and through one
-# step on all these $kn$ samples with learning rate $\hat\alpha$:
+# A learning rate that was tuned for a small batch need not suit a large one. To see which one may, follow the weights
+# through $k$ small steps, with batches of $n$ samples and learning rate $\alpha$, and through one step on all these
+# $kn$ samples with learning rate $\hat\alpha$:
 #
 # $$w_{k} = w_0 - \alpha\, \frac{1}{n} \sum_{j < k} \sum_{i \in B_j} \nabla f_i(w_{\color{red}{j}}), \qquad
 # \hat w_{1} = w_0 - \hat\alpha\, \frac{1}{kn} \sum_{j < k} \sum_{i \in B_j} \nabla f_i(w_{\color{red}{0}})$$
 #
-# They differ in where the gradients are taken, marked red. If the gradient hardly changes over $k$ small steps, both
-# end at the same weights for $\hat\alpha = k \alpha$: the **linear scaling rule**. On a parabola with curvature
-# $\lambda$, a step multiplies the distance to the minimum by $1 - \alpha\lambda$, so the rule suits a flat one and
-# overshoots on a steep one:
+# The two lines differ in where the gradients are taken, marked red. If the gradient hardly changes over $k$ small
+# steps, both end at the same weights for $\hat\alpha = k \alpha$. This is the **linear scaling rule**. On a parabola
+# with curvature $\lambda$, a step multiplies the distance to the minimum by $1 - \alpha\lambda$. So one step of
+# $k \alpha$ lands well if the parabola is flat, and overshoots if it is steep:
 
 # %%
 plots.many_small_steps_or_one_large()
@@ -112,16 +114,17 @@ check.scaled_lr(scaled_lr, seed=256)
 # %% [markdown]
 # ## What is a fair learning rate?
 #
-# "Adam beats SGD" says nothing if one of them was tuned. So tune both, in the same way, at each batch size. The
-# Deep Learning Tuning Playbook (Godbole et al. 2023) asks for one thing first: if the best value is at the edge of what
-# you tried, you have not found it.
+# "Adam beats SGD" says nothing if only one of them was tuned. So tune both, in the same way, at each batch size. The
+# Deep Learning Tuning Playbook (Godbole et al. 2023) first asks where the best value lies. If it lies at the edge of
+# what you tried, you have not found the best one.
 
 # %% [markdown]
 # ### Exercise 2 · A sweep
 #
-# Search a grid of learning rates, `start` times powers of `factor`. `score(lr)` trains once and returns a score, larger
-# is better, or NaN if the run diverged. A run takes minutes, so make few: begin at `start`, which does not diverge, and
-# always try a neighbour of the best rate so far. Return the best rate once it lies between two that were tried.
+# Search a grid of learning rates, `start` times powers of `factor`. `score(lr)` trains once and returns a score,
+# larger is better, or NaN if the run diverged. A run takes minutes, so make few: begin at `start`, which does not
+# diverge, and always try a neighbour of the best learning rate so far. Return the best one once it lies between two
+# that were tried.
 #
 # **Must**
 # - return the best learning rate after both its neighbours were tried, or after `most` runs;
@@ -191,9 +194,9 @@ check.sweep(sweep, seed=4)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Now use it for SGD and for Adam, at 16× and at 192×, with one run per learning rate. **Predict** where SGD's best
-# learning rate lies at 16×, as a multiple of the small batch's. The linear rule says 16. Krizhevsky's square root,
-# which keeps the variance of a step the same, says 4. If nothing may grow, it is 1.
+# Now sweep SGD and Adam, at 16× and at 192×, with one run per learning rate. **Predict** SGD's best learning rate at
+# 16×, as a multiple of the small batch's. The linear rule says 16. Krizhevsky's square root, which keeps the variance
+# of a step the same, says 4. If the learning rate may not grow, it is 1.
 
 # %%
 predicted_multiple = None  # your number: best learning rate of SGD at 16x, over that of the small batch
@@ -226,10 +229,9 @@ print(course.score("03/2", "best rate of SGD at 16x over the small batch's", pre
                    tuned_sgd[0] / sizes.base_lr))  # fmt: skip
 
 # %% [markdown]
-# SGD was swept from two starts, the unchanged learning rate and the linear rule's. A sweep goes uphill only, so a small
-# hill stops it, or one lucky seed: if your two sweeps found different learning rates, one of them stopped early. Below
-# you see how far the seeds of one learning rate lie apart. Where all scores are below popularity, there is no ridge,
-# and the best of them is luck.
+# SGD was swept from two starts: the unchanged learning rate and the linear rule's. A sweep only goes uphill, so a
+# small hill or one lucky seed can stop it. If your two sweeps found different learning rates, at least one of them
+# stopped early. Where all scores are below popularity, there is no ridge, and the best score is luck.
 #
 # **Takeaway** Tune every contestant with the same sweep, start it where a rule points, and trust a best value only
 # between two that are worse.
@@ -237,22 +239,23 @@ print(course.score("03/2", "best rate of SGD at 16x over the small batch's", pre
 # %% [markdown]
 # ## How far does the linear rule lead?
 #
-# Here is the map that was recorded: SGD, each square one training with as many epochs as in part 1. The orange line is
-# the linear rule, from the best learning rate of the smallest batch. Red frames are squares that your sweep ran just
-# now. A run that diverged counts as 0; a model that guesses has about a tenth. Move the power to 0.5 and to 0. **Which
-# line stays on dark squares, and up to which batch?**
+# A sweep sees one column. The recorded map shows all: SGD, each square one training with as many epochs as in part 1.
+# The orange line is the linear rule, from the best learning rate of the smallest batch. Red frames are squares that
+# your sweep ran just now. A run that diverged counts as 0, and guessing scores about a tenth. Move the power to 0.5
+# and to 0. **Which line stays on dark squares, and up to which batch?**
 
 # %% tags=["experiment"]
 here = [(batch, lr, score) for name, batch, lr, score in runs if name == "SGD"]
 figures.rate_maps(maps, "NCF, SGD", rate=sizes.map_rate, here=here)
 
 # %% [markdown]
-# The map has one seed per square. The cell tests what it suggests with pairs of seeds: at 16×, the linear rule against
-# the square root and the unchanged learning rate; at 192×, the best of your sweeps. It also prints the share of
-# **silent** ReLUs in the last MLP layer: 0 for all of 8,192 samples, so that nothing before them learns.
+# The map has one seed per square, so two squares may differ by luck. The cell repeats some of them with pairs of
+# seeds: at 16×, the linear rule, the square root and the unchanged learning rate; at 192×, the best of your sweeps.
+# It also prints the share of **silent** ReLUs in the last MLP layer. They output 0 for all of 8,192 samples, so the
+# weights before them learn nothing.
 #
-# **Predict** which share of the lost HR@10 the rule restores at 16×: all of it if the gradient hardly changes over 16
-# small steps, none if the loss is too steep for long steps.
+# **Predict** which share of the lost HR@10 the rule restores at 16×. It is all of it if the gradient hardly changes
+# over 16 small steps, and none if the loss is too steep for long steps.
 
 # %%
 predicted_restored = None  # your number: 0 = nothing of the lost HR@10, 1 = all of it
@@ -292,11 +295,13 @@ course.claim("at 192×, both tuned by the same sweep, Adam beats SGD by more tha
              difference_interval(adam_192, sgd_192), above=0.1, otherwise=otherwise)  # fmt: skip
 
 # %% [markdown]
-# **Shown** At 16× only the learning rate differs between the three runs of SGD, and all make equally many updates.
-# Where the last MLP layer is silent, the logit comes from the product half alone: the rule restores the score and loses
-# half of the model. **We think** that this explains the valley at the square root: the learning rate already breaks the
-# MLP, and is still too small for the product half. To test it, print the silent units after each epoch. Part 3 gives
-# every layer a learning rate.
+# **Shown** At 16×, only the learning rate differs between the three runs of SGD, and all make equally many updates.
+# Where the last MLP layer is silent, the logit comes from the product half alone. Then the rule restores the score
+# and loses half of the model.
+#
+# **We think** that this also explains the valley at the square root. That learning rate already silences the MLP with
+# some seeds, and is still too small for the product half. To test it, compare its seeds: those with a low HR@10
+# should be the silent ones. Part 3 gives every layer a learning rate.
 #
 # At 192×, if no square of the map is dark, SGD is not badly tuned: none of these learning rates is good there.
 #
@@ -306,10 +311,13 @@ course.claim("at 192×, both tuned by the same sweep, Adam beats SGD by more tha
 # %% [markdown]
 # ## Does another model have the same ridge?
 #
-# The switch above the figure shows the same map for Adam and LARS, for a small transformer on drawn text, and for a CNN
-# on Fashion-MNIST. The last two train for one epoch. Draw your rule over each. The cell asks a stricter question of all
-# maps: **up to which batch does a rule, started at the best square of the smallest batch, stay within a tenth of each
-# column's best score?** Between two squares, the lower one counts.
+# The ridge of one model says little about yours. The switch above the figure shows the same map for Adam and LARS,
+# for a small transformer on drawn text, and for a CNN on Fashion-MNIST. The last two train for one epoch. Draw your
+# rule over each.
+#
+# The cell asks a stricter question of all maps. Start a rule at the best square of the smallest batch. **Up to which
+# batch does it stay within a tenth of each column's best score?** Half way between two squares, the lower learning
+# rate counts.
 
 # %% tags=["experiment"]
 print(f"{'map':<20}{'smallest batch':>15}{'constant':>12}{'square root':>14}{'linear':>9}   (times the smallest batch)")
@@ -320,22 +328,22 @@ for label, one in maps.items():
 figures.rate_maps(maps, "transformer, SGD")
 
 # %% [markdown]
-# **Known** Shallue et al. (2019) searched the learning rate for each batch, on many models and data sets. They found no
-# rule that held for all: linear, square root and neither. Beyond a batch that depends on the model, none helps. For
-# Adam, Malladi et al. (2022) derive the square root.
+# **Known** Shallue et al. (2019) searched the learning rate for each batch, on many models and data sets. Some
+# followed the linear rule, some the square root, some neither. Beyond a batch size that depends on the model, a
+# larger batch saves no more updates. For Adam, Malladi et al. (2022) derive the square root.
 #
-# In the maps of the transformer and the CNN, even the best square of a column grows pale to the right: the batch leaves
-# too few updates for any learning rate. NCF trains longer, and with Adam its columns stay dark. LARS has one square at
-# its smallest batch, so its rules start at a learning rate that was never compared. Part 5 computes where a larger
-# batch stops helping.
+# In the maps of the transformer and the CNN, even the best square of a column grows pale to the right: the batch
+# leaves too few updates for any learning rate. NCF trains longer, and with Adam its columns stay dark. At NCF's
+# smallest batch, Adam has two squares and LARS one, so their rules start at a learning rate whose neighbours were not
+# all run. Part 5 computes where a larger batch stops helping.
 #
 # **Takeaway** A scaling rule is a first guess. Sweep around it.
 
 # %% [markdown]
 # ## Does your machine draw the same map? · extra
 #
-# The cell runs a map of SGD on your data, one seed per square, with five of the recorded learning rates and fewer
-# epochs. It takes minutes. **Does the ridge lie where it lay?**
+# A map that someone else recorded may not be yours. The cell runs one of SGD on your data, one seed per square, with
+# five of the recorded learning rates and fewer epochs. It takes minutes. **Does the ridge lie where it lay?**
 
 # %% tags=["experiment"]
 rates = [sizes.base_lr * times for times in (0.25, 1, 4, 16, 64)]
@@ -363,3 +371,5 @@ figures.rate_map(mine, rates, table, name="HR@10")
 #    Parallelism on Neural Network Training, JMLR 2019. [arXiv:1811.03600](https://arxiv.org/abs/1811.03600)
 # 4. V. Godbole, G. E. Dahl, J. Gilmer, C. J. Shallue, Z. Nado, Deep Learning Tuning Playbook, 2023.
 #    [github.com/google-research/tuning_playbook](https://github.com/google-research/tuning_playbook)
+# 5. S. Malladi, K. Lyu, A. Panigrahi, S. Arora, On the SDEs and Scaling Rules for Adaptive Gradient Algorithms,
+#    NeurIPS 2022. [arXiv:2205.10287](https://arxiv.org/abs/2205.10287)

@@ -5,7 +5,7 @@
 #
 # A larger batch makes fewer updates, so each has to go further. Early in a training that can go wrong: one update can
 # be longer than the weights that it changes. There are two remedies. A warm-up makes the first updates small. LARS
-# gives every layer its own learning rate. You write both, and find out where each decides and where it does not.
+# gives every layer its own learning rate. You write both, and find out when each of them decides.
 #
 # **You will be able to**
 #
@@ -16,7 +16,7 @@
 #
 # **Minutes** 46 core · 90 in all
 #
-# **Needs** nothing; the recommender and its score HR@10 are those of part 1
+# **Needs** no other part; part 1 explains the recommender and its score HR@10
 
 # %% locked="setup"
 import functools
@@ -45,9 +45,10 @@ otherwise = "At this scale, or with this data, the boundary lies at other learni
 # %% [markdown]
 # ## Can one update be longer than the weights?
 #
-# The **update-to-weight ratio** of a tensor is the norm of its update over its own norm. Under SGD it is
-# $\alpha\,\lVert g\rVert / \lVert w\rVert$, with learning rate $\alpha$, gradient $g$ and weights $w$. A ratio above 1
-# means that the update is longer than the tensor, so it decides more about the new values than the old ones do.
+# Whether a learning rate is too large depends on the gradient and on the weights. The **update-to-weight ratio**
+# takes all three: it is the norm of a tensor's update over the norm of the tensor. Under SGD it is
+# $\alpha\,\lVert g\rVert / \lVert w\rVert$, with learning rate $\alpha$, gradient $g$ and weights $w$. Above 1, the
+# update is longer than the tensor, so it decides more about the new values than the old ones do.
 #
 # The linear rule of part 2 multiplies $\alpha$ by 192 for 192 times the batch. The cell makes one update of the
 # recommender by this rule, and one with Adam.
@@ -86,10 +87,11 @@ title = f"SGD's first update is {first[0][longest]:.1f} times as long as {longes
 plots.layer_ratios({label: by_seed[0] for label, by_seed in ratios.items()}, title)
 
 # %% [markdown]
-# One learning rate means a tiny step for one tensor and a leap for another. Look which tensors leap: a bias starts near
-# 0, so a short update is long for it. Whether the longest is longer than the tensor itself may depend on the seed.
-# You et al. found the same spread in AlexNet:
-# $\lVert w\rVert / \lVert g\rVert$ differs more than a hundredfold between its layers (arXiv:1708.03888, section 4).
+# One learning rate means a tiny step for one tensor and a leap for another. Look which tensors leap: biases. A bias
+# has few numbers, so its norm is small, and every sample of the batch adds to its gradient. A row of an embedding
+# table gets a gradient only from its own user or film. Whether the longest update is longer than its tensor may
+# depend on the seed. You et al. found the same spread in AlexNet: $\lVert w\rVert / \lVert g\rVert$ differs more than
+# a hundredfold between its layers (arXiv:1708.03888, section 4).
 #
 # **Takeaway** Compare an update with the weights that it changes. The learning rate alone does not say how far a layer
 # moves.
@@ -97,10 +99,11 @@ plots.layer_ratios({label: by_seed[0] for label, by_seed in ratios.items()}, tit
 # %% [markdown]
 # ## When does a warm-up decide?
 #
-# A *warm-up* starts with a small learning rate and raises it. Goyal et al. trained ResNet-50 with 32 times the batch:
-# with the large learning rate from the first step the error was 24.8 %, with a warm-up 23.7 %, close to the 23.6 % of
-# the small batch. You write their ramp, a straight line. NVIDIA's lesson on this recommender uses another ramp, which
-# exercise 3 asks for. It grows by equal factors, from a hundredth of the learning rate, in a tenth of an epoch.
+# The simplest way to make the first updates small is a *warm-up*: start with a small learning rate and raise it.
+# Goyal et al. trained ResNet-50 with 32 times the batch. With the large learning rate from the first step the error
+# was 24.8 %. With a warm-up it was 23.7 %, close to the 23.6 % of the small batch. You write their ramp, a straight
+# line. NVIDIA's workshop uses another ramp for this recommender. It grows by equal factors, from a hundredth of the
+# learning rate, in a tenth of an epoch. Exercise 3 asks for it.
 
 # %% [markdown]
 # ### Exercise 1 · Linear warm-up
@@ -164,11 +167,14 @@ check.linear_warmup(linear_warmup, seed=512)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# A deep network shows best what a warm-up is for, even with a small batch: its learning rate is too large for the
-# start, as the linear rule's may be. So train a transformer of 12 layers with Adam. Its blocks are *post-norm*, as in
-# Vaswani et al. 2017: they normalise after each addition. In its text, two tokens decide how likely each next one is. A
-# model that knows only how frequent each token is has the loss of the upper dashed line. A line is the middle of the
-# seeds, a band holds all of them.
+# A deep network may need a warm-up even with a small batch, because its learning rate is too large for the start, as
+# the linear rule's may be. So train a transformer of 12 layers with Adam. Its blocks are *post-norm*, as in Vaswani
+# et al. 2017: they normalise after each addition. In its text, the last two tokens decide how likely each next one
+# is.
+#
+# In the figure, a line is the middle seed and a band holds all seeds. The upper dashed line is the loss of a model
+# that knows only how frequent each token is. The lower one is the loss of a model that knows how likely each token is
+# after any two.
 
 # %% tags=["experiment"]
 text = warmed_transformers.text_of_pairs(sizes.warm_rows, course.device())
@@ -205,18 +211,20 @@ title = f"No ramp: no seed ends below {lowest:.2f}. Straight line: none above {h
 plots.warm_up(runs, levels, title)
 
 # %% [markdown]
-# Why does the training fail without a ramp? Here are two explanations.
+# Why does the training fail without a ramp? There are two explanations.
 #
 # - *Adam's averages*: at first, Adam's mean square comes from very few gradients, so its steps have the wrong size (Liu
 #   et al. 2020, arXiv:1908.03265).
 # - *The weights*: near its initial weights, this network does not survive steps of that size (Xiong et al. 2020,
 #   arXiv:2002.04745: in post-norm blocks, gradients near the output start large).
 #
-# A test tells them apart. Keep the learning rate at 0 for a quarter of the steps. Adam's averages fill with gradients,
-# but the weights stay where they are. Then switch to the full learning rate, without a ramp.
+# A test tells them apart. Keep the learning rate at 0 for a quarter of the steps. Adam's averages fill with
+# gradients, but the weights stay where they are. Then switch to the full learning rate, without a ramp. If the
+# averages were at fault, the training now learns.
 #
-# Two controls wait as long, but then start the mean gradient from 0 and keep the mean square alone, which Liu et al.
-# mean. One corrects the new mean for that start, so its steps have full size. In the other, the first ten are short.
+# Liu et al. blame the mean square alone. So two controls wait as long and keep the mean square, but start the mean
+# gradient from 0 again. The first control corrects for that start, so its steps have full size. The second does not,
+# so its first ten steps are short.
 #
 # **Predict**: does the training with both averages full learn or fail?
 
@@ -244,13 +252,14 @@ course.claim("with a full mean square and short first steps, it ends at least 0.
              gap_after(new_mean_at=wait, corrects_mean=False), above=0.2, otherwise=otherwise)  # fmt: skip
 
 # %% [markdown]
-# **Shown**: where the first two claims hold, full averages are not enough at these sizes. The controls differ in the
-# size of their first steps alone. So where the third claim holds, too, a short ramp was all that was missing: the
-# weights have to move slowly at first. **Known**: Liu et al. cured their training by a wait of 2,000 steps. In it the
-# mean gradient stayed 0, so the same hidden ramp came after it.
+# **Shown**: where the first two claims hold, full averages are not enough at these sizes. The two controls differ
+# only in the size of their first steps. So where the third claim holds too, a short ramp was all that was missing:
+# the weights have to move slowly at first. **Known**: Liu et al. cured their training by a wait of 2,000 steps.
+# During this wait their mean gradient stayed 0, so the same hidden ramp followed.
 #
-# Where is the boundary? The next cell changes one thing at a time: a quarter of the learning rate, a third of the
-# layers, or *pre-norm* blocks, which normalise before attention and MLP. Each is trained with the ramp and without.
+# Which trainings need no ramp? The next cell changes one thing at a time: a quarter of the learning rate, a third of
+# the layers, or *pre-norm* blocks, which normalise before attention and MLP. Each is trained with the ramp and
+# without.
 
 
 # %% tags=["experiment"]
@@ -286,30 +295,31 @@ title = f"The ramp lowers the loss by {saved[0]:.2f} nats; after one of three ch
 plots.by_seed(rows, levels, "loss, nats per token", title)
 
 # %% [markdown]
-# A warm-up is not the only cure. A smaller learning rate, fewer layers or pre-norm blocks prevent the failure, too.
-# **Known**: a warm-up mainly lets a network tolerate a larger learning rate (Kalra and Barkeshli 2024,
-# arXiv:2406.09405), so the learning rate need not be tuned as well (Wortsman et al. 2023, arXiv:2309.14322).
+# A warm-up is not the only cure. A smaller learning rate, fewer layers or pre-norm blocks prevent the failure, too,
+# and may end lower: compare the rows. **Known**: a warm-up mainly lets a network tolerate a larger learning rate
+# (Kalra and Barkeshli 2024, arXiv:2406.09405), so the learning rate need not be tuned as well (Wortsman et al. 2023,
+# arXiv:2309.14322).
 #
-# **Takeaway** A warm-up protects against a learning rate that the initial weights cannot take. Where the learning rate
-# is safe from the first step, it changes little.
+# **Takeaway** A warm-up protects against a learning rate that the initial weights cannot take. Where the learning
+# rate is safe from the first step, a warm-up changes little.
 
 # %% [markdown]
 # ## Can SGD have a learning rate for every layer?
 #
-# LARS (layer-wise adaptive rate scaling) makes the update-to-weight ratio the same everywhere. It multiplies the
-# learning rate of each layer $l$ by a trust ratio $\lambda^l$. With trust coefficient $\eta$, weight decay $\beta$ and
-# momentum $m$:
+# A warm-up slows all layers down alike. LARS (layer-wise adaptive rate scaling) instead makes the update-to-weight
+# ratio the same everywhere. It multiplies the learning rate of each layer $l$ by a trust ratio $\lambda^l$. With
+# trust coefficient $\eta$, weight decay $\beta$ and momentum $m$:
 #
 # $$\lambda^l = \eta\,\frac{\lVert w^l\rVert}{\lVert g^l\rVert + \beta\,\lVert w^l\rVert}, \qquad
 # v^l \leftarrow m\,v^l + \alpha\,\lambda^l\,(g^l + \beta\,w^l), \qquad w^l \leftarrow w^l - v^l$$
 #
-# Here $v$ is the velocity. Without momentum and decay a layer moves by $\alpha\,\eta$ of its own norm. Where a norm is
-# 0 the trust ratio is 1, and the decay still acts.
+# Here $v$ is the velocity. Without momentum and decay, a layer moves by $\alpha\,\eta$ of its own norm. Where a norm
+# is 0, the trust ratio is 1 and the decay still acts.
 
 # %% [markdown]
 # ### Exercise 2 · LARS
 #
-# Write the update of one parameter `w`. `step` is given, and calls yours where autograd does not record.
+# Write `move`, the update of one parameter `w`. `step` is given. It calls your `move` where autograd does not record.
 #
 # **Must**
 # - use the Euclidean norms of `w` and `w.grad` for the trust ratio, and 1 where one of them is 0;
@@ -413,11 +423,12 @@ course.claim("LARS moves every tensor by the same share of its norm", torch.allc
              f"largest over smallest {of_lars.max() / of_lars.min():.3f}")  # fmt: skip
 
 # %% [markdown]
-# With LARS, You et al. trained AlexNet with a batch of 8,192 and ResNet-50 with one of 32,768, without losing accuracy.
-# Nado et al. later tuned Nesterov's momentum as carefully, and it did as well (arXiv:2102.06356). So here SGD gets the
-# same schedule, a ramp over one epoch and then quadratic decay, and as many peaks to try. Two seeds choose the peak,
-# and other seeds judge it. A third contestant is LARS with `exclude_1d=True`, as in later implementations: its biases
-# move as under SGD.
+# **Known** With LARS, You et al. trained AlexNet with a batch of 8,192 and ResNet-50 with one of 32,768, without
+# losing accuracy. Nado et al. later tuned Nesterov's momentum as carefully, and it did as well (arXiv:2102.06356).
+#
+# So the comparison has to be fair. Here SGD gets the same schedule as LARS, a ramp over one epoch and then quadratic
+# decay, and as many peaks to try. Two seeds choose the peak, and other seeds judge it. A third contestant is LARS
+# with `exclude_1d=True`, as in later implementations: its biases move as under SGD.
 #
 # **Predict**: by how many points of HR@10 is LARS (with all tensors) ahead of SGD at 192 times the batch?
 
@@ -458,24 +469,24 @@ plots.by_seed(scores, {"popularity": experiment.popularity}, "HR@10", title)
 #
 # Between SGD and LARS, schedule, seeds and number of peaks are the same. Two things differ: the trust ratio, and the
 # velocity, which contains the learning rate under LARS. **We think** that the trust ratio decides. To test it, run
-# `move` with a ratio of 1. Adam has another schedule: it needs neither ramp nor decay. (LAMB, arXiv:1904.00962, gives
-# Adam's update a trust ratio for each tensor.)
+# `move` with a ratio of 1. Adam has neither ramp nor decay here. LAMB (arXiv:1904.00962) gives Adam's update a trust
+# ratio, too.
 #
-# **We think** that biases need the trust ratio because the peaks are so large: as under SGD, a bias would move by the
-# peak times its gradient. To test it, give the biases a parameter group with `lr_scale=0.01`, by which the training
-# loop multiplies the learning rate.
+# **We think** that biases need the trust ratio because the best peaks of LARS are so large. Without it, a bias moves
+# by the peak times its gradient, as under SGD. To test it, give the biases a parameter group with `lr_scale=0.01`, by
+# which the training loop multiplies the learning rate.
 #
-# **Takeaway** LARS wins where one learning rate cannot suit all layers. An optimizer that scales every coordinate does
-# not need it.
+# **Takeaway** LARS gives SGD a learning rate for every layer. Compare it with a tuned SGD and a tuned Adam before you
+# adopt it.
 
 # %% [markdown]
 # ## Where does LARS stop winning? · extra
 #
-# With smaller batches, SGD makes more updates and needs shorter ones. The cell compares both optimizers at 16 and at 4
-# times the base batch, again with the same schedule. At 16 times each tries three peaks. At 4 times each trains at one
-# peak, which we found on a grid of factors of two to four with two seeds. These trainings have fewer epochs than those
-# of part 2, and a learning rate that rises and falls, so compare scores within this section. A seed that diverged has
-# the score 0.
+# With smaller batches, SGD makes more updates and needs shorter ones, so a trust ratio may gain less. The cell
+# compares both optimizers at 16 and at 4 times the base batch, with the same schedule as above. At 16 times, each
+# optimizer tries three peaks. At 4 times, each has one peak, the best of a grid that we searched with two seeds.
+# These trainings have fewer epochs than those of part 2, so compare scores within this section. A seed that diverged
+# has the score 0.
 #
 # **What is left of LARS' lead, and what does a trust ratio cost?**
 
@@ -521,13 +532,13 @@ course.claim("at the base batch, an update with LARS takes at least 10 % longer 
 # %% [markdown]
 # ## How many learning rates does Adam need? · extra
 #
-# Adam does two things that plain SGD does not. It averages the gradient over the last updates, as momentum does. And it
-# divides each coordinate by $\sqrt v$, the root of its mean square, so every coordinate moves by about the learning
-# rate.
+# At 192 times the batch, what does Adam have that SGD lacks? It does two things that plain SGD does not. It averages
+# the gradient over the last updates, as momentum does. And it divides each coordinate by $\sqrt v$, the root of its
+# mean square, so every coordinate moves by about the learning rate.
 #
 # `SharedScaleAdam` is Adam with one choice: a mean square $v$ for each coordinate (which is Adam itself), for each
-# tensor, or for the whole model. With one for the model, all coordinates keep their proportions, as under SGD. All
-# three try three learning rates. Two seeds choose the best, and other seeds judge it.
+# tensor, or for the whole model. With one $v$ for the model, all coordinates keep their proportions, as under SGD.
+# Each variant tries three learning rates. Two seeds choose the best, and other seeds judge it.
 #
 # **Predict** how much of Adam's lead over one scale for the model remains with one scale per tensor. Say 0 if every
 # coordinate needs its own learning rate, and 1 if every layer does.
@@ -558,15 +569,17 @@ title = f"HR@10 {middle['tensor']:.2f} with one scale per tensor, {middle['model
 plots.by_seed({f"one scale per {scale}": of for scale, of in scores.items()}, levels, "HR@10", title)
 
 # %% [markdown]
-# **Shown**: only the sharing of the scale differs between the three, so a scale for each tensor is what SGD lacks.
-# Where the second claim holds, a scale for each coordinate, such as those of a rare film, adds little.
+# **Shown**: only the sharing of the scale differs between the three. Where the first claim holds, a scale for each
+# tensor is what SGD lacks. Where the second holds, too, a scale for each coordinate, such as those of a rare film,
+# adds little.
 #
-# **Takeaway** Most of what Adam gains at a large batch comes from a learning rate for every layer.
+# **Takeaway** Where one scale per tensor does as well as Adam, a learning rate for every layer is most of Adam's gain
+# at a large batch.
 
 # %% [markdown]
 # ## Can you write the other ramp? · extra
 #
-# The ramp of NVIDIA's lesson stays low for longer than a straight line of the same length.
+# The ramp of NVIDIA's workshop stays low for longer than a straight line of the same length.
 
 # %% [markdown]
 # ### Exercise 3 · Exponential warm-up
@@ -691,8 +704,8 @@ class WildLARS(torch.optim.Optimizer):
 # %% [markdown]
 # ### Exercise 4 · Show it
 #
-# Write an experiment that says, for any optimizer class, whether a bias that starts at zero and always gets a gradient
-# never moves.
+# Write an experiment that finds out, for any optimizer class, whether a bias that starts at zero stays there,
+# although it always gets a gradient.
 #
 # **Must**
 # - make the optimizer as `optimizer_class(params, lr=...)`, with a one-dimensional float32 bias of zeros in `params`;

@@ -44,14 +44,14 @@ print(experiment)
 # %% [markdown]
 # ## What if the batch does not fit?
 #
-# The gradient of a mean is a weighted mean of gradients, so a batch can be processed in pieces: `backward()` *adds* to
-# `grad`. Weight each piece by its share of the rows, and let the optimizer step after the last one. Batch norm, which
-# NeuMF does not use, would see only the pieces. Under DDP, run all
-# pieces but the last in `model.no_sync()`: otherwise each of them waits for an all-reduce.
+# A batch that does not fit can still make its update. The gradient of a mean is a weighted mean of gradients, and
+# `backward()` *adds* to `grad`. So process the batch in pieces, weight each piece by its share of the rows, and let
+# the optimizer step after the last one. Batch norm, which NeuMF does not use, would see only the pieces. Under DDP,
+# run all pieces but the last in `model.no_sync()`. Otherwise each piece waits for an all-reduce.
 #
 # **Known** The weight is what people forget. Where the loss is a mean over tokens, pieces have different numbers of
-# them, and a mean of the pieces' means weights short pieces too much. In 2024 the widely used trainers were found to do
-# that (reference 5). Divide a sum by the count of the whole batch, as you do now, and it cannot happen.
+# tokens. The mean of the pieces' means then gives the tokens of short pieces too much weight. In 2024 the widely used
+# trainers were found to do that (reference 5). Divide a sum by the count of the whole batch, and it cannot happen.
 
 # %% [markdown]
 # ### Exercise 1 · Accumulated step
@@ -135,8 +135,9 @@ check.accumulated_step(accumulated_step, seed=14)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# From here on, "the large model" is NeuMF in the sizes that NVIDIA trains (reference 3). Saved-tensor hooks count the
-# bytes that autograd keeps between forward and backward pass, for fp32 as it is, in pieces, and under autocast to bf16.
+# Now count what the two remedies save. "The large model" is NeuMF in the sizes that NVIDIA trains (reference 3).
+# Saved-tensor hooks count the bytes that autograd keeps between forward and backward pass: for the whole batch in
+# fp32, in pieces, and under autocast to bf16.
 #
 # **Predict**: by what factor does bf16 reduce the bytes kept for the backward pass, at 192 times the batch? By 2,
 # because all numbers have half the bits? By less, because part of what is kept stays in fp32? Or by 1, because the
@@ -176,19 +177,20 @@ course.claim("an update in 12 pieces takes at most 10 % longer than the whole ba
              otherwise="Larger pieces tell whether the fixed costs of each piece take the time.")  # fmt: skip
 
 # %% [markdown]
-# **Known** Autocast runs matrix products in 16 bits and keeps their 16-bit inputs. Sums, the loss, the indices of the
-# embeddings and the masks of dropout are kept as they are. So the bytes shrink by less than half. The two remedies can
-# be combined.
+# **Known** Autocast runs matrix products in 16 bits (documentation of `torch.amp`), so autograd keeps their 16-bit
+# inputs. Sums, the loss, the indices of the embeddings and the masks of dropout are kept as they are. So the bytes
+# shrink by less than half. The two remedies can be combined.
 #
-# **We think** that pieces take longer because each pays part 1's fixed costs again, all but the optimizer's. They weigh
-# less, the further a piece lies above $c / s$. To test it, make the pieces larger.
+# **We think** that pieces take longer, where they do, because each piece pays part 1's fixed costs again, all but the
+# optimizer's. These costs weigh less, the further a piece lies above $c / s$. To test it, make the pieces larger.
 #
 # **Takeaway** With micro-batches the bytes follow the micro-batch, not the batch, and the update stays the same.
 
 # %% [markdown]
 # ## What do 16 bits keep?
 #
-# How much 16 bits lose depends on how they are divided. The exponent sets the range, and the fraction sets the spacing.
+# A number in 16 bits can lose digits, and it can become zero or infinite. Which of these happens depends on how the
+# 16 bits are divided. The exponent sets the range, and the fraction sets the spacing.
 #
 # | format | exponent bits | largest | smallest normal | smallest above 0 | spacing at 1 |
 # |---|---|---|---|---|---|
@@ -197,8 +199,9 @@ course.claim("an update in 12 pieces takes at most 10 % longer than the whole ba
 # | bf16 | 8 | 3.4e38 | 1.2e-38 | 9.2e-41 | 7.8e-3 |
 #
 # `torch.amp.autocast` runs some operations, above all matrix products, in 16 bits. Weights, optimizer and `p.grad`
-# stay in fp32, but in the backward pass the gradients of activations are 16-bit. A mean loss gives each row one part in
-# $B$, so these gradients shrink as the batch grows. A gradient that becomes zero trains nothing.
+# stay in fp32. But in the backward pass the gradients of activations are 16-bit. A mean loss gives each row one part
+# in $B$, so these gradients shrink as the batch grows. A gradient that becomes zero trains nothing. **How many become
+# zero?**
 #
 # **Known** In a training of the object detector SSD, most of the gradients of activations that were not zero became
 # zero in fp16, and the training diverged (reference 6).
@@ -215,7 +218,7 @@ safe = 2.0 ** math.floor(math.log2(65504 / (2 * max(peaks))))  # leaves a factor
 scaled = [safe * g for g in activations]
 print(f"with all gradients multiplied by 2^{math.log2(safe):.0f}: {below_normal(scaled):.1f} % below 2^-14, "
       f"{lost_in_fp16(scaled):.2f} % zero")  # fmt: skip
-title = f"Activations' gradients below 2^-14: {small[-1]:.0f} %, after multiplying {below_normal(scaled):.0f} %"
+title = f"Below 2^-14: {small[-1]:.0f} % of the activations' gradients; {below_normal(scaled):.0f} % of them multiplied"
 plots.gradient_histogram({"gradients of activations": activations, "p.grad": parameters}, safe, title)
 
 # %% tags=["experiment"]
@@ -233,10 +236,11 @@ course.claim("p.grad has larger values than the activations' gradients, so it li
              otherwise="Your batch is small.")  # fmt: skip
 
 # %% [markdown]
-# The line before the histogram shows the remedy. Multiply the loss by a constant, the **loss scale**, before the
-# backward pass, and divide the gradients by it, in fp32, before the update. Weight gradients are the largest numbers of
-# the backward pass, and they are computed in fp16 before they are cast to fp32. So they decide how large the scale may
-# be. Zeros that ReLU makes stay zero under each scale.
+# The last printed line shows the remedy. Multiply the loss by a constant, the **loss scale**, before the backward
+# pass. Before the update, divide the gradients by it, in fp32.
+#
+# How large may the scale be? Weight gradients are the largest numbers of the backward pass, and they are computed in
+# fp16 before they are cast to fp32. So they set the limit. Zeros that ReLU makes stay zero under each scale.
 #
 # **Takeaway** The larger the batch, the smaller the gradients of activations. They lose digits long before they become
 # zero, and a constant factor moves them back.
@@ -244,7 +248,8 @@ course.claim("p.grad has larger values than the activations' gradients, so it li
 # %% [markdown]
 # ## When does fp16 fail?
 #
-# First you write the step in mixed precision. Then you train with it in four ways.
+# The histogram shows that gradients can vanish. Whether a training then fails is another question. First you write
+# the step in mixed precision. Then you train with it in four ways.
 
 # %% [markdown]
 # ### Exercise 2 · The training step under autocast
@@ -334,19 +339,21 @@ check.amp_step(amp_step, seed=13)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Is a loss scale needed? NeuMF rarely needs one: its GMF half is two products away from the loss, so its gradients stay
-# large. The MLP half alone is a test. All that reaches an embedding has come through five layers, and each makes the
-# gradient smaller.
+# Is a loss scale needed? NeuMF rarely needs one: its GMF half is two products away from the loss, so its gradients
+# stay large. The MLP half alone is a harder test. All that reaches an embedding has come through five layers, and
+# each makes the gradient smaller.
 #
-# A batch of $2^{20}$ samples, NVIDIA's for this model, would take minutes per update here. So the cell takes few rows
-# and makes their gradients as small as in that batch: it multiplies their mean loss by rows / $2^{20}$. In "fp16
-# without a scale", a scaler that never changes does this. In "fp16 with a scaler", the scale starts $2^{16}$ times
-# higher, as by default, and grows after 50 good steps instead of 2,000, because the training is short. Both divide in
-# fp32 afterwards, so the update is the same except for what 16 bits lose.
+# NVIDIA trains NeuMF with batches of $2^{20}$ samples. That is more than an epoch of a small data set. So the cell
+# takes few rows and makes their gradients as small as in that batch: it multiplies their mean loss by the number of
+# rows over $2^{20}$.
+#
+# This factor is the starting scale of a scaler. In "fp16 without a scale" it never changes. In "fp16 with a scaler"
+# it starts $2^{16}$ times higher, as by default, and grows after 50 good steps instead of 2,000, because the training
+# is short. Both divide in fp32 afterwards, so the update is the same except for what 16 bits lose.
 #
 # **Predict** the loss at the end of fp16 without a scale over that of fp32. Is it 1, because Adam makes up for small
-# gradients? Is it about a third more, the loss of a model that says the same to all, because nothing moves? Or far
-# more, because a part of the network moves and the rest does not?
+# gradients? Is it about a third more, the loss of a model that says the same to all, because nothing moves? Or is it
+# far more, because a part of the network moves and the rest does not?
 
 # %%
 predicted_alone = None  # your number: loss of fp16 without a scale over loss of fp32, at the end
@@ -381,27 +388,26 @@ course.claim("in bf16 without a loss scale the same training ends within 0.01 of
              difference_interval(ends[BF16], ends[FP32]), within=(-0.01, 0.01), otherwise=otherwise)  # fmt: skip
 
 # %% [markdown]
-# **Shown** The scale alone differs between the two runs in fp16, so the small gradients are the reason. Some runs do
-# not just stay where they are, they diverge. **We think** that the last layers, whose gradients survive, train on the
-# outputs of layers that do not follow. To test it, print which `p.grad` are zero, layer by layer.
+# **Shown** Only the loss scale differs between the two runs in fp16, so the small gradients are the reason. Adam
+# cannot make up for a gradient that is zero.
 #
-# If you clip gradients, call `scaler.unscale_(optimizer)` first: they carry the scale until then.
+# Some runs do not just stay where they are: they diverge. **We think** that the last layers, whose gradients survive,
+# train on the outputs of layers that do not follow. To test it, print which `p.grad` are zero, layer by layer.
 #
-# Adam cannot make up for a gradient that is zero. **We think** that NeuMF trains although the recorded GPU loses many
-# of its gradients, because those of its GMF half are large enough. To test it, train it in fp16 with both scalers.
+# If you clip gradients, call `scaler.unscale_(optimizer)` first. Until then the gradients carry the scale.
 #
-# **Takeaway** fp16 fails where a small gradient has no other way: deep networks without normalisation, and means over
-# many terms. A scale repairs it, and bf16 has the range of fp32.
+# **Takeaway** fp16 fails where all gradients are small, as in deep networks or in means over many terms. A loss scale
+# repairs it, and bf16 needs none.
 
 # %% [markdown]
 # ## Is it faster here?
 #
-# For 16 bits, take bf16 on NVIDIA GPUs since Ampere (2020) and on CPUs that multiply bf16 in hardware, and fp16 with a
-# loss scale on older GPUs. Does 16-bit arithmetic save time on *your* machine? The cell times an update of the large
-# model, and one matrix product alone.
+# Memory is one gain of 16 bits, time may be another. Take bf16 on NVIDIA GPUs since Ampere (2020) and on CPUs that
+# multiply bf16 in hardware, and fp16 with a loss scale on older GPUs. Does 16-bit arithmetic save time on *your*
+# machine? The cell times an update of the large model, and one matrix product alone.
 #
-# **Predict** how many times as fast the update is in bf16. Half the bits are twice as fast if bytes decide. Below 1 is
-# possible, if your processor has to convert each number. And only products are in 16 bits.
+# **Predict** how many times as fast the update is in bf16. If bytes decide, half the bits are twice as fast. If your
+# processor has to convert each number, it may be below 1. And only products are in 16 bits.
 
 # %%
 predicted_speedup = None  # your number: seconds in fp32 over seconds in bf16
@@ -429,9 +435,11 @@ course.claim("bf16 makes an update of NVIDIA's NeuMF at least 10 % faster than f
 # %% [markdown]
 # If the line of instructions names none, your CPU has no unit for bf16. **We think** that torch then converts each
 # value to fp32 before it multiplies, so 16 bits cost time. To test it, compare two CPUs, one of them with
-# `avx512_bf16` or `amx_bf16` in `lscpu`. A GPU with tensor cores wins by products, and the smaller the matrices, the
-# less it wins: casts and launches remain. So the recorded GPU flips with the size: at this batch bf16 makes an update
-# slower, and in [results-gpu.md](../../docs/results-gpu.md), at batch $2^{20}$, all 16-bit ways make NCF faster.
+# `avx512_bf16` or `amx_bf16` in `lscpu`.
+#
+# A GPU with tensor cores gains in the products. The smaller the matrices, the less it gains, because casts and
+# launches remain. So the recorded GPU flips with the size. At this batch, bf16 makes an update slower. At batch
+# $2^{20}$, in [results-gpu.md](../../docs/results-gpu.md), all 16-bit ways make NCF faster.
 #
 # **Takeaway** 16 bits save memory where activations outweigh weights, and time where the hardware multiplies 16 bits.
 # Measure before you switch.
@@ -439,10 +447,12 @@ course.claim("bf16 makes an update of NVIDIA's NeuMF at least 10 % faster than f
 # %% [markdown]
 # ## Does the whole recipe work?
 #
-# Now all that this unit has built, in one run at 192 times the batch: LARS, the exponential warm-up, mixed precision,
-# and weight decay of $10^{-4}$. The learning rate decays quadratically. A warm-up of a tenth of an epoch would be a
-# single update here, so it lasts one epoch. The second way leaves out the weight decay, and the third also the mixed
-# precision, all with the same seeds. On a CPU mixed precision means bf16, on a GPU fp16 with a scaler.
+# Remedies that work one by one need not work together. So here is all that this unit has built, in one run at 192
+# times the batch: LARS, the exponential warm-up, mixed precision, and weight decay of $10^{-4}$. The learning rate
+# decays quadratically. The warm-up lasts one epoch, because a tenth of an epoch would be a single update here.
+#
+# The second way leaves out the weight decay, and the third also the mixed precision, all with the same seeds. On a
+# CPU mixed precision means bf16, on a GPU fp16 with a scaler.
 
 # %% tags=["experiment"]
 Lars, ramp = course.solved(check.LARS), course.solved(check.exponential_warmup)
@@ -478,19 +488,20 @@ course.claim("under LARS at 192x, weight decay of 1e-4 costs at least 0.1 of HR@
              otherwise="Your gradients are larger than the decay, or the training is too short.")  # fmt: skip
 
 # %% [markdown]
-# **Shown** Each way differs from the one before it in one ingredient. So the whole recipe need not be the best one, and
-# it may end below popularity. **We think** that the decay costs so much because of the trust ratio: LARS scales $g +
-# \beta w$ to a fixed share of $w$, so where $\beta \lVert w \rVert$ exceeds $\lVert g \rVert$, the layer mostly
-# shrinks. A large batch has little noise in $g$, so its norm is small. To test it, print both norms per layer.
+# **Shown** Each way differs from the one before it in one ingredient. So the whole recipe need not be the best one,
+# and it may end below popularity. **We think** that the decay costs so much because of the trust ratio. LARS scales
+# $g + \beta w$ to a fixed share of $w$. So where $\beta \lVert w \rVert$ exceeds $\lVert g \rVert$, the layer mostly
+# shrinks. In a large batch $g$ has little noise, so its norm is small. To test it, print both norms per layer.
 #
-# The learning rate was tuned in fp32 without decay. Nothing was tuned again, so the decay may cost less at another one.
+# The learning rate was tuned in fp32 without decay, and nothing was tuned again. So the decay may cost less at
+# another learning rate.
 #
 # **Takeaway** 16 bits need not cost accuracy. Test each ingredient alone before you trust the sum.
 
 # %% [markdown]
 # ## Can you find the scale yourself? · extra
 #
-# You write the two other pieces of mixed precision in fp16: a measure of what it loses, and a scaler that finds its
+# You write the two other pieces of mixed precision in fp16: a measure of what fp16 loses, and a scaler that finds its
 # scale.
 
 # %% [markdown]
@@ -705,8 +716,8 @@ course.claim("the scaler skips a few updates until its scale fits, and trains on
              otherwise="The training is too short: the skipped updates are most of it.")  # fmt: skip
 
 # %% [markdown]
-# **Takeaway** A scaler finds its scale itself and costs the updates that it skips. One that starts too low costs more:
-# it loses gradients until it may grow.
+# **Takeaway** A scaler finds its scale itself and costs the updates that it skips. One that starts too low loses
+# gradients until it may grow.
 
 # %% [markdown]
 # ## What else can we do? · extra
@@ -726,8 +737,8 @@ course.claim("the scaler skips a few updates until its scale fits, and trains on
 # *Data parallelism* (unit 02): each of four ranks takes a quarter of the batch. The limit is the all-reduce. I would
 # measure samples/s with 1, 2 and 4 ranks at a fixed batch per rank.
 #
-# *A growing batch* (Smith et al. 2018) instead of a falling learning rate: the limit is the critical batch late in the
-# training. I would compare seconds to the same HR@10 with three seeds and the learning rate tuned again.
+# *Fewer negatives*: two per positive instead of four make an epoch 40 % smaller. The limit is the score, because
+# fewer zeros say less. I would compare seconds to the same HR@10 with three seeds and the learning rate tuned again.
 #
 # *Cheaper steps*: a fused optimizer and `torch.compile` save kernel launches, which count as long as the batch is
 # small. A profile of ten steps tells how much.

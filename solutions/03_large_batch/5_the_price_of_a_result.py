@@ -3,9 +3,9 @@
 #
 # **Which batch size reaches your target first?**
 #
-# Part 1 measured what an update costs, and the parts after it how to make a large batch learn. The product of seconds
-# per update and updates to the target is what you pay. It has a minimum, and you can predict where. For that you need
-# one number of your own training, the gradient noise scale, and you write the few lines that measure it for free.
+# Part 1 measured what an update costs, and the parts after it made a large batch learn. What you pay in the end is
+# the time to a target: seconds per update, times updates. This product has a minimum, and you can predict where. For
+# that you need one number of your own training, the gradient noise scale. You write the few lines that measure it.
 #
 # **You will be able to**
 #
@@ -43,18 +43,19 @@ print(experiment)
 # %% [markdown]
 # ## Where does a larger batch stop helping?
 #
-# The gradient $g_B$ of a batch of $B$ samples is the true gradient $G$ plus noise, whose variance falls with $B$.
-# With $S$ for the sum of the variances of one sample's gradient over all parameters, on average
+# Twice the batch can halve the updates, or change nothing. Noise decides which. The gradient $g_B$ of a batch of $B$
+# samples is the true gradient $G$ plus noise, whose variance falls with $B$. With $S$ for the sum of the variances of
+# one sample's gradient over all parameters, on average
 #
 # $$\lVert g_B \rVert^2 = \lVert G \rVert^2 + S / B .$$
 #
-# Signal and noise are equal at $B = S / \lVert G \rVert^2$, the **gradient noise scale** (McCandlish et al. 2018,
-# reference 1). They use it to predict the *critical batch* $B_c$, in
+# Signal and noise are equal at $B = S / \lVert G \rVert^2$, the **gradient noise scale**. McCandlish et al. (2018,
+# reference 1) use it to predict the *critical batch* $B_c$, in
 #
 # $$\text{updates to the target} = u\,(1 + B_c / B).$$
 #
-# Far below $B_c$, twice the batch halves the updates. At $B_c$, a run needs $2u$, twice the fewest updates. Far above,
-# a larger batch saves nearly nothing.
+# Far below $B_c$, twice the batch halves the updates. At $B_c$, a run needs $2u$, twice the fewest updates. Far above
+# $B_c$, a larger batch saves nearly nothing.
 
 # %% [markdown]
 # ### Exercise 1 · The gradient noise scale
@@ -118,14 +119,15 @@ check.noise_scale(noise_scale, seed=17)
 # %% [markdown]
 # ## Can you measure it while you train?
 #
-# A training in micro-batches has both norms already. After the first `backward()` of an update, `grad` belongs to one
-# micro-batch; after the last, to the whole batch. Across ranks it is the same: the gradient of a rank before the
-# all-reduce, and the mean after it. So the noise scale costs two norms per update.
+# You need the norms at two batch sizes, and a training in micro-batches has both already. After the first
+# `backward()` of an update, `grad` belongs to one micro-batch. After the last, it belongs to the whole batch. Across
+# ranks it is the same: a rank has its own gradient before the all-reduce, and the mean after it. So the noise scale
+# costs two norms per update.
 #
-# One detail decides whether the number is right. Adam divides each coordinate by $\sqrt{v}$, the root of its mean
+# The norms have to be in the optimizer's units. Adam divides each coordinate by $\sqrt{v}$, the root of its mean
 # square. That is plain gradient descent on the weights $w\,v^{1/4}$, whose gradient is $g / v^{1/4}$. So for Adam you
-# measure $\sqrt{\sum g^2 / (\sqrt{v} + \epsilon)}$, with $v$ = `exp_avg_sq` / $(1 - \beta_2^t)$. This is our extension
-# of reference 1, which takes the plain norm. The experiment compares the two.
+# measure $\sqrt{\sum g^2 / (\sqrt{v} + \epsilon)}$, with $v$ = `exp_avg_sq` / $(1 - \beta_2^t)$. This is our
+# extension of reference 1, which takes the plain norm. The experiment compares the two.
 
 # %% [markdown]
 # ### Exercise 2 · Noise meter
@@ -234,8 +236,8 @@ check.NoiseMeter(NoiseMeter, seed=11)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# The cell trains with Adam at 16 times the batch, in four pieces, until HR@10 reaches the target. The meter watches,
-# and so does one with plain norms.
+# The cell trains with Adam at 16 times the batch, in four pieces, until HR@10 reaches the target. Two meters watch:
+# yours, and one with plain norms.
 
 # %% tags=["experiment"]
 noise_scale_now, Meter = course.solved(check.noise_scale), course.solved(check.NoiseMeter)
@@ -272,29 +274,29 @@ course.claim("under Adam, the noise scale in Adam's units is at least three time
              otherwise="Your training is short, or its coordinates have gradients of similar sizes.")  # fmt: skip
 
 # %% [markdown]
-# **Takeaway** A training in micro-batches or on ranks knows its noise scale already. Take the norms in the units in
-# which your optimizer moves.
+# **Takeaway** A training in micro-batches or on ranks has the norms for its noise scale already. Take them in the
+# units in which your optimizer moves.
 
 # %% [markdown]
 # ## Which batch is fastest?
 #
-# Part 1 found that an update takes $c + s B$ seconds: $c$ for the update, $s$ for each sample. (Part 1 timed SGD with
-# momentum, one number per weight. Adam keeps two, so its $c$ is larger.) The updates to the target are
-# $u\,(1 + B_c / B)$. The time to the target is their product:
+# You now have both factors of the time to the target. An update takes $c + s B$ seconds (part 1): $c$ for the update,
+# $s$ for each sample. Part 1 timed SGD with momentum, which keeps one number per weight. Adam keeps two, so its $c$
+# is larger. The updates to the target are $u\,(1 + B_c / B)$. The time is the product:
 #
 # $$T(B) = u\,\Big(1 + \frac{B_c}{B}\Big)(c + s B) = u\,\Big(c + s B_c + s B + \frac{c\,B_c}{B}\Big).$$
 #
-# The term $s B$ grows and $c B_c / B$ falls, so $T$ has a minimum. There both are equal (the derivative
+# The term $s B$ grows and $c B_c / B$ falls, so $T$ has a minimum. There the two terms are equal (the derivative
 # $s - c B_c / B^2$ is 0):
 #
 # $$B^* = \sqrt{\frac{c}{s}\,B_c} .$$
 #
-# Below $c / s$, a larger batch uses the machine better. Above $B_c$, it wastes samples. The best batch is the geometric
-# mean of the two. The samples to the target, $B$ times the updates, only grow with $B$.
+# Below $c / s$, a larger batch uses the machine better. Above $B_c$, it wastes samples. The best batch is the
+# geometric mean of $c / s$ and $B_c$. The samples to the target, $B$ times the updates, only grow with $B$.
 #
-# **Predict** from $B_c$ above and the $c / s$ of part 1: of 4, 16, 64, 192 and 576 times the base batch, which is
-# fastest? And how many times as long does 192 times the batch take as 16 times? It trains more samples per second,
-# which says less than 1. Beyond $B_c$ its updates are hardly fewer, which says more.
+# **Predict** from $B_c$ above and part 1's $c / s$, which is larger for Adam: of 4, 16, 64, 192 and 576 times the
+# base batch, which is fastest? And how many times as long does 192 times the batch take as 16 times? Below 1, because
+# it trains more samples per second? Or above 1, because beyond $B_c$ it saves hardly any updates?
 
 # %%
 predicted_fastest = None  # your number: the fastest of these batches, in samples
@@ -316,10 +318,10 @@ print(f"c {1e3 * cost.per_update:.2f} ms, s {1e6 * cost.per_sample:.2f} µs, "
 print(f"predicted fastest batch: {fastest:,.0f} samples")
 
 # %% [markdown]
-# Now the test: five batch sizes, each with its own tuned learning rate, several seeds. (The learning rates were
-# searched on a grid of factors of two, with three seeds each, by `course bench ncf critical`.) The seconds to the
-# target are the updates that a run made, times the seconds of one such update. Interleaved rounds timed those, because
-# the clock of one short run says little.
+# Now the test: five batch sizes, each with its own tuned learning rate, several seeds. (`course bench ncf critical`
+# searched the learning rates on a grid of factors of two, with three seeds each.) The seconds to the target are the
+# updates that a run made, times the seconds of one such update. Interleaved rounds timed the updates, because the
+# clock of one short run says little.
 
 # %% tags=["experiment"]
 updates_of, seconds_of = {}, {}
@@ -361,11 +363,11 @@ course.claim("from the smallest to the largest batch, the samples to the target 
 
 # %% [markdown]
 # By the formula, the minimum is flat: half or twice $B^*$ takes at most an eighth longer. **Known** Shallue et al.
-# (reference 2) measured updates against batch size for many models and found the same two ends, and critical batches
-# that differ a hundredfold between models.
+# (reference 2) measured updates against batch size for many models. They found the same two ends, and critical
+# batches that differ a hundredfold between models.
 #
-# **We think** that the curve errs because the noise scale grows during a training and one number stands for all of it.
-# To test it, print the meter's value for the first and the last third of the updates.
+# **We think** that the curve errs because the noise scale grows during a training, and one number stands for all of
+# it. To test it, print the meter's value for the first and the last third of the updates.
 #
 # A GPU has a larger $c / s$ (part 1), so its best batch is larger. **We think** that ranks do the same: $s$ falls with
 # their number, and the all-reduce adds to $c$. To test it, time an update on one and on two ranks.
@@ -375,10 +377,13 @@ course.claim("from the smallest to the largest batch, the samples to the target 
 # %% [markdown]
 # ## Can a growing batch replace a falling learning rate? · extra
 #
-# **Known** In SGD the noise of the weights depends on learning rate over batch. So Smith et al. (reference 3) increase
-# the batch where others decay the learning rate, and need fewer updates. Here Adam trains one epoch as before. Then it
-# either divides the learning rate by four, twice, or multiplies the batch by four, twice, which is the rule for SGD.
-# (For Adam, the square root of reference 4 would ask for 16.) The third way does neither.
+# Trainings often lower the learning rate late. A larger batch might do the same job with fewer updates. **Known** In
+# SGD the noise of the weights depends on learning rate over batch. So Smith et al. (reference 3) increase the batch
+# where others decay the learning rate, and need fewer updates.
+#
+# Here Adam trains one epoch as before. Then it either divides the learning rate by four, twice, or multiplies the
+# batch by four, twice, which is the rule for SGD. (For Adam, the square root of reference 4 would ask for 16.) The
+# third way does neither.
 
 # %% tags=["experiment"]
 rate, batch = time_to_target.TUNED[16][0], batches[1]
@@ -408,19 +413,21 @@ course.claim("the growing batch makes at most two thirds of the updates of the f
 
 # %% [markdown]
 # First ask whether a falling learning rate helped at all. If the constant one ends as high or higher, shorter steps
-# cost at least what less noise gains. Then the first claim only says that a growing batch and a falling learning rate
-# cost equally much.
+# cost at least what less noise gains. Then the first claim only says that the growing batch and the falling learning
+# rate cost equally much.
 #
 # **Takeaway** A larger batch late in a training acts like a smaller learning rate. Compare both with doing nothing.
 
 # %% [markdown]
 # ## What is today's recipe worth? · extra
 #
-# A common recipe for language models is AdamW with a short warm-up, then **cosine** decay to 0 (reference 5), and
-# gradients **clipped** to a joint norm of 1. Reference 4 derives for Adam that the learning rate grows with the
-# **square root** of the batch. Each way below changes one ingredient, at 192 times the batch. "No decay" stays at the
-# peak after the warm-up. The seeds come in pairs. No way was tuned: the learning rate at 16 times the batch was, and
-# the rules say what it becomes.
+# Recipes are often copied whole. Which of their ingredients matter here? A common one for language models is AdamW
+# with a short warm-up, then **cosine** decay to 0 (reference 5), and gradients **clipped** to a joint norm of 1.
+# Reference 4 derives for Adam that the learning rate grows with the **square root** of the batch.
+#
+# Each way below changes one ingredient, at 192 times the batch. "No decay" stays at the peak after the warm-up. The
+# seeds come in pairs. No way was tuned: the learning rate at 16 times the batch was, and the rules say what it
+# becomes.
 
 # %% tags=["experiment"]
 rates = {"root": sizes.adam_lr[0] * math.sqrt(batches[2] / batches[1]), "same": sizes.adam_lr[0],
@@ -463,8 +470,8 @@ course.claim("weight decay changes HR@10 by less than 0.03", worth["no weight de
 #
 # | symptom | measurement | fix | part |
 # |---|---|---|---|
-# | is a large batch worth it? | c / s, where an update costs as much as its samples | a larger batch below it | 1 |
-# | large batch learns less | loss after equal updates, learning rate swept | a learning rate from the map | 1, 2 |
+# | is a larger batch worth it? | c / s: an update costs as much as so many samples | a larger batch, up to c / s | 1 |
+# | large batch learns less | loss after equal updates, rate swept | a learning rate from the map | 1, 2 |
 # | loss blows up early | update-to-weight ratios | warm-up, LARS, Adam | 3 |
 # | memory is full | bytes kept for backward | accumulation, bf16 | 4 |
 # | loss stays constant in fp16 | zeros among the gradients | loss scale, bf16 | 4 |
@@ -476,9 +483,9 @@ course.claim("weight decay changes HR@10 by less than 0.03", worth["no weight de
 #
 # **How large may your own batch be?**
 #
-# `course.checkup` watches a training and prints its noise scale, computed by your `noise_scale` from the gradients of
-# consecutive steps, in the optimizer's units. Your meter watches the same training. Replace `loader` and the
-# step with yours: `NoiseMeter` needs nothing from this course.
+# Take the measurement home. `course.checkup` watches a training and prints its noise scale, in the optimizer's units.
+# Your `noise_scale` computes it from the gradients of consecutive steps. Your meter watches the same training.
+# Replace `loader` and the step with yours: `NoiseMeter` needs nothing from this course.
 
 # %% tags=["experiment"]
 model, meters = experiment.fresh_model(), []
@@ -496,9 +503,11 @@ course.claim("the noise meter and the check-up take the same norm of the same gr
              otherwise="Your optimizer keeps a mean square under another name.")  # fmt: skip
 
 # %% [markdown]
-# Both solve the same two equations, and the noise scale grows while a model trains. A batch far below the noise scale
-# holds hardly any signal, so $\lVert G \rVert^2$ is a small difference of two large numbers. Then a few steps give
-# numbers that differ several times over, or infinity, and say one thing: the noise scale is far above your batch.
+# The two numbers may differ several times over, or be infinite. Your meter compares pieces of one update, while the
+# check-up compares steps, between which the weights move. And a batch far below the noise scale holds hardly any
+# signal, so $\lVert G \rVert^2$ is a small difference of two large numbers. **We think** that these are the reasons.
+# To test it, train with a learning rate near 0: then the two should come close. Numbers that differ so much say one
+# thing: the noise scale is far above your batch.
 #
 # **Takeaway** Measure the noise scale of your own training before you make its batch larger.
 

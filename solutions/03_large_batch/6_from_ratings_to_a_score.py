@@ -3,9 +3,9 @@
 #
 # **When does a score say that a recommender is good?**
 #
-# The other parts of this unit use a recommender and a score as given. Here you build both: the model, the two rankings
-# that judge it, and the data that it learns from. All of this part is extra. Every experiment runs without the
-# exercises, because the library has its own versions.
+# The other parts of this unit take a recommender and its score as given. A score can be wrong, though, and then every
+# comparison is. Here you build both: the model, the two rankings that judge it, and the data that it learns from. All
+# of this part is extra. Every experiment runs without the exercises, because the library has its own versions.
 #
 # **You will be able to**
 #
@@ -38,9 +38,9 @@ print(course.machine())
 # %% [markdown]
 # ## How does NeuMF match a user with a film? · extra
 #
-# MovieLens holds ratings: user, film, stars, time. We drop the stars and predict which film a user picks next. So each
-# rating becomes a 1. This is *implicit feedback*: it says what a user chose, and never what a user dislikes. The zeros
-# are drawn: for each positive of an epoch, four films that the user has not touched.
+# A recommender has to predict which film a user picks next. MovieLens holds ratings: user, film, stars, time. We
+# ignore the stars, so each rating becomes a 1. This is *implicit feedback*: it says what a user chose, and never what
+# a user dislikes. The zeros are drawn: for each positive of an epoch, four films that the user has not touched.
 
 # %%
 plots.neumf_diagram()
@@ -60,13 +60,14 @@ plots.neumf_diagram()
 # $\hat y_{ui}$ is a *logit*: the probability that $u$ takes $i$ is $\sigma(\hat y_{ui})$. The loss is the binary cross
 # entropy between this probability and the label.
 #
-# The MLP has a weak point, which part 1 measures. If the input of a ReLU is negative for every sample, it outputs 0 and
-# its gradient is 0, so the weights before it get nothing to learn from.
+# The MLP has a weak point, which part 1 measures. If the input of a ReLU is negative for every sample, the unit
+# outputs 0 and its gradient is 0. Then the weights before it get nothing to learn from.
 
 # %% [markdown]
 # ## Can you write its forward pass? · extra
 #
-# As a dictionary, with $F$ factors and MLP layers of widths $d_0, d_1, \dots, d_L$, the weights are
+# A forward pass of six lines shows that nothing in the figure is hidden. As a dictionary, with $F$ factors and MLP
+# layers of widths $d_0, d_1, \dots, d_L$, the weights are
 #
 # | key | what | shape |
 # |---|---|---|
@@ -161,9 +162,9 @@ check.neumf_forward(neumf_forward, seed=2017)
 # whose film has one of the ten best scores. **NDCG@10** gives a hit at 0-based rank $r$ the value $1 / \log_2(r + 2)$,
 # and a miss nothing.
 #
-# Three mistakes distort the score. The 100 films are drawn with repetition, so a repeated one must count once. If
-# scores are *equal*, the held-out film must not win the tie. A training that diverges gives NaN, and every comparison
-# with NaN is False.
+# Three mistakes distort the score. The 100 films are drawn with repetition, so one film may count twice. The held-out
+# film may win a tie of *equal* scores. And a training that diverges gives NaN: every comparison with NaN is False, so
+# no film seems to precede the held-out one.
 
 # %% [markdown]
 # ### Exercise 2 · Hit rate and NDCG
@@ -202,8 +203,9 @@ check.neumf_forward(neumf_forward, seed=2017)
 #
 # <details><summary>Hint 3</summary>
 #
-# `ahead = ~(scores[:, 1:] < scores[:, :1]) & ~duplicate[:, 1:]`; its sum along axis 1 is the rank. With `hit = rank <
-# k`, the gain of a user is `hit / torch.log2(rank + 2)`. Return the two means as Python floats, `.item()`.
+# `ahead = ~(scores[:, 1:] < scores[:, :1]) & ~duplicate[:, 1:]`; its sum along axis 1 is the rank. With
+# `hit = rank < k`, the gain of a user is `hit / torch.log2(rank + 2)`. Return the two means as Python floats,
+# `.item()`.
 #
 # </details>
 
@@ -268,13 +270,14 @@ course.claim("a model that always says NaN earns nothing", strict["NaN"] == 0,
 # %% [markdown]
 # ## Which score must a model beat? · extra
 #
-# The next cell prepares the data. Two choices of each user are held out: the latest is the **test**, the latest of the
-# rest is for **validation**. We choose settings, such as a learning rate, on validation. The test is for the end,
-# because a score that decided a choice contains the luck of that choice.
+# A score means little until you know what a model without learning reaches. The next cell prepares the data. Two
+# choices of each user are held out: the latest is the **test**, the latest of the rest is for **validation**. We
+# choose settings, such as a learning rate, on validation. The test is for the end, because a score that decided a
+# choice contains the luck of that choice.
 #
-# Before the first model, rank the 101 candidates by how many users took them: the same order for everybody. **HR@10**
-# is the share of users whose held-out film is among the first ten. A model that guesses reaches 10/101. **How much
-# better is popularity?**
+# Before you train a model, rank the 101 candidates by how many users took them: the same order for everybody.
+# **HR@10** is the share of users whose held-out film is among the first ten. A model that guesses reaches 10/101.
+# **How much better is popularity?**
 
 # %% tags=["experiment"]
 sizes = course.sizes("03_large_batch")
@@ -289,7 +292,7 @@ course.claim("popularity alone ranks better than guessing", popularity, above=10
 # %% [markdown]
 # The interval says how much the score would vary with other users of the same kind.
 #
-# **Takeaway** Rank by popularity before you train. A model below it may know its users, but it serves them worse.
+# **Takeaway** Rank by popularity before you train. A model that scores lower is of no use yet.
 
 # %% [markdown]
 # ## Is NeuMF the right model, and is this the right score? · extra
@@ -337,7 +340,7 @@ course.claim("among all films the same models have less than half of their sampl
              below=0.5, otherwise="Your data has few films, so 100 of them are nearly all.")  # fmt: skip
 
 # %% [markdown]
-# Both models share Adam's learning rate, which part 2 found for NeuMF: the dot product is not tuned. The pairs of seeds
+# Both models share a learning rate of Adam that was tuned for NeuMF: the dot product is not tuned. The pairs of seeds
 # share the users, so their interval says nothing about other users.
 #
 # **We think** a dot product must do well on the stand-in, because its films were drawn with a dot product of tastes and
@@ -348,10 +351,10 @@ course.claim("among all films the same models have less than half of their sampl
 # %% [markdown]
 # ## What does careless data preparation cost? · extra
 #
-# Two functions prepared the data above. The first chooses the test. If the test row were drawn at random, the model
-# would learn from its user's future, so we hold out the *latest* choice of each user. The second draws the zeros. A
-# drawn film may be one that the user would have liked, and we accept that. But a negative that is one of the user's
-# positives has the wrong label.
+# Two functions prepared the data above, and a mistake in either would not raise an error. The first function chooses
+# the test. If the test row were drawn at random, the model would learn from its user's future, so we hold out the
+# *latest* choice of each user. The second function draws the zeros. A drawn film may be one that the user would have
+# liked, and we accept that. But a negative that is one of the user's positives has the wrong label.
 
 # %% [markdown]
 # ### Exercise 3 · Leave one out
@@ -390,8 +393,8 @@ course.claim("among all films the same models have less than half of their sampl
 # <details><summary>Hint 3</summary>
 #
 # Twice the same move. First `latest`, for each user the maximum of the times. Then `last`, the maximum of the places
-# in the tensors, counted from 1, where a row that is not at its user's latest time counts as 0: `place * (timestamps ==
-# latest[users])`. The held-out rows are those with `last[users] == place`.
+# in the tensors, counted from 1, where a row that is not at its user's latest time counts as 0:
+# `place * (timestamps == latest[users])`. The held-out rows are those with `last[users] == place`.
 #
 # </details>
 

@@ -242,7 +242,7 @@ print(f"freed memory is kept: {is_kept}; page faults per step with new tensors {
 print(kept)
 course.claim("if the C library keeps freed memory, an epoch in place is at most 15 % faster than one with new tensors",
              kept.ratio(PLACE), below=1.15,
-             otherwise="Then writing into other memory costs time too: it takes room in the cache.")  # fmt: skip
+             otherwise="Then other memory costs time too. We think that it takes room in the cache.")  # fmt: skip
 course.claim("an epoch in place is at least 10 % faster than one that writes into two other buffers",
              kept.ratio(PLACE, to=OWN), above=1.1,
              otherwise="The cache of your machine has room for all of these.")  # fmt: skip

@@ -3,8 +3,8 @@
 #
 # **Will this model train on these devices, and what would it take?**
 #
-# You count what a training computes and keeps, by formulas that a counter confirms to the last byte. With them you find
-# the best plan for ten clusters.
+# You write formulas for what a training computes and keeps, and counters confirm them exactly. Then you pick plans for
+# ten clusters.
 #
 # **You will be able to**
 #
@@ -33,7 +33,7 @@ print(course.machine())
 
 # %% [markdown]
 # **The unit** trains models that do not fit on one device. Part 1 counts, part 2 shards the weights, part 3 splits a
-# layer, and part 4 splits the depth.
+# layer, part 4 splits the depth.
 #
 # Write your prediction into each cell with `None`. A check names the first thing that is wrong. Later cells use your
 # answer if its check passed, else the reference solution, if your copy of the course includes it. Leave the empty cell
@@ -42,15 +42,15 @@ print(course.machine())
 # %% [markdown]
 # ## How much does a step compute?
 #
-# Nearly all arithmetic of a GPT is in products of matrices. A product of (n, k) and (k, m) takes n · m · k
-# multiplications and as many additions: 2 n m k *FLOPs* (floating-point operations).
+# The arithmetic of a step says how long it takes at least. Nearly all of it is in products of matrices. A product of
+# (n, k) and (k, m) takes n · m · k multiplications and as many additions: 2 n m k *FLOPs* (floating-point operations).
 #
 # ### Exercise 1 · The FLOPs of a step
 #
-# Count those of one training step, forward and backward. A block of width d has four linear layers, whose weights have
-# 3d², d², 4d² and 4d² numbers. Attention multiplies queries with keys, and weights with values. Of `columns` tokens in
-# a sequence, each looks at all (the ones that a mask hides are computed too). After the last block come the scores of
-# the vocabulary. Looking up an embedding takes no FLOPs.
+# Count the FLOPs of one training step, forward and backward. A block of width d has four linear layers, whose weights
+# have 3d², d², 4d² and 4d² numbers. Attention multiplies queries with keys, and then its weights with the values. Each
+# token looks at all `columns` tokens of its sequence, because masked scores are computed, too. After the last block, a
+# linear layer computes the scores of the vocabulary. Looking up an embedding takes no FLOPs.
 #
 # ```python
 # >>> step_flops(Gpt(vocabulary=10, width=2, layers=1, heads=1, columns=4), rows=1)
@@ -63,7 +63,7 @@ print(course.machine())
 #
 # - count each product of the forward pass with 2 n m k FLOPs
 # - count two products in backward for each in forward, one per gradient
-# - leave out all else: norms, GELU, softmax, the update.
+# - leave out everything else: norms, GELU, softmax, the update.
 #
 # **Source** Kaplan et al. 2020, arXiv:2001.08361, section 2.1; Chowdhery et al. 2022, arXiv:2204.02311, appendix B.
 #
@@ -107,10 +107,10 @@ check.step_flops(step_flops, seed=417)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Torch can count them: `FlopCounterMode` adds up the products that a run makes. On the *meta* device tensors have a
-# shape and no memory, so a model of 7 billion parameters runs in a moment, on any machine.
+# Torch can count FLOPs: `FlopCounterMode` adds up the products of a run. On the *meta* device, tensors have a shape and
+# no memory, so a model of 7 billion parameters runs on any machine.
 #
-# **Predict**: how many FLOPs per parameter and token does a step of that model take?
+# **Predict**: how many FLOPs per parameter and token does a step of this model take?
 
 # %%
 predicted_flops = None  # per parameter and token
@@ -127,24 +127,28 @@ print(course.score("07/1", "FLOPs per parameter and token", predicted_flops, per
 course.claim("the closed form of the FLOPs equals torch's count", step_flops_now(gpt, 1) == computed, f"{computed:,}")
 
 # %% [markdown]
-# **Known** Forward takes a multiplication and an addition per parameter and token, backward twice as many: six FLOPs
-# (Kaplan et al. 2020). Attention adds some, and the embedding, which is looked up, takes none.
+# **Known**: per parameter and token, forward takes two FLOPs and backward four (Kaplan et al. 2020). Attention adds
+# some. The embedding is looked up, so it takes none.
 #
 # **Takeaway** A training step takes about 6 FLOPs per parameter and token, and long sequences add attention.
 
 # %% [markdown]
 # ## What does a device keep between two steps?
 #
-# A *plan* cuts a training along three axes, and their product is the number of devices:
+# Training keeps much more than the weights. A *plan* says how devices share all of it. Its three axes multiply to the
+# number of devices:
 #
 # - **data** ranks compute different sequences, with the same weights;
 # - **tensor** ranks share every layer: each keeps a part of its weights (part 3);
 # - **pipeline** ranks each keep some of the layers (part 4).
 #
-# In Megatron's and DeepSpeed's mixed precision a parameter takes 16 bytes: 2 for the weight in bfloat16, 2 for its
-# gradient, and 12 for Adam, which keeps a float32 copy of the weight and two moments. In float32, and with
-# `torch.autocast`, it takes 4 + 4 + 8. *ZeRO* cuts this among the N data ranks. Each keeps 1/N of the optimizer in
-# stage 1, also of the gradients in stage 2, also of the weights in stage 3. Stage 0 is DDP.
+# In the mixed precision of the ZeRO paper, a parameter takes 16 bytes: 2 for the weight in 16 bits, 2 for its gradient,
+# and 12 for Adam, which keeps a float32 copy of the weight and two moments. (Frameworks differ: Megatron Core keeps
+# gradients in float32 for bfloat16 weights, which makes 18.) In float32, and with `torch.autocast`, a parameter takes 4
+# + 4 + 8.
+#
+# *ZeRO* lets the N data ranks share these bytes. In stage 1, a rank keeps 1/N of the optimizer. In stage 2, it also
+# keeps only 1/N of the gradients, and in stage 3 only 1/N of the weights. Stage 0 is DDP.
 #
 # ### Exercise 2 · The bytes of the state
 #
@@ -158,7 +162,7 @@ course.claim("the closed form of the FLOPs equals torch's count", step_flops_now
 # **Must**
 #
 # - return the bytes per device of "weights", "gradients" and "optimizer"
-# - divide all three by the tensor and the pipeline ranks, and by the data ranks what the stage shards.
+# - divide all three by the tensor and the pipeline ranks, and what the stage shards by the data ranks, too.
 #
 # **Source** Rajbhandari et al. 2020, "ZeRO", arXiv:1910.02054, sections 3 and 5.
 #
@@ -206,7 +210,7 @@ check.state_bytes(state_bytes, seed=528)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# The cell counts the tensors of a small model in float32 after one step of Adam.
+# The cell adds up the bytes of a small model's tensors, in float32, after one step of Adam.
 
 # %% tags=["experiment"]
 state_bytes_now = course.solved(check.state_bytes)
@@ -224,13 +228,14 @@ course.claim("the closed form of the state equals the bytes of the tensors after
              state_bytes_now(small.parameters, Plan(), mixed=False) == found, f"{sum(found.values()):,}")  # fmt: skip
 
 # %% [markdown]
-# **Takeaway** Of 16 bytes per parameter 12 belong to the optimizer. Shard that first.
+# **Takeaway** The optimizer keeps 12 of the 16 bytes per parameter, so shard the optimizer first.
 
 # %% [markdown]
-# ## What does it keep during a step?
+# ## What does a device keep during a step?
 #
-# The forward pass saves *activations* for the backward pass. With fused attention, a block of width d saves these
-# numbers per token. Tensor ranks cut what lies inside attention and the MLP. The norms are whole on every rank.
+# Long sequences can fill a device even if the state fits, because the forward pass saves *activations* for the backward
+# pass. With fused attention, a block of width d saves these numbers per token. Tensor ranks cut attention and the MLP,
+# but not the norms.
 #
 # | saved | numbers per token | on each of t tensor ranks |
 # |---|---|---|
@@ -240,12 +245,12 @@ course.claim("the closed form of the state equals the bytes of the tensors after
 # | the logarithm of each softmax's sum, per head | heads | heads / t |
 # | the MLP before and after GELU | 8 d | 8 d / t |
 #
-# A data rank computes its rows in *micro-batches*, one after the other, and adds up their gradients. In a pipeline of
-# P ranks, the first rank starts P micro-batches before the first gradient comes back (part 4). So it holds the
-# activations of P micro-batches, or of all of them if there are fewer.
+# A data rank computes its rows in *micro-batches*, one after the other, and adds up their gradients. In a pipeline of P
+# ranks with the schedule 1F1B (part 4), the first rank holds the activations of P micro-batches, or of all if there are
+# fewer.
 #
-# *Checkpointing* keeps only the input of each block, d numbers per token. The backward pass computes a block again,
-# and then this one block is whole.
+# *Checkpointing* keeps only the input of each block, d numbers per token. The backward pass computes the blocks again,
+# one at a time. So at the peak, one block has all its activations.
 #
 # **Predict**: a model of 32 blocks of width 4096 computes one sequence of 2,048 tokens in bfloat16, without
 # checkpointing. How many GB do its blocks save?
@@ -268,8 +273,8 @@ predicted_gigabytes = None  # GB
 # **Must**
 #
 # - count the tokens of one micro-batch of one data rank, in the rank's own blocks
-# - count as many micro-batches as are in flight
-# - with checkpointing, count the input of each block, and one block whole; its input counts once.
+# - count as many micro-batches as the rank holds (they are *in flight*)
+# - with checkpointing, count the inputs of all blocks per micro-batch in flight, and everything else of one block.
 #
 # **You may assume** all divisions leave no remainder. Embedding and scores are left out.
 #
@@ -327,8 +332,8 @@ check.activation_bytes(activation_bytes, seed=639)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Hooks for saved tensors see each tensor that autograd keeps, and when it lets it go. The cell runs the four blocks of
-# the small model on the CPU, in float32, with checkpointing and without.
+# The cell runs the four blocks of the small model in float32, with checkpointing and without. Hooks count the bytes
+# that autograd saves.
 
 # %% tags=["experiment"]
 activation_bytes_now = course.solved(check.activation_bytes)
@@ -352,18 +357,17 @@ course.claim("the closed form of the activations equals the bytes that hooks cou
              formula == saved, f"{saved[False]:,} and {saved[True]:,}")  # fmt: skip
 
 # %% [markdown]
-# **Known**: a block with dropout saves masks, too (Korthikanti et al. 2022 count 34 bytes per token and unit of width
-# in 16 bits; ours has about 32). Without fused attention, each token saves heads · columns attention weights more. The
-# scores come on top: with a large vocabulary and a narrow model they save more than several blocks.
+# **Known**: dropout saves masks as well (Korthikanti et al. 2022), and attention that is not fused saves heads ·
+# columns weights per token. The scores of a large vocabulary can save more than several blocks; they are not counted
+# here.
 #
-# **Takeaway** Sharding the state leaves activations as they are. Smaller micro-batches, tensor ranks and checkpointing
-# make them smaller.
+# **Takeaway** Sharding the state does not shrink activations. Smaller micro-batches, tensor ranks and checkpointing do.
 
 # %% [markdown]
-# ## What does it send, and which plan wins? · extra
+# ## What does a plan send? · extra
 #
-# Messages cost time. Each half of a ring's all-reduce, a reduce-scatter or an all-gather, sends (N - 1) / N of the
-# tensor per rank (02/1). All tensors below are in 16 bits.
+# Messages cost time. A ring's all-reduce has two halves, a reduce-scatter and an all-gather. In each half, a rank sends
+# (N - 1) / N of the tensor (02/1). All tensors below are in 16 bits.
 #
 # | axis | which tensor | how often |
 # |---|---|---|
@@ -373,9 +377,9 @@ course.claim("the closed form of the activations equals the bytes that hooks cou
 # | tensor | a block's activations, tokens · d | two all-reduces in forward and two in backward, per block |
 # | pipeline | a block's activations, tokens · d | to the next rank in forward, their gradient back |
 #
-# With DDP, micro-batches are free: the gradients add up on the rank. In stages 2 and 3 no rank has room for all
-# gradients, so they are sent after each micro-batch. With checkpointing, the second forward pass repeats the two
-# all-reduces of a block.
+# With DDP, more micro-batches send no more bytes, because gradients add up on the rank. In stages 2 and 3 no rank has
+# room for all gradients, so they are sent after each micro-batch. With checkpointing, the second forward pass repeats
+# the two all-reduces of a block.
 #
 # ### Exercise 4 · The bytes that a device sends
 #
@@ -390,7 +394,7 @@ course.claim("the closed form of the activations equals the bytes that hooks cou
 #
 # **Must**
 #
-# - return the bytes per step that a device of the middle of the pipeline sends along each axis
+# - return the bytes per step that a device in the middle of the pipeline sends along each axis
 # - count the rank's own share of weights, rows and layers
 # - return 0 for an axis of one rank.
 #
@@ -457,7 +461,7 @@ check.sent_bytes(sent_bytes, seed=741)
 #
 # ### Exercise 5 · The best plan
 #
-# Write the choice among `plans`, which the last section uses.
+# Write the function that chooses among `plans`. The last section uses it.
 #
 # **Points** 3 · **Extra** · **Difficulty** ●○○ · **Minutes** 6 · **Lines** 10
 #
@@ -521,20 +525,21 @@ check.best_plan(best_plan, seed=852)
 # %% [markdown]
 # ## Which plan is best?
 #
-# Data ranks send gradients and weights, tensor ranks the activations of every block, pipeline ranks those of one block.
-# `plans.Costs` makes seconds of bytes and FLOPs. It assumes:
+# Often several plans fit, and one is much faster than the others. `plans.Costs` converts FLOPs and bytes to seconds. It
+# assumes:
 #
 # - Products run at half of the peak. Checkpointing computes a third more.
-# - Ranks wait for tensor and pipeline messages. With M micro-batches, P pipeline ranks wait (P - 1) / M of the busy
-#   time (part 4).
-# - Data messages hide behind the passes in which they are sent, as far as these take longer: all passes in stage 3, all
-#   backward passes in stage 2, the backward pass of the last micro-batch in stages 0 and 1.
+# - Tensor ranks send the activations of every block, pipeline ranks the activations of one block. Ranks wait for both.
+#   P pipeline ranks with M micro-batches also wait (P - 1) / M of the busy time (part 4).
+# - Data ranks send gradients and weights during passes (see `Costs.lost`). They wait only if the messages take longer
+#   than the passes.
 #
-# A plan can run if tensor ranks divide the heads, pipeline ranks the layers, and data ranks · micro-batches the rows.
-# We leave out stages 2 and 3 with a pipeline, because they would send the gradients of every micro-batch.
+# A plan can run if it uses all devices, with tensor ranks in one node. Tensor ranks must divide the heads, pipeline
+# ranks the layers, and data ranks · micro-batches the rows. We leave out stages 2 and 3 with a pipeline, because they
+# would send the gradients of every micro-batch.
 #
-# The cell prints ten jobs and their clusters. GB is the memory that a device may fill, GB/s what it sends within its
-# node and to other nodes.
+# The cell prints ten jobs and their clusters. GB is the memory that a device may fill. GB/s is how fast it sends within
+# its node, and to other nodes.
 
 # %%
 for name, job in JOBS.items():
@@ -543,7 +548,8 @@ for name, job in JOBS.items():
           f"{job.flops / 1e12:.0f} TFLOP/s, {job.inside / 1e9:g} and {job.between / 1e9:g} GB/s")  # fmt: skip
 
 # %% [markdown]
-# **Pick** a plan for each by hand, as many as you like. If a plan is too large or cannot run, the table below says so.
+# **Pick** plans for as many jobs as you like; two are picked as examples. If a plan does not fit or cannot run, the
+# output below says so.
 #
 # **Predict**: in how many of the ten clusters are data ranks alone, with any stage, within 5 % of the best plan?
 
@@ -572,9 +578,10 @@ yours = {name: best(JOBS[name], [plan]) if plan else None for name, plan in pick
 # %% tags=["experiment"]
 for name, job in JOBS.items():
     mfu = step_flops_now(job.gpt, job.rows) / costs.seconds(job, best_of[name]) / job.devices / job.flops
-    too_much = picked[name] and not yours[name]
-    print(f"{name}: {best_of[name]}; MFU {mfu:.0%}, {costs.main_loss(job, best_of[name])}"
-          f"{'; yours does not run or fit' if too_much else ''}")  # fmt: skip
+    print(f"{name}: {best_of[name]}; MFU {mfu:.0%}, {costs.main_loss(job, best_of[name])}")
+    if picked[name] and not yours[name]:
+        needs = costs.n_bytes(job, picked[name])
+        print(f"  yours needs {needs / 1e9:,.0f} GB of {job.memory / 1e9:.0f}, or cannot run")
 ways = {"data ranks alone": data_alone, "your pick": yours}
 slower = {way: {name: costs.seconds(JOBS[name], plan) / costs.seconds(JOBS[name], best_of[name])
                 for name, plan in of_way.items() if plan} for way, of_way in ways.items()}  # fmt: skip
@@ -583,14 +590,13 @@ print(course.score("07/1", "clusters in which data ranks alone are enough", pred
 plots.over_best(list(JOBS), slower, f"Data ranks alone are enough on {enough} of {len(JOBS)} clusters")
 
 # %% [markdown]
-# *MFU*, model FLOPs utilization, is the share of the peak that the model's own arithmetic gets. Waiting and computing
-# again lower it; our assumption allows half. Of plans that are as fast, the cell prints the smallest: DDP, too, trains
-# 1B at full speed.
+# *MFU*, model FLOPs utilization, is the share of the peak that the model's own arithmetic reaches. We assume at most
+# half, and waiting and recomputing lower it. Of equally fast plans, the cell prints the one with the least memory. DDP
+# trains 1B just as fast.
 #
-# **Known** a rule from practice: shard over the data ranks while the network hides it, split layers within a node, and
-# put a pipeline between nodes (Narayanan et al. 2021, section 3). The search tries tensor ranks within a node only, so
-# it does not test that. **We think** the exact order depends on our assumptions. To test it, change `plans.REACHED`,
-# and look which plans change.
+# **Known** from practice: split layers within a node, put a pipeline between nodes, and add data ranks for speed
+# (Narayanan et al. 2021, section 3). **We think** the best plans depend on our assumptions. To test it, change
+# `plans.REACHED` and see which plans change.
 
 # %% tags=["experiment"]
 job = JOBS["7B on eight A100"]
@@ -601,13 +607,13 @@ fits = [name for name in stages if sum(held[name].values()) <= job.memory]
 plots.held(held, job.memory, f"7 billion parameters on 8 devices of 75 GB: {fits[0]} is the first that fits")
 
 # %% [markdown]
-# **Takeaway** Memory says which plans are possible, and the network which of them is fast. Put the axis that sends most
-# on the fastest links.
+# **Takeaway** Memory decides which plans are possible, and the network which of them is fast. Put the axis that sends
+# most on the fastest links.
 
 # %% [markdown]
 # ## What to take home
 #
-# - A step takes about 6 FLOPs per parameter and token. State takes 16 bytes per parameter, of which 12 can be sharded
-#   without sending a byte more.
+# - A step takes about 6 FLOPs per parameter and token. In mixed precision, the state takes about 16 bytes per
+#   parameter. ZeRO-1 shards 12 of them and sends no more bytes than DDP.
 # - Activations grow with tokens and layers; micro-batches, tensor ranks and checkpointing cut them.
-# - `course checkup train.py` counts the bytes of your own training.
+# - `course checkup --plan 8xH100@450GB/s train.py` counts the bytes of your own training and compares plans for it.

@@ -3,8 +3,8 @@
 #
 # **How can a rank compute with weights that it does not keep, and not wait for them?**
 #
-# You write the core of fully sharded data parallel (FSDP): weights that are gathered one layer ahead, and gradients
-# that are scattered during backward.
+# You write the core of fully sharded data parallel (FSDP). It gathers weights one layer ahead, and scatters gradients
+# during backward.
 #
 # **You will be able to**
 #
@@ -34,19 +34,20 @@ sizes = course.sizes("07_beyond_data_parallel")
 # %% [markdown]
 # ## Can the next layer's weights travel while this one computes?
 #
-# With FSDP each of N ranks keeps a *shard*, 1/N of the numbers of every layer, and has its own batch, as with DDP.
+# With DDP, every rank keeps the whole model. With FSDP, each of N ranks keeps only a *shard* of every layer, 1/N of its
+# numbers. As with DDP, each rank has its own batch.
 #
-# - Before a layer computes, its shards are *gathered*: every rank gets the whole layer. Afterwards the whole is freed.
-# - Backward goes through the layers in reverse order and gathers each again. It gives the gradient of the whole layer
-#   for this rank's batch. A *reduce-scatter* sums these over the ranks, and each rank receives its piece of the sum.
+# - Before a layer computes, its shards are *gathered*: every rank gets the whole layer. Afterwards each rank frees it.
+# - Backward goes through the layers in reverse order and gathers each layer again. It computes the gradient of the
+#   whole layer for this rank's batch. A *reduce-scatter* sums the gradients of all ranks, and each rank receives its
+#   piece of the sum.
 #
-# A rank that waits for each gather computes nothing meanwhile. But `start_gather(shard)` does not wait: it returns a
-# handle, and `handle.wait()` returns the whole layer as soon as it has arrived. So the next layer can travel while this
-# one computes.
+# `start_gather(shard)` does not wait. It returns a handle, and `handle.wait()` returns the whole layer once it has
+# arrived. So the next layer can travel while this one computes.
 #
 # **Predict**: a model has 8 layers. A layer takes 1 ms to gather and 1 ms to compute, so forward takes 16 ms without
-# overlap. Which share of that does it take if each gather starts one layer ahead? Perhaps 1/2, because gathers cost
-# nothing then. Perhaps a little more.
+# overlap. What share of that time does forward take if each gather starts one layer ahead? Perhaps 1/2, because gathers
+# cost nothing then. Perhaps a little more.
 
 # %%
 predicted_share = None  # a number from 0 to 1
@@ -114,8 +115,8 @@ check.gathered_ahead(gathered_ahead, seed=2304)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# The virtual network has a clock per rank. Four ranks run a forward pass of 8 layers with your generator, and one with
-# a loop that waits for each gather. The network is as fast as computing.
+# On the virtual network, each rank has a clock. Four ranks run 8 layers forward, once with your generator and once with
+# a loop that waits for each gather. Gathering a layer takes as long as computing it.
 
 # %% tags=["experiment"]
 ahead = course.solved(check.gathered_ahead)
@@ -134,17 +135,19 @@ course.claim("a rank that gathers one layer ahead never holds more than two whol
 plots.gather_lanes(lanes, f"One layer ahead takes {share:.2f} of the time: only the first gather is waited for")
 
 # %% [markdown]
-# **Shown** by the clock: 8 layers and *one* gather are left of 8 + 8. Where a gather takes longer than a layer
-# computes, the rank waits for the rest in each layer. A larger batch helps: it computes longer, with the same gathers.
+# **Shown** by the clock: a rank computes 8 layers and waits for *one* gather instead of 8. If a gather takes longer
+# than a layer computes, the rank waits in every layer. A larger batch helps then, because layers compute longer with
+# the same gathers.
 #
-# **Takeaway** Gather one layer ahead: then gathers are free as long as a layer computes longer than the next one
-# travels.
+# **Takeaway** Gather one layer ahead. Then only the first gather costs time, as long as a layer computes longer than
+# the next one travels.
 
 # %% [markdown]
 # ## What does a sharded step send?
 #
-# DDP's all-reduce is a reduce-scatter and then an all-gather. A sharded step has two gathers per layer, forward and
-# backward, and one reduce-scatter. Each of the three sends (N - 1) / N of the layer.
+# Sharding saves memory, and the network pays for it. DDP's all-reduce is a reduce-scatter and then an all-gather. A
+# sharded step has two gathers per layer, one in forward and one in backward, and one reduce-scatter. Each of the three
+# sends (N - 1) / N of the layer.
 #
 # All numbers have 32 bits. **Predict**: how many times DDP's bytes does a sharded step send?
 
@@ -154,9 +157,10 @@ predicted_bytes = None  # a factor
 # %% [markdown]
 # ### Exercise 2 · Backward of one layer
 #
-# Backward has the whole layer and the input that forward kept. It returns the gradient of the input, for the layer
-# before. It starts to send the gradient of the weights and does not wait. Compute the layer again, with
-# `torch.enable_grad()`, because gradients may be switched off here. (Torch keeps what backward needs instead.)
+# `layer_backward` gets the whole layer and its input from forward. Compute the layer again, inside
+# `torch.enable_grad()`, because gradients may be switched off here. Then `torch.autograd.grad(output, [whole, x],
+# grad)` gives both gradients. Start to send the gradient of the weights, and do not wait. Return the gradient of the
+# input, which the layer before needs.
 #
 # **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 7 · **Lines** 5
 #
@@ -179,8 +183,7 @@ predicted_bytes = None  # a factor
 #
 # <details><summary>Hint 2</summary>
 #
-# `whole = whole.detach().requires_grad_()`, the same for `x`. Then
-# `start_scatter(of_whole / dist.get_world_size())`.
+# `whole = whole.detach().requires_grad_()`, the same for `x`. Then `start_scatter(of_whole / dist.get_world_size())`.
 #
 # </details>
 
@@ -214,8 +217,8 @@ check.layer_backward(layer_backward, seed=11277)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Now your two answers train a model on four virtual ranks, and one process trains it with the mean gradient, as DDP
-# does.
+# Now your two answers train a model on four virtual ranks. One process trains the same model with the mean gradient, as
+# DDP does.
 
 # %% tags=["experiment"]
 answers = sharded_layers.Answers(ahead, course.solved(check.layer_backward))
@@ -228,16 +231,17 @@ course.claim("sharded layers reach the weights of DDP to 1e-6", round(run.differ
 course.claim("a sharded step sends 1.5 times the bytes of DDP's ring", factor == 1.5, f"{factor:g} times")
 
 # %% [markdown]
-# **Shown** by the count: three halves of an all-reduce instead of two. DDP's bytes are those of a ring in 32 bits.
+# **Shown** by the count: a sharded step sends three halves of an all-reduce, DDP two. DDP's bytes come from the formula
+# of a ring.
 #
 # **Takeaway** A sharded step has one gather more than DDP, so it sends half as many bytes again.
 
 # %% [markdown]
 # ## Does torch's fully_shard do the same?
 #
-# Two real ranks train with your answers, with `DistributedDataParallel`, and with
-# [`fully_shard`](https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html), called for each layer and
-# then for the model.
+# Two real ranks train the same model three times: with your answers, with `DistributedDataParallel`, and with
+# [`fully_shard`](https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html), called on each layer and then
+# on the model. We compare their weights.
 
 # %% tags=["experiment"]
 differences = run_ranks(sharded_layers.compared_with_torch, 2, answers, 3, backend="gloo")[0]
@@ -258,16 +262,16 @@ course.claim("the answers of this part and fully_shard reach the weights of Dist
 #
 # ### Exercise 3 · Send 16 bits, keep 32
 #
-# A gather in bfloat16 sends half the bytes, so two of them send as much as one in float32. But bfloat16 has 8
-# significant bits: 1 - 0.001 is 1 again, so small steps would be lost. So the rank keeps its shard in float32, the
-# *master*, and sends a rounded copy.
+# A gather in bfloat16 sends half the bytes, so two gathers send as much as one in float32. But bfloat16 has 8
+# significant bits: 1 - 0.001 rounds to 1, so small steps would be lost. Therefore the rank keeps its shard in float32,
+# the *master*, and sends a rounded copy.
 #
 # **Points** 3 · **Extra** · **Difficulty** ●○○ · **Minutes** 5 · **Lines** 3
 #
 # **Must**
 #
 # - keep `values` as `master`, a float32 copy
-# - return the master in bfloat16 from `to_send`, as it is now
+# - return the current master in bfloat16 from `to_send`
 # - subtract `lr` times `grad` from the master in `step`, all in float32
 #
 # **Source** Micikevicius et al. 2018, "Mixed precision training", arXiv:1710.03740, section 3.1.
@@ -320,8 +324,8 @@ check.MasterShard(MasterShard, seed=1710)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Both trainings below gather 16 bits, and scatter gradients of 32. One has your masters, the other keeps the rounded
-# numbers alone.
+# Both trainings below gather weights in 16 bits and scatter gradients in 32. One has your masters, the other keeps only
+# the rounded numbers.
 
 # %% tags=["experiment"]
 for name, shard in (("your masters", course.solved(check.MasterShard)), ("16 bits alone", sharded_layers.RoundedShard)):
@@ -330,9 +334,10 @@ for name, shard in (("your masters", course.solved(check.MasterShard)), ("16 bit
           f"weights differ from DDP's by {run.difference:.1e}, moved by {run.moved:.1e}")  # fmt: skip
 
 # %% [markdown]
-# **Shown**: the two differ in the master alone, which keeps the small steps. What is left with it comes from layers
-# that compute with rounded weights. **Known**: `MixedPrecisionPolicy(param_dtype=...)` of `fully_shard` keeps such
-# masters. It scatters gradients in 16 bits, too, unless `reduce_dtype` says otherwise (its documentation).
+# **Shown**: the two trainings differ only in the master, which keeps the small steps. With a master, a small difference
+# remains, because layers compute with rounded weights. **Known**: `MixedPrecisionPolicy(param_dtype=...)` of
+# `fully_shard` keeps such masters. It also scatters gradients in 16 bits, unless `reduce_dtype` says otherwise (its
+# documentation).
 #
 # **Takeaway** Send rounded weights, and step the exact ones.
 
@@ -341,8 +346,9 @@ for name, shard in (("your masters", course.solved(check.MasterShard)), ("16 bit
 #
 # ### Exercise 4 · The seconds of a forward pass
 #
-# Predict the seconds of a forward pass of equal layers, if a rank waits for each gather and if it gathers one layer
-# ahead. With 8 layers that take 1 second to gather and 1 to compute, "waiting" takes 16 and "ahead" 9 seconds.
+# Overlap helps as long as the network keeps up. Compute the seconds of a forward pass of equal layers in two cases: a
+# rank waits for each gather, or it gathers one layer ahead. With 8 layers that take 1 second to gather and 1 to
+# compute, "waiting" takes 16 and "ahead" 9 seconds.
 #
 # **Points** 2 · **Extra** · **Difficulty** ●●○ · **Minutes** 6 · **Lines** 4
 #
@@ -401,5 +407,6 @@ for factor in (0.25, 1.0, 4.0):
 course.claim("the clock of gathers one layer ahead shows exactly the predicted time", computed == clocks)
 
 # %% [markdown]
-# **Shown** by the formula: below the balance the network decides, above it computing does. **Takeaway** The longer of
-# gather and compute decides, plus one of each at the ends.
+# **Shown** by the clock: on a slow network gathers set the time, on a fast one computing does. **Takeaway** With
+# overlap, each layer but one costs the longer of gather and compute. The first gather and the last computation are
+# added.

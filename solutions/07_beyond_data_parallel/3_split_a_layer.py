@@ -3,16 +3,16 @@
 #
 # **How do four GPUs compute one layer together, and what must they tell each other?**
 #
-# You cut the layers of a transformer block over ranks, add the two functions that make its gradients right, and meet a
-# bug that restarted a published training.
+# You cut a transformer block over ranks and write the two functions that make its gradients right. Then you meet a bug
+# that restarted a published training.
 #
 # **You will be able to**
 #
 # - cut an MLP and attention so that one sum per direction suffices
 # - say which gradients are wrong where a sum is missing
-# - give each rank its random seeds
+# - say why ranks must not draw the same weights
 #
-# **Minutes** 32 core · 47 in all · session 2
+# **Minutes** 24 core · 47 in all · session 2
 #
 # **Needs** nothing; it helps to know what an all-reduce is (02/1)
 
@@ -39,31 +39,33 @@ sizes = course.sizes("07_beyond_data_parallel")
 # %% [markdown]
 # ## How can ranks share one matrix?
 #
-# A sharded layer is whole again while it computes. *Tensor parallel* never puts it together: each of N ranks keeps 1/N
-# of its weights and does 1/N of its work. All ranks get the same batch.
+# With FSDP, a rank still computes with whole layers. *Tensor parallel* never puts a layer together: each of N ranks
+# keeps 1/N of its weights and does 1/N of its work. All ranks get the same batch.
 #
 # A linear layer can be cut in two ways:
 #
-# - **by columns**: each rank computes some of the *outputs*. It needs the whole input, and nothing is summed.
-# - **by rows**: each rank uses some of the *inputs*. Each gets a part of every output, and the parts must be summed.
+# - **by columns**: each rank computes some of the *outputs*. It needs the whole input. Nothing is summed.
+# - **by rows**: each rank uses some of the *inputs*. Each rank gets a part of every output, and the parts must be
+#   summed.
 #
-# An MLP has two linear layers with a GELU between them. Cut the first by columns: each rank then has some hidden units,
-# and applies the GELU to those. Cut the second by rows: it needs just these units.
+# An MLP has two linear layers with a GELU between them. Cut the first layer by columns: each rank gets some hidden
+# units and applies the GELU to them. Cut the second by rows: on each rank it needs exactly these hidden units.
 
 # %%
 plots.split_mlp()
 
 # %% [markdown]
-# Columns and rows are those of x A. Torch stores A transposed: `nn.Linear(in, out).weight` has the shape `(out, in)`,
-# so "by columns" cuts its dimension 0.
+# Columns and rows mean those of the matrix A in x A. Torch stores A transposed: `nn.Linear(in, out).weight` has the
+# shape `(out, in)`, so "by columns" cuts its dimension 0.
 
 # %% [markdown]
 # ### Exercise 1 · Sum over ranks
 #
-# Write the sum after the second layer, as an autograd function. All ranks compute the same loss from the sum. So the
-# gradient of the sum is the same on all ranks, and it is also the gradient of each part: 1 × that gradient.
+# Write the sum after the second layer, as an autograd function. All ranks compute the same loss from the sum, so all
+# have the same gradient of the sum. An addition passes this gradient to each part, unchanged.
 #
-# Two ranks with the parts [1] and [4] both get [5]. If the gradient of [5] is [2] on both, that of each part is [2].
+# Two ranks with the parts [1] and [4] both get [5]. If the gradient of [5] is [2] on both, the gradient of each part is
+# [2] as well.
 #
 # **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 3 · **Lines** 4
 #
@@ -121,8 +123,9 @@ check.sum_over_ranks(sum_over_ranks, seed=1909)
 # %% [markdown]
 # ### Exercise 2 · Copy to ranks
 #
-# Write its mirror image, which stands before the first layer. Forward sends nothing, because every rank has `x`. But
-# each rank uses `x` for its own hidden units, so backward gives each rank only a part of the gradient of `x`.
+# Write the mirror image of exercise 1, which stands before the first layer. Forward sends nothing, because every rank
+# has `x`. But each rank uses `x` for its own hidden units, so it computes only a part of the gradient of `x`. Backward
+# sums these parts.
 #
 # Two ranks compute 2x and 3x of the same x. Without this function the gradient of x is 2 on one and 3 on the other.
 # With it, it is 5 on both.
@@ -133,7 +136,7 @@ check.sum_over_ranks(sum_over_ranks, seed=1909)
 #
 # - return the values of `x`, and send nothing in forward
 # - give `x` the sum of all ranks' gradients in backward, with one `all_reduce`
-# - leave the gradient that `backward` gets as it is
+# - do not change the gradient that `backward` gets
 #
 # **Source** Shoeybi et al. 2019, section 3 (their function f).
 #
@@ -183,8 +186,8 @@ check.copy_to_ranks(copy_to_ranks, seed=853)
 # %% [markdown]
 # ### Exercise 3 · An MLP on N ranks
 #
-# Cut the two layers, `wide` by columns and `narrow` by rows, and put the two functions where they belong. With hidden
-# units 0 to 7 and 4 ranks, rank 1 keeps units 2 and 3.
+# Cut the two layers, `wide` by columns and `narrow` by rows. Use the two functions where they belong. With hidden units
+# 0 to 7 and 4 ranks, rank 1 keeps units 2 and 3.
 #
 # **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 7 · **Lines** 7
 #
@@ -313,10 +316,10 @@ check.head_rows(head_rows, seed=96)
 # %% [markdown]
 # ## How many all-reduces does a block need?
 #
-# A transformer block has four linear layers: queries, keys and values in one, the output of attention, and the two of
-# the MLP. Heads do not mix before the output of attention. So each rank takes some heads, and that layer is cut by
-# rows. LayerNorms are whole on every rank: they take little memory, and need whole rows. (*Sequence parallel* cuts
-# their tokens instead; Korthikanti et al. 2022, arXiv:2205.05198.)
+# All ranks wait at each all-reduce, so fewer are better. A transformer block has four linear layers: one for queries,
+# keys and values, one for the output of attention, and two in the MLP. Heads do not mix before the output layer. So
+# each rank takes some heads, and the output layer is cut by rows. Every rank has the whole LayerNorms, which are small
+# and need all numbers of a token.
 #
 # **Predict**: how many all-reduces does one block need, forward and backward together? Perhaps 8, one per layer and
 # direction. Perhaps fewer, because two layers share one.
@@ -325,7 +328,8 @@ check.head_rows(head_rows, seed=96)
 predicted_all_reduces = None  # per block and step
 
 # %% [markdown]
-# Four real ranks share a block of the small GPT, made of your answers. Its numbers are compared with the whole block's.
+# Four real ranks share a block with 8 heads, built from your answers. Its output and gradients are compared with those
+# of the whole block.
 
 # %% tags=["experiment"]
 exercises = check.copy_to_ranks, check.sum_over_ranks, check.SplitMLP, check.head_rows
@@ -344,8 +348,8 @@ course.claim("a split block calls two all-reduces in forward and two in backward
              f"{n_all_reduces} all-reduces; each rank keeps {found[0].kept:.1%} of the block")  # fmt: skip
 
 # %% [markdown]
-# **Shown** by the count: two layers share one sum in forward, and one in backward. Each sum has one number per token
-# and dimension, whatever the width of the layer. Now the same without the sum of `copy_to_ranks`:
+# **Shown** by the count: two layers share one sum in forward, and one in backward. Each sum has `dim` numbers per
+# token, however many hidden units there are. Now the same block without the sum in `copy_to_ranks`:
 
 # %% tags=["experiment"]
 forgot = tensor_parallel.Answers(lambda x: x, *map(course.solved, exercises[1:]))
@@ -354,16 +358,17 @@ for what, difference in wrong.differences.items():
     print(f"{what:<20} largest difference to the whole block {difference:.1e}")
 
 # %% [markdown]
-# **Shown**: the output stays right, and nothing fails. But each rank passes back its own part of the gradient. So all
-# that stands before a split layer trains wrongly, and differently on each rank: norms, earlier layers, embeddings.
+# **Shown**: the output stays right, and no error is raised. But each rank passes back only its own part of the
+# gradient. So everything before a split layer gets a wrong gradient, and a different one on each rank: norms, earlier
+# layers, embeddings.
 #
 # **Takeaway** Cut the first layer by columns, the second by rows: one all-reduce per pair and direction.
 
 # %% [markdown]
 # ## What if all ranks draw the same random numbers?
 #
-# No device can hold a large model to cut it, so each rank draws its own part of the weights. Say that all 4 ranks call
-# `torch.manual_seed(0)` first. An MLP has 256 hidden units, a quarter on each rank.
+# A large model is never whole on a device, so each rank draws the first values of its own part. Suppose that all 4
+# ranks first call `torch.manual_seed(0)`. An MLP has 256 hidden units, a quarter of them on each rank.
 #
 # **Predict**: after 20 steps of training, how many of the 256 units have different weights? Perhaps 256, because
 # training tells them apart. Perhaps fewer.
@@ -384,18 +389,23 @@ course.claim("hidden units that were drawn with the same seed are equal after tr
              4 * n_units == len(units), f"{n_units} different units of {len(units)}")  # fmt: skip
 
 # %% [markdown]
-# **Shown**: only the seeds differ. Equal weights get equal gradients, so they stay equal, and nothing fails.
-# **Known**: the training of SmolLM3 was started again after a trillion tokens, because all its tensor-parallel ranks
-# had the same seed (Hugging Face 2025, "The Smol Training Playbook").
+# **Shown**: only the seeds differ. Equal units get equal gradients, so they stay equal, and no error is raised.
 #
-# Other numbers *must* be equal. LayerNorm's weights are whole on each rank; drawn differently, they are different
-# models. Dropout on a whole activation must drop the same numbers on all ranks that share it.
+# **Known**: the training of SmolLM3 was restarted after a trillion tokens, because all its tensor-parallel ranks had
+# the same seed (Hugging Face 2025, "The Smol Training Playbook").
+#
+# **Takeaway** Ranks that hold different parts of a layer must draw different numbers. One seed for all raises no error.
 
 # %% [markdown]
+# ## Which seeds does a rank need, and what does one seed cost? · extra
+#
+# Some numbers must be equal on all ranks. LayerNorm's weights are whole on each rank, so all ranks must draw the same
+# ones. Dropout on a whole activation must drop the same numbers on all ranks that hold it.
+#
 # ### Exercise 5 · A seed for each purpose
 #
-# Ranks form a grid: `data_rank` says which batch a rank gets, `tensor_rank` which part of each layer it keeps. Before
-# it draws numbers, a rank sets the seed for their purpose:
+# Ranks form a grid: `data_rank` says which batch a rank gets, and `tensor_rank` which part of each layer it keeps.
+# Before a rank draws numbers, it sets a seed for their purpose:
 #
 # - `"whole parameters"`, such as LayerNorm's, and `"split parameters"`. Ranks with other batches hold the same weights.
 # - `"whole dropout"` of an activation that all tensor ranks hold, such as the output of a block, and `"split dropout"`
@@ -403,7 +413,7 @@ course.claim("hidden units that were drawn with the same seed are equal after tr
 #
 # Two purposes may share a seed.
 #
-# **Points** 3 · **Core** · **Difficulty** ●●○ · **Minutes** 5 · **Lines** 5
+# **Points** 3 · **Extra** · **Difficulty** ●●○ · **Minutes** 5 · **Lines** 5
 #
 # **Must**
 #
@@ -429,8 +439,8 @@ course.claim("hidden units that were drawn with the same seed are equal after tr
 #
 # <details><summary>Hint 3</summary>
 #
-# In this order of purposes: `seed`, `seed + tensor_rank`, `seed + data_rank`,
-# `seed + data_rank * tensor_size + tensor_rank`. (Megatron adds a constant to some.)
+# In this order of purposes: `seed`, `seed + tensor_rank`, `seed + data_rank`, `seed + data_rank * tensor_size +
+# tensor_rank`. (Megatron adds a constant to some.)
 #
 # </details>
 
@@ -457,8 +467,9 @@ check.rank_seeds(rank_seeds, seed=3000)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# What does the bug cost? An MLP of 256 hidden units learns to imitate another MLP, with your seeds and with one seed
-# for all ranks, in pairs that share their data. A split MLP computes what the whole one does, so one process suffices.
+# What does one seed cost? An MLP of 256 hidden units learns to imitate another MLP, once with your seeds and once with
+# one seed for all ranks. The two trainings of a pair share their data. A split MLP computes what the whole one does, so
+# one process suffices.
 
 # %% tags=["experiment"]
 seeds_of = course.solved(check.rank_seeds)
@@ -475,15 +486,15 @@ plots.seed_losses(losses, f"With one seed for all ranks the loss is {ratio.estim
 
 # %% [markdown]
 # **Shown**: only the seeds differ between the two trainings of a pair. The loss still falls, so nothing looks broken. A
-# test finds it at the start: no two ranks may hold equal parts of a weight matrix.
+# test before the first step finds it: no two ranks may hold equal parts of a weight matrix.
 #
 # **Takeaway** Ranks that hold parts draw different numbers; ranks that hold copies draw equal ones.
 
 # %% [markdown]
-# ## Does it send more than data parallel? · extra
+# ## Does tensor parallel send more than data parallel? · extra
 #
-# Data parallel sends gradients: as many bytes per step as the model has weights, however large the batch. Tensor
-# parallel sends activations.
+# Data parallel sums gradients over the ranks: one number per weight, however large the batch. Tensor parallel sums
+# activations, so more tokens need more bytes.
 #
 # ### Exercise 6 · The bytes of a split block
 #
@@ -513,8 +524,8 @@ plots.seed_losses(losses, f"With one seed for all ranks the loss is {ratio.estim
 #
 # <details><summary>Hint 2</summary>
 #
-# Tensor: 4 all-reduces of `4 * tokens * dim` bytes per block. Data: one of `4 * 12 * dim**2`. They are equal at
-# `3 * dim` tokens.
+# Tensor: 4 all-reduces of `4 * tokens * dim` bytes per block. Data: one of `4 * 12 * dim**2`. They are equal at `3 *
+# dim` tokens.
 #
 # </details>
 
@@ -564,16 +575,18 @@ course.claim("a split block sends exactly the bytes of four ring all-reduces of 
              counted == predicted, f"{counted[8]:,.0f} numbers on each of 8 ranks")  # fmt: skip
 
 # %% [markdown]
-# With fewer than 3 × dim tokens in its batch, tensor parallel sends less. But the next layer needs the sum, so tensor
-# parallel waits for it, while data parallel sends during backward. **Known**: so it stays within a machine, whose GPUs
-# have fast links (Narayanan et al. 2021, arXiv:2104.04473, section 3.2).
+# With fewer than 3 × dim tokens in a batch, a tensor rank sends less. But its step computes one batch, and a step of N
+# data ranks N batches. The next layer needs the sum, so tensor ranks wait for it, while data ranks send during
+# backward. **Known**: so tensor parallel stays within a machine, whose GPUs have fast links (Narayanan et al. 2021,
+# arXiv:2104.04473, section 3.2).
 #
-# **Takeaway** Data parallel sends gradients, tensor parallel activations, and these cannot wait.
+# **Takeaway** Data parallel sends gradients, tensor parallel activations. The next layer cannot start without the
+# activations.
 
 # %% [markdown]
 # ## Does torch do the same? · extra
 #
-# `parallelize_module(model, mesh, plan)` replaces parameters by parts and adds the sums. The plan names a style per
+# `parallelize_module(model, mesh, plan)` cuts the parameters and adds the all-reduces. The plan names a style per
 # layer: `ColwiseParallel` or `RowwiseParallel`. Here are the plan and the block, with one layer each for q, k and v:
 
 # %%
@@ -590,8 +603,8 @@ course.claim("parallelize_module and the answers of this part compute the same b
              round(both, 6) == 0, f"{both:.1e}")  # fmt: skip
 
 # %% [markdown]
-# **Shown**: the same numbers. Give q, k and v a layer each if you use `ColwiseParallel`: it cuts the rows of one `qkv`
-# layer into N blocks, so a rank would get queries without their keys.
+# **Shown**: torch and your answers compute the same numbers. If you use `ColwiseParallel`, give q, k and v a layer
+# each. It would cut the rows of one `qkv` layer into N blocks, and a rank would get queries without their keys.
 #
-# **Takeaway** A plan of `ColwiseParallel` and `RowwiseParallel` is your SplitMLP; it is right only where a cut does not
-# cross heads.
+# **Takeaway** A plan of `ColwiseParallel` and `RowwiseParallel` does what your SplitMLP does. It is right only if no
+# cut crosses a head.

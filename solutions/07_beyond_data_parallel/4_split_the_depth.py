@@ -3,7 +3,7 @@
 #
 # **Four devices each keep a quarter of the layers. How do you keep all four busy, and what does it cost in memory?**
 #
-# You write two schedules of a pipeline, see them as pictures, and run them.
+# You write two schedules of a pipeline, look at their pictures, and run them.
 #
 # **You will be able to**
 #
@@ -31,12 +31,13 @@ print(course.machine())
 # %% [markdown]
 # ## Who works when?
 #
-# *Pipeline parallel*: rank 0 keeps the first layers, rank 1 the next ones, and so on. A rank sends its output to the
-# next rank, and later the gradient of its input to the rank before. A whole batch would keep one rank busy at a time.
-# So the batch is cut into *micro-batches*: while rank 1 computes the first one, rank 0 has the second.
+# *Pipeline parallel* sends only what passes from one layer to the next, so it suits slower links than tensor parallel.
+# Rank 0 keeps the first layers, rank 1 the next ones, and so on. A rank sends its output to the next rank, and later
+# the gradient of its input to the rank before. With one whole batch, only one rank would work at a time. So the batch
+# is cut into *micro-batches*: while rank 1 computes the first one, rank 0 computes the second.
 #
-# A *pass* is the forward or the backward of one micro-batch on one rank. Let each take one slot of time. It can begin
-# when these are over:
+# A *pass* is the forward or the backward of one micro-batch on one rank. Each pass takes one slot of time. It can begin
+# when the pass that it needs is over:
 #
 # | pass | needs |
 # |---|---|
@@ -45,7 +46,7 @@ print(course.machine())
 # | backward of m on rank r | backward of m on rank r + 1 |
 #
 # A *schedule* is a list of passes `(rank, time, kind, micro_batch)`, where `kind` is `"F"` or `"B"` and `time` is the
-# slot. `drawing` shows it. Here three ranks begin too early:
+# slot. `drawing` shows it. Here are three ranks, and rank 1 begins both of its passes too early:
 
 # %%
 print(drawing([(0, 0, "F", 0), (1, 0, "F", 0), (2, 1, "F", 0), (2, 2, "B", 0), (1, 2, "B", 0), (0, 4, "B", 0)]))
@@ -53,7 +54,7 @@ print(drawing([(0, 0, "F", 0), (1, 0, "F", 0), (2, 1, "F", 0), (2, 2, "B", 0), (
 # %% [markdown]
 # The *bubble* is the share of all ranks' time in which they wait.
 #
-# **Predict**: GPipe does all forward passes, then all backward passes. Four ranks have 8 micro-batches. Which share of
+# **Predict**: GPipe does all forward passes, then all backward passes. Four ranks have 8 micro-batches. What share of
 # the time do they wait? Perhaps 3/4, because a rank waits for three others. Perhaps less, because it waits once per
 # batch.
 
@@ -77,7 +78,7 @@ predicted_bubble = None  # a number from 0 to 1
 # **Must**
 #
 # - return a list of (rank, time, kind, micro-batch), in any order
-# - begin each pass in the first slot that it can, after all forward passes of its rank if it is a backward pass
+# - begin each pass in the first slot that it can, and backward passes after all forward passes of their rank
 # - send micro-batches back in the order 0, 1, ...
 #
 # **Source** Huang et al. 2019, "GPipe", arXiv:1811.06965, section 2.3.
@@ -130,17 +131,18 @@ course.claim("the bubble of GPipe is exactly (P - 1) / (M + P - 1) with up to 8 
 print(drawing(gpipe_now(4, 8)))
 
 # %% [markdown]
-# **Shown** by the picture: a rank waits 2 (P - 1) slots, however many micro-batches there are. Part 1 counted the same
-# slots over the busy time: (P - 1) / M.
+# **Shown** by the picture: a rank waits 2 (P - 1) slots, however many micro-batches there are. Part 1 divided the same
+# slots by the busy time: (P - 1) / M.
 #
-# **Takeaway** A pipeline of P ranks waits P - 1 passes each way per batch: take many more micro-batches than ranks.
+# **Takeaway** Per batch, each rank of P waits for P - 1 forward and P - 1 backward passes. So take many more
+# micro-batches than ranks.
 
 # %% [markdown]
 # ## How many micro-batches does a rank hold? · extra
 #
 # ### Exercise 2 · How many micro-batches live
 #
-# Go through a schedule, and count what each rank holds.
+# Go through a schedule, and count how many micro-batches each rank holds.
 #
 # **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 3 · **Lines** 6
 #
@@ -196,14 +198,14 @@ check.most_live(most_live, seed=2241)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## What does a rank hold meanwhile?
+# ## How can a rank hold fewer micro-batches?
 #
 # A rank keeps the activations of a micro-batch from its forward pass to its backward pass. Many micro-batches make the
-# bubble small, but GPipe's ranks then hold all of them. *1F1B*, one forward and one backward, sends each back as early
-# as it can.
+# bubble small, but GPipe's ranks then hold all of them. *1F1B* (one forward, one backward) sends each micro-batch back
+# as early as it can.
 #
-# **Predict**: four ranks have 16 micro-batches, and under GPipe rank 0 holds all of them. By which factor does 1F1B cut
-# that?
+# **Predict**: four ranks have 16 micro-batches, and under GPipe rank 0 holds all of them. By what factor does 1F1B cut
+# this number?
 
 # %%
 predicted_held = None  # times
@@ -211,7 +213,7 @@ predicted_held = None  # times
 # %% [markdown]
 # ### Exercise 3 · The 1F1B schedule
 #
-# A rank needs no clock: it does its passes in a fixed *order*, and waits for a message before each. Of P ranks, rank r
+# A rank needs no clock. It does its passes in a fixed *order*, and waits for a message before each. Of P ranks, rank r
 # begins with P - r forward passes. Then it alternates: one backward, one forward. The remaining backward passes follow.
 #
 # ```python
@@ -227,7 +229,7 @@ predicted_held = None  # times
 # **Must**
 #
 # - return a list of (kind, micro-batch), with micro-batches forward and backward in the order 0, 1, ...
-# - begin with all micro-batches where there are fewer than P - r.
+# - begin with all micro-batches if there are fewer than P - r.
 #
 # **Source** Narayanan et al. 2021, arXiv:2104.04473, section 2.2 (there PipeDream-Flush).
 #
@@ -295,18 +297,19 @@ course.claim("1F1B has exactly the bubble of GPipe", all(bubbles), f"{len(cases)
 plots.pipeline(both, ONE_SLOT, f"1F1B waits as long as GPipe, and rank 0 holds {held['1F1B'][0]} micro-batches")
 
 # %% [markdown]
-# **Shown**: 1F1B moves the waiting and does not remove it. It saves memory: rank 0 holds `min(P, M)` micro-batches, as
-# in part 1.
+# **Shown**: 1F1B does not shorten the waiting, but it saves memory: rank 0 holds `min(P, M)` micro-batches, as in part
+# 1.
 #
-# **Known**: other schedules wait less. *Interleaved* 1F1B gives each rank several short pieces of the model, and sends
-# more (Narayanan et al. 2021). *Zero bubble* cuts the backward pass in two (Qi et al. 2023, arXiv:2401.10241).
+# **Known**: other schedules wait less. *Interleaved* 1F1B gives each rank several short pieces of the model (Narayanan
+# et al. 2021), and *zero bubble* cuts the backward pass in two (Qi et al. 2023, arXiv:2401.10241).
 #
 # **Takeaway** 1F1B holds at most P micro-batches where GPipe holds all M, at the same bubble.
 
 # %% [markdown]
-# ## Does it compute the right gradients?
+# ## Does a pipeline compute the right gradients?
 #
-# Backward takes about twice as long as forward, because each product has two gradients.
+# Now you run a schedule. In a real run, backward takes about twice as long as forward, because each product has two
+# gradients.
 #
 # **Predict**: four ranks have 8 micro-batches and 1F1B. What is the bubble now? It was 3/11 when both took one slot.
 
@@ -316,7 +319,7 @@ predicted_long = None  # a number from 0 to 1
 # %% [markdown]
 # ### Exercise 4 · Run an order
 #
-# Write what every rank does. `wire` knows the neighbours:
+# Write what every rank does. `wire` connects it to its neighbours:
 #
 # | call | does |
 # |---|---|
@@ -325,8 +328,8 @@ predicted_long = None  # a number from 0 to 1
 # | `wire.receive("B", m)` | waits for the gradient of the output, and returns it |
 # | `wire.send("B", m, grad)` | starts to send the gradient of the input |
 #
-# It knows both ends, too. On rank 0 it embeds tokens. On the last rank it computes the loss, and returns the gradient
-# of the *mean* over all micro-batches.
+# The first and the last rank need no special case. On rank 0, `receive("F", m)` embeds the tokens. On the last rank,
+# `receive("B", m)` computes the loss and returns the gradient of the *mean* over all micro-batches.
 #
 # **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 5 · **Lines** 10
 #
@@ -334,7 +337,7 @@ predicted_long = None  # a number from 0 to 1
 #
 # - run the passes in the given order: receive, compute, send
 # - add up the gradients of the layers' parameters in their `.grad`
-# - run the layers once per micro-batch, and drop what a micro-batch keeps after its backward pass.
+# - run the layers once per micro-batch, and keep nothing of a micro-batch after its backward pass.
 #
 # **Source** Huang et al. 2019, section 2.3.
 #
@@ -387,9 +390,9 @@ check.run_order(run_order, seed=3104)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Four virtual ranks train the small GPT of unit 02, of 8 blocks. A forward pass takes one second of their clocks, a
-# backward pass two, and a message none. Part 1's hooks count what autograd saves for
-# the blocks, without the embedding and the scores.
+# Four virtual ranks compute the gradients of the small GPT of unit 02, which has 8 blocks. On their clocks, a forward
+# pass takes one second, a backward pass two, and a message none. The hooks of part 1 count what autograd saves for the
+# blocks, without the embedding and the scores.
 
 # %% tags=["experiment"]
 run_order_now, LASTS = course.solved(check.run_order), {"F": 1, "B": 2}
@@ -414,8 +417,8 @@ course.claim("a pipeline rank saves exactly the bytes of one micro-batch, times 
 plots.pipeline(runs, LASTS, f"With long backward passes, too, 1F1B waits {waits} of the time")
 
 # %% [markdown]
-# **Shown** by the clocks: the gaps grow as the work does, so the share stays. **We think** a rank with more layers
-# costs more, because all others wait for it. To test it, double `lasts` on rank 3 in `split_depth.step_of_rank`.
+# **Shown** by the clocks: waiting grows as much as the work, so the bubble stays the same. **We think** one slow rank
+# makes all others wait. To test it, double `lasts` on rank 3 in `split_depth.step_of_rank`.
 #
 # **Takeaway** A pipeline computes what one device computes, in another order. Cut it so that all ranks take equally
 # long.
@@ -424,8 +427,8 @@ plots.pipeline(runs, LASTS, f"With long backward passes, too, 1F1B waits {waits}
 # ## Does torch do the same? · extra
 #
 # `torch.distributed.pipelining` has both schedules. Each rank wraps its layers in a `PipelineStage` and calls
-# `Schedule1F1B(stage, n_microbatches, loss_fn=...).step(...)`. Two processes run it with 4 micro-batches, and your
-# `run_order` over the same network:
+# `Schedule1F1B(stage, n_microbatches, loss_fn=...).step(...)`. Two processes run both schedules with 4 micro-batches,
+# by torch and by your `run_order`:
 
 # %% tags=["experiment"]
 theirs = {"ScheduleGPipe": orders("GPipe", 2, 4), "Schedule1F1B": orders("1F1B", 2, 4)}
@@ -439,7 +442,7 @@ course.claim("run_order and torch.distributed.pipelining give the whole model's 
              round(furthest, 6) == 0, f"{furthest:.0e}")  # fmt: skip
 
 # %% [markdown]
-# **Takeaway** torch needs your cut of the layers and the name of an order; the rest is your `run_order`.
+# **Takeaway** Torch needs your cut of the layers and the name of a schedule. It then does what your `run_order` does.
 
 # %% [markdown]
 # ## What to take home

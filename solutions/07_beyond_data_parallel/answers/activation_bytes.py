@@ -43,6 +43,13 @@ MISTAKES = {
         "Checkpointing keeps the inputs, and one block is whole while it is computed again. Add that block.",
         (" + block - tokens * d)", ")"),
     ),
+    "whole_block_per_micro_batch": (
+        "A whole block is counted per micro-batch in flight. Backward computes one block of one of them at a time.",
+        (
+            "size * (in_flight * layers * tokens * d + block - tokens * d)",
+            "size * in_flight * (layers * tokens * d + block - tokens * d)",
+        ),
+    ),
     "input_twice": (
         "The input of the block that is computed again is counted twice. Subtract it once.",
         (" + block - tokens * d)", " + block)"),

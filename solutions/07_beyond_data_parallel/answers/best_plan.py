@@ -31,6 +31,17 @@ MISTAKES = {
         "Tensor ranks share the heads. Their number divides the number of heads.",
         ("job.gpt.heads % plan.tensor or ", ""),
     ),
+    "none_if_nothing_is_left": (
+        "Where no plan runs and fits, None is returned. Raise ValueError, so that nobody trains without a plan.",
+        (
+            '        raise ValueError("no plan runs and fits; take more devices or a smaller model.")',
+            "        return None",
+        ),
+    ),
+    "width_for_heads": (
+        "Tensor ranks that divide the width are let through. A head lies on one rank: they must divide the heads.",
+        ("job.gpt.heads % plan.tensor", "job.gpt.width % plan.tensor"),
+    ),
     "layers_forgotten": (
         "Pipeline ranks share the layers. Their number divides the number of layers.",
         ("job.gpt.layers % plan.pipeline or ", ""),

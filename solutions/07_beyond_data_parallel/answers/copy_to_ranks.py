@@ -25,6 +25,17 @@ MISTAKES = {
             "            whole = x.clone()\n            dist.all_reduce(whole)\n            return whole\n",
         ),
     ),
+    "sum_over_ranks": (
+        "Forward and backward have changed places: this is sum_over_ranks. Copy in forward, and sum in backward.",
+        (
+            "            return x.view_as(x)\n",
+            "            total = x.clone()\n            dist.all_reduce(total)\n            return total\n",
+        ),
+        (
+            "            total = grad.clone()\n            dist.all_reduce(total)\n            return total\n",
+            "            return grad\n",
+        ),
+    ),
     "without_a_graph": (
         "The result has no graph, so no gradient reaches x. Return what Copy.apply gives.",
         ("return Copy.apply(x)", "return x.detach().clone()"),

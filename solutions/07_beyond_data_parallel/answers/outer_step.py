@@ -18,7 +18,8 @@ MISTAKES = {
         ("ends.mean(0)", "ends[0]"),
     ),
     "heavy_ball": (
-        "The step is the velocity: that is plain momentum. Nesterov's step is gradient + momentum · velocity.",
+        "The step is the new velocity, which is gradient + momentum · the old one: that is plain momentum. Nesterov's "
+        "step is gradient + momentum · the new velocity.",
         ("start - lr * (gradient + momentum * velocity)", "start - lr * velocity"),
     ),
     "momentum_forgotten": (

@@ -43,6 +43,11 @@ MISTAKES = {
         "Each tensor rank keeps a part of every layer. Divide by the tensor ranks, too.",
         ("(plan.tensor * plan.pipeline)", "plan.pipeline"),
     ),
+    "whole_numbers": (
+        "The shares are rounded down, so the bytes of all devices do not add up to those of the model. Divide with /.",
+        ("parameters / (plan.tensor * plan.pipeline)", "parameters // (plan.tensor * plan.pipeline)"),
+        ("here / plan.data", "here // plan.data"),
+    ),
     "by_all_devices": (
         "A shard is cut among all devices. The tensor and pipeline ranks have cut already: divide by the data ranks.",
         ("shard = here / plan.data", "shard = here / plan.data / plan.tensor"),

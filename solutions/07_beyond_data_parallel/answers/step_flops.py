@@ -23,7 +23,8 @@ MISTAKES = {
         ("(linear + attention)", "linear"),
     ),
     "half_attention": (
-        "One of attention's two products is missing: queries with keys, and weights with values.",
+        "Attention is counted half: one of its two products is missing, or the pairs that a mask hides. Count queries "
+        "with keys and weights with values, each for all pairs.",
         ("attention = 4 *", "attention = 2 *"),
     ),
     "no_scores": (
@@ -51,6 +52,11 @@ MISTAKES = {
         ("tokens = rows * gpt.columns", "tokens = gpt.columns"),
     ),
 }
+
+
+@mistake("These are six FLOPs per parameter and token. Biases and embedding take none, but attention does.")
+def six_per_parameter(gpt, rows):
+    return 6 * gpt.parameters * rows * gpt.columns
 
 
 @mistake("The embedding is counted as a product. It looks rows up, which takes no FLOPs: count one vocabulary · width.")
