@@ -42,7 +42,8 @@ MISTAKES = {
         ("(ranks)", "(ranks)).clamp(max=1)"),
     ),
     "single_precision": (
-        "The result has the dtype of `seconds`, float32. Convert the whole tensor first, seconds.double(): t1 alone does not change it.",
+        "The result has the dtype of `seconds`, float32. Convert the whole tensor first, seconds.double(): t1 alone "
+        "does not change the dtype.",
         ("seconds.double()", "seconds"),
     ),
     "fewest_ranks": (
