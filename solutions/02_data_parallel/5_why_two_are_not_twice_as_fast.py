@@ -372,9 +372,9 @@ print("sent, in multiples of the tensor:", *("not counted here" if n is None els
 # ## Would a second GPU help your training?
 #
 # Ask before you pay. `course.checkup` watches a training, here the small GPT on one rank. From the bytes of the
-# gradients and the time of a step it predicts how efficient DDP would be (line "DDP", if you have solved
-# `all_reduce_seconds` in part 1). The figure draws the same step with ten equal layers and torch's buckets (part 2).
-# Put your own `loader` and `step` here, or read the file of `course checkup --json report.json train.py`:
+# gradients and the time of a step it predicts how efficient DDP would be (line "DDP", from the `all_reduce_seconds` of
+# part 1 that you have solved or were given). The figure draws the same step with ten equal layers and torch's buckets
+# (part 2). Put your own `loader` and `step` here, or read the file of `course checkup --json report.json train.py`:
 # `layers_of_checkup(json.load(open("report.json")))`.
 
 # %% tags=["experiment"]
