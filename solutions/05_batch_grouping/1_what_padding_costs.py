@@ -52,8 +52,8 @@ my_lengths = None  # [12, 5, 230, ...] or "lengths.txt"
 
 # %% [markdown]
 # - `demo` has lengths 1, 4, 16 and 64, and the longer ones are rarer.
-# - In `lognormal` the logarithm of the length is normally distributed, and cut at 256 tokens.
-# - `text` has longer sequences of the same shape. Part 3 trains on such texts.
+# - In `lognormal` the logarithm of the length is normally distributed. Lengths are cut at 256 tokens.
+# - `text` has longer sequences of the same shape, cut at the same length. Part 3 trains on such texts.
 # - `histories` holds the films that each MovieLens user rated. Without MovieLens, they are invented, with similar
 #   lengths.
 #
@@ -355,10 +355,10 @@ course.claim("fused attention takes as long for rows of padding as for rows of t
              masked.ratio("rows of four tokens"), within=(0.9, 1.1))  # fmt: skip
 
 # %% [markdown]
-# Only the mask differs between the two ways. If both take the same time, the mask saves no work: attention computes
-# the products with padding, too, and then hides them from the softmax (**Shown**). Fused attention stores no pairs,
-# but still computes them. **Known**: FlashAttention (Dao et al. 2022, arXiv:2205.14135) recomputes the matrix by
-# blocks in the backward pass.
+# Only the mask differs between the two ways. If both take the same time, the mask saves no work (**Shown**, where
+# pairs take most of the time). Attention computes the products with padding, too, and then hides them from the
+# softmax. Fused attention stores no pairs, but still computes them. **Known**: FlashAttention (Dao et al. 2022,
+# arXiv:2205.14135) recomputes the matrix by blocks in the backward pass.
 #
 # **Takeaway** With fused attention or a maximum, bytes grow with the width; with attention written out, faster. A mask
 # hides padding but does not make it free.
@@ -391,7 +391,7 @@ course.claim("reserved memory does not fall with the padding", stays, values[1])
 # In asym's notebook, `nvidia-smi` read 4,353 MiB after the training in one rectangle, and the same after the training
 # in groups. PyTorch keeps the memory that the first training reserved, so the second reading could not be lower.
 # *GPU-Util* fell from 100 % to 46 %. GPU-Util is the share of time in which any kernel ran (**Known**: manual of
-# `nvidia-smi`), so it does not tell how well the GPU was used.
+# `nvidia-smi`). It does not tell how well the GPU was used.
 #
 # **Takeaway** To compare memory, call `torch.cuda.reset_peak_memory_stats()` before each way, and read
 # `torch.cuda.max_memory_allocated()` after it.

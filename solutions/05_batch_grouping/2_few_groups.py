@@ -323,8 +323,8 @@ course.claim("at embedding size 8192, groups are faster than one rectangle", gai
 # Find the cheapest thresholds by dynamic programming: solve small problems first, and build larger ones from them.
 #
 # Sort the different lengths u₁ < … < uₘ, and put the first j of them into g groups. If the last group takes the
-# lengths from uᵢ₊₁ to uⱼ, it costs *group_cost(i, j)*, and the first i lengths are left for g − 1 groups. So try
-# every i, and keep the cheapest.
+# lengths from uᵢ₊₁ to uⱼ, it costs *group_cost(i, j)*. The first i lengths are left for g − 1 groups. So try every i,
+# and keep the cheapest.
 #
 # The outer loop is given, and adds one group per round. Its `before[i]` is the least cost of the first i lengths in
 # g − 1 groups. You fill `least[j]`, the least cost of the first j lengths in g groups, and note your i in `choice[j]`.
@@ -476,9 +476,9 @@ course.claim("the number of groups that the model predicts is at most 30 % slowe
 # The first groups remove most of the padding. Later groups remove little, but each adds its calls. So the time falls,
 # then rises.
 #
-# The model gives every cell one cost, and the calls of every group another. A ratio above 1 says that at least one of
-# the two is higher with a few groups than at the ends, cells or calls. This experiment cannot tell which, even where
-# the message of the claim blames the cells.
+# The formula gives every cell one cost, and the calls of every group another. A ratio above 1 says that at least one
+# of the two is higher with a few groups than at the ends, cells or calls. This experiment cannot tell which, even
+# where the message of the claim blames the cells.
 #
 # The last claim compares the number of groups that the model predicts with the fastest of the others.
 #
@@ -490,8 +490,8 @@ course.claim("the number of groups that the model predicts is at most 30 % slowe
 # Many models train with small batches. A smaller batch has fewer cells, but needs the same four groups. To see what
 # four groups cost almost without cells, you also time batches of four sequences, one of each length.
 #
-# **Predict** In batches of 32, how many times as fast as one rectangle are groups with the smallest embedding, which
-# may be smaller than any above? About as many times as in batches of 256, because most cells are padding in both? Or
+# **Predict** In batches of 32, how many times as fast as one rectangle are groups with the smallest embedding? (It
+# may be smaller than any above.) About as many times as in batches of 256, because most cells are padding in both? Or
 # fewer, because each group has fewer cells for its calls?
 
 # %%
@@ -557,10 +557,10 @@ course.claim("in batches of 32 at embedding size 64, two groups are faster than 
 #
 # ### Exercise 4 · Find thresholds at random
 #
-# Search at random, with restarts. A trial starts at drawn thresholds and moves one of them to the next length, down or
-# up, as long as that lowers the cost. The best of several trials wins. Given are `cost(thresholds)` and
-# `grouping.neighbours(thresholds, occurring)`, the list of all such moves. With a single group it is empty, so `min`
-# needs its argument `default`.
+# Search at random, with restarts. A trial starts at drawn thresholds and moves one of them to the next length, down
+# or up, as long as that lowers the cost. The best of several trials wins. Given are `cost(thresholds)` and
+# `grouping.neighbours(thresholds, occurring)`, the list of all such moves. With a single group the list is empty, so
+# `min` needs its argument `default`.
 #
 # ```python
 # >>> find_thresholds(torch.tensor([1, 1, 1, 4, 4, 16]), k=2)  # [4, 16] costs 5 × 4 + 16 = 36, [1, 16] costs 51

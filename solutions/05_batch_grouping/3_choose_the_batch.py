@@ -199,11 +199,11 @@ course.claim("windows of 50 batches waste less than four groups in random batche
 figures.padding(many[:2000].tolist(), batch_size=batch_size, window=5)
 
 # %% [markdown]
-# About as many batches: a sorted window is cut into as many pieces as it has batches, and a batch pads only the
+# About as many batches. A sorted window is cut into as many pieces as it has batches, and a batch pads only the
 # lengths of its piece.
 #
-# **Takeaway** What a window removes depends mostly on how many batches it holds: choose it in batches, and no larger
-# than you need.
+# **Takeaway** What a window removes depends mostly on how many batches it holds: choose its size in batches, and no
+# larger than you need.
 
 # %% [markdown]
 # ## What do you take home?
@@ -369,8 +369,8 @@ course.claim("the mean of the ranks' means misses by 10 % of the norm more with 
 #
 # A batch of your sampler has texts of similar lengths, so mostly of one kind. That could make each update worse. But
 # the batch has less padding, so the same number of cells allows more updates. Each training lasts until it has
-# computed as many cells as the random one. You count cells and not seconds, so a busy machine does not change the
-# result.
+# computed as many cells as the training in random order. You count cells and not seconds, so a busy machine does not
+# change the result.
 #
 # **Predict** Which order has the lowest validation loss after the same *cells*?
 
@@ -444,8 +444,8 @@ course.claim("after the same cells, windows lead random batches by less at the l
 #
 # The reason tells you what to repair. There are two suspects. First, the texts of a batch are alike. Second, updates
 # differ in their number of *tokens*, and Adam moves the weights about as far on few tokens as on many. The first
-# control keeps the unequal tokens, but has texts of all lengths: "same tokens" draws texts at random until a batch
-# has at least as many tokens as a batch of your sampler.
+# control, "same tokens", keeps the unequal tokens, but has texts of all lengths. It draws texts at random until a
+# batch has at least as many tokens as a batch of your sampler.
 
 
 # %% tags=["experiment"]
@@ -633,8 +633,7 @@ plots.padding_cells(drawn_batches, f"The largest batch has {most} cells by numbe
 # ### Exercise 4 · Batches for the ranks
 #
 # Choose the batches of one rank. All ranks have the same list, because their samplers have the same seed and epoch.
-# In each training step the ranks take neighbours of the list, rank 0 the first: a list whose neighbours are of
-# similar size then makes no rank wait.
+# In each training step the ranks take neighbours of this list: rank 0 the first batch, rank 1 the next, and so on.
 #
 # **Must**
 # - give every rank equally many batches, and every batch to some rank;

@@ -3,10 +3,10 @@
 #
 # **Does a batch have to be a rectangle?**
 #
-# Embeddings, linear maps and activations treat every token by itself, so they can run on a *flat* batch: the tokens of
-# all sequences, one after the other. Only layers that combine tokens must know where a sequence ends. Libraries for
-# language models call this *packing* or *padding-free*. You pack a batch, prove that the model computes the same, and
-# measure whether packing saves time and memory.
+# Embeddings, linear maps and activations treat every token by itself. So they can run on a *flat* batch: the tokens
+# of all sequences, one after the other. Only layers that combine tokens must know where a sequence ends. Libraries
+# for language models call this *packing* or *padding-free*. You pack a batch, prove that the model computes the same,
+# and measure whether packing saves time and memory.
 #
 # **You will be able to**
 #
@@ -130,8 +130,8 @@ check.pack(pack, seed=17)
 # ### Exercise 2 · A block mask
 #
 # A token may attend only to tokens of its sequence. With `causal`, it sees only itself and earlier ones. Build this
-# mask of all pairs from the lengths, without a loop over sequences if you can: `torch.repeat_interleave` gives each
-# token the number of its sequence.
+# mask of all pairs from the lengths. You need no loop over sequences: `torch.repeat_interleave` gives each token the
+# number of its sequence.
 #
 # ```python
 # >>> block_mask(torch.tensor([1, 2]), causal=True).int().tolist()
@@ -761,8 +761,9 @@ print(f"packed rows of twice the longest: {cells_in_rows / int(my_lengths.sum())
 # recorded machines where there are any. A line that names only a part rests on what you counted and measured there.
 #
 # - **Nearly equal lengths**: pad. Count cells per token first (part 1).
-# - **A transformer, on CUDA with a kernel for variable lengths**: pack, and pass `cu_seqlens`. "in bfloat16 varlen is
-#   faster than the block mask", for attention alone. If that claim shows no number, measure it on a GPU first.
+# - **A transformer, on CUDA with a kernel for variable lengths**: pack, and pass `cu_seqlens`. In Hugging Face
+#   transformers, `DataCollatorWithFlattening` makes such batches. "in bfloat16 varlen is faster than the block mask",
+#   for attention alone. If that claim shows no number, measure it on a GPU first.
 # - **A transformer, without such a kernel**: bucketed batches, or short packed rows if texts should meet at random.
 #   "packed rows are at least twice as fast as random padded batches".
 # - **A maximum over tokens**: flat. "flat maxima are at least twice as fast as those of one rectangle". Groups and
