@@ -320,7 +320,7 @@ course.claim("at embedding size 8192, groups are faster than one rectangle", gai
 #
 # ### Exercise 3 · The best thresholds
 #
-# Find the cheapest thresholds by dynamic programming: solve small problems first, and build larger ones from them.
+# Find the cheapest thresholds by dynamic programming.
 #
 # Sort the different lengths u₁ < … < uₘ, and put the first j of them into g groups. If the last group takes the
 # lengths from uᵢ₊₁ to uⱼ, it costs *group_cost(i, j)*. The first i lengths are left for g − 1 groups. So try every i,
@@ -476,11 +476,11 @@ course.claim("the number of groups that the model predicts is at most 30 % slowe
 # The first groups remove most of the padding. Later groups remove little, but each adds its calls. So the time falls,
 # then rises.
 #
-# The formula gives every cell one cost, and the calls of every group another. A ratio above 1 says that at least one
-# of the two is higher with a few groups than at the ends, cells or calls. This experiment cannot tell which, even
-# where the message of the claim blames the cells.
+# The formula gives every cell one cost, and the calls of every group another. A ratio above 1 says that cells or
+# calls cost more with a few groups than at the ends. This experiment cannot tell which, even where the claim's
+# message blames the cells.
 #
-# The last claim compares the number of groups that the model predicts with the fastest of the others.
+# The last claim compares the predicted number with the fastest of the others.
 #
 # **Takeaway** A few groups are enough, because each further group adds its calls and saves fewer cells.
 
@@ -543,8 +543,7 @@ course.claim("in batches of 32 at embedding size 64, two groups are faster than 
 # and each `int(lengths.max())`. To test this, keep a copy of the lengths on the CPU and compute the groups there.
 #
 # If you accumulate gradients anyway, sort by length before you cut the micro-batches. Then groups add no calls, and
-# the backward pass of each micro-batch frees its memory. (`run_grouped` keeps all groups until one backward pass at
-# the end.)
+# the backward pass of each micro-batch frees its memory. (`run_grouped` keeps all groups until the end.)
 #
 # **Takeaway** Groups pay where the saved cells cost more than the added calls (launches, synchronisation, one more
 # weight gradient): long sequences, large layers, large batches.
