@@ -31,13 +31,16 @@ from course.checkup import (
     schedule,
     script,
     session,
+    step_ways,
     summary,
     trials,
     verdict,
     watch,
 )
 from course.checkup.facts import Facts, Phase, Phases
+from course.checkup.replay import Replay
 from course.checkup.schedule import Enough
+from course.checkup.seen import Call
 from course.checkup.watch import Watch
 from course.measure.comparison import NARROW, Comparison, Interval
 
@@ -284,6 +287,24 @@ def test_every_way_keeps_its_line_if_the_comparison_takes_too_long(comparison, m
     assert all(trials.NOT_COMPARED in found[name].text for name in lost)
     assert all(found[name].was_measured for name in kept)
     assert sum("give it more --minutes" in one.text for one in found.values()) == 1
+
+
+@pytest.mark.parametrize("script_in_bf16", [False, True])
+def test_a_step_in_bf16_computes_with_the_weights_of_now(script_in_bf16):
+    """torch keeps 16-bit copies of weights until the outermost autocast ends, and trials run in one."""
+    torch.manual_seed(0)
+    model = nn.Linear(4, 2)
+    autocast = torch.bfloat16 if script_in_bf16 else None
+    call = Call(model, (torch.randn(3, 4),), {}, {0: torch.ones(3, 2)}, autocast)
+    replay = Replay([call], [torch.optim.SGD(model.parameters(), lr=10.0)], "cpu")
+    mode = step_ways.bf16_mode(replay)
+    with trials.as_if_outside():
+        replay(mode)
+        before = replay.outputs(mode)[0]
+        replay(mode)
+        after = replay.outputs(mode)[0]
+        assert (after - before).abs().min() > 1, "an update moves the outputs"
+        assert trials._change_by_bf16(replay) < 0.05
 
 
 def test_a_rule_or_a_formula_that_fails_is_a_line_of_the_report(monkeypatch):

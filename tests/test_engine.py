@@ -22,9 +22,11 @@ from course.engine.exercise import CheckFailed, Exercise
 from course.engine.known_answers import Mistake
 from course.engine.limits import LimitReached, Limits, limited
 from course.engine.outcome import Comparison, Outcome
+from course.engine.probing.errors import error_name
 from course.engine.probing.laws import tried
 from course.engine.process_state import kept_state
 from course.engine.report import difference_texts
+from course.engine.run import unchanged_inputs
 from course.engine.stops import MachineBusy, Raised, Stop
 from course.errors import CourseError
 
@@ -130,6 +132,11 @@ def test_a_quiz_gives_the_reason_of_each_statement_in_order_once_it_is_passed(ca
     assert capfd.readouterr().out == "The reasons appear here as soon as your topics passes its check.\n"
     check.reasons(said(1, 2, 3))
     assert capfd.readouterr().out.splitlines() == ["Topic 1 holds, too.", "Topic 2 holds, because.", "And 3."]
+
+
+@pytest.mark.parametrize("value, word", [(None, "nothing, and returns None"), (3, "nothing")])
+def test_where_an_exception_is_asked_for_an_answer_that_returns_is_told_so(value, word):
+    assert error_name(unchanged_inputs(lambda: value)) == word
 
 
 def test_facts_before_an_exception_count_and_the_line_is_shown():

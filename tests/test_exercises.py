@@ -72,6 +72,8 @@ def test_mistake_is_told_in_its_own_words(exercise, known, seed, device):
     judge = exercise.at(device, seed)
     assert exercise.refusal(wrong, judge.asks_for_class()) is None
     seen = judge.run_once(wrong)  # once: the diagnosis of every mistake needs it, too
+    lacks_a_name = seen.raised is not None and seen.raised.kind == "NameError"
+    assert not lacks_a_name, f"{name} would be said of every answer that lacks an import: import what the edit uses"
     verdict = judge.verdict(seen)
     assert not verdict.correct, f"the probe accepts the mistake {name}: yield a fact in which it differs"
     assert max(map(len, verdict.report)) <= 80, verdict.report

@@ -18,6 +18,8 @@ from course.checkup.seen import Call
 from course.checkup.tensors import tensors_in
 from course.checkup.watch import Watch
 
+NO_CALLS = "no forward pass was kept; perhaps the script ended too early"
+
 Mode = Callable[[], AbstractContextManager[Any]]  # that the models are called in
 
 
@@ -69,7 +71,7 @@ class Replay:
     def forward(self, mode: Mode = contextlib.nullcontext) -> None:
         """Call the models alone."""
         for call in self.calls:
-            with mode(), as_it_was(call, self.device):
+            with as_it_was(call, self.device), mode():
                 call.module(*call.args, **call.kwargs)
 
     def outputs(self, mode: Mode = contextlib.nullcontext) -> list[torch.Tensor]:
@@ -87,11 +89,21 @@ class Replay:
         return tensors_in(output)
 
 
-def as_it_was(call: Call, device: str) -> AbstractContextManager[Any]:
-    """The autocast in which the script called a model, or none."""
-    if call.autocast is None:
-        return contextlib.nullcontext()
-    return torch.autocast(device, call.autocast)
+@contextlib.contextmanager
+def as_it_was(call: Call, device: str) -> Iterator[None]:
+    """Run the block in the autocast in which the script called a model, or in none.
+
+    The trials run inside another autocast, which is off. torch keeps its 16-bit copies of weights
+    until the outermost autocast ends, so without a word they would outlive each update.
+    """
+    autocast: AbstractContextManager[Any] = contextlib.nullcontext()
+    if call.autocast is not None:
+        autocast = torch.autocast(device, call.autocast)
+    try:
+        with autocast:
+            yield
+    finally:
+        torch.clear_autocast_cache()
 
 
 def mapped(function: Callable[[torch.Tensor], torch.Tensor], value: Any) -> Any:

@@ -49,7 +49,7 @@ from course.checkup.loaders import (
 )
 from course.checkup.phases import BACKWARD, DATA, FORWARD, OPTIMIZER
 from course.checkup.predict import bound, bound_of_way, bound_of_workers, share_per_sample
-from course.checkup.replay import Replay, put_back, replay_of
+from course.checkup.replay import NO_CALLS, Replay, put_back, replay_of
 from course.checkup.step_ways import NoWay, Way, bf16_mode, makers, tried_once
 from course.checkup.watch import Watch
 from course.measure.comparison import (
@@ -200,7 +200,7 @@ class _Attempt:
 def _control(replay: Replay) -> Way:
     """The step as it is, after it was taken once.  Raises: NoWay."""
     if not replay.calls:
-        raise NoWay("no forward pass was kept")
+        raise NoWay(NO_CALLS)
     return tried_once(lambda same: same, replay)
 
 
@@ -256,6 +256,8 @@ def try_steps(
         functions[INFERENCE_MODE] = functools.partial(replay.forward, torch.inference_mode)
     if len(functions) < 2:
         return
+    # before the trials, which train on one gradient again and again
+    change = _change_by_bf16(replay) if BF16 in functions else 0.0
     compared = _compared(functions, replay.device, step_seconds, seconds_max)
     for name in names:
         tried[name] = _trial_of_step(name, compared, facts)
@@ -264,7 +266,7 @@ def try_steps(
         share = facts.evaluation.share
         tried[INFERENCE_MODE] = _trial(ratio, compared.control, share, bound(share))
     if BF16 in functions and tried[BF16].helped:
-        text = f"{tried[BF16].text}, outputs change by {_change_by_bf16(replay):.2%}"
+        text = f"{tried[BF16].text}, outputs change by {change:.2%}"
         tried[BF16] = dataclasses.replace(tried[BF16], text=text)
 
 

@@ -50,7 +50,7 @@ ADVICE = (
     Advice(
         "one cycle, not a constant rate for twice the steps",
         "the same accuracy in fewer steps",
-        "A constant rate keeps the noise of its last batches; longer trainings lose less by it.",
+        "A constant learning rate keeps the noise of its last batches. Longer trainings lose less.",
         "one cycle ends above a constant learning rate with twice the steps, in the mean of the "
         "seeds",
         "06/2",
@@ -126,7 +126,8 @@ ADVICE = (
     Advice(
         "learning rate scaled with the batch",
         "double the rate with the batch",
-        "Fewer steps must go as far. Without it, the largest batch needs more of them.",
+        "A large batch makes fewer steps, so each has to go further. Too large a learning rate "
+        "diverges or slows down.",
         "with the learning rate unscaled, the largest batch needs more steps, or never arrives",
         "06/2",
     ),
@@ -220,7 +221,7 @@ ADVICE = (
     Advice(
         "cudnn.benchmark, first step of a shape",
         "may become very slow at a large batch",
-        "It runs every algorithm once. Shapes that change pay each time.",
+        "It tries several algorithms. Shapes that change pay each time.",
         "with cudnn.benchmark, the first step of a batch size takes at most twice as long as the "
         "next",
     ),
@@ -280,8 +281,8 @@ ADVICE = (
     Advice(
         "debugging tools off",
         "turn them on only when needed",
-        "Anomaly detection notes a traceback for each operation. This is the price of forgetting "
-        "it, not a gain.",
+        "Anomaly detection notes a traceback for each operation. Its search for NaN costs more and "
+        "is not in this row.",
         "without anomaly detection a step is faster",
     ),
     Advice(

@@ -146,7 +146,7 @@ def told(bar: Interval) -> str:
     """What to say of a bar that is not clearly above zero, in words; else ""."""
     if bar.high < 0:
         return ": the step got slower when this was replayed"
-    return ": not told from 0" if bar.low <= 0 else ""
+    return ": may be 0" if bar.low <= 0 else ""
 
 
 def measure(

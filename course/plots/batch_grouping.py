@@ -493,9 +493,10 @@ def time_and_memory(tables: Mapping[str, tuple[Comparison, Mapping[str, float]]]
             color = WAY_COLORS[name]
             ax.plot([ms.low, ms.high], [mb, mb], color=color, lw=1.2)
             (handles[name],) = ax.plot(ms.estimate, mb, "o", color=color, ms=8)
+            shown_ms = f"{ms.estimate:,.0f}" if ms.estimate >= 100 else f"{ms.estimate:.3g}"
             label_point(
                 ax,
-                f"{name}\n{ms.estimate:.3g} ms, {mb:.3g} MB",
+                f"{name}\n{shown_ms} ms, {mb:.3g} MB",
                 (ms.estimate, mb),
                 (6, 6),
                 fontsize=8,

@@ -211,7 +211,7 @@ def ddp_steps(ranks: int = 3) -> Figure:
         Stage("own optimizer step", ["same weights"] * ranks, GREY),
     )
     _lanes(ax, 0, ranks, stages, row="rank")
-    ax.set_title("The ranks exchange gradients; nobody sends the model")
+    ax.set_title("In a step, ranks exchange gradients and send no weights")
     return figure
 
 

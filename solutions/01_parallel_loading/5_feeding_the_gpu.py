@@ -70,7 +70,7 @@ course.claim("from pinned memory, a non_blocking copy returns in less than a fif
              returns.get(feeding.PINNED), feeding.NO_GPU, below=0.2)  # fmt: skip
 course.claim("from pageable memory, a non_blocking copy keeps the processor for more than half of its time",
              returns.get(feeding.PAGEABLE), feeding.NO_GPU, above=0.5)  # fmt: skip
-print("\nRecorded, pinned memory only:", recorded.step_lines("copies") or "nothing yet", sep="\n")
+print("\nRecorded copies:", recorded.step_lines("copies") or "nothing yet", sep="\n")
 
 # %% [markdown]
 # The printed lines are from `course bench gpu copies`, which copies from pinned memory while a matrix product runs in

@@ -280,7 +280,7 @@ for piece in ("optimizer", "scheduler", "random", "step"):
     curves[f"without {piece}"] = gpt_run.losses_without(piece, 20)
 changed = {name.split()[1] for name, losses in curves.items() if losses[20] != undisturbed[20]}
 print(course.score("02/4", "pieces that change the first loss after the resume", predicted_pieces, changed))
-course.claim("each piece that a checkpoint forgets changes the losses, and none raises an error",
+course.claim("a checkpoint without one of these four pieces changes the losses and raises no error",
              all(losses != undisturbed for losses in curves.values()))  # fmt: skip
 plots.against_undisturbed(undisturbed, curves, "Whatever the checkpoint forgets: no error, and a curve that falls")
 

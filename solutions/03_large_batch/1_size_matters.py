@@ -209,7 +209,7 @@ course.claim("16 times the batch with the same learning rate loses more than 0.1
              difference_interval(final_scores(small), final_scores(large)), above=0.1,
              otherwise="The small batch has updates to spare: your data set is large.")  # fmt: skip
 first = {"1×": small[0], "16×, same learning rate": large[0]}
-title = f"16× is {final_scores(small)[0] - final_scores(large)[0]:.2f} lower (seed 0); updates on both axes"
+title = f"HR@10 of 16× is {final_scores(small)[0] - final_scores(large)[0]:.2f} lower (seed 0); updates on both axes"
 plots.accuracy(first, title, experiment.popularity, CONSTANT_LOSS, by_update=True)
 
 # %% [markdown]

@@ -470,8 +470,8 @@ course.claim("weight decay changes HR@10 by less than 0.03", worth["no weight de
 #
 # | symptom | measurement | fix | part |
 # |---|---|---|---|
-# | is a larger batch worth it? | c / s, where an update costs as much as its samples | a larger batch, up to c / s | 1 |
-# | large batch learns less | loss after equal updates, learning rate swept | a learning rate from the map | 1, 2 |
+# | is a larger batch worth it? | c / s: an update costs as much as so many samples | a larger batch, up to c / s | 1 |
+# | large batch learns less | loss after equal updates, rate swept | a learning rate from the map | 1, 2 |
 # | loss blows up early | update-to-weight ratios | warm-up, LARS, Adam | 3 |
 # | memory is full | bytes kept for backward | accumulation, bf16 | 4 |
 # | loss stays constant in fp16 | zeros among the gradients | loss scale, bf16 | 4 |

@@ -229,7 +229,7 @@ course.claim("the step in place is at least 10 % faster than the guide's step th
              )  # fmt: skip
 
 # %% [markdown]
-# ("Reading the file" uses one thread, our loader all of them.)
+# (In the figure, "reading the file" uses one thread. Our loader, which feeds all five steps, uses all threads.)
 #
 # Is it the page faults? The next cell tells the C library to keep freed memory for the next tensor, and leaves all
 # steps as they are. If page faults were the only reason, new tensors are now as fast as in place.
@@ -242,7 +242,7 @@ print(f"freed memory is kept: {is_kept}; page faults per step with new tensors {
 print(kept)
 course.claim("if the C library keeps freed memory, an epoch in place is at most 15 % faster than one with new tensors",
              kept.ratio(PLACE), below=1.15,
-             otherwise="Then writing into other memory costs time too: it takes room in the cache.")  # fmt: skip
+             otherwise="Then other memory costs time too. We think that it takes room in the cache.")  # fmt: skip
 course.claim("an epoch in place is at least 10 % faster than one that writes into two other buffers",
              kept.ratio(PLACE, to=OWN), above=1.1,
              otherwise="The cache of your machine has room for all of these.")  # fmt: skip

@@ -43,16 +43,17 @@ size, device = course.sizes("05_batch_grouping"), course.device()
 # %% [markdown]
 # ## How much of your batches is padding?
 #
-# Start with your own lengths: a list, or a text file with one length per line. If you have none now, leave `None`; then
-# you work with `demo`.
+# Padding costs bytes and time, but holds no data. The lengths tell you how much you have. Start with your own: a list,
+# or a text file with one length per line. If you have none now, leave `None`; then you work with `demo`.
 
 # %%
 my_lengths = None  # [12, 5, 230, ...] or "lengths.txt"
 
 # %% [markdown]
 # `demo` has lengths 1, 4, 16 and 64, and the longer ones are rarer. In `lognormal` the logarithm of the length is
-# normally distributed. `text` has the same shape with longer sequences; part 3 trains on it. Both are cut at 256
-# tokens. `histories` holds the films that each MovieLens user rated, or invented ratings with similar lengths.
+# normally distributed. `text` has the same shape with longer sequences; part 3 trains on it. `lognormal` and `text` are
+# cut at 256 tokens. `histories` holds the films that each MovieLens user rated; without MovieLens, its ratings are
+# invented and have similar lengths.
 #
 # (`demo`, our small model and the idea of this unit come from [asym](https://github.com/daeseoklee/asym), an open
 # package with a clear demonstration. We thank its author: half of our questions began there.)
@@ -76,8 +77,8 @@ plots.padding_cells({"before padding": list(some.split(1)), "padded": some})
 # A *cell* is a position in the padded rectangle. A *token* is a cell that holds data. The *waste* of a batch is its
 # cells per token: 1 means no padding, 4 means that three cells of four are padding.
 #
-# **Predict** How much waste do batches of 256 of the first set have, in its order, which is not sorted? You know its
-# mean length and its longest. Is the waste their ratio? Or less, because few batches hold the longest sequence?
+# **Predict** The first set of the list is cut into batches of 256, unsorted. How much waste do they have? You know the
+# longest and the mean length. Is the waste their ratio? Or less, because few batches hold the longest sequence?
 
 # %%
 predicted_waste = None  # cells per token, e.g. 3.0
@@ -221,10 +222,14 @@ print(f"longest / mean length: {ratio:.1f}")
 print(course.score("05/1", "cells per token in batches of 256", predicted_waste, wasted, form="{:.1f}"))
 
 # %% [markdown]
+# If every batch holds a sequence of the longest length, the waste is exactly that ratio.
+#
 # **Takeaway** The lengths alone tell you the waste, before you train.
 
 # %% [markdown]
 # ## Does a larger batch waste more?
+#
+# A larger batch keeps a processor busier. But its longest sequence may be longer, too.
 
 # %% tags=["experiment"]
 batch_sizes = [2**k for k in range(11)]
@@ -239,15 +244,16 @@ for name, curve in curves.items():
 
 # %% [markdown]
 # A batch is as wide as its longest sequence, and a larger batch more often holds a long one. No row is wider than the
-# longest sequence, so the waste is at most longest / mean length. The cut at 256 tokens bounds it, too: truncation is
-# the cheapest way to lower the waste, if you can spare the rest.
+# longest sequence, so the waste is at most longest / mean length. Truncation lowers this bound. It is the cheapest way
+# to lower the waste, if you can spare the tokens that you cut off.
 #
 # **Takeaway** Larger batches waste more, up to longest / mean length.
 
 # %% [markdown]
 # ## What does padding cost in memory and time?
 #
-# The model of this unit, `TokenPool`, is small: embedding → linear map → maximum over the sequence → linear map.
+# How bytes and time grow with the width depends on the layers, so you measure three models. The first, `TokenPool`, is
+# the small model of this unit: embedding → linear map → maximum over the sequence → linear map.
 #
 # ```python
 # def forward(self, x, mask):  # both (n, longest)
@@ -259,16 +265,16 @@ for name, curve in curves.items():
 # Why −∞ and not 0? If all features of a short sequence are negative, a 0 from its padding would be the maximum. With −∞
 # each sequence gets the score that it would get alone.
 #
-# A second model has a layer of self-attention instead of the maximum, by `F.scaled_dot_product_attention`. PyTorch
-# fuses its steps, so no matrix of length × length is kept. For contrast, the third writes attention out, with that
-# matrix.
+# The second model has a layer of self-attention instead of the maximum. It calls `F.scaled_dot_product_attention`,
+# which fuses the steps of attention, so that no matrix of length × length is kept. The third model writes attention
+# out, and keeps that matrix.
 #
-# Every sequence below has four tokens; only the width of the rectangle grows. `grouping.bytes_for_backward` counts
-# what autograd keeps, on any device.
+# Every sequence below has four tokens; only the width of the rectangle grows. `grouping.bytes_for_backward` counts the
+# bytes that autograd keeps for the backward pass, on any device.
 #
-# **Predict** The rectangle becomes 8 times as wide. How many times as long does a step with fused attention take?
-# 8 times, as it keeps 8 times the bytes? 64 times, as there are 64 times the pairs? Or no longer, because the mask
-# leaves out the padding?
+# **Predict** The rectangle becomes 8 times as wide. How many times as long does a step with fused attention take? 8
+# times, because it keeps 8 times the bytes? 64 times, because there are 64 times as many pairs of tokens? Or the same
+# time, because the mask leaves out the padding?
 
 # %%
 predicted_time = None  # times as long, e.g. 4
@@ -327,9 +333,10 @@ course.claim("the time of the maximum grows in proportion to the width, within 3
              longer["maximum"].scaled(narrowest / widest), within=(0.7, 1.3))  # fmt: skip
 
 # %% [markdown]
-# The tokens stayed the same, and only the width grew: the padding alone costs these bytes and this time (**Shown**).
-# Linear maps take time per cell, attention takes time per pair, and calls take the same time at any width. The growth
-# says how the three mix on your machine. In the figure each curve starts at 1; the printed milliseconds compare models.
+# The tokens stayed the same and only the width grew, so the padding alone costs these bytes and this time (**Shown**).
+# Three costs mix: linear maps take time per cell, attention takes time per pair, and each call takes time at any width.
+# Calls make the time grow less than the width does. Pairs make it grow more. In the figure each curve starts at 1; the
+# printed milliseconds compare the models.
 #
 # Does the mask save attention any work? Compare rows of four tokens with rows full of tokens, in a rectangle of the
 # same width.
@@ -344,9 +351,10 @@ course.claim("fused attention takes as long for rows of padding as for rows of t
              masked.ratio("rows of four tokens"), within=(0.9, 1.1))  # fmt: skip
 
 # %% [markdown]
-# The two differ in their mask alone. It hides padding from the softmax, but the products with padding are still
-# computed if both take as long (**Shown**). So fused attention stores no pairs, but still computes them. **Known**:
-# FlashAttention (Dao et al. 2022, arXiv:2205.14135) recomputes the matrix by blocks in the backward pass.
+# Only the mask differs between the two ways. If both take the same time, attention computes the products with padding,
+# too, and the mask only hides them from the softmax (**Shown**). So fused attention stores no pairs, but still computes
+# them. **Known**: FlashAttention (Dao et al. 2022, arXiv:2205.14135) recomputes the matrix by blocks in the backward
+# pass.
 #
 # **Takeaway** With fused attention or a maximum, bytes grow with the width; with attention written out, faster. A mask
 # hides padding but does not make it free.
@@ -376,17 +384,18 @@ course.claim("reserved memory does not fall with the padding", stays, values[1])
 
 # %% [markdown]
 # In asym's notebook, `nvidia-smi` read 4,353 MiB after the training in one rectangle, and the same after the training
-# in groups. Each was read once, and the second training is the one of the next section. *GPU-Util* fell from 100 % to
-# 46 %: it is the share of time in which any kernel ran (**Known**: manual of `nvidia-smi`), so it says nothing about
-# how well.
+# in groups. Each was read once. PyTorch keeps the memory that the first training reserved, so the second reading could
+# not be lower. *GPU-Util* fell from 100 % to 46 %. It is the share of time in which any kernel ran (**Known**: manual
+# of `nvidia-smi`), so it does not tell how well the GPU was used.
 #
-# **Takeaway** To compare memory, read `torch.cuda.max_memory_allocated()`.
+# **Takeaway** To compare memory, call `torch.cuda.reset_peak_memory_stats()` before each way, and read
+# `torch.cuda.max_memory_allocated()` after it.
 
 # %% [markdown]
 # ## Which parameters does the second training change? · extra
 #
-# A script trains `model` on padded batches, then trains `new_model` to compare. It runs without an error. We rebuilt it
-# after a published notebook.
+# A training with a bug can run without an error and look fast. This script trains `model` on padded batches, then
+# trains `new_model` to compare. We rebuilt it after a published notebook.
 
 
 # %% locked="published_order"
@@ -479,7 +488,7 @@ course.claim("an optimizer that holds the model in training changes every parame
 
 # %% [markdown]
 # The optimizer holds the parameters of `model`, and `step()` and `zero_grad()` work on nothing else. So `new_model`
-# keeps its weights, and its gradients add up.
+# keeps its weights, and its gradients add up from batch to batch.
 #
 # **Takeaway** After the first epoch of a new training, check that every parameter has changed.
 #

@@ -40,8 +40,9 @@ size, device = course.sizes("05_batch_grouping"), course.device()
 # %% [markdown]
 # ## Can you split a batch without changing its result?
 #
-# The data set and the model are those of [asym](https://github.com/daeseoklee/asym), from which this unit started. The
-# set has 1,024 sequences of lengths 1, 4, 16 and 64, each as frequent as it is short, with a label of 0 or 1.
+# A faster way to compute a batch is safe only if the model learns the same. The data set and the model come from
+# [asym](https://github.com/daeseoklee/asym), from which this unit started. The set has 1,024 sequences of lengths 1, 4,
+# 16 and 64, with a label of 0 or 1. Length n occurs in proportion to 1 / n.
 
 # %%
 rng = torch.Generator().manual_seed(0)
@@ -55,8 +56,8 @@ print(*demo[:4], sep="\n")
 values, lengths, labels = (part.to(device) for part in sequences.collate(demo[:256]))  # a batch
 
 # %% [markdown]
-# Each *group* has a *threshold*, its longest allowed length. A sequence joins the first group whose threshold is not
-# below its length.
+# Each *group* has a *threshold*, the longest length that it takes. A sequence joins the first group that takes its
+# length.
 
 # %% tags=["experiment"]
 some = drawn[:24]
@@ -122,10 +123,11 @@ check.group_by_length(group_by_length, seed=316)
 # %% [markdown]
 # ### Exercise 2 · Run a module in groups
 #
-# Run each group as a padded batch, and return the results in the order of the batch. The loop over the groups is given,
-# and `place`, which says for each cell of a group where its token is in `values`. At padding, `place` points to a token
-# of the next sequence, or past the end of `values`: clamp it to the last token, then set padding to 0. Your code begins
-# inside the loop. After the loop, put the outputs into the order of the batch; `index_copy` does it with a gradient.
+# Run each group as a padded batch, and return the results in the order of the batch. The loop over the groups is given.
+# So is `place`: for each cell of a group, the index of its token in `values`. At padding, `place` points into a later
+# sequence, or past the end of `values`. So clamp `place` to the last token, then set padding to 0. Your code begins
+# inside the loop. After the loop, put the outputs into the order of the batch; `index_copy` does this and has a
+# gradient.
 #
 # **Must**
 # - call `module(x, mask)` once per group, with `x` and `mask` as `pad_batch` makes them for that group;
@@ -227,20 +229,22 @@ course.claim("outputs of groups equal those of the padded batch", same_outputs)
 course.claim("gradients of groups equal those of the padded batch", same_gradients)
 
 # %% [markdown]
-# A module that mixes rows, such as BatchNorm in training, sees other rows in a group than in the batch. A mean over all
-# columns counts padding, of which a group has less. Dropout draws other numbers.
+# Three kinds of modules do not pass this test. BatchNorm mixes rows in training, and a group has other rows than the
+# batch. A mean over all columns counts padding, and a group has less of it. Dropout draws other numbers.
 #
-# **Takeaway** If a module treats rows independently and ignores padding, groups change its outputs and gradients only
-# by rounding.
+# **Takeaway** If a module treats rows independently, ignores padding and draws no random numbers, groups change its
+# outputs and gradients only by rounding.
 
 # %% [markdown]
 # ## What do groups save?
 #
-# You train for an epoch as usual: batches of 256, SGD, mean squared error. Then the same epoch in groups. The set has
-# four lengths, so four groups leave no padding.
+# Groups save cells, but call the model four times per batch. Which matters more? You time an epoch in rectangles and an
+# epoch in groups, both with batches of 256, SGD and mean squared error. The set has four lengths, so four groups leave
+# no padding.
 #
-# **Predict** With the largest embedding, how many times as fast as one rectangle are your groups? As many times as they
-# have fewer cells? Fewer, because each group has an overhead? Or more, because smaller tensors fit into a cache?
+# **Predict** With the largest embedding, how many times as fast as one rectangle are your groups? As many times as the
+# rectangle has more cells? Fewer, because each group has an overhead? Or more, because smaller tensors fit into a
+# cache?
 
 # %%
 predicted_speedup = None  # times as fast, e.g. 4.0
@@ -300,8 +304,8 @@ course.claim("at embedding size 1024, groups are faster than one rectangle", gai
 course.claim("at embedding size 8192, groups are faster than one rectangle", gains.get(8192), above=1)
 
 # %% [markdown]
-# asym's notebook trains with embedding size 8,192 on a P100. Its epoch took 3.29 s in one rectangle and 0.567 s in
-# groups, each timed once and without a warm-up.
+# A gain below the ratio of the cells means that something else takes time, too. The next sections look for it in the
+# calls of the groups.
 #
 # **Takeaway** Groups save the bytes of the padding everywhere. Whether they save time depends on the device and the
 # size.
@@ -309,16 +313,17 @@ course.claim("at embedding size 8192, groups are faster than one rectangle", gai
 # %% [markdown]
 # ## Which thresholds?
 #
-# With many lengths you must choose thresholds. A group costs *cost(threshold)* per sequence. If the memory of your
-# model grows with the length, the cost is the length. If it grows with the square, as for attention written out, so
-# does the cost.
+# Real data has many lengths, and a group for each would need too many calls. A group costs *cost(threshold)* per
+# sequence. If the bytes or the time of your model grow with the length, the cost is the length. If they grow with the
+# square of the length, as for attention written out, the cost is the square.
 #
 # ### Exercise 3 · The best thresholds
 #
-# Find the cheapest thresholds by dynamic programming. Sort the different lengths u₁ < … < uₘ. The last group of the
-# first j lengths takes uᵢ₊₁ to uⱼ for some i; it costs *group_cost(i, j)*. What comes before is the same problem, with
-# i lengths and a group less. So the outer loop, which is given, adds one group at a time: `before[i]` is the least cost
-# of the first i lengths with g − 1 groups. Compute the same for g groups.
+# Find the cheapest thresholds by dynamic programming. Sort the different lengths u₁ < … < uₘ, and put the first j of
+# them into g groups. The last group takes the lengths from uᵢ₊₁ to uⱼ, for some i, and costs *group_cost(i, j)*. The
+# first i lengths are left for the other g − 1 groups: a smaller problem of the same kind. The outer loop, which is
+# given, adds one group at a time. In it, `before[i]` is the least cost of the first i lengths in g − 1 groups. You fill
+# `least[j]`, the least cost of the first j lengths in g groups.
 #
 # ```python
 # >>> best_thresholds(torch.tensor([1, 1, 1, 4, 4, 16]), groups=2)  # [4, 16] costs 5 × 4 + 16 = 36, [1, 16] costs 51
@@ -404,20 +409,20 @@ rises = all(high > low for high, low in zip(found["pairs"][:-1], found["cells"][
 course.claim("the quadratic cost raises each of four thresholds but the last", rises)
 
 # %% [markdown]
-# Under the quadratic cost a cell of a long row costs more, so the search places its thresholds among long rows. A
-# transformer pays for both: its linear layers for cells, its attention for pairs.
+# Under the quadratic cost a cell of a long row costs more. So the search moves the thresholds up, to save padding among
+# the long rows. A transformer pays for both: its linear layers for cells, its attention for pairs of cells.
 #
-# **Takeaway** Minimise what dominates in your model: cells, or their squares.
+# **Takeaway** Minimise what dominates in your model: cells, or pairs of cells in a row.
 
 # %% [markdown]
 # ## How many groups are fastest?
 #
-# Groups are micro-batches, sorted by length: each needs a forward and a backward pass, with all their calls. Each
-# further group removes padding and adds calls. A simple model is *time = a · groups + b · cells*. The times of one
-# group and of a group per length give a and b, and the times between them test the model.
+# Each further group removes padding, but adds the calls of its forward and backward computation. A simple model is
+# *time = a · groups + b · cells*. The times of one group and of the most groups give a and b. The times between them
+# test the model.
 #
-# **Predict** For a batch of log-normal lengths, how many groups are fastest, from 1 to a group per length? Few, because
-# a call costs much, or many, because cells do?
+# **Predict** For a batch of log-normal lengths, how many groups are fastest? The cell tries 1 to 64, but no more groups
+# than lengths. Few, because a call costs much, or many, because cells do?
 
 # %%
 predicted_groups = None  # your number
@@ -463,20 +468,20 @@ course.claim("the number of groups that the model predicts is at most 30 % slowe
              below=1.3)  # fmt: skip
 
 # %% [markdown]
-# The first groups remove most of the cells. Later ones remove few, but each adds its calls: so the time falls, then
-# rises. The model takes one price for all cells: that of the largest rectangle, because *b* comes from one group. A
-# ratio above 1 says that cells of smaller rectangles, or the groups' calls, cost more than that; we do not know which.
-# If large rectangles left a cache and therefore cost more, the ratio would be below 1.
+# The first groups remove most of the padding. Later groups remove little, but each adds its calls, so the time falls,
+# then rises. The model gives every cell the cost of a cell in the largest rectangle, because *b* comes from one group.
+# A ratio above 1 says that cells of smaller rectangles, or the groups' calls, cost more than the model says. We do not
+# know which.
 #
 # The last claim compares the predicted number with the fastest of the others.
 #
-# **Takeaway** A few groups are enough. Each further one costs the same again and saves less.
+# **Takeaway** A few groups are enough. Each further one costs as much as the last and saves less.
 
 # %% [markdown]
 # ## What changes in small batches?
 #
-# A smaller batch has fewer cells, but the same four groups. What does a group cost if it holds almost nothing? A batch
-# of four sequences, one of each length, needs four groups, too, and has next to no cells.
+# Many models train with small batches. A smaller batch has fewer cells, but needs the same four groups. To see what
+# four groups cost without cells, you also time batches of four sequences, one of each length.
 #
 # **Predict** In batches of 32, how many times as fast as one rectangle are groups with the smallest embedding? As many
 # times as with 256 sequences and the same embedding, because most cells are padding in both? Or fewer?
@@ -518,17 +523,19 @@ course.claim("in batches of 32 at embedding size 64, two groups are faster than 
              above=1)  # fmt: skip
 
 # %% [markdown]
-# A larger embedding makes each cell cost more, and each group too, because every group adds a gradient of the weights.
-# Between 256 and 32 the batch size alone changed, so it lowers the gain (**Shown**). It lowers two things together: a
-# group has fewer cells for its calls, and a small batch has less padding per token, as part 1 counted. Where four
-# nearly empty groups take longer than the rectangle, their calls alone cost more than all its cells. Two groups have
-# half the calls, so they may win where four lose. On a GPU a group's overhead is larger next to its cells: the recorded
-# one lost with embedding size 64 and batches of 256. **We think** that its launches are not all: `lengths` are on the
-# GPU, so each `nonzero` and each `int(lengths.max())` waits for it. To test it, keep the lengths on the CPU, too, and
-# compute the groups there.
+# Between 256 and 32 only the batch size changed, so a smaller batch lowers the gain (**Shown**). There are two reasons.
+# A group has fewer cells for its calls, and a small batch has less padding per token, as part 1 counted.
 #
-# If you accumulate gradients anyway, sort by length before you cut the micro-batches: then groups add no calls. Under
-# `torch.compile`, each new shape of a group may compile again.
+# Where four nearly empty groups take longer than the rectangle, their calls cost more than all cells of the rectangle.
+# Two groups have half the calls, so they may win where four lose.
+#
+# On a GPU the calls weigh more: the recorded H200 lost time with embedding size 64 and batches of 256. **We think**
+# that launches are only a part of this. The lengths are on the GPU, so the CPU waits for the GPU at each `nonzero` and
+# each `int(lengths.max())`. To test it, keep a copy of the lengths on the CPU and compute the groups there.
+#
+# If you accumulate gradients anyway, sort by length before you cut the micro-batches: then groups add no calls. The
+# backward pass of each micro-batch frees its memory. `run_grouped` keeps all groups in memory until one backward pass
+# at the end. Under `torch.compile`, each new shape of a group may cause a compilation.
 #
 # **Takeaway** Groups pay where the saved cells cost more than the added calls (launches, synchronisation, one more
 # weight gradient): long sequences, large layers, large batches.
@@ -536,7 +543,8 @@ course.claim("in batches of 32 at embedding size 64, two groups are faster than 
 # %% [markdown]
 # ## Does a random search come close? · extra
 #
-# The exact search works because the cost is a sum over groups. asym searches at random, which works for any cost.
+# The exact search needs a cost that is a sum over groups. A random search, which asym uses, works for any cost. Is it
+# good enough?
 #
 # ### Exercise 4 · Find thresholds at random
 #

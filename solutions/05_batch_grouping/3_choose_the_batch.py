@@ -4,8 +4,8 @@
 # **What if the sequences of a batch are alike from the start?**
 #
 # Part 2 left the batches as they were. Here you put sequences of similar length into one batch. But then a batch is not
-# a random sample any more, and batches have unequal numbers of tokens. You build the sampler, weight its losses, and
-# train a small language model to see what the sampler changes.
+# a random sample any more, and its number of tokens differs more from batch to batch. You build the sampler, weight its
+# losses, and train a small language model to see what the sampler does to the training.
 #
 # **You will be able to**
 #
@@ -46,9 +46,10 @@ print(f"to count cells: {len(many):,} sequences of 1 to {int(many.max())} tokens
 # %% [markdown]
 # ## How much padding does sorting remove?
 #
-# Sort the whole set by length, and hardly any padding is left, but the same sequences meet in every epoch. *Bucketing*
-# is the compromise: shuffle, cut the order into windows of some batches, sort inside each window, cut it into batches,
-# and shuffle the batches.
+# Groups remove padding but add calls. A sampler adds none: it removes padding before a batch exists. If it sorts the
+# whole set by length, hardly any padding is left, but the same sequences meet in every epoch. *Bucketing* is the
+# compromise: shuffle, cut the order into windows of some batches, sort inside each window, cut it into batches, and
+# shuffle the batches.
 #
 # **Predict** How many cells per token are left with windows of 50 batches of 64? A sorted window is cut into 50 pieces,
 # and a batch pads its sequences only to the longest of its piece. The first piece holds the shortest 2 % of the
@@ -65,8 +66,8 @@ my_guess_of_waste = None  # cells per token
 # **Must**
 # - yield lists of indices, every index once per epoch and `batch_size` per batch (one batch may be smaller);
 # - shuffle the set, sort inside windows of `window` batches by length, shuffle the batches;
-# - draw both orders, that of the set and that of the batches, from `np.random.default_rng((seed, epoch))`, which you
-#   make new in each `__iter__`.
+# - draw the order of the set, then the order of the batches, from one `np.random.default_rng((seed, epoch))`, which
+#   each `__iter__` creates.
 #
 # **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 18 · **Lines** 10
 #
@@ -84,8 +85,8 @@ my_guess_of_waste = None  # cells per token
 #
 # <details><summary>Hint 2</summary>
 #
-# `rng.permutation(n)` gives the order of the set, and that of the batches. `torch.from_numpy(order).split(n)` cuts it
-# into pieces of n.
+# `rng.permutation(n)` gives the order of the set, and later the order of the batches.
+# `torch.from_numpy(order).split(n)` cuts it into pieces of n.
 #
 # </details>
 #
@@ -180,15 +181,16 @@ course.claim("windows of 50 batches waste less than four groups in random batche
              f"{at_50:.2f} against {four_groups:.2f}")  # fmt: skip
 
 # %% [markdown]
-# The last piece wastes most, because the long tail of the lengths lies in it. Its share of the padding is printed.
+# The last piece wastes most, because it holds the long tail, where neighbours differ most in length. Its share of the
+# padding is printed.
 #
 # **Takeaway** Sorting inside windows of shuffled data removes most of the padding.
 
 # %% [markdown]
 # ## How large must a window be? · extra
 #
-# The figure builds batches like your sampler, from 2,000 of the lengths, but leaves them in the order of the windows.
-# Grey is what padding costs.
+# A larger window saves more padding, but makes batches less random. The figure builds batches like your sampler, from
+# 2,000 of the lengths, but leaves them in the order of the windows. Light grey is padding.
 #
 # **If you shrink the batch from 64 sequences to 8, must a window hold as many batches or as many sequences as before to
 # remove the same share of the padding?**
@@ -197,7 +199,8 @@ course.claim("windows of 50 batches waste less than four groups in random batche
 figures.padding(many[:2000].tolist(), batch_size=batch_size, window=5)
 
 # %% [markdown]
-# Sorting cuts a window into as many pieces as it has batches, and a batch pads only the lengths of its piece.
+# As many batches: sorting cuts a window into as many pieces as it has batches, and a batch pads only the lengths of its
+# piece.
 #
 # **Takeaway** What a window removes depends mostly on how many batches it holds: choose it in batches, and no larger
 # than you need.
@@ -223,18 +226,20 @@ except CourseError as why:
 # %% [markdown]
 # ## Does every token count the same?
 #
-# From here on, the sequences are texts for a small language model, `RaggedTransformer`, which predicts each next token.
-# The texts are drawn, and there are two kinds of them: long ones are mostly of one kind, short ones of the other, like
-# articles and chats.
+# With your sampler, one batch holds many tokens and the next one few. That matters as soon as losses are averaged.
 #
-# A step often consists of several batches: of several *ranks*, which are processes with a copy of the model each, or of
-# *micro-batches*, whose gradients are accumulated before the update. Sorted batches differ in their tokens.
-# `DistributedDataParallel` *averages* the gradients of the ranks, and accumulation adds up those of the micro-batches.
+# From here on, the sequences are texts for a small language model, `RaggedTransformer`, which predicts each next token.
+# The texts are invented and of two kinds: long texts are mostly of one kind, short texts of the other, like articles
+# and chats.
+#
+# A step often takes several batches: one per *rank*, a process with its own copy of the model, or several
+# *micro-batches*, whose gradients are accumulated before the update. `DistributedDataParallel` *averages* the gradients
+# of the ranks. Accumulation *adds* the gradients of the micro-batches.
 #
 # ### Exercise 2 · The loss of a batch
 #
-# Return the loss of one padded batch such that the gradient of the step is that of the mean over all its tokens.
-# Ranks know the tokens of a step because each counts those of its micro-batches, and an `all_reduce` adds them up.
+# Write the loss of one padded batch. Together, the losses of all batches must give the gradient of the mean over all
+# tokens of the step. The number of these tokens is `total`: each rank counts its own, and an `all_reduce` adds them up.
 #
 # ```python
 # >>> losses = torch.tensor([[1.0, 2.0, 9.0]])  # the last cell is padding
@@ -245,7 +250,7 @@ except CourseError as why:
 # **Must**
 #
 # - give every token of the step the same weight, and padding none;
-# - return a scalar tensor on which a rank can call backward, even without a token.
+# - return a scalar tensor on which a rank can call backward, even if its batch has no token.
 #
 # **Points** 2 · **Core** · **Difficulty** ●●○ · **Minutes** 10 · **Lines** 1
 #
@@ -295,12 +300,12 @@ check.ragged_loss(ragged_loss, seed=5)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Now four ranks get four batches of your sampler. You compare the gradient with that of all tokens together, for six
-# shuffles, and do the same with random batches.
+# Now four ranks get four batches of your sampler. You compare the average of their gradients with the gradient of all
+# their tokens together, for six shuffles. Random batches are the control.
 #
-# **Predict** By how many per cent of its norm is the gradient off if every rank takes the mean over its own tokens? If
-# the batches held equally many tokens, it would be exact. If gradients of short and long texts were alike, it would be
-# nearly exact, too.
+# **Predict** If every rank takes the mean over its own tokens, by how many per cent of the gradient's norm is the
+# average off? If the batches held equally many tokens, it would be exact. If gradients of short and long texts were
+# alike, it would be nearly exact, too.
 
 # %%
 my_guess_of_the_error = None  # per cent of the gradient's norm
@@ -340,27 +345,27 @@ course.claim("the mean of the ranks' means misses by 10 % of the norm more with 
              difference_interval(means_off, null_off), above=10)  # fmt: skip
 
 # %% [markdown]
-# **Shown** The two gradients of a step differ only in the weights of its batches. A mean per batch gives a token of a
-# batch with few tokens the larger weight, and sorting makes the numbers of tokens differ more. The model is untrained.
-# Of six values, the interval reaches from the least to the largest.
+# **Shown** The two gradients of a step differ only in the weights of its batches. With a mean per batch, a token weighs
+# more if its batch has few tokens, and sorting makes the numbers of tokens differ more. The model is untrained. The
+# interval of six values reaches from the least to the largest.
 #
 # **Takeaway** The mean of means is not the mean: divide sums over tokens by the tokens of the whole step.
 
 # %% [markdown]
 # ## Does sorting harm the training?
 #
-# You train the model in three orders, with the same number of texts per update. The curves show the loss on texts that
-# it never trains on.
+# Less padding is worth nothing if the model learns worse. So you train it in three orders, with the same learning rate
+# and the same number of texts per update. The curves show the loss on texts that it never trains on.
 #
 # | order | an update takes |
 # |---|---|
 # | random | one batch of any lengths |
 # | windows | one batch of your sampler, windows of 50 |
-# | windows, accumulated | four micro-batches of a quarter of the texts; a window still holds as many texts |
+# | windows, accumulated | four micro-batches, each with a quarter of the texts; a window has as many texts as above |
 #
-# A batch of your sampler has texts of one length, so mostly of one kind. That could harm each update. But it has less
-# padding, so it costs fewer cells. Each training lasts until it has computed as many cells as the random one. Cells are
-# counted, so a busy machine does not change the result.
+# A batch of your sampler has texts of similar lengths, so mostly of one kind. That could harm each update. But it has
+# less padding, so the same cells pay for more updates. Each training lasts until it has computed as many cells as the
+# random one. Cells are counted, so a busy machine does not change the result.
 #
 # **Predict** Which order has the lowest validation loss after the same *cells*?
 
@@ -418,20 +423,25 @@ course.claim("after the same cells, windows lead random batches by less at the l
              difference_interval(leads[-1], leads[0]), below=0)  # fmt: skip
 
 # %% [markdown]
-# The printed ratios say how far the time follows the cells on your machine. **We think** that on a GPU whose launches
-# cost more than cells it follows the batches, and accumulating has four times as many. The same lines would test it.
+# The printed ratios tell whether the time follows the cells. For the same cells, windows need several times as many
+# batches as the random order, and accumulated windows about four times as many again. **We think** that on a GPU whose
+# launches cost more than the cells, the time follows the batches. The same lines would test it there.
 #
-# The texts are drawn so that their kind follows their length. The next section takes this away.
+# A lead over random batches can shrink because updates are worse, or because all curves flatten. If accumulated windows
+# lose as much of their lead as plain windows, worse updates need not be the reason.
 #
-# **Takeaway** Where the target depends on the length, sorted batches make each update worse and cheaper: they lead
-# early, and their lead shrinks. Accumulate over several, and compare at several stops.
+# In these texts the kind follows the length. The next section changes that.
+#
+# **Takeaway** Where the target depends on the length, sorted batches make each update worse, but cheaper. Accumulate
+# over several, and compare orders after equal updates and after equal cells.
 
 # %% [markdown]
 # ## Why is the update of a sorted batch worse? · extra
 #
-# There are two suspects. Its texts are alike, and its number of *tokens* differs from update to update: an update on
-# few tokens moves the weights as far as one on many. The first control has unequal tokens, but texts of all lengths:
-# "same tokens" draws texts at random until a batch has at least as many tokens as a batch of your sampler.
+# The reason tells you what to repair. There are two suspects. The texts of a batch are alike, and the number of
+# *tokens* differs from update to update: an update on few tokens moves the weights about as far as one on many. The
+# first control has unequal tokens, but texts of all lengths: "same tokens" draws texts at random until a batch has at
+# least as many tokens as a batch of your sampler.
 
 
 # %% tags=["experiment"]
@@ -453,8 +463,8 @@ course.claim("random texts with the tokens of sorted batches end above random ba
 course.claim("windows end above random texts with the same tokens per update", by_texts, above=0)
 
 # %% [markdown]
-# Texts of one length are alike in length and in kind. The second control changes the kind alone. The lengths stay the
-# same. Each text gets its kind at random, so that both kinds keep their share of the tokens.
+# The texts of a sorted batch are alike in length and in kind. The second control changes the kind alone. Each text
+# keeps its length, but gets its kind at random, such that both kinds keep their expected share of the tokens.
 
 # %% tags=["experiment"]
 unrelated = sequences.text(size.text_rows, 0, kind_follows_length=False)
@@ -469,18 +479,18 @@ course.claim("texts that are alike cost less where the kind of a text does not f
              difference_interval(of_both, of_length), above=0)  # fmt: skip
 
 # %% [markdown]
-# **Shown** The first control has about the tokens of each update of your sampler, because its last text may add some,
-# and changes which texts meet. With it, the number of texts per update varies, too. The second changes only whether the
-# kind follows the length. So part of the gap comes from unequal tokens, whatever the texts are. It is exercise 2's
-# lesson, across updates.
+# **Shown** The first control keeps the tokens of each update, up to its last text, and changes which texts meet. The
+# number of texts per update varies with it. The second control changes only whether the kind follows the length. So
+# part of the gap comes from unequal tokens: it is there when texts meet at random, too. Exercise 2 gave all tokens of
+# one step the same weight. It cannot do this for tokens of different steps.
 #
 # **Takeaway** Give updates equal numbers of tokens, and mix what your target depends on.
 
 # %% [markdown]
 # ## Does the stop decide? · extra
 #
-# Sort the whole set, and each epoch goes from short to long texts. You look at the end of each epoch, and in the
-# middle.
+# If you sort the whole set and do not shuffle, each epoch goes from short to long texts. Then the result depends on
+# when you look. You look at the end of an epoch, and in the middle of the next one.
 
 
 # %% tags=["experiment"]
@@ -516,8 +526,8 @@ course.claim("short to long is further behind windows in the middle of an epoch 
 # %% [markdown]
 # ## How large is the largest batch? · extra
 #
-# Sorted batches of a fixed number of sequences differ in their cells, so the largest one decides how much memory you
-# need. A *budget* limits the cells of a batch instead.
+# If each sorted batch has the same number of sequences, its cells differ, and the largest batch decides how much memory
+# you need. A *budget* limits the cells of a batch instead.
 #
 # ### Exercise 3 · Batches by budget
 #
@@ -605,7 +615,7 @@ plots.padding_cells(drawn_batches, f"The largest batch has {most} cells by numbe
 
 # %% [markdown]
 # The batches of a budget differ in their number of sequences, but much less in their tokens. For a language model,
-# which learns from tokens, such updates are of equal size. For a model with one label per sequence they are not.
+# which learns from tokens, such updates are of similar size. For a model with one label per sequence they are not.
 #
 # **Takeaway** With a budget no batch exceeds a size that you choose, so you can choose it to fill your memory.
 
@@ -687,7 +697,8 @@ check.shard_batches(shard_batches, seed=10)
 #
 # **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 10 · **Lines** 2
 #
-# **Source** One minus the load balance efficiency of the POP metrics (co-design.pop-coe.eu), mean over maximum.
+# **Source** One minus the load balance efficiency of the POP metrics (co-design.pop-coe.eu), mean over maximum, here
+# per training step.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -727,8 +738,8 @@ check.stragglers(stragglers, seed=40)
 
 # %% [markdown]
 # You compare four ways to make batches for four ranks. They are random, bucketed, *balanced* (bucketed, and batches of
-# similar size form a step), or filled up to a budget. The last three start from the same sorted windows and differ only
-# in where they cut, or in which batches form a step.
+# similar size form a step), or filled up to a budget. All but the random ones start from the same sorted windows. They
+# differ only in where the windows are cut, or in which batches form a step.
 
 # %% tags=["experiment"]
 stragglers_now, shard_now = course.solved(check.stragglers), course.solved(check.shard_batches)
@@ -762,7 +773,7 @@ course.claim("with a budget ranks wait for a smaller share of their time than wi
              facts["least"], shown["budget"])  # fmt: skip
 
 # %% [markdown]
-# A share is not a time: bucketed ranks wait for much of a short time.
+# A share is not a time: with bucketed batches the ranks wait for a large share of a short time.
 #
 # **Takeaway** Balance cells, not sequences, between the ranks.
 #

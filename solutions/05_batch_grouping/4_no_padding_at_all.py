@@ -6,7 +6,7 @@
 # Embeddings, linear maps and activations treat every token by itself, so they can run on a *flat* batch: the tokens of
 # all sequences, one after the other. Only layers that combine tokens must know where a sequence ends. Libraries for
 # language models call this *packing* or *padding-free*. You pack a batch, prove that the model computes the same, and
-# measure what that is worth.
+# measure what packing is worth.
 #
 # **You will be able to**
 #
@@ -50,15 +50,17 @@ print(f"{len(texts):,} texts of 1 to {int(texts.lengths.max())} tokens")
 # %% [markdown]
 # ## What must a flat batch know?
 #
-# The texts are those of part 3, and so is the model, a small causal transformer. Here are five sequences, padded and
-# flat. On the right are all pairs of tokens of the flat batch; attention in both directions needs the dark ones. A
-# causal model needs those of them that lie on the diagonal or below it.
+# A flat batch has no padding, but its tokens alone do not show where a sequence ends. The texts and the model, a small
+# causal transformer, come from part 3. Here are five sequences, padded and flat. On the right are all pairs of tokens
+# of the flat batch. Attention in both directions needs the dark pairs. A causal model needs only the dark pairs on the
+# diagonal or below it.
 
 # %%
 plots.flat_and_blocks(torch.tensor([2, 7, 1, 4, 3]))
 
 # %% [markdown]
-# A flat batch has fewer cells, but not always fewer pairs: it needs a mask, or a kernel that skips what the mask hides.
+# A flat batch has fewer cells, but it may have more pairs, because all its tokens are in one row. A mask hides the
+# pairs of different sequences. Only some kernels also skip them.
 #
 # ### Exercise 1 · Pack
 #
@@ -72,8 +74,8 @@ plots.flat_and_blocks(torch.tensor([2, 7, 1, 4, 3]))
 #
 # **Must**
 #
-# - return the tokens in the given order, and the position of each in its sequence;
-# - return `cu_seqlens` with n + 1 numbers, where each sequence begins and the end, as int32.
+# - return a tuple that begins with the tokens, in the given order, and the position of each token in its sequence;
+# - end it with `cu_seqlens`, n + 1 numbers as int32: where each sequence begins, and where the last one ends.
 #
 # **Points** 3 · **Core** · **Difficulty** ●●○ · **Minutes** 12 · **Lines** 5
 #
@@ -187,9 +189,9 @@ check.block_mask(block_mask, seed=6)
 # %% [markdown]
 # ## Is it still the same model?
 #
-# One model sees the same texts twice in float64: padded, then packed into a single row. You compare the losses of all
-# tokens, added up, and their gradients. Then you make one of two mistakes: positions that run on through the row, or
-# borders that are open, so that attention looks back into the sequences before.
+# A mistake in packing raises no error, so you need a proof. One model sees the same texts twice in float64: padded,
+# then packed into a single row. You compare the sum of all losses, and its gradient. Then you make one of two mistakes:
+# positions that run on through the row, or open borders, so that attention looks back into earlier sequences.
 
 # %% tags=["experiment"]
 pack_now, mask_now = course.solved(check.pack), course.solved(check.block_mask)
@@ -218,15 +220,17 @@ course.claim("a packed row whose positions run on, or whose borders are open, ha
 
 # %% [markdown]
 # **Shown** Either mistake alone changes the loss, and no error is raised. The model is untrained, so the loss moves
-# little: you would not see it in a curve. **Known** With rotary position embeddings (Su et al. 2021, arXiv:2104.09864)
-# only the distance of two tokens counts. Then the positions may run on, but the borders must still be closed.
+# little, and you would hardly see it in a curve. **Known** With rotary position embeddings (Su et al. 2021,
+# arXiv:2104.09864) only the distance of two tokens counts. Then the positions may run on, but the borders must still be
+# closed.
 #
 # **Takeaway** Prove a packed model before you train it: loss and gradient of one batch, in float64.
 
 # %% [markdown]
 # ## How many tokens per second?
 #
-# Four ways compute all texts of an epoch, forward and backward. You count what they compute, for one shuffle.
+# Your sampler of part 3 already removes most of the padding. Is packing faster? Four ways compute all texts of an
+# epoch, forward and backward. First you count what they compute, for one shuffle.
 #
 # | way | what it computes |
 # |---|---|
@@ -266,7 +270,8 @@ for name in shapes:
     print(f"{name:<17} {cells[name] / n_tokens:4.2f} cells and {pairs[name] / n_tokens:4.0f} pairs per token")
 
 # %% [markdown]
-# Linear maps take time per cell. Attention under a mask takes time per pair of tokens of a row, hidden ones included.
+# Linear maps take time per cell. Attention takes time per pair of tokens in a row, and under a mask also for the hidden
+# pairs. (Padded batches need no mask here, so a causal kernel may skip some of the pairs that are counted.)
 #
 # **Predict** How many times as fast as bucketed batches are packed rows? If time follows the cells, the cells above
 # tell you. If it follows the pairs, the pairs do. Or does it follow both?
@@ -304,8 +309,8 @@ def packed_loss(rows, row_length=None):
 
 
 # %% [markdown]
-# How the texts fall into batches depends on the shuffle. So each round of the comparison computes a whole epoch in each
-# way, and the next round has another seed. The intervals cover the shuffles as well as the noise of the clock.
+# The shuffle decides which texts share a batch. So each round of the comparison computes a whole epoch in each way, and
+# the next round has another seed. The intervals cover the shuffles as well as the noise of the clock.
 
 # %% tags=["experiment"]
 in_short_rows = functools.partial(packed_loss, row_length=size.row_length)
@@ -329,7 +334,7 @@ for name, batches in first.items():
         grouping.bytes_for_backward(functools.partial(loss_of[name], batch), weights) for batch in batches
     )
 timed = compare({name: functools.partial(backward, name) for name in loss_of}, device=device,
-                before_round=lambda number: drawn.update(epoch_of(seed=number)), seconds=6 * size.seconds)  # fmt: skip
+                before_round=lambda number: drawn.update(epoch_of(seed=number)), seconds=12 * size.seconds)  # fmt: skip
 plots.time_and_memory({"transformer": (timed, largest)})
 
 # %% tags=["experiment"]
@@ -350,18 +355,21 @@ course.claim("packed rows are at least 10 % faster than one flat row under a blo
              timed.ratio("packed rows", to="flat"), above=1.1)  # fmt: skip
 
 # %% [markdown]
-# The memory is what the largest batch keeps for the backward pass. Where a bucket holds the longest texts, it keeps as
-# much as a random batch: bucketing saves cells, not the peak.
+# Look at the control first: differences smaller than its interval are noise. The memory is what the largest batch keeps
+# for the backward pass. A bucket with the longest texts keeps as much as a random batch, so bucketing saves cells, not
+# the peak.
 #
-# Bucketed batches leave nearly as little padding as packed rows and need no mask, so packed rows need not beat them.
-# Packing does not sort: a batch stays a random sample. **We think** that packed rows beat flat ones because short rows
-# have fewer hidden pairs. But the number of rows differs, too. To test it, pack into rows of twice the length.
-# **Known** Kernels for variable lengths skip the hidden pairs (`flash_attn_varlen_func` of the library flash-attn), so
-# there a row may be long; the extra sections try PyTorch's. **We think** that launches take most of the time on a GPU
-# whose batches are small. Each way calls the model once per batch. Larger batches would show whether launches dominate.
+# Bucketed batches leave nearly as little padding as packed rows and need no mask, so packed rows need not be faster.
+# But packing does not sort: a batch stays a random sample. **We think** that a flat row is slower than short rows,
+# where it is, because it has more hidden pairs. The number of rows differs, too. To test it, pack into rows of twice
+# the length.
 #
-# **Takeaway** Packing removes the padding without choosing which texts meet. Under a dense mask keep rows short,
-# because hidden pairs cost as much as needed ones.
+# **Known** Kernels for variable lengths skip the hidden pairs (`flash_attn_varlen_func` of the library flash-attn).
+# With such a kernel a row may be long; the extra sections try PyTorch's. **We think** that launches take most of the
+# time on a GPU whose batches are small. Larger batches would show it.
+#
+# **Takeaway** Packing removes padding without choosing which texts meet. Under a dense mask keep rows short, because
+# hidden pairs cost as much as needed ones.
 
 # %% [markdown]
 # ## Do maxima need a rectangle? · extra
@@ -459,7 +467,7 @@ maxima = compare({"one rectangle": lambda: on_rectangle().sum().backward(),
 course.claim("flat maxima are at least twice as fast as those of one rectangle", maxima.ratio("flat"), above=2)
 
 # %% [markdown]
-# A recurrence knows packing, too: `pack_padded_sequence` lets finished sequences drop out.
+# Recurrent layers can pack, too: with `pack_padded_sequence`, each sequence drops out of the computation where it ends.
 
 # %% tags=["experiment"]
 states = torch.nn.GRU(16, 16, batch_first=True).to(device)
@@ -477,15 +485,16 @@ course.claim("for a recurrence a packed sequence needs fewer bytes than four gro
              f"{kept['packed sequence'] / 1e6:.1f} against {kept['four groups'] / 1e6:.1f} MB")  # fmt: skip
 
 # %% [markdown]
-# This compares bytes, and with four groups. More groups keep fewer bytes, and the times may be in another order.
+# This compares only bytes, and only with four groups. More groups keep fewer bytes, and the faster way may be the other
+# one.
 #
 # **Takeaway** A maximum needs no rectangle, only the number of the sequence that each token belongs to.
 
 # %% [markdown]
 # ## Does attention on a flat batch get a fast kernel? · extra
 #
-# `F.scaled_dot_product_attention` takes q, k and v as (batch, heads, tokens, d) or (heads, tokens, d), and chooses a
-# kernel itself.
+# Attention can take most of the time of a long flat row, so its kernel matters. `F.scaled_dot_product_attention` takes
+# q, k and v as (batch, heads, tokens, d) or (heads, tokens, d), and chooses a kernel itself.
 #
 # ### Exercise 4 · Attention on flat batches
 #
@@ -582,15 +591,16 @@ course.claim("attention on nested tensors is faster than under the block mask",
 # fused kernels on CUDA alone; elsewhere it splits the batch into its sequences and takes the `math` path
 # (`torch/nested/_internal/sdpa.py`).
 #
-# **Takeaway** The shape of the arguments chooses the kernel: look at which one you got, and time it on your device.
+# **Takeaway** The shape of the arguments can decide which kernel runs. Look up its name, and time it on your device.
 
 # %% [markdown]
 # ## Can a kernel skip the pairs that are masked? · extra
 #
-# FlexAttention (Dong et al. 2024, arXiv:2412.05496) divides the mask into blocks of 128 × 128 and skips those that are
-# False throughout. Without CUDA it runs here uncompiled and forward only, which shows the result but not the speed. On
-# CUDA the cell also times PyTorch's kernel for variable lengths, which takes your `cu_seqlens`. That kernel needs half
-# precision, so all three get the same tensors in bfloat16.
+# Most of a block mask is False, so a kernel that skips these pairs could save most of the work. FlexAttention (Dong et
+# al. 2024, arXiv:2412.05496) divides the mask into blocks of 128 × 128 and skips those that are False throughout.
+# Without CUDA the cell runs it uncompiled and forward only, which shows the result but not the speed. On CUDA the cell
+# also times PyTorch's kernel for variable lengths, which takes your `cu_seqlens`. That kernel needs half precision, so
+# all three get the same tensors in bfloat16.
 
 # %% tags=["experiment"]
 owner = torch.arange(len(few), device=device).repeat_interleave(few)
@@ -623,11 +633,11 @@ course.claim("in bfloat16 FlexAttention is faster than the block mask", ratio["F
 # %% [markdown]
 # ## How often does the compiler start again? · extra
 #
-# `torch.compile` makes a graph for a shape, and ragged batches have many widths. Its argument `dynamic` says what
-# happens at a new one. With `False` it compiles again. With `None`, the default, it makes a size dynamic that has
-# changed. With `True` sizes are dynamic from the start. Where shapes must be static, as for CUDA graphs, you can pad
-# each batch to the next of k *edges*. The cell counts the graphs of the forward pass without the minutes that
-# compilation takes.
+# Each compilation takes time, and `torch.compile` compiles a graph for a shape. Ragged batches have many widths. The
+# argument `dynamic` says what happens at a new width. With `False` it is compiled again. With `None`, the default, a
+# size that has changed becomes dynamic. With `True` sizes are dynamic from the start. Where shapes must be static, as
+# for CUDA graphs, you can pad each batch to the next of k *edges*. The cell counts the graphs of the forward pass, and
+# leaves out their compilation, which would take minutes.
 #
 # **How many graphs does the default make for all batches of an epoch?**
 
@@ -649,7 +659,7 @@ course.claim("by default torch.compile makes at most three graphs for all widths
              f"{graphs['None']} graphs; {graphs['False']} with dynamic=False")  # fmt: skip
 
 # %% [markdown]
-# Packed batches also have several shapes, because the number of rows differs.
+# Packed batches have several shapes, too, because their number of rows differs.
 #
 # **Takeaway** Leave `dynamic` at its default and count your graphs. Where shapes must be static, a few edges bound
 # their number.
@@ -657,8 +667,8 @@ course.claim("by default torch.compile makes at most three graphs for all widths
 # %% [markdown]
 # ## Does packing change the training? · extra
 #
-# A packed row holds random texts, so nothing is sorted. Part 3 compared random batches and windows. Here the same
-# random batches are packed before they are computed, and compared with both.
+# A packed row holds random texts, so nothing is sorted. So packing should be as good for training as random batches
+# are. Part 3 compared random batches and windows. Here you pack the random batches and compare them with both.
 
 # %% tags=["experiment"]
 held_out = sequences.text(size.held_out, 1)
@@ -698,8 +708,8 @@ course.claim("after the same cells, packed batches end below windows of 50 batch
              difference_interval(after_cells["packed"], after_cells["windows"]), below=0)  # fmt: skip
 
 # %% [markdown]
-# **Shown** Packed and random batches hold the same texts in the same order, so only rounding differs. Cells leave out
-# the pairs, which cost more in a row than in a bucket.
+# **Shown** Packed and random batches hold the same texts in the same order, so only rounding differs. Equal cells are
+# not equal costs: a packed row has more pairs than a bucket, as you counted above.
 #
 # **Takeaway** Packing a batch that was drawn at random changes its layout, not the training. A packer that fills rows
 # from a stream also changes how many sequences an update has.
@@ -707,8 +717,9 @@ course.claim("after the same cells, packed batches end below windows of 50 batch
 # %% [markdown]
 # ## How much could your own data save? · extra
 #
-# Replace `my_lengths` with the lengths of your own data set: of all of it, because a few batches cannot show what
-# windows of many batches save. Rows are filled from the whole set here, and therefore better than from single batches.
+# Replace `my_lengths` with the lengths of your own data set. Take all of it, because a few batches cannot show what
+# windows of many batches save. Here the rows are filled from the whole set, which leaves less padding than filling them
+# from single batches.
 
 # %% tags=["experiment"]
 my_lengths, my_batch_size = texts.lengths, 32
@@ -744,15 +755,16 @@ print(f"packed rows of twice the longest: {cells_in_rows / int(my_lengths.sum())
 # %% [markdown]
 # ## Which way to take
 #
-# A leaf that names a claim rests on it: its line shows your number, and those of recorded machines where there are any.
-# A leaf that names a part alone rests on what you counted and measured there.
+# A quoted claim is the evidence for its line. Above you find the claim with your number, and with the numbers of
+# recorded machines where there are any. A line that names only a part rests on what you counted and measured there.
 #
 # - **Nearly equal lengths**: pad. Count cells per token first (part 1).
 # - **A transformer, on CUDA with a kernel for variable lengths**: pack, and pass `cu_seqlens`. "in bfloat16 varlen is
-#   faster than the block mask", for attention alone. If that line shows no number, measure it on a GPU first.
+#   faster than the block mask", for attention alone. If that claim shows no number, measure it on a GPU first.
 # - **A transformer, without such a kernel**: bucketed batches, or short packed rows if texts should meet at random.
 #   "packed rows are at least twice as fast as random padded batches".
-# - **A maximum over tokens**: flat. "flat maxima are at least twice as fast as those of one rectangle".
+# - **A maximum over tokens**: flat. "flat maxima are at least twice as fast as those of one rectangle". Groups and
+#   buckets were not compared here.
 # - **A recurrence that needs too much memory**: a packed sequence. "for a recurrence a packed sequence needs fewer
 #   bytes than four groups".
 # - **A fixed batch whose cells cost more than its calls**: four groups (part 2).

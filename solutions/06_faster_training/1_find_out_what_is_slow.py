@@ -3,11 +3,12 @@
 #
 # **What is your training step waiting for, and which advice could change that?**
 #
-# Checklists for faster training go from blog to blog. This unit measures one of them, L. Kuhn's "Faster Deep Learning
-# Training with PyTorch" ([efficientdl.com](https://efficientdl.com/faster-deep-learning-in-pytorch-a-guide/)), and what
-# such a list says today. Advice that wins on one machine loses on another. So you learn to measure first: what your
-# step waits for, what a change can gain at best, and whether a difference is one. The part ends with the *flip map*:
-# each piece of advice on your machine, and on recorded ones as far as they measured it.
+# Checklists for faster training seldom say on which machine an item was measured. This unit measures one of them, L.
+# Kuhn's "Faster Deep Learning Training with PyTorch"
+# ([efficientdl.com](https://efficientdl.com/faster-deep-learning-in-pytorch-a-guide/)), and what such a list says
+# today. Some advice wins on one machine and loses on another. So you learn to measure first: where the time of a step
+# goes, what a change can gain at best, and whether a difference is more than noise. The part ends with the *flip
+# map*: what each piece of advice gained on your machine and on recorded ones.
 #
 # **You will be able to**
 #
@@ -67,12 +68,12 @@ new_model = functools.partial(cheap_advice.new_model, device)  # the same initia
 # %% [markdown]
 # ## What does a check-up find?
 #
-# The patient is the training that most people write first: a Dataset that makes one image at a time, a `DataLoader`
-# with default options, Adam. `course.checkup` watches it, says where its time goes, and tries what might help.
+# This training is the one that most people write first: a Dataset that makes one image at a time, a `DataLoader` with
+# default options, Adam. `course.checkup` watches it, says where its time goes, and tries what might help.
 #
-# **Predict**: which share of the time does Adam's update take, from 0 to 1? Count operations: the update makes a dozen
-# per weight, and the forward and backward pass use each weight for all images of the batch. So it would take little.
-# Count bytes: the update reads and writes each weight and its two moments. So it would take more.
+# **Predict**: which share of the time does Adam's update take, from 0 to 1? Two ways of counting disagree. By
+# operations it is little: the update makes a dozen per weight, but forward and backward use each weight for all
+# images of the batch. By bytes it is more: the update reads and writes each weight and its two moments.
 
 # %%
 predicted_optimizer_share = None  # your number
@@ -101,18 +102,19 @@ print(course.score("06/1", "share of Adam's update", predicted_optimizer_share, 
                    null=None))  # fmt: skip
 
 # %% [markdown]
-# Each share and gain has its interval of 95 %. The report says three things about each change: what it gains at best,
-# what it gained here, and whether the interval allows a verdict. The next sections build these three, so that you can
-# use them where no check-up looks.
+# Each share and each gain has an interval of 95 %. For each change the report says three things: what the change can
+# gain at best, what it gained here, and whether the interval allows a verdict. The next sections build these three,
+# so that you can use them where no check-up looks.
 #
 # **Takeaway** Look at the whole step before you change a line of it.
 
 # %% [markdown]
 # ## Can you trust a difference?
 #
-# Compare a step with itself: an *A/A test*. Whatever differs is noise. The cell does it many times, and judges in two
-# ways: by one run of each, as one does by hand, and by the rounds of `compare`, which this course uses everywhere. How
-# many rounds would it take to see a gain of 2 %?
+# Time the same step twice, and you get two numbers. When is a difference more than noise? Compare a step with itself,
+# an *A/A test*: every difference is noise. The cell does so many times and judges in two ways: by one run of each, as
+# one does by hand, and by several rounds of `compare`, which this course uses everywhere. How many rounds would it
+# take to see a gain of 2 %?
 
 # %% tags=["experiment"]
 fixed = next(iter(loader))
@@ -131,16 +133,16 @@ course.claim("over all rounds, a step is as fast as itself within 2 %", comparis
              within=(0.98, 1.02), otherwise="Your machine does other work, so small gains cannot be seen.")  # fmt: skip
 
 # %% [markdown]
-# **Known** An interval of 95 % misses the truth once in twenty times. Its width shrinks with the square root of the
-# rounds: half the width costs four times the rounds.
+# **Known** One interval of 95 % in twenty misses the truth. The width shrinks with the square root of the rounds, so
+# half the width costs four times the rounds.
 #
-# **Takeaway** First compare a thing with itself. What you find then is the smallest gain you can believe.
+# **Takeaway** First compare a thing with itself. A gain must be larger than the difference that you find there.
 
 # %% [markdown]
 # ## Where does the time go?
 #
-# A profile has more detail than the check-up. Each step has five phases: get the *data*, *transfer* it to the device,
-# *forward*, *backward*, *optimizer*.
+# A faster phase gains little if it takes little time. So ask a profile, which has more detail than the check-up. Each
+# step has five phases: get the *data*, *transfer* it to the device, *forward*, *backward*, *optimizer*.
 
 # %% [markdown]
 # ### Exercise 1 · Shares of a profile
@@ -206,9 +208,11 @@ check.where_time_goes(where_time_goes, seed=13)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# The cells profile two trainings that differ in one thing: the first makes its images one by one, the second cuts rows
-# out of one tensor. Your function reads each step alone, and the bars show a typical step. On CUDA each phase ends
-# with a synchronisation. Otherwise the profile would show when work was *queued*, not when it ran.
+# The cells profile two trainings that differ in one thing: the first makes its images one by one, the second cuts
+# rows out of one tensor. Your function computes the shares of each step, and the bars show a typical step. The last
+# figure shows two steps on a time axis: a dark bar is an operation of torch, and in the gaps no operation runs. On
+# CUDA each phase ends with a synchronisation. Otherwise the profile would show when work was *queued*, not when it
+# ran.
 
 # %%
 PHASES = ("data", "transfer", "forward", "backward", "optimizer")
@@ -260,7 +264,7 @@ course.claim("with images made one by one, getting the data takes a larger share
              comparison.difference_interval(*waited), above=0)  # fmt: skip
 course.claim("Adam's update takes more than a tenth of a small network's step",
              interval_of("tensors in memory", "optimizer"), above=0.1,
-             otherwise="Look at the other phases: which of them takes a larger share than here?")  # fmt: skip
+             otherwise="Look at the other phases: which of them takes the largest share?")  # fmt: skip
 slowest = step_profile.slowest_operations(profiles["tensors in memory"], 5)
 print("operations that take longest:", ", ".join(f"{name} {share:.0%}" for name, share in slowest.items()))
 
@@ -275,19 +279,19 @@ print(f"the whole trace: {trace.parent.name}/{trace.name} in the data folder; op
 plots.step_traces(cut, PHASES)
 
 # %% [markdown]
-# Profile and check-up may disagree about the share of data. The profiler slows down what consists of many short
-# operations, such as an image made alone. The check-up sums over all its steps, so one disturbed step counts much. Its
-# line *items* is a third witness: multiply the time of an item by the batch, and divide by the time of a step.
+# Profile and check-up may disagree about a share. The profiler slows down work that consists of many short
+# operations, such as making one image. The check-up sums over all its steps, so one disturbed step counts much.
 #
-# **Takeaway** Profile first: the same network spends its time elsewhere when its data come from one tensor.
+# **Takeaway** Profile your own training: the same network has other shares when its data come from one tensor.
 
 # %% [markdown]
 # ## What can a change gain at best?
 #
 # ### Exercise 2 · The bound
 #
-# A phase takes `share` of the time, and a change makes it `factor` times as fast. How many times as fast is the whole
-# training then? And what is the limit, however large the factor?
+# Before you spend a day on a change, compute its limit. A phase takes `share` of the time, and a change makes the
+# phase `factor` times as fast. How many times as fast is the whole training then? And what is the limit, however
+# large the factor?
 #
 # **Must** return (overall, best), two floats; `math.inf` where nothing bounds it.
 #
@@ -300,7 +304,7 @@ plots.step_traces(cut, PHASES)
 #
 # **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 6 · **Lines** 4
 #
-# **Source** Amdahl 1967; unit 02, part 6, fits the same law to several processes.
+# **Source** Amdahl 1967; unit 02, part 5, applies the same law to several processes.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -356,24 +360,24 @@ course.claim("with tensors in memory, no advice about loading can make this trai
              below=1.1, otherwise="Then loading is worth your time: see unit 01.")  # fmt: skip
 
 # %% [markdown]
-# On a fast device data take a larger share, so advice about loading can gain more: see the recorded line.
+# On a fast device, getting the data takes a larger share, so advice about loading can gain more: see the recorded
+# machines. Workers and streams run phases at the same time. The bound holds for them too, because the other phases
+# get no shorter.
 #
-# **Takeaway** A share of the time bounds what any advice about it can gain, and the shares differ between machines.
-#
-# Workers and streams run phases at the same time. The bound holds for them too, because the other phases get no
-# shorter.
+# **Takeaway** The share of a phase bounds what any advice about it can gain, and shares differ between machines.
 
 # %% [markdown]
 # ## What is an operation waiting for?
 #
-# A profile names the slow operation, but not what it waits for. Horace He ("Making Deep Learning Go Brrrr From First
-# Principles", 2022) names three possibilities. A *compute-bound* operation waits for arithmetic. A *memory-bound* one
-# waits for bytes that are read and written. An *overhead-bound* one waits for Python and torch to start it (on a GPU:
-# to *launch its kernel*). To find out which, change the arithmetic and the bytes separately, and see which of the two
-# the time follows.
+# A profile names the slow operation, but not what it waits for, and the remedy depends on that. Horace He ("Making
+# Deep Learning Go Brrrr From First Principles", 2022) names three possibilities. A *compute-bound* operation waits
+# for arithmetic. A *memory-bound* operation waits for bytes that are read and written. An *overhead-bound* operation
+# waits for Python and torch to start it (on a GPU: to *launch its kernel*). To find out which, change the arithmetic
+# and the bytes separately, and see which of the two the time follows.
 #
-# **Predict**: how many times as long does a training step take with two images as with one? Twice, if it waits for the
-# images' arithmetic; once, if it waits for what does not grow with them: the update, the starts of operations.
+# **Predict**: how many times as long does a training step take with two images as with one? Say 2 if the step waits
+# for arithmetic on the images. Say 1 if it waits for work that does not grow with the images: the update, and
+# starting each operation.
 
 # %%
 predicted_twice_the_images = None  # your number
@@ -410,20 +414,23 @@ course.claim("twice the arithmetic on 64 numbers takes at most 25 % longer", few
 course.claim("128 numbers instead of 64 take at most 25 % longer: the call itself costs most", few_numbers, below=1.25)
 
 # %% [markdown]
-# **Shown** Where the arithmetic doubles and the bytes stay, or the other way round, the time tells which one was waited
-# for. Rows that double both are there to compare with. A step with two images instead of one is bounded by what does
-# not grow with the images: **we think** the update, which touches every weight in any case, and the start of each
-# operation. If the row "128 images for 64" exceeds 2, **we think** that the larger batch no longer fits into a cache.
+# **Shown** Some rows change almost only the arithmetic or only the bytes. If their time changes as well, the
+# operation waits for what changed. The rows that double both are there to compare with.
+#
+# **We think** that a step of one image waits mostly for the update and for the start of each operation. To test it,
+# leave the update out. If the row "128 images for 64" exceeds 2, **we think** that the larger batch no longer fits
+# into a cache, or needs new pages of memory at each step. To tell the two apart, count page faults
+# (`resource.getrusage`).
 #
 # **Takeaway** Vary arithmetic and bytes separately: the time follows what bounds the operation.
 
 # %% [markdown]
 # ## How much of your machine does a model use?
 #
-# A *roofline* puts all operations of a step into one picture. To the right: arithmetic per byte. Up: arithmetic per
-# second. The roof is measured: its flat part is the best of three matrix products, its slope a large addition. A dot
-# above the slope finds its numbers in a cache. The area of a dot is its time. The models are this part's network and a
-# small GPT.
+# Does a model use most of your machine, or a tenth of it? A *roofline* shows all operations of a step in one picture.
+# The x axis is arithmetic per byte, the y axis arithmetic per second. Each dot is an operation, and its area is the
+# time it takes. The roof is measured: its flat part is the best of three matrix products, its slope a large addition.
+# An operation above the slope finds its numbers in a cache. The models are this part's network and a small GPT.
 
 # %% tags=["experiment"]
 patient = cheap_advice.Patient(new_model(), images[:batch_size], labels[:batch_size], batch_size)
@@ -433,11 +440,13 @@ found = {name: roofline.operations(step, device) for name, step in models.items(
 plots.roofline(roof, found)
 
 # %% [markdown]
-# Dots left of the dotted line, the *ridge*, are memory-bound: no faster arithmetic helps them. Dots far below the roof
-# wait for something else, often for their own start. *Model FLOPs utilisation* (MFU) sums this up in one number: the
-# arithmetic of the model's products, over what the machine could have computed in the time of the step. Papers take
-# that from the data sheet; here it is what a large matrix product reaches, so the shares are higher. The last column
-# is what `top` calls %CPU, divided by your cores.
+# The dotted line is the *ridge*. Dots near the slope, left of the ridge, are memory-bound: faster arithmetic does not
+# help them. Dots far below the roof wait for something else, often for their own start.
+#
+# *Model FLOPs utilisation* (MFU) is one number for the whole step: the arithmetic of the model's products, divided by
+# what the machine could have computed in that time. Papers take the machine's speed from the data sheet. Here it is
+# the speed of a large matrix product, so our shares are higher. The last column is what `top` calls %CPU, divided by
+# your cores.
 
 # %% tags=["experiment"]
 width = size.regime_width
@@ -454,21 +463,21 @@ course.claim("a training step of the small GPT reaches at least a fifth of the p
 course.claim("comparing many numbers reaches at most a tenth of the peak", mfu["comparing numbers"], below=0.1)
 
 # %% [markdown]
-# **Shown** Comparing numbers loads the processor as the models do, and computes almost nothing: it waits for bytes.
-# **Known** the "GPU-Util" of `nvidia-smi` is the share of the time in which *some* kernel ran (NVML's documentation),
-# so 100 % of it says no more than the load of this row.
+# **Shown** Comparing numbers loads the processor as the models do and computes almost nothing, because it waits for
+# bytes. **Known** The "GPU-Util" of `nvidia-smi` is the share of the time in which *some* kernel ran (NVML's
+# documentation). So 100 % there says no more than the load of this row.
 #
 # **Takeaway** Busy is not fast. MFU says how much of what you paid for computes your model.
 
 # %% [markdown]
 # ## Does the cheap advice help here?
 #
-# Now the checklist's cheap items, each with and without. A dot is how many times as fast the advice makes the work, a
-# line its interval of 95 %, the thin grey line the control. Two items appear twice: in the network, where they touch
-# little, and in work of which they touch much.
+# Now you can judge the cheap items of the checklist, each with and without. A dot says how many times as fast the
+# item makes the work, the thick line is its interval of 95 %, and the thin grey line is the control. Two items appear
+# twice: in the network, where they touch little, and in work of which they touch much.
 #
-# The rule "workers = 4 × the number of GPUs" comes with the checklist; more and fewer are said to be slower. You have
-# one device.
+# The checklist also has a rule for workers: four times the number of GPUs, and both more and fewer are slower. You
+# have one device, so the rule says four.
 
 # %% tags=["experiment"]
 few = size.cheap_steps * batch_size
@@ -548,27 +557,29 @@ course.claim("with cudnn.benchmark, the first step of a batch size takes at most
              on_gpu.get("first step"), above=0.5)  # fmt: skip
 
 # %% [markdown]
-# Read each row with its bound: advice about a small share cannot gain more than the share. **We think** that workers
-# lose where they take cores from the training, and win where a GPU computes: the recorded line is the test. A good
-# number of workers follows from the time of an image, the time of a step and your cores (unit 01, part 4), not from the
-# number of GPUs. Each worker is a process, so it takes memory, too.
+# Read each row with its bound: advice about a small share gains little. A claim holds if the whole interval lies
+# above 1. A verdict in the list asks for half a percent more, so a row may be "not decided" there and its claim hold.
 #
-# **Known** `zero_grad(set_to_none=True)` has been the default since PyTorch 2.0 (its release notes), so its rows say
-# what going back would cost. `cudnn.benchmark` tries all algorithms at the first step of each shape (PyTorch
-# documentation), so it needs fixed shapes, and with the largest batch that fits these trials are slow. `non_blocking`
-# needs pinned memory. Anomaly detection is a debugging tool: its row is the price of forgetting it.
+# **We think** that workers lose where they take cores from the training, and win where a GPU computes. The recorded
+# machines are the test. A good number of workers follows from the time of an image, the time of a step and your cores
+# (unit 01, part 4), not from the number of GPUs.
 #
-# **Takeaway** A row that is not decided proves neither a gain nor its absence. Start with what your profile says is
-# large.
+# **Known** `zero_grad(set_to_none=True)` has been the default since PyTorch 2.0 (its release notes), so the two rows
+# about gradients say what going back to zeros would cost. `cudnn.benchmark` tries several algorithms at the first
+# step of each shape (PyTorch documentation), so it needs fixed shapes. `non_blocking` needs pinned memory. Anomaly
+# detection is a debugging tool. Our row has only its tracebacks; if you forget to turn it off, it also looks for NaN,
+# which costs more.
+#
+# **Takeaway** A row that is not decided proves neither a gain nor its absence. Start with the largest share of your
+# profile.
 
 # %% [markdown]
 # ## On which machine does advice flip?
 #
-# Every piece of advice was measured somewhere, and its author had one machine. The map below has a row per piece, of
-# the checklist and of today's list, and a column per machine. The cells are recorded results. If this kernel has
-# measured a row, your result replaces the record in the column of your machine: it has a frame, and texts call it
-# "here". Results of smoke scale are not entered. Green wins, orange loses, blue makes no difference, grey is not
-# decided. The rows come from the claims of all parts of this unit, so parts 2 to 4 show how each was measured.
+# Most advice was measured on one machine, and not on yours. The map below has a row per piece of advice and a column
+# per machine. Green wins, orange loses, blue makes no difference, grey is not decided. What this kernel has measured
+# replaces the record of your machine: such a cell has a frame, and texts call it "here". Results of smoke scale are
+# not entered. Parts 2 to 4 measure the other rows.
 #
 # Ask of each row: which share of the step does it change, and how large is that share on the other machine? A GPU
 # makes arithmetic cheap, so what was small on a CPU (data, starts of operations) becomes large there.
@@ -590,8 +601,8 @@ map_plots.flip_map(flips)
 
 # %% [markdown]
 # A pale cell has no interval, so it has a colour only if it gains or loses at least 10 %, or one point of accuracy.
-# The machines also trained networks of different sizes, because a small one would leave a GPU idle. So a flip is a
-# question, and the reason in its row is our answer: **we think**, unless its part shows it.
+# The machines also trained networks of different sizes, because a small network would leave a GPU idle. So a flip is
+# a question. The reason in its row is what **we think**, unless its part shows it.
 #
 # In your copy of the course, one command adds your machine's column to the map, to
 # [docs/flip-map.md](../../docs/flip-map.md) and to the book: `course build --execute 06`, or `course bench gpu --only
@@ -603,8 +614,8 @@ map_plots.flip_map(flips)
 flips.checklist()
 
 # %% [markdown]
-# Three items win something other than time per step. Leaving out a bias before BatchNorm makes the model simpler (part
-# 3). Checkpointing loses time and buys bytes (part 4). Schedules save steps, at the price of more numbers to tune: a
+# Some items win something other than time per step. Leaving out a bias before BatchNorm makes the model simpler (part
+# 3). Checkpointing loses time and saves bytes (part 4). Schedules save steps, but you have to tune more numbers: a
 # peak, a length, two ends (part 2).
 #
 # **Takeaway** Advice is a claim about a machine. Ask which share it changes, and measure on yours.
@@ -625,8 +636,9 @@ print(course.checkup(own_loader, own_step, steps=size.checkup_steps, minutes=siz
 # %% [markdown]
 # ## Which lines wait for the device? · extra
 #
-# A GPU works through a queue of operations. The processor runs ahead until a line needs a *number*: then it waits until
-# the queue is empty. A CPU has no such queue, but you can count the calls that would wait on a GPU. Which of the twelve
+# One line that prints a loss can make a GPU wait. A GPU works through a queue of operations, and the processor runs
+# ahead to fill it. When a line needs a *number*, the processor waits until the queue is empty, and then the GPU has
+# nothing to do. A CPU has no such queue, but you can count the calls that would wait on a GPU. Which of the twelve
 # lines in the cell after the exercise would?
 
 # %% [markdown]
@@ -783,8 +795,8 @@ course.claim("a loop that logs once computes the same mean loss as one that logs
 # %% [markdown]
 # ## Does your evaluation change your model? · extra
 #
-# This function is ours. It has four faults that evaluations often have, all of them in one function, to test your
-# repair:
+# An evaluation may be wrong and slow without an error. This function is ours: it has four faults that evaluations
+# often have, to test your repair:
 
 
 # %% locked="wild_evaluate"
@@ -882,9 +894,9 @@ norm = next(m for m in model.modules() if isinstance(m, nn.BatchNorm2d))
 before = norm.running_mean.clone()
 repaired = [100 * evaluate_now(model, by_100, device) for _ in range(2)]
 kept = torch.equal(before, norm.running_mean)
-published = [wild_evaluate(model, by_100, device) for _ in range(2)]
+faulty = [wild_evaluate(model, by_100, device) for _ in range(2)]
 moved = (norm.running_mean - before).abs().max().item()
-print(f"accuracy, twice: faulty {published[0]:.2f} %, {published[1]:.2f} %; "
+print(f"accuracy, twice: faulty {faulty[0]:.2f} %, {faulty[1]:.2f} %; "
       f"fixed {repaired[0]:.2f} %, {repaired[1]:.2f} %")  # fmt: skip
 
 # %% tags=["experiment"]
@@ -900,8 +912,8 @@ fixed = compare_pairs(pair, device=device, seconds=size.advice_seconds)["fixed"]
 course.claim("the fixed evaluation is faster than the loop that asks for each image", fixed.ratio(CHANGED), above=1)
 
 # %% [markdown]
-# The last factor is that of our own worst case, so it says what the four faults cost together, and nothing about
-# anybody's code.
+# The last ratio says what the four faults of our own worst case cost together. It says nothing about other people's
+# code.
 #
 # **Takeaway** Evaluate in eval mode and inference mode, count on the device, and ask for one number at the end.
 #
@@ -911,9 +923,9 @@ course.claim("the fixed evaluation is faster than the loop that asks for each im
 # %% [markdown]
 # ## Do normalised inputs and BatchNorm save steps? · extra
 #
-# The same training with normalised input or raw pixels from 0 to 255, each with and without BatchNorm. Which of the
-# four has the lowest loss after the same number of steps? Seeds are paired: seed 0 of one is compared with seed 0 of
-# the other.
+# The checklist advises both. Does a training need both? The cells make the same training with normalised input or raw
+# pixels from 0 to 255, each with and without BatchNorm. Which of the four has the lowest loss after the same number
+# of steps? Trainings are compared seed by seed.
 
 # %%
 raw = data.train_images.unsqueeze(1).float()
@@ -977,13 +989,13 @@ course.claim("with neither, trainings diverge at this learning rate, and none at
              some_diverge and is_finite, f"{diverged} of {len(ends['neither'])} diverge")  # fmt: skip
 
 # %% [markdown]
-# Three of the five trainings use the best of four learning rates, because one rate may suit one training better than
-# another. With more steps the order may change.
+# Three of the five trainings use the best of four learning rates, because one learning rate may suit one training
+# better than another. With more steps the order may change.
 #
 # **We think** that BatchNorm after the first convolution does what normalised input does, because it subtracts and
-# divides as well. To test it, move the first BatchNorm behind the second convolution. Without BatchNorm, raw
-# pixels with the small rate may even beat normalised ones. **We think** that the initial weights shrink what each layer
-# passes on, so that large pixels help. To test it, multiply the normalised input by ten.
+# divides as well. To test it, move the first BatchNorm behind the second convolution. Without BatchNorm, raw pixels
+# with the small learning rate may even beat normalised pixels. **We think** that the initial weights shrink what each
+# layer passes on, so large pixels help. To test it, multiply the normalised input by ten.
 #
 # **Takeaway** BatchNorm sets the scale that the next layer sees, so raw and normalised pixels end nearly alike.
 #

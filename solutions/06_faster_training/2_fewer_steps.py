@@ -3,9 +3,9 @@
 #
 # **Which learning rate and schedule reach the same accuracy in fewer steps, and how many seeds does it take to know?**
 #
-# A training ends sooner if it needs fewer steps. Checklists promise this from a schedule, an optimizer, a larger batch.
-# Most of these gains are smaller than the luck of one seed. So here you learn to see a small difference: you check a
-# result that we published ourselves, with more seeds and fairer tuning.
+# A training ends sooner if it needs fewer steps. Checklists promise fewer steps from a schedule, an optimizer, a
+# larger batch. Most of these gains are smaller than the luck of one seed. So here you learn to see a small
+# difference: you check a result that we published ourselves, with more seeds and fairer tuning.
 #
 # **You will be able to**
 #
@@ -53,9 +53,10 @@ seeds = range(1, 1 + size.few_seeds)
 print(f"{len(labels):,} training images, {len(lab.held_labels):,} for validation; {n_steps} steps are a training")
 
 # %% [markdown]
-# The network is small: three convolutions with BatchNorm and one linear layer. A training takes a fraction of a second,
-# so you can afford hundreds. Only validation images decide. A schedule is a list with the learning rate and the
-# momentum of each step, so its length is the number of steps. The code is in `course/training/short_run.py`:
+# The network is small: three convolutions with BatchNorm and one linear layer. A training takes a fraction of a
+# second, so you can afford hundreds. Contestants are compared by their validation accuracy. A schedule is a list with
+# the learning rate and the momentum of each step, so its length is the number of steps. The code is in
+# `course/training/short_run.py`:
 #
 # - `network(seed)` makes the network; `sgd(model)` its optimizer;
 # - `batches_of(batch_size, seed)` yields batches without end;
@@ -65,8 +66,9 @@ print(f"{len(labels):,} training images, {len(lab.held_labels):,} for validation
 # ## Which learning rate?
 #
 # How do you find a learning rate without training again and again? Smith's *learning rate range test* (2017, section
-# 3.3), also called learning rate finder, raises the learning rate linearly during one short run and plots the accuracy.
-# You write the variant of fastai, which multiplies it by a constant factor per step and plots the loss.
+# 3.3), also called learning rate finder, raises the learning rate linearly during one short run and plots the
+# accuracy. You write fastai's variant: it multiplies the learning rate by a constant factor per step and plots the
+# loss.
 #
 # %% [markdown]
 # ### Exercise 1 · The range test
@@ -158,9 +160,10 @@ check.lr_range_test(lr_range_test, seed=21)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Rules of thumb take a third to a tenth of the learning rate at the lowest loss, because the loss is lowest just before
-# the training breaks. The cell takes a quarter. Then it trains from this choice, and from five fixed learning rates
-# that do not depend on it. Each falls on a straight line to zero, which makes the ends of the trainings less noisy.
+# Rules of thumb take a third to a tenth of the learning rate at the lowest loss, because the loss is lowest just
+# before the training breaks. The cell takes a quarter. Is that a good choice? The cell also trains from five fixed
+# learning rates, which do not depend on the test. In all trainings the learning rate falls on a straight line to
+# zero, which makes their ends less noisy.
 
 # %% tags=["experiment"]
 range_test_now = course.solved(check.lr_range_test)
@@ -190,16 +193,17 @@ course.claim("the range test's choice is better than both ends of the grid",
 # %% [markdown]
 # ## Is one cycle better than plain decay?
 #
-# Smith and Topin report *superconvergence* (2018, arXiv:1708.07120): with one cycle of a very large learning rate, some
-# networks reach the accuracy of a usual training in a fraction of its steps. Smith (2018) describes the cycle: two
-# steps of equal length, up to the learning rate of the range test and back to a tenth of it, then a short end that
-# falls by several orders of magnitude.
+# Smith and Topin report *superconvergence* (2018, arXiv:1708.07120): with one cycle of a very large learning rate,
+# some networks reach the accuracy of a usual training in a fraction of its steps. Smith (2018) describes the cycle.
+# The learning rate rises to the one of the range test, and falls to a tenth of it in equally many steps. In a short
+# end it falls by several orders of magnitude.
 #
-# `torch.optim.lr_scheduler.OneCycleLR` builds it with `three_phase=True`, `anneal_strategy="linear"` and
-# `pct_start=0.45`. It also lowers the momentum while the learning rate is high; our other schedules keep 0.9. Its
-# defaults are another schedule: a rise over 30 % of the steps, then one fall, both along a cosine.
+# `torch.optim.lr_scheduler.OneCycleLR` builds this cycle with `three_phase=True`, `anneal_strategy="linear"`,
+# `pct_start=0.45` and `div_factor=10`. It also lowers the momentum while the learning rate is high; our other
+# schedules keep 0.9. The defaults of `OneCycleLR` are another schedule: a rise over 30 % of the steps, then one fall,
+# both along a cosine.
 #
-# Each schedule has a price, the numbers that you have to tune:
+# A schedule with more numbers takes more tuning:
 #
 # | schedule | numbers to choose besides its length |
 # |---|---|
@@ -209,14 +213,15 @@ course.claim("the range test's choice is better than both ends of the grid",
 # | cyclic, as in `CyclicLR` | peak, base, length of a triangle, how it shrinks |
 # | one cycle | peak, start, end, share of the rise, two momenta |
 #
-# If one contestant tries more settings than another, it wins more often by luck. So here each schedule is trained with
-# the same four peaks, and judged at its own best one.
+# A contestant that tries more settings wins more often by luck. So each schedule is trained with the same four peaks,
+# and judged at its own best peak.
 #
 # An earlier edition of this notebook said: "One cycle ended 1.1 points above cosine decay, with every seed." It had
-# three seeds, and it tried two of these four peaks. Now all seeds and peaks are used, and linear decay takes part.
+# three seeds, and it tried two of these four peaks. The contest below has more seeds, all four peaks, and linear
+# decay.
 #
-# **Predict**: by how many points is one cycle ahead of cosine now? Say about 1 if the rise is what pays. Say about 0 if
-# the decay at the end pays, which both have. Say less than 0 if the rise wastes steps.
+# **Predict**: by how many points is one cycle ahead of cosine now? Say about 1 if the rise pays. Say about 0 if the
+# decay at the end pays, because both schedules have it. Say less than 0 if the rise wastes steps.
 
 # %%
 predicted_gain = None  # points of validation accuracy
@@ -252,10 +257,10 @@ course.claim("cosine decay ends above the cyclic schedule, in the mean of the se
              whole.ahead("cosine", "cyclic"), above=0)  # fmt: skip
 
 # %% [markdown]
-# What pays, the rise or the end? The article that this unit starts from suspects the rise: a larger learning rate may
-# help to leave saddle points, where gradients are small (Dauphin et al. 2014, arXiv:1406.2572). The next cell changes
-# the end alone. It takes the constant learning rate at its best peak and lets it fall to zero in the last fifth of the
-# steps, as WSD does.
+# What pays, the rise or the end? The checklist suspects the rise: a larger learning rate may help to leave saddle
+# points, where gradients are small (Dauphin et al. 2014, arXiv:1406.2572). The next cell changes the end alone. It
+# takes the constant learning rate at its best peak and lets it fall to zero in the last fifth of the steps, as WSD
+# does.
 
 # %% tags=["experiment"]
 peak = whole.best_peak("constant")
@@ -269,30 +274,31 @@ course.claim(
 # %% [markdown]
 # **Shown** The two trainings are equal for four fifths of their steps, so the fall alone explains the difference.
 #
-# **We think** that saddle points are not what matters here: the cyclic schedule rises most often, and the schedules
-# that only fall lose nothing to those that rise. To test it, let the cyclic schedule end with the same fall.
+# **We think** that saddle points are not what matters here. The cyclic schedule rises most often and is not the best.
+# Linear decay never rises, and at its best peak it is not behind one cycle. To test it, let the cyclic schedule end
+# with the same fall.
 #
-# **We think** that the rise buys something else: look at the highest peak. One cycle is there for a moment only, after
-# a warm-up and with less momentum, so it forgives a peak that is too high. If you cannot afford to tune, that may
-# decide. To tell the causes apart, give cosine a warm-up, or one cycle a fixed momentum.
+# **We think** that the rise helps in another way: look at the highest peak. One cycle stays there only for a moment,
+# after a warm-up and with less momentum, so it forgives a peak that is too high. If you cannot afford to tune, that
+# may decide. To tell the causes apart, give cosine a warm-up, or one cycle a fixed momentum.
 #
 # **Known** Linear decay to zero was at least as good as other schedules on many tasks when each was tuned (Defazio et
 # al. 2023, arXiv:2310.07831; for language models Bergsma et al. 2025, arXiv:2502.15938). WSD (Hu et al. 2024,
 # arXiv:2404.06395) has the practical advantage that you may decide late when to stop: it holds, and falls when you ask.
 #
-# **Takeaway** Try linear decay to zero first. A fancier schedule has to beat it with as much tuning.
+# **Takeaway** Try linear decay to zero first. A fancier schedule has to beat linear decay with as much tuning.
 
 # %% [markdown]
 # ## How many seeds does it take?
 #
-# Three seeds said that one cycle is ahead; the contest above says how much is left of that with more seeds and equal
-# tuning. What could three seeds have told at all? If two schedules are equal, each seed is a coin toss.
+# Three seeds said that one cycle is ahead. With more seeds and equal tuning, the contest above measured how far. How
+# much can three seeds tell at all? If two schedules are equal, each seed is a coin toss.
 #
-# The table of the contest holds many studies like ours: take any three of its seeds, and the two peaks that we tried.
-# The next cell makes all of them and asks each what ours asked: is one schedule ahead with every seed?
+# The table of the contest holds many studies like our old one: take any three of its seeds, and the two peaks that we
+# tried. The next cell makes all these studies and asks of each: is one schedule ahead with every seed?
 #
-# **Predict**: in which share of these studies is one of the two, whichever, ahead with every seed? If the schedules are
-# equal, three coins decide. The more they differ, the larger the share.
+# **Predict**: in which share of these studies is the same schedule ahead with every seed? If the schedules are equal,
+# three coins decide. The more they differ, the larger the share.
 
 # %%
 predicted_share = None  # between 0 and 1
@@ -317,19 +323,20 @@ if abs(gap.estimate) < 1:
     print(f"to show that a gap of {gap.estimate:.1f} points is less than one: about {enough:,} seeds")
 
 # %% [markdown]
-# **Known** Three coins agree in a quarter of all cases. If a study also picks the best of several settings, it reports
-# the luck of that pick as well, which is largest where few seeds are averaged.
+# **Known** Three coins agree in a quarter of all cases. A study that picks the best of several settings also reports
+# the luck of that pick. This luck is largest where few seeds are averaged.
 #
 # The interval of n seeds reaches about 2 s / √n to each side, where s is the standard deviation of the paired
-# differences. So half the difference takes four times the seeds, but never fewer than six: with five, no interval of
-# 95 % exists. Equal seeds can make s smaller, because both trainings share their initial weights and batches.
+# differences. So half the difference takes four times the seeds. Fewer than six seeds are never enough here: our
+# intervals rank the differences (signed-rank test), and five ranks cannot give 95 %. Equal seeds can make s smaller,
+# because both trainings share their initial weights and batches.
 #
 # With (2 s / difference)² seeds, the interval reaches as far to each side as the difference, so you see the difference
 # about every second time. To see it four times in five, take twice as many seeds (**Known**: the power of a test, Cohen
 # 1988). For times, `result.rounds_for(way, 0.02)` is stricter: its rounds narrow the interval to *half* of 2 %.
 #
-# More seeds do not make the validation set larger: with n images, an accuracy p has a standard error of √(p (1 − p) /
-# n).
+# More seeds do not make the validation set larger: with m images, an accuracy p has a standard error of √(p (1 − p) /
+# m).
 #
 # **Takeaway** Compute the seeds before you compare: at least (2 × spread / difference)². If you cannot afford them, you
 # cannot make the claim.
@@ -337,9 +344,9 @@ if abs(gap.estimate) < 1:
 # %% [markdown]
 # ## Does a schedule reach the same accuracy in fewer steps?
 #
-# A schedule that falls to zero has to know its length, so you cannot read its steps from one curve. You train it with
-# several lengths, each with the best peaks of the contest. The best peak of the constant rate may be the lowest of the
-# four; then an even lower one may be better.
+# Fewer steps are what we wanted, so count them. A schedule that falls to zero has to know its length, so one curve
+# does not show how many steps it needs. Train it with several lengths, at the best peak of the contest. The constant
+# learning rate may be best at the lowest of the four peaks; then a still lower one may be better.
 
 # %% tags=["experiment"]
 makers = {name: contest.SCHEDULES[name] for name in ("constant", "linear")}
@@ -362,11 +369,13 @@ needed = contest.steps_needed({n: statistics.mean(ends["linear"][n]) for n in le
 print(f"linear decay needs about {needed:.0f} steps for what the constant learning rate has after {2 * n_steps}")
 
 # %% [markdown]
-# **Known** With a constant learning rate the weights move around a minimum at a distance that the noise of the gradient
-# sets. Late in a training more steps hardly bring them closer, and a smaller learning rate does (Bottou, Curtis and
-# Nocedal 2018, arXiv:1606.04838, section 4.2). That is why a fall can replace steps. Our trainings are short, so more
-# steps still help a constant rate, as the table shows. **We think** that the fall has a second effect: BatchNorm's
-# running statistics lag behind weights that move fast. To test it, estimate them from scratch before each evaluation.
+# **Known** With a constant learning rate the weights move around a minimum, at a distance that depends on the noise
+# of the gradient. Late in a training more steps hardly bring them closer, and a smaller learning rate does (Bottou,
+# Curtis and Nocedal 2018, arXiv:1606.04838, section 4.2). So a fall can replace steps. Our trainings are short, so
+# more steps still help a constant learning rate, as the table shows.
+#
+# **We think** that the fall has a second effect: BatchNorm's running statistics lag behind weights that move fast. To
+# test it, estimate these statistics from scratch before each evaluation.
 #
 # **Takeaway** A decay to zero replaces steps of a constant learning rate. Decide the length first.
 
@@ -455,8 +464,8 @@ check.one_cycle(one_cycle, seed=18)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# The first cell compares your function with PyTorch's, and draws PyTorch's defaults next to it. The second trains with
-# the classic bug: the scheduler is called once per epoch and not once per step.
+# The first cell compares your schedule with PyTorch's, and draws PyTorch's defaults next to yours. The second cell
+# trains with the classic bug: the scheduler is called once per epoch and not once per step.
 
 # %% tags=["experiment"]
 one_cycle_now = course.solved(check.one_cycle)
@@ -477,13 +486,14 @@ course.claim("one cycle ends higher if it is set per step than if per epoch",
              contest.points_ahead(whole.at_best("one cycle"), buggy), above=0)  # fmt: skip
 
 # %% [markdown]
-# **Takeaway** Call the scheduler where its length was counted: once per step. Called per epoch, it never leaves its
-# warm-up, and no error says so.
+# **Takeaway** If you count a schedule's length in steps, call the scheduler once per step. Called per epoch, it never
+# leaves its warm-up, and no error says so.
 
 # %% [markdown]
 # ## Is the largest batch the fastest? · extra
 #
-# How large a batch fits is a question about memory. Which batch reaches the target first is a question about time.
+# Checklists say: take the largest batch that fits. What fits is a question about memory. Which batch reaches the
+# target first is a question about time.
 #
 # ### Exercise 3 · How large can it get?
 #
@@ -565,11 +575,11 @@ check.largest_batch(largest_batch, seed=7)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# The first cell sets a budget: a step that saves more activations raises CUDA's error. The second trains to the same
-# accuracy with three batch sizes. The learning rate stays, or grows in proportion to the batch (unit 03).
+# The first cell sets a budget: a step that saves more activations raises CUDA's error. The later cells train to the
+# same accuracy with three batch sizes. The learning rate stays, or grows in proportion to the batch (unit 03).
 #
-# **Predict**: which batch size reaches the target in the least time, with the learning rate scaled? The smallest, if a
-# step takes as many times as long as its batch is larger. The largest, if the device is idle in a small step.
+# **Predict**: which batch size reaches the target in the least time, with the learning rate scaled? The smallest, if
+# the time of a step grows in proportion to its batch. The largest, if a small step leaves the device idle.
 
 # %%
 predicted_fastest = None  # "the base", "four times the base" or "the largest"
@@ -660,9 +670,9 @@ course.claim("with the learning rate unscaled, the largest batch needs more step
              ratio_interval(unscaled, scaled), above=1)  # fmt: skip
 
 # %% [markdown]
-# The claim about time is the one that depends on the machine. Read its recorded machines: a GPU that a small batch
-# leaves idle makes a larger step almost for free, so fewer steps are less time there. Two cores are busy with any
-# batch, so they have to pay for every sample.
+# The claim about time depends on the machine, so read its recorded machines. If a small batch leaves a GPU idle, a
+# larger step takes hardly longer, and fewer steps are less time. On two cores a larger step takes longer: compare the
+# printed milliseconds with the batch sizes.
 #
 # **Known** Far above the *critical batch*, more samples per step save hardly any steps (McCandlish and colleagues 2018,
 # arXiv:1812.06162). Large batches may also generalise worse; unit 03 tests it.
@@ -672,8 +682,8 @@ course.claim("with the learning rate unscaled, the largest batch needs more step
 # %% [markdown]
 # ## What does AdamW change in Adam? · extra
 #
-# Adam divides the gradient by its usual size. With an L2 penalty, it divides the penalty's gradient $\lambda w$ as
-# well. AdamW applies this decay separately.
+# Can you copy a weight decay from one optimizer to the other? Adam divides the gradient by its usual size. With an L2
+# penalty, Adam divides the penalty's gradient $\lambda w$ as well. AdamW applies this decay separately.
 #
 # ### Exercise 4 · One step of AdamW
 #
@@ -746,8 +756,8 @@ check.adamw_step(adamw_step, seed=9)
 
 # %% [markdown]
 # The first cell moves two groups of 1,000 weights that start at 1. Their gradients are noise around 0, of standard
-# deviation 10 and 0.1. The second cell trains on few images. Both optimizers try the same peaks and decays, and each is
-# judged at its own best pair.
+# deviation 10 and 0.1. The later cells train on few images. Both optimizers try the same peaks and decays, and each
+# is judged at its own best pair.
 
 # %% tags=["experiment"]
 adamw_now = course.solved(check.adamw_step)
@@ -822,13 +832,13 @@ course.claim("for AdamW the better of two one-cycle peaks ends above the better 
              contest.points_ahead(adamw, no_cycle), above=0)  # fmt: skip
 
 # %% [markdown]
-# **Known** The same number means another strength in the two: L2 passes through Adam's division, AdamW's decay does not
-# (Loshchilov and Hutter 2019). So a comparison at equal decay says nothing about which optimizer is better. Compare the
-# best of each; if the best decay is 0, the two are the same algorithm there. Checklists that say "AdamW consistently
-# beats Adam" have to be held against that. A step costs the same: both keep two running means.
+# **Known** Equal decays do not act equally: L2 passes through Adam's division, AdamW's decay does not (Loshchilov and
+# Hutter 2019). So a comparison at equal decay does not say which optimizer is better. Compare each at its own best
+# decay. With a decay of 0 the two are the same algorithm. Remember this when a checklist says "AdamW consistently
+# beats Adam".
 #
-# **Takeaway** The same decay acts differently: L2 in Adam hardly touches weights with large gradients. Tune the decay
-# for each optimizer, and never copy it.
+# **Takeaway** In Adam, L2 hardly touches weights with large gradients. Tune the decay for each optimizer, and never
+# copy it from one to the other.
 
 # %% [markdown]
 # ## What does clipping protect from? · extra
@@ -894,8 +904,8 @@ check.clip_grad_norm(clip_grad_norm, seed=6)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# A network without BatchNorm trains. Halfway, the images of one batch are multiplied by 30. From there on, gradients
-# are clipped or not; the limit is the largest norm of the quarter before.
+# One bad batch may undo much training. A network without BatchNorm trains. Halfway, the images of one batch are
+# multiplied by 30. From then on, gradients are clipped or not; the limit is the largest norm of the quarter before.
 
 # %% tags=["experiment"]
 clip_now = course.solved(check.clip_grad_norm)
@@ -939,7 +949,7 @@ course.claim("without a broken batch, clipping changes accuracy by less than two
              contest.points_ahead(clipped, clean), within=(-2, 2))  # fmt: skip
 
 # %% [markdown]
-# **Shown** The four trainings differ by the broken batch and by the clipping alone, and share their seeds.
+# **Shown** The four trainings share their seeds, and differ by the broken batch and by the clipping alone.
 #
 # **Takeaway** Clipping is insurance: it changes little until a broken batch arrives, and then saves the training.
 #

@@ -3,9 +3,9 @@
 #
 # **Which changes make a single step faster, on which network, and which only look as if they should?**
 #
-# Part 2 needed fewer steps. This part keeps their number and makes each step cheaper. You measure the list as it looks
-# today, from TF32 to CUDA graphs, on two networks: a small convolutional network, and a small GPT, which is what most
-# people train now. A profile first says what each change can gain at most.
+# Part 2 needed fewer steps. This part keeps the number of steps and makes each step cheaper. You measure the list as
+# it looks today, from TF32 to CUDA graphs, on two networks: a small convolutional network and a small GPT. A profile
+# first says what each change can gain at most.
 #
 # **You will be able to**
 #
@@ -59,9 +59,9 @@ print(f"steps of {size.step_batch} images, and of {size.gpt_rows} x {size.gpt_co
 # %% [markdown]
 # ## What can each change gain at most?
 #
-# The baseline is the step that most people write: float32, the usual layout, Adam with its defaults, and attention as
-# the paper writes it. Each rung of a ladder keeps the changes of the rung before it and adds one. The code is in
-# `course/training/ladder.py`.
+# There are many changes to try, and most cost you time to write. Which are worth it? The baseline is the step that
+# most people write: float32, the usual layout, Adam with its defaults, and attention as the paper writes it. Each
+# rung of a *ladder* keeps the changes of the rung before it and adds one. The code is in `course/training/ladder.py`.
 #
 # | rung | what it adds | meant to make cheaper |
 # |---|---|---|
@@ -74,11 +74,10 @@ print(f"steps of {size.step_batch} images, and of {size.gpt_rows} x {size.gpt_co
 # | compiled model | `torch.compile` | point-wise operations, norms |
 # | CUDA graphs | the kernels of a step are started by one call (NVIDIA) | the gaps between kernels |
 #
-# Each rung is compared with the rung before it, or with the last one before it that runs here. The first one is
-# compared with the baseline.
+# Each rung is compared with the last rung before it that runs here, and the first rung with the baseline.
 #
-# A profile of the rung before gives the bound. If what a change touches takes the share $s$ of the step, and the change
-# made it free, then the step would be $1 / (1 - s)$ times as fast.
+# A profile of the rung before gives the bound. Suppose that a change touches the share $s$ of the step. If the change
+# made this share free, the step would be $1 / (1 - s)$ times as fast.
 
 # %% tags=["experiment"]
 rungs = {name: ladder.ladder(network, device) for name, network in networks.items()}
@@ -93,16 +92,19 @@ for name, of in bounds.items():
         print(f"  {rung:<16} " + (f"at most {bound:.2f} times as fast" if bound else "the profile cannot tell"))
 
 # %% [markdown]
-# **Takeaway** A profile says what a change can gain at most, before you write it. What touches little cannot gain much.
+# **Takeaway** Before you write a change, a profile says what it can gain at most. A change that touches little cannot
+# gain much.
 
 # %% [markdown]
 # ## Which rung wins on which network?
 #
-# A bound says what is possible, and not what happens: a faster kernel is not free, and it may be slower. So each rung
-# runs in every round, in random order, and the baseline twice. The ratio of the two baselines is the control.
+# A bound says what is possible, not what happens: the new kernel takes time, too, and may even be slower than the old
+# one. So measure: each rung runs in every round, in random order, and the baseline twice. The ratio of the two
+# baselines is the control.
 #
 # **Predict**: which rung gains most on the convolutional network, and which on the small GPT? Use the bounds. For 16
-# bits ask whether your processor multiplies them natively (`amx_bf16` or `avx512_bf16` in `lscpu`, or tensor cores).
+# bits ask whether your processor has instructions for them (`amx_bf16` or `avx512_bf16` in `lscpu`) or your GPU has
+# tensor cores.
 
 # %%
 predicted_cnn = None  # "no useless bias", "channels last", "fused optimizer", "TF32", "16 bits", ...
@@ -158,24 +160,26 @@ course.claim("CUDA graphs make a step of the small GPT at least 10 % faster",
              gains["small GPT"].get("CUDA graphs"), above=1.1)  # fmt: skip
 
 # %% [markdown]
-# Compare the bounds with the gains: the rung with the largest bound need not gain most. A bound excludes, it does not
-# promise. A gain above its bound means that the change touches more than it is meant to. 16 bits also halve the bytes
-# of point-wise operations. Compiling also removes the time between operations.
+# Compare the bounds with the gains: the rung with the largest bound need not gain most. A gain above its bound means
+# that the change touches more than it is meant to touch. For example, 16 bits also halve the bytes of point-wise
+# operations, and compiling also removes the time between operations.
 #
 # **Known** TF32 and CUDA graphs belong to NVIDIA's GPUs, so a CPU prints "not measured here". TF32 multiplies float32
-# in tensor cores with ten binary digits after the first of each factor (NVIDIA Ampere white paper 2020). It costs one
-# line, `torch.set_float32_matmul_precision("high")`, and gains little once autocast makes the products anyway. A CUDA
-# graph replays recorded kernels, which pays where the GPU waits for Python: small kernels, small batches.
+# in tensor cores with ten binary digits after the first of each factor (NVIDIA Ampere white paper 2020). PyTorch uses
+# TF32 for convolutions by default, and for matrix products after one line,
+# `torch.set_float32_matmul_precision("high")`. The line gains little once autocast makes the products in 16 bits. A
+# CUDA graph replays recorded kernels, which pays where the GPU waits for Python: small kernels, small batches.
 #
-# **Takeaway** A bound says which rungs to skip; only the ladder says which one wins, on your network and where you
-# train.
+# **Takeaway** A bound says which rungs to skip. Only the ladder says which rung wins, on your network and your
+# machine.
 
 # %% [markdown]
 # ## Does a faster step learn as much?
 #
-# A faster step is worth nothing if it learns less. The cell trains every rung with the same seeds on the same batches
-# and subtracts the loss of the baseline seed by seed, so the luck that both share cancels. The control is the baseline
-# from weights that differ by a millionth: another order of sums may change the loss as much.
+# A faster step is worth nothing if it learns less. The cell trains every rung with the same seeds on the same
+# batches. It subtracts the loss of the baseline seed by seed, so the luck that both share cancels. The control is the
+# baseline again, from weights that differ by a millionth: adding the same numbers in another order may change the
+# loss as much.
 
 # %% tags=["experiment"]
 apart = {name: ladder.loss_differences(small[name], rungs[name], size.loss_steps, size.loss_seeds, device)
@@ -191,21 +195,22 @@ course.claim("with all changes up to 16 bits, the small GPT has the baseline's l
              gpt_apart, within=(-0.05, 0.05))  # fmt: skip
 
 # %% [markdown]
-# **Shown** The rungs share weights, batches and steps, so a difference beyond the control's comes from the changes up
-# to that rung. These are few steps: train longer before you trust a format at the end of a schedule, where updates are
-# small.
+# **Shown** The rungs share weights, batches and steps. So an interval that lies outside the control's comes from the
+# changes up to that rung. But these are few steps: train longer before you trust a format at the end of a schedule,
+# where updates are small.
 #
 # **Takeaway** Compare losses in pairs, seed by seed, and next to what rounding alone does.
 
 # %% [markdown]
 # ## Which lines belong inside autocast?
 #
-# bf16 keeps the range of float32 and stores seven binary digits after the first. A weight of 0.1 can only move in steps
-# of 1/2048.
+# Why not store the whole model in 16 bits? bf16 keeps the range of float32 and stores seven binary digits after the
+# first. So a weight of 0.1 can only move in steps of 1/2048.
 #
 # **Predict**: the weights of FashionCNN, stored in bf16, get an update of 1e-5 each, as Adam makes it at the end of a
 # schedule. Which share of the weights stays where it is? Most weights lie between a thousandth and a twentieth. An
-# update is lost if it is less than half of the distance to the next number, about 1/512 of the weight.
+# update is lost if it is less than half of the distance to the next number. Half of this distance is 1/512 to 1/256
+# of the weight.
 
 # %%
 predicted_stuck = None  # between 0 and 1
@@ -244,11 +249,12 @@ course.claim("on a CPU, autocast leaves the softmax of a 16-bit tensor in 16 bit
 
 # %% [markdown]
 # So `model.bfloat16()` is not mixed precision: most weights would miss the smallest updates. Autocast keeps float32
-# weights, makes a 16-bit copy for products, and computes the loss in float32. On CUDA it also computes softmax, norms,
-# sums and `exp` in float32. On a CPU these keep the dtype of their input, as printed above.
+# weights, makes a 16-bit copy for products (Micikevicius et al. 2018), and computes the loss in float32. On CUDA,
+# autocast also computes softmax, norms, sums and `exp` in float32. On a CPU these functions keep the dtype of their
+# input, as printed above.
 #
-# fp16 has more digits than bf16 and a smaller range, in which small gradients become 0. A `torch.amp.GradScaler`, made
-# once before the training, keeps them. It has three calls per step:
+# fp16 has more digits than bf16 and a smaller range, so small gradients become 0. A `torch.amp.GradScaler`, made once
+# before the training, keeps small gradients. It has three calls per step:
 #
 # ```python
 # scaler.scale(loss).backward()  # gradients of the loss, multiplied by a large factor
@@ -256,8 +262,8 @@ course.claim("on a CPU, autocast leaves the softmax of a 16-bit tensor in 16 bit
 # scaler.update()  # halves the factor after an overflow, doubles it after a long time without
 # ```
 #
-# If you clip gradients, call `scaler.unscale_(optimizer)` before: else you clip the scaled gradients. The next cell
-# makes one step of length 1 with both orders.
+# If you clip gradients, call `scaler.unscale_(optimizer)` first; otherwise you clip the scaled gradients. The next
+# cells make one step of length 1 with this call and without it.
 
 
 # %% tags=["experiment"]
@@ -360,11 +366,13 @@ check.autocast_region(autocast_region, seed=17)
 # %% [markdown]
 # ## What explains the ladder?
 #
-# A rung tells you *whether* a change helps. To learn *why*, change one suspected cause alone:
+# A rung tells you *whether* a change helps. To say whether it will help another network, you have to know *why*. So
+# change one suspected cause alone:
 #
 # - Do 16 bits need large products? The control makes the same step with a sixteenth of the images. (Here 16 bits are
 #   added to the plain step, in the ladder to the changes before it, so the gains may differ.)
-# - How much can a fused optimizer gain at all? The control times the update alone.
+# - How much can a fused optimizer gain at all? The control times the update alone, against Adam's default. (On CUDA
+#   the default already updates many weights per kernel.)
 # - Which layer gains from channels last? Each layer runs alone in both layouts.
 # - Does SDPA need long sequences? Attention runs alone, on rows of two lengths with equally many tokens together.
 
@@ -434,27 +442,29 @@ course.claim("SDPA gains at least 10 % more on long rows than on short ones",
              ratio_of_gains(controls["SDPA, long rows"], controls["SDPA, short rows"]), above=1.1)  # fmt: skip
 
 # %% [markdown]
-# Read the recorded machines of the two claims about 16 bits. A GPU may lose with them where a step is so small that it
-# waits for Python: autocast starts more kernels, and products take little of the time.
+# Read the recorded machines of the two claims about 16 bits. **We think** that a GPU loses with 16 bits where a step
+# is so small that it waits for Python: autocast starts more kernels, and products take little of the time. To test
+# it, time a larger network there.
 #
 # - **Shown** The two steps in 16 bits differ by the number of images alone. **We think** that it acts in two ways: with
 #   few images the products are small, and Adam's update, which stays in 32 bits, takes a larger share. To tell them
 #   apart, leave the update out of both steps.
 # - **Shown** Each layer runs alone in both layouts, so the rows above say which layers gain from channels last.
-# - **We think** that a layer gains where it works on one pixel after the other and finds all channels of a pixel in one
-#   stretch of memory, which a processor reads and computes with in one instruction. To test it, give the layer one
+# - **We think** that a layer gains where it works pixel by pixel. In channels last, the channels of a pixel are
+#   neighbours in memory, so one instruction reads or computes several of them. To test it, give the layer one
 #   channel: then both layouts are the same.
 # - **Known** SDPA does not write the table of all scores, which grows with the square of the row (Dao et al. 2022,
 #   arXiv:2205.14135). With equally many tokens, the table of long rows is larger.
 #
-# **Takeaway** Change one suspected cause alone. 16 bits pay where products take much of the step and the machine has
-# units for them.
+# **Takeaway** Change one suspected cause alone. 16 bits pay where the machine has units for them, and products take
+# much of the step.
 
 # %% [markdown]
 # ## When is compiling paid back?
 #
-# `torch.compile` makes one kernel of several operations, at the price of a first call that takes long. It keeps what it
-# compiled on disk, so the second start of the same training is cheaper. And it compiles for the shapes that it sees.
+# `torch.compile` makes one kernel of several operations, but the first call takes long. So a compiled step must save
+# enough time, step by step, to pay for that call. What was compiled stays on disk, so a second start of the same
+# training is cheaper. And `torch.compile` compiles for the shapes that it sees.
 #
 # Does a smaller last batch make it compile again? The cell counts, for batches of the sizes 16, 12, 8 and 4.
 
@@ -485,18 +495,20 @@ for name, of in rungs.items():
 
 # %% [markdown]
 # **Known** After a second size, torch.compile makes a graph whose size is a variable, which serves all further sizes
-# (PyTorch documentation, "Dynamic Shapes"). Sizes 0 and 1 are always their own graphs. What else differs from call to
-# call, such as a Python number that changes, may compile again every time, up to a limit; `TORCH_LOGS=recompiles` says
-# why.
+# (PyTorch documentation, "Dynamic Shapes"). Sizes 0 and 1 always get their own graphs. A Python number that changes
+# from call to call may compile again every time, up to a limit; `TORCH_LOGS=recompiles` says why.
 #
-# **Takeaway** Count compile time against your steps, with the cache as it will be. Drop the last batch, or pay for it
-# once.
+# The line "from the cache" was measured in the same process. A new process also imports the compiler.
+#
+# **Takeaway** Count the compile time against the steps that you will make. Drop a smaller last batch, or compile once
+# more for it.
 
 # %% [markdown]
 # ## What does a bias before BatchNorm do? · extra
 #
-# BatchNorm subtracts the mean of each channel. So what is the gradient of a bias right before it? One backward pass
-# through FashionCNN compares the gradients of biases and weights (norms).
+# Checklists say: leave out the bias before a BatchNorm. BatchNorm subtracts the mean of each channel. So what is the
+# gradient of a bias right before it? One backward pass through FashionCNN compares the norms of the gradients of
+# biases and weights.
 
 # %% tags=["experiment"]
 model, optimizer = fresh()
@@ -601,9 +613,9 @@ course.claim("without the biases before BatchNorm, a trained model has the same 
 # %% [markdown]
 # ## Where does a model lose its layout? · extra
 #
-# A batch has the shape (images, channels, height, width). By default one channel is stored after the other. In the
-# layout `torch.channels_last` the channels of a pixel are neighbours, which some convolution kernels prefer. Shape and
-# values stay.
+# Channels last can only help as far as the layers keep it. A batch has the shape (images, channels, height, width).
+# By default one channel is stored after the other. In the layout `torch.channels_last` the channels of a pixel are
+# neighbours, which some convolution kernels prefer. Shape and values stay.
 #
 # You compare FashionCNN with a copy of it that calls `.contiguous()` after the first block. How often does the layout
 # change on the way through the copy?
@@ -618,7 +630,8 @@ course.claim("without the biases before BatchNorm, a trained model has the same 
 #   that layout;
 # - return {name as in `named_modules`: bool}, in the order in which they ran, of all leaf layers whose output has four
 #   dimensions;
-# - leave no hook behind.
+# - leave no hook behind: `layer.register_forward_hook(hook)` calls `hook(layer, inputs, output)` after each run, and
+#   returns a handle with `remove()`.
 #
 # **You may assume** that each layer runs once and returns one tensor.
 #
@@ -640,8 +653,8 @@ course.claim("without the biases before BatchNorm, a trained model has the same 
 #
 # <details><summary>Hint 2</summary>
 #
-# `layer.register_forward_hook(hook)` calls `hook(layer, inputs, output)` after each run and returns a handle whose
-# `remove()` takes it away again.
+# Leaf layers are those without children. Their hooks note the answer; where do you keep the handles until the run is
+# over?
 #
 # </details>
 #
@@ -719,7 +732,7 @@ course.claim("FashionCNN keeps the layout from its first convolution to its last
              f"{changes['FashionCNN']} and {changes['with a copy']} changes")  # fmt: skip
 
 # %% [markdown]
-# **Takeaway** One `.contiguous()` costs two conversions per pass, and torch does not warn.
+# **Takeaway** One `.contiguous()` costs two conversions per forward pass, and torch does not warn.
 
 # %% [markdown]
 # ## What does a compiler gain on point-wise operations? · extra
@@ -802,8 +815,8 @@ if made.call:
     course.claim("torch.compile makes the chain of operations of GELU at least 50 % faster", gain, above=1.5)
 
 # %% [markdown]
-# **Takeaway** A compiler fuses what you wrote out, but use torch's own operation where there is one, and count the
-# compile time against your calls.
+# **Takeaway** A compiler fuses what you wrote out, but its compile time has to be paid back. Torch's own operation,
+# where there is one, needs no compile time.
 #
 # Part 4 trades memory for time, and lets you race.
 #

@@ -4,12 +4,13 @@
 # **Which of all this makes your training reach its accuracy sooner?**
 #
 # Parts 1 to 3 measured the number of steps and the time of a step. Now one number counts both: the seconds until the
-# validation accuracy reaches a target. You race a script that follows all advice against a plain one, take it apart
-# into its nine pieces, and then race against it yourself.
+# validation accuracy reaches a target. A script that follows all advice races against a plain script. You find out
+# which of its nine pieces pay, and then race against it yourself.
 #
 # **You will be able to**
 #
-# - measure a whole training by the time to an accuracy, with a control, and judge a piece of advice by leaving it out;
+# - measure a whole training by its time to an accuracy, with a control, and judge a piece of advice by leaving it
+#   out;
 # - tell whether a change saves images or time per image, and measure each with the tool that suits it;
 # - say what a training step keeps in memory, and what checkpointing and accumulation change about it;
 # - choose the measurement that tells which remedy fits a symptom.
@@ -63,14 +64,14 @@ data = fashion.load(size.dataset)
 # | label smoothing | `label_smoothing` | the loss asks for a little less than 1 for the right class |
 # | late evaluation | `late_evaluation` | no evaluation on the clock, instead of one per epoch |
 #
-# A race needs rules, or it measures the calendar of evaluations:
+# Without rules, a race would measure who is evaluated more often. These are the rules:
 #
-# - **Same looks.** The race looks at the accuracy of each contestant after the same numbers of images. The target is
-#   reached between two looks, where a straight line between them crosses it.
-# - **The clock** runs while a contestant converts images and trains. It stands still during our looks. If a recipe
-#   evaluates once per epoch, half an epoch is charged half an evaluation.
-# - **A control.** Everything runs twice with each seed. Whatever differs between these two is noise.
-# - **Enough seeds.** Ratios are paired by seed, and six seeds are the least that give an interval of 95 %.
+# - **Same looks.** The race looks at the accuracy of each contestant after the same numbers of images. Between two
+#   looks, the target is reached where a straight line crosses it.
+# - **The clock** runs while a contestant converts images and trains. It stands still during our looks. A recipe that
+#   evaluates once per epoch pays half an evaluation for half an epoch.
+# - **A control.** Everything runs twice with each seed. Every difference between the two is noise.
+# - **Enough seeds.** Ratios are paired by seed. With fewer than six seeds, our intervals cannot have 95 %.
 #
 # **Predict**: how many times as fast as the plain script does everything reach the target?
 
@@ -102,25 +103,28 @@ course.claim("with equal seeds, everything needs the same number of images twice
              otherwise="Kernels of your device add in another order each time.")  # fmt: skip
 
 # %% [markdown]
-# **Shown** The control has the same recipe and seeds. On a CPU it needs the same images to the last digit, so all of
-# its interval by the clock comes from the machine. The number of images is free of that noise: only the seed moves it.
+# **Shown** The control has the same recipe and seeds. On a CPU it needs exactly the same number of images, so its
+# whole interval by the clock comes from the machine. The number of images is free of that noise, because it depends
+# on the seed alone.
 #
-# **Takeaway** Time to an accuracy needs equal looks, a control and paired seeds. Otherwise you measure when you looked.
+# **Takeaway** To compare times to an accuracy, look at all contestants equally often, pair their seeds, and run a
+# control.
 
 # %% [markdown]
 # ## Which of the nine pieces pays?
 #
-# The clock is the worst instrument for one piece, because it mixes the luck of the seed with the noise of the machine.
-# So split the time:
+# You will not use all nine pieces, so which of them pay? The clock is a poor instrument for a single piece, because
+# it mixes the luck of the seed with the noise of the machine. So split the time:
 #
 # seconds = images trained until the target × seconds per image
 #
-# *Images* depend on the seed and not on what else the machine does. We count them with and without a piece, by the same
-# seeds, for the five pieces that change what is computed: batch, cycle, bfloat16, bias, smoothing. The other four
-# compute the same up to rounding and the order of the images, which is random anyway. *Seconds per image* do not depend
-# on the seed. `compare` measures them for all nine in interleaved rounds, with everything as the base.
+# *Images* depend on the seed and not on what else the machine does. We count them with and without a piece, by the
+# same seeds, for five pieces: batch, cycle, bfloat16, smoothing, and the bias, which changes only rounding and so
+# shows what chance does. The other four pieces compute the same up to rounding and the order of the images, which is
+# random anyway. *Seconds per image* do not depend on the seed. `compare` measures them for all nine pieces in
+# interleaved rounds, with everything as the base.
 #
-# **Predict**: which piece saves the most time when both factors are multiplied? Ask what the plain script spends most
+# **Predict**: which piece saves the most time when you multiply both factors? Ask what the plain script spends most
 # on: arithmetic (bfloat16), waiting for data (data in memory), or too many images (one cycle).
 
 # %%
@@ -162,42 +166,45 @@ course.claim("the bias before BatchNorm changes the time per image by less than 
 
 # %% [markdown]
 # Read the two columns. If all advice together needs as many images as the plain script, its whole gain is time per
-# image. If it needs more or fewer, look for the pieces in the column "images" whose intervals exclude 1: on several
-# machines the larger batch needs more images, and other pieces fewer.
+# image. Single pieces may still change the number of images and cancel: look for intervals in the column "images"
+# that exclude 1.
 #
-# A grey row is a result, too: with these seeds and rounds nobody can say whether that piece helps. Of nine intervals
-# of 95 %, one or more exclude 1 by chance in a third of such tables. Trust a coloured row only if you can say why.
+# A grey row is a result, too: with these seeds and rounds nobody can say whether that piece helps. And a coloured row
+# may be chance: if nothing helped, one or more of nine intervals of 95 % would exclude 1 in a third of such tables.
+# Trust a coloured row only if you can say why.
 #
-# - **Known** bfloat16 is cheap where the processor multiplies it natively (AMX on recent Xeons, tensor cores on GPUs).
-#   Elsewhere it is emulated and may lose, so this row can change sign between machines.
-# - **Known** A larger batch makes fewer updates, so it may need more images (unit 03). Each update has a fixed cost,
-#   which it pays less often. Compare its two dots: the product decides.
+# - **Known** bfloat16 is fast where the processor has instructions for it (AMX on recent Xeons, AVX-512 BF16, tensor
+#   cores on GPUs). Elsewhere it is emulated and may lose, so this row can change sign between machines.
+# - **Known** A larger batch makes fewer updates, so it may need more images (unit 03). But it pays the fixed cost of
+#   an update less often. The product of the two columns decides.
 # - **Known** One cycle was made for few epochs and a target near the best accuracy (Smith 2018). An easy target is
 #   reached before the learning rate has fallen.
-# - **We think** that our rule is kind to a constant learning rate: its accuracy jumps from look to look, and the first
+# - **We think** that our rule favours a constant learning rate: its accuracy jumps from look to look, and the first
 #   crossing counts, even a lucky one. To test it, raise `target`, or count the second look above it.
-# - **Known** BatchNorm subtracts the mean, and the bias with it (Ioffe and Szegedy 2015), so only rounding differs. If
-#   its number of images is coloured here, suspect chance first.
-# - The nine ratios need not multiply to the whole: each piece was left out *next to the other eight*. What data in
-#   memory saves is a larger share once bfloat16 has made the rest cheap.
+# - **Known** BatchNorm subtracts the mean, and the bias with it (Ioffe and Szegedy 2015), so without the bias only
+#   rounding differs. If "no useless bias" has a coloured number of images here, suspect chance first.
+# - The nine ratios need not multiply to the whole, because each piece was left out *next to the other eight*. What
+#   data in memory saves is a larger share once bfloat16 has made the rest cheap. And **we think** that two pieces may
+#   need each other: leaving out either then costs what both gain, and multiplying counts this gain twice. To test it
+#   for bfloat16 and channels_last, leave out both.
 #
-# The full-size race, on all images of Fashion-MNIST, takes an hour: `course bench speedrun`. What it found is in
-# [docs/results.md](../../docs/results.md). On which machine each piece wins: the flip map, at the end of part 1 and in
-# [docs/flip-map.md](../../docs/flip-map.md).
+# The full-size race, on all images of Fashion-MNIST, is `course bench speedrun`; its results are in
+# [docs/results.md](../../docs/results.md). The flip map says on which machine each piece wins: see the end of part 1,
+# or [docs/flip-map.md](../../docs/flip-map.md).
 #
-# **Takeaway** Seconds are images times seconds per image. Judge each factor with its own instrument, and keep a change
-# whose product excludes 1.
+# **Takeaway** Seconds are images times seconds per image. Measure each factor by itself, and keep a change if the
+# interval of the product lies above 1.
 
 # %% [markdown]
 # ## Can you beat it?
 #
-# Write a recipe that reaches the target sooner. Change any field of the table, or `lr` and `epochs`. Decide first which
-# factor your change should reduce: a batch of another size, another peak or cycle moves the images; the rest moves the
-# time per image.
+# Write a recipe that reaches the target sooner. Change any field of the table, or `lr` and `epochs`. Decide first
+# which factor your change should reduce. Another batch size, peak or cycle changes the number of images; the other
+# fields change the time per image.
 #
-# Your entry races with the same seeds as everything, and its time per image is compared with that of everything, next
-# to a control. So the board shows ratios to everything, and entries of different hours may be compared. An entry leads
-# only if its whole interval lies above 1. Two entries are enough for the session.
+# Your entry races with the same seeds as everything, and its time per image is compared with everything's, next to a
+# control. The board shows ratios to everything, so you may compare entries of different hours. An entry leads only if
+# its whole interval lies above 1. Two entries are enough for the session.
 
 # %% tags=["experiment"]
 print(everything)
@@ -209,7 +216,8 @@ for row in board:
 plots.leaderboard(board)
 
 # %% [markdown]
-# **Takeaway** A change wins through the factor that it touches. An estimate above 1 whose interval holds 1 has not won.
+# **Takeaway** A change wins through the factor that it touches. An estimate above 1 whose interval contains 1 has not
+# won.
 #
 # ### Question · The advice that did not help
 #
@@ -245,8 +253,8 @@ plots.leaderboard(board)
 # | the loss explodes or is NaN | the norm of the gradients | lower learning rate, clipping, scaler for fp16 | 2, 3 |
 # | the loss falls slowly | the range test | another learning rate, one cycle | 2 |
 #
-# `course.checkup` watches a training, says where its time goes, and tries what might help: each in rounds, next to a
-# control. Here is a training that leaves much undone. Replace `loader` and `step` with your own.
+# `course.checkup` watches a training, says where its time goes, and tries what might help, next to a control. The
+# training below follows little of the advice. Replace `loader` and `step` with your own.
 
 # %% tags=["experiment"]
 network = FashionCNN().to(device)
@@ -270,7 +278,8 @@ print(course.checkup(loader, step, steps=20, minutes=size.checkup_minutes))
 # %% [markdown]
 # ## What does a step keep in memory? · extra
 #
-# Autograd keeps results of the forward pass until the backward pass needs them.
+# When a training runs out of memory, what fills it? Autograd keeps results of the forward pass until the backward
+# pass needs them.
 #
 # FashionCNN has 1.5 million parameters. Think first: at which batch size does a step keep more bytes for backward than
 # the parameters take? And does 16-bit autocast halve them?
@@ -278,7 +287,7 @@ print(course.checkup(loader, step, steps=20, minutes=size.checkup_minutes))
 # ### Exercise 1 · Count the bytes
 #
 # Count what autograd keeps while `call` runs, without the parameters and buffers of `module`, which stay in memory in
-# any case.
+# any case. A tensor's memory is its storage, `tensor.untyped_storage()`; a view shares it.
 #
 # **Must**
 # - run `call()` once, and return the bytes of all storages that autograd saves while it runs, an int;
@@ -381,22 +390,23 @@ course.claim("autocast to 16 bits saves less than half of the bytes kept per ima
 # %% [markdown]
 # **Known** Autocast runs convolutions and linear maps in 16 bits, and what they pass on is kept in 16 bits, too. Max
 # pooling keeps the positions of its maxima as 64-bit numbers in any case (documentation of `torch.amp`, and of
-# `max_pool2d`'s `return_indices`). Count them: one position for each pooled value explains what is not halved.
+# `max_pool2d`'s `return_indices`). Count one position for each pooled value: these positions are the bytes that
+# autocast does not halve.
 #
-# **Takeaway** Activations grow with the batch and weights do not. So a memory limit is a limit on the batch, and
-# autocast halves the activations, not the positions that pooling keeps.
+# **Takeaway** Activations grow with the batch, and weights do not. So a memory limit is a limit on the batch.
 
 # %% [markdown]
 # ## What if a block runs twice? · extra
 #
-# A checkpointed block keeps only its inputs. When backward reaches it, it runs a second time. The second run must give
-# what the first one gave. But dropout draws a new mask, and backward runs outside the autocast of the forward pass, so
-# the second run would compute in float32 what the first one computed in 16 bits. How wrong does a gradient get if the
-# mask differs?
+# A checkpointed block saves memory: it keeps only its inputs, and runs a second time when backward reaches it. The
+# second run must give what the first run gave. But dropout draws a new mask. And backward runs outside the autocast
+# of the forward pass, so the second run would compute in float32 what the first run computed in 16 bits. How wrong
+# does a gradient get if the mask differs?
 #
 # ### Exercise 2 · Checkpoint a block
 #
-# Write `checkpoint(block, *inputs)` with a `torch.autograd.Function`.
+# Write `checkpoint(block, *inputs)` with a `torch.autograd.Function`. `torch.get_rng_state`, `torch.random.fork_rng`
+# and `torch.get_autocast_dtype` help.
 #
 # **Must**
 # - return what `block(*inputs)` returns; in forward build no graph inside the block, and save only the inputs;
@@ -521,16 +531,17 @@ course.claim("under autocast, checkpointed blocks have the gradients of plain on
 course.claim("BatchNorm in a checkpointed block updates its running statistics twice per step", updates == 2, updates)
 
 # %% [markdown]
-# **Shown** Only the mask differs between the two gradients that lie far apart, and no error says so.
+# **Shown** The two gradients that lie far apart differ by the mask alone, and no error says so.
 #
 # **Takeaway** A second run must repeat the first one in all that it reads: random numbers, precision, statistics.
 
 # %% [markdown]
 # ## How many segments? · extra
 #
-# A model of n equal blocks is cut into k segments. At the peak of backward, one segment has run again and each of the
-# others keeps its input. That makes (k − 1) · (bytes of an input) + ⌈n / k⌉ · (bytes of a block). Which k keeps the
-# fewest bytes? Each block runs forward twice in a step, so a step takes one more forward pass.
+# Checkpointing saves memory and costs time. How much of each? A model of n equal blocks is cut into k segments. At
+# the peak of backward, one segment has run again and each of the others keeps its input. That makes (k − 1) · (bytes
+# of an input) + ⌈n / k⌉ · (bytes of a block). Which k keeps the fewest bytes? Each block runs forward twice in a
+# step, so a step takes one more forward pass.
 #
 # **Predict**: how many times as long as a plain step does a checkpointed step take? If backward costs two forward
 # passes, as it does for matrix products, the rule says 4/3. If the forward pass has work without a counterpart in
@@ -583,8 +594,9 @@ course.claim(
 course.claim("a checkpointed step takes longer than the 4/3 of the rule", longer[best_k], above=4 / 3)
 
 # %% [markdown]
-# **Shown** The last cell removes dropout alone. Compare the two shares with the third of the rule: what is above it
-# with dropout and not without is the price of drawing random numbers, which the backward pass does not pay.
+# **Shown** The last cell removes dropout alone. Compare both shares with the third of the rule. If only the share
+# with dropout is larger, the difference is the time for drawing random numbers, which the backward pass does not
+# need.
 #
 # Where the intervals overlap, you cannot tell whether more segments cost more. The predicted line adds a forward pass
 # that keeps no graph, as a checkpointed block makes it first.
@@ -592,14 +604,14 @@ course.claim("a checkpointed step takes longer than the 4/3 of the rule", longer
 # **Known** With k segments of n blocks, k inputs and the n / k blocks of one segment are kept. That is least at
 # k = √(n · bytes of a block / bytes of its input), and at √n only if the two are equal (Chen et al. 2016).
 #
-# **Takeaway** Choose the segments by the bytes of a block and of its input. The price is one forward pass, which may be
+# **Takeaway** Choose the segments by the bytes of a block and of its input. They cost one forward pass, which may be
 # more than a third of your step.
 
 # %% [markdown]
 # ## Does accumulation equal the large batch? · extra
 #
-# The gradient of a mean is the mean of gradients. Is then accumulation over micro-batches the same as the large batch,
-# whatever the model?
+# You want the gradient of a large batch, but only a small batch fits. The gradient of a mean is the mean of
+# gradients, so you can add up micro-batches. Does that equal the large batch, whatever the model?
 #
 # ### Exercise 3 · Accumulate
 #

@@ -10,11 +10,11 @@ from torchvision.transforms import Compose, ToTensor
 
 
 def sharpened(image):
-    time.sleep(0.001)
+    time.sleep(0.01)
     return image
 
 
-data = FakeData(512, (1, 8, 8), 4, Compose([sharpened, ToTensor()]))
+data = FakeData(64, (1, 8, 8), 4, Compose([sharpened, ToTensor()]))
 model = nn.Sequential(nn.Flatten(), nn.Linear(64, 4))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 for _ in range(10_000):

@@ -2,11 +2,13 @@
 
 import torch
 from torch import Tensor, nn
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from course.checks.beyond_data_parallel.seams import logged_seams
 from course.checks.data_parallel.ranks import import_compiler, in_threads, together
 from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.cpus import same_on_every_cpu
+from course.engine.probing.laws import tried
 
 PARAMETERS = ("wide_weight", "wide_bias", "narrow_weight", "narrow_bias")
 STEPS = 3
@@ -51,6 +53,10 @@ def _facts(rank: int, world_size: int, answer: Answer, seed: int) -> dict[str, o
     facts["the whole MLP stays as it is"] = nn.utils.parameters_to_vector(
         whole.parameters()
     ).detach()
+    weights = [StorageWeakRef(each.untyped_storage()) for each in whole.parameters()]
+    del whole
+    is_freed = all(weight.expired() for weight in weights)
+    facts["nothing else keeps the whole MLP alive"] = tried(is_freed, factors.tolist())
     return facts
 
 

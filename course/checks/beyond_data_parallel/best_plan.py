@@ -59,6 +59,8 @@ def best_plan(answer: Answer, device: torch.device, seed: int) -> Facts:
         yield f"as fast: fewer bytes, data {first.data} first", tried(str(found), costs)
     good = Plan(24)
     yield "4 heads on 3 tensor ranks", tried(_against(answer, Plan(8, tensor=3), good), costs)
+    # 8 divides the width
+    yield "4 heads on 8 tensor ranks", tried(_against(answer, Plan(3, tensor=8), good), costs)
     yield "12 layers on 8 pipeline ranks", tried(_against(answer, Plan(3, pipeline=8), good), costs)
     yield "24 rows on 16 data ranks", tried(_against(answer, Plan(16), good), costs)
     yield (

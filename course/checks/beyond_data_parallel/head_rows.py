@@ -32,7 +32,7 @@ def _attended(answer: Answer, dim: int, seed: int) -> dict[str, torch.Tensor]:
     x = torch.randn(5, dim, generator=rng, dtype=torch.float64)
     attended = []
     for rank in range(2):
-        rows = list(answer(dim, 4, rank, 2))
+        rows = [int(row) for row in answer(dim, 4, rank, 2)]
         q, k, v = (x @ weight[rows].T).unflatten(-1, (3, 2, -1)).movedim(-3, 0).transpose(-3, -2)
         attended.append(F.scaled_dot_product_attention(q, k, v))
     return each_rank(attended)

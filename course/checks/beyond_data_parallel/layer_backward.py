@@ -9,6 +9,7 @@ from torch import Tensor
 from course.checks.data_parallel.ranks import in_threads, together
 from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.laws import tried
+from course.parallel.counting import counted
 
 
 class _Scatter:
@@ -41,11 +42,15 @@ def _facts(rank: int, world_size: int, answer: Answer, seed: int) -> dict[str, o
     log: list[str] = []
     compute, whole, x, grad, start_scatter = _arguments(rank, seed, log)
     given = [whole.clone(), x.clone(), grad.clone()]
-    result: Any = answer(compute, whole, x, grad, start_scatter)
+    with counted() as traffic:
+        result: Any = answer(compute, whole, x, grad, start_scatter)
     facts: dict[str, object] = {"returns two values": len(result)}
     of_x, handle = result
     facts["the gradient of x"] = of_x.detach()
     facts["what was sent, and not waited for"] = list(log)
+    n_scatters = sum(event.startswith("scatter") for event in log)
+    alone = traffic.calls() == n_scatters  # each of which is an all-gather
+    facts["nothing else was sent"] = tried(alone, given[1].tolist())
     facts["the piece of the mean gradient"] = handle.wait().detach()
     same = [torch.equal(a, b) for a, b in zip((whole, x, grad), given, strict=True)]
     facts["whole, x and grad stay as they are"] = same

@@ -31,6 +31,8 @@ def merge_parts(answer: Answer, device: torch.device, seed: int) -> Facts:
     unequal = _of_splits(device, seed + 3, (1, 7, 3, 2 + seed % 4), 2)
     yield "four ranks with unequal shares", answer(*stacked(unequal))
     yield "the same ranks, the last one first", answer(*stacked(unequal[::-1]))
+    numerators, denominators, maxima = stacked(unequal)
+    yield "the same, all scores lower by 5,000", answer(numerators, denominators, maxima - 5000)
     large = _of_splits(device, seed + 4, (4, 3, 5), 3000)
     yield "scores of thousands", answer(*stacked(large))
     head = random_head(8, DIM, seed + 5)

@@ -6,6 +6,9 @@ from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.laws import tried
 from course.engine.probing.values import type_names
 
+WIDE = 128  # more tensor ranks than a machine has; 10 * data_rank or 100 * data_rank meets another
+# a multiple of 1,000, 10,000 and powers of 2, which seeds that are cut to a range have in common
+FAR = 2**16 * 10**4
 PURPOSES = ("whole parameters", "split parameters", "whole dropout", "split dropout")
 
 
@@ -15,16 +18,19 @@ def rank_seeds(answer: Answer, device: torch.device, seed: int) -> Facts:
     found = answer(seed, 0, 0, 2)
     yield "is a dict with four keys", sorted(found)
     yield "its values are ints", type_names(list(found.values()))
-    sizes = ((2, 2), (1, 4), (3 + seed % 3, 2), (2, 3 + seed % 4))
+    sizes = ((2, 2), (1, 4), (3 + seed % 3, 2), (2, 3 + seed % 4), (2, WIDE + seed % 5))
     for purpose in PURPOSES:
         for data_size, tensor_size in sizes:
             seeds = _grid(answer, purpose, seed, data_size, tensor_size)
             fact = f"{purpose}: which of {data_size} x {tensor_size} ranks have equal seeds"
             yield fact, _numbered_groups(seeds)
-    trainings = [seed, seed + 1, seed + 50]
+        size = 2 + seed % 5
+        of_zero = _numbered_groups(_grid(answer, purpose, 0, 2, size))
+        yield f"{purpose}: the same of 2 x {size} ranks if the run's seed is 0", of_zero
+    trainings = [seed, seed + 1, seed + 50, seed + FAR]
     for purpose in PURPOSES:
         seeds = [answer(one, 1, 1, 2)[purpose] for one in trainings]
-        fact = f"{purpose}: different seeds of three trainings"
+        fact = f"{purpose}: different seeds of four trainings"
         yield fact, tried(len(set(seeds)), trainings)
     same = [answer(seed, 1, 1, 2), answer(seed, 1, 1, 2)]
     yield "a call with equal arguments gives equal seeds", same[0] == same[1]

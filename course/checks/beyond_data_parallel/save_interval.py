@@ -22,6 +22,7 @@ def save_interval(answer: Answer, device: torch.device, seed: int) -> Facts:
         yield f"{devices} devices", answer(saving, between, devices * (1 + seed % 3))
     yield "saves are slow, failures frequent", answer(8 * saving, 20 * saving, 1)
     yield "many devices, saves are slow", answer(8 * saving, 2000 * saving, 100)
+    yield "a save takes 1.5 times as long as the job lives", answer(30 * saving, 40 * saving, 2)
     exact = 2.0 ** (4 + seed % 5)  # so that every right answer finds the limit without rounding
     yield "a save takes twice as long as the job lives", answer(exact, 2 * exact, 4)
     yield "a save takes longer than that", answer(50 * saving, 32 * saving, 4)

@@ -35,5 +35,7 @@ def sent_bytes(answer: Answer, device: torch.device, seed: int) -> Facts:
     for pipeline in (2, 3):
         plan = Plan(data=2, pipeline=pipeline, micro_batches=2)
         yield f"pipeline: {pipeline} ranks", answer(gpt, 4, plan)["pipeline"]
+    plan = Plan(tensor=4, pipeline=3, micro_batches=2)
+    yield "pipeline: 3 ranks, 4 tensor ranks", answer(gpt, 4, plan)["pipeline"]
     of_large = answer(LARGE, 512 * (1 + seed % 3), Plan(8, 4, 2, 1, 16))
     yield "7 billion parameters on 64 devices", of_large

@@ -31,7 +31,8 @@ def hidden_syncs(answer: Answer, device: torch.device, seed: int) -> Facts:
     yield "loss.item()", answer(lambda: loss.item())
     yield from _calls(answer, x, loss)
 
-    ways = random.Random(seed).choices(WAYS, k=12)
+    rng = random.Random(seed)
+    ways = rng.sample(WAYS, k=len(WAYS)) + rng.choices(WAYS, k=4)  # each once at least
 
     def deep(depth: int) -> None:
         if depth:

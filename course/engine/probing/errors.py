@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from course.engine.stops import NoReturn
 from course.errors import CourseError
 
 NOTHING = "nothing"  # the word for a call that raises no exception
@@ -29,6 +30,8 @@ def raised(call: Call, *args: Any, **options: Any) -> Exception | None:
 
 def type_name(error: BaseException | None, none: str = NOTHING) -> str:
     """The name of an exception's type; `none` for None."""
+    if isinstance(error, NoReturn):  # the engine's own word for an answer that gives None
+        return f"{none}, and returns None"
     return none if error is None else type(error).__name__
 
 

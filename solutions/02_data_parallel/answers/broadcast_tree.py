@@ -13,6 +13,11 @@ MISTAKES = {
         "The tree always begins at rank 0. Count places from `src`: (rank - src) % world_size.",
         ("(rank - src)", "rank"),
     ),
+    "places_for_ranks": (
+        "A place is used as the number of a rank, so messages go astray unless src is 0. Add distances to the rank.",
+        ("dist.send(tensor, (rank + distance)", "dist.send(tensor, (place + distance)"),
+        ("dist.recv(tensor, (rank - distance)", "dist.recv(tensor, (place - distance)"),
+    ),
     "tree_of_copies": (
         "What is received goes into a tensor of the function's own; the caller's is as before. Receive into `tensor`.",
         ("    rank, world_size", "    tensor = tensor.clone()\n    rank, world_size"),

@@ -11,6 +11,25 @@ MISTAKES = {
         ("(x - center).square().sum(0) + delta.square() * (n * k / (n + k))", "x.square().sum(0)"),
         ("(squares / n)", "(squares / n - mean.square()).clamp(min=0)"),
     ),
+    "mean_of_batches": (
+        "The stds of the batches are averaged, which leaves out how their means differ. Merge sums of squared "
+        "deviations.",
+        (
+            "(x - center).square().sum(0) + delta.square() * (n * k / (n + k))",
+            "x.std(0, unbiased=False)",
+        ),
+        ("        n += k\n        mean = mean + delta * (k / n)", "        n += 1\n        mean = mean + delta / n"),
+        ("(squares / n).sqrt()", "squares / n"),
+    ),
+    "first_row_kept": (
+        "The mean starts as a row of the first batch, whose memory the loader refills. Clone what you keep.",
+        ("n, mean, squares = 0, 0.0, 0.0", "n, mean, squares = 0, None, torch.zeros(())"),
+        (
+            "        k = len(x)\n",
+            "        if mean is None:\n            n, mean, x = 1, x[0], x[1:]\n        k = len(x)\n"
+            "        if not k:\n            continue\n",
+        ),
+    ),
     "divided_by_one_less": (
         "The sum of squares is divided by n - 1. Divide by n: a single row has the std 0, not NaN.",
         ("squares / n)", "squares / (n - 1))"),

@@ -69,7 +69,7 @@ MISTAKES = {
         ("    outputs = []", "    outputs, pieces = [], values.split(lengths.tolist())"),
         (
             "values[place.clamp(max=len(values) - 1)].masked_fill(~mask, 0)",
-            "nn.utils.rnn.pad_sequence([pieces[i] for i in members], batch_first=True)",
+            "torch.nn.utils.rnn.pad_sequence([pieces[i] for i in members], batch_first=True)",
         ),
     ),
     "loops_over_lists": (

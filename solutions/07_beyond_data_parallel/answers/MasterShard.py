@@ -33,6 +33,14 @@ MISTAKES = {
             "        sent = self.master.bfloat16()\n        self.master = sent.float()\n        return sent",
         ),
     ),
+    "StepsTheRounded": (
+        "A step starts at the rounded numbers, so what rounding cut off is lost each time. Step the master itself.",
+        ("self.master -= lr * grad.float()", "self.master = self.to_send().float() - lr * grad.float()"),
+    ),
+    "GradientStaysIn16Bits": (
+        "lr times a 16-bit gradient has 16 bits, so the step is rounded. Make the gradient float32 first.",
+        ("lr * grad.float()", "lr * grad"),
+    ),
     "SharesTheValues": (
         "The master shares its memory with the values that were given, so a step changes both. Clone them.",
         ("values.detach().float().clone()", "values.detach().float()"),

@@ -32,6 +32,23 @@ MISTAKES = {
             "self.narrow_weight = nn.Parameter(narrow.weight.detach().chunk(world_size, dim=1)[rank])",
         ),
     ),
+    "AllAreViews": (
+        "All parameters are views, which keep the whole weights in memory. Clone each part.",
+        ("wide.weight.detach().chunk(world_size)[rank].clone()", "wide.weight.chunk(world_size)[rank]"),
+        ("wide.bias.detach().chunk(world_size)[rank].clone()", "wide.bias.chunk(world_size)[rank]"),
+        (
+            "narrow.weight.detach().chunk(world_size, dim=1)[rank].clone()",
+            "narrow.weight.chunk(world_size, dim=1)[rank]",
+        ),
+        ("narrow.bias.detach().clone()", "narrow.bias"),
+    ),
+    "HoldsTheMLP": (
+        "The whole MLP stays in an attribute, and so do its weights in memory. Keep this rank's parts alone.",
+        (
+            "        self.narrow_bias = nn.Parameter(narrow.bias.detach().clone())",
+            "        self.whole = [mlp]\n        self.narrow_bias = nn.Parameter(narrow.bias.detach().clone())",
+        ),
+    ),
     "BothByColumns": (
         "The second weight is cut along dimension 0, by outputs. Cut it along dimension 1, by inputs.",
         (
@@ -52,11 +69,32 @@ MISTAKES = {
         ("self.sum_over_ranks(part) + self.narrow_bias", "self.sum_over_ranks(part) + self.narrow_bias.sum()"),
     ),
     "BiasDividedByN": (
-        "The last bias is divided by the world size and added before the sum, so its gradient counts each loss once "
-        "but its step is N times too small. Add the whole bias after the sum.",
+        "The last bias is divided by the world size and added before the sum, but each rank's "
+        "share gets the whole gradient: a step is N times too large. Add the whole bias after the sum.",
         ("narrow.bias.detach().clone())", "narrow.bias.detach() / world_size)"),
         ("F.linear(hidden, self.narrow_weight)", "F.linear(hidden, self.narrow_weight, self.narrow_bias)"),
         ("return self.sum_over_ranks(part) + self.narrow_bias", "return self.sum_over_ranks(part)"),
+    ),
+    "BiasOnRankZero": (
+        "One rank alone adds the last bias, so it has no gradient on the others. Add it after the sum, on every rank.",
+        (
+            "        part = F.linear(hidden, self.narrow_weight)\n",
+            "        part = F.linear(hidden, self.narrow_weight)\n"
+            "        if dist.get_rank() == 0:\n"
+            "            part = part + self.narrow_bias\n",
+        ),
+        ("return self.sum_over_ranks(part) + self.narrow_bias", "return self.sum_over_ranks(part)"),
+    ),
+    "CopiesTheHidden": (
+        "copy_to_ranks stands behind the first layer, where each rank has other units. Put it before that layer.",
+        (
+            "F.gelu(F.linear(self.copy_to_ranks(x), self.wide_weight, self.wide_bias))",
+            "self.copy_to_ranks(F.gelu(F.linear(x, self.wide_weight, self.wide_bias)))",
+        ),
+    ),
+    "AnotherGelu": (
+        "This is GELU's approximation by tanh. nn.GELU() computes the exact one, as F.gelu does by default.",
+        ("self.wide_weight, self.wide_bias))", 'self.wide_weight, self.wide_bias), approximate="tanh")'),
     ),
     "AnotherRanksBias": (
         "Every rank takes the first part of the first bias. Take the part of the rank's own units.",

@@ -31,6 +31,17 @@ MISTAKES = {
         "Tensor ranks share the heads. Their number divides the number of heads.",
         ("job.gpt.heads % plan.tensor or ", ""),
     ),
+    "none_if_nothing_is_left": (
+        "Where no plan runs and fits, None is returned. Raise ValueError, so that nobody trains without a plan.",
+        (
+            '        raise ValueError("no plan runs and fits; take more devices or a smaller model.")',
+            "        return None",
+        ),
+    ),
+    "width_for_heads": (
+        "Tensor ranks that divide the width are let through. A head lies on one rank: they must divide the heads.",
+        ("job.gpt.heads % plan.tensor", "job.gpt.width % plan.tensor"),
+    ),
     "layers_forgotten": (
         "Pipeline ranks share the layers. Their number divides the number of layers.",
         ("job.gpt.layers % plan.pipeline or ", ""),
@@ -56,7 +67,7 @@ MISTAKES = {
         ("plan.stage >= 2", "plan.stage == 3"),
     ),
     "stage_three_alone": (
-        "Stages 2 and 3 are left out without a pipeline, too. Only with more than one pipeline rank they cannot run.",
+        "Stages 2 and 3 are left out without a pipeline, too. Only a pipeline of more than one rank rules them out.",
         ("plan.stage >= 2 and plan.pipeline > 1", "plan.stage >= 2"),
     ),
 }

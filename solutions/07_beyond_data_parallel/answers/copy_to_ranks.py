@@ -11,7 +11,7 @@ MISTAKES = {
         ("            dist.all_reduce(total)\n", ""),
     ),
     "mean_of_gradients": (
-        "This is the mean of the gradients. Each rank has other terms of one sum, so do not divide.",
+        "This is the mean of the gradients. Each rank has different terms of one sum, so do not divide.",
         ("            return total\n", "            return total / dist.get_world_size()\n"),
     ),
     "summed_in_place": (
@@ -23,6 +23,17 @@ MISTAKES = {
         (
             "            return x.view_as(x)\n",
             "            whole = x.clone()\n            dist.all_reduce(whole)\n            return whole\n",
+        ),
+    ),
+    "sum_over_ranks": (
+        "Forward and backward have changed places: this is sum_over_ranks. Copy in forward, and sum in backward.",
+        (
+            "            return x.view_as(x)\n",
+            "            total = x.clone()\n            dist.all_reduce(total)\n            return total\n",
+        ),
+        (
+            "            total = grad.clone()\n            dist.all_reduce(total)\n            return total\n",
+            "            return grad\n",
         ),
     ),
     "without_a_graph": (

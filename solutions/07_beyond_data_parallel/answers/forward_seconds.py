@@ -15,6 +15,14 @@ MISTAKES = {
         "n_layers pairs of gather and compute are counted. Between n layers there are n - 1.",
         ("(n_layers - 1) * max", "n_layers * max"),
     ),
+    "no_ends": (
+        "Only the longer of the two is counted. The first gather and the last layer have nothing that hides them.",
+        ("gather + (n_layers - 1) * max(gather, compute) + compute", "n_layers * max(gather, compute)"),
+    ),
+    "last_pair_too_many": (
+        "While the last layer computes, nothing travels. Count n_layers - 1 times the longer of the two, then compute.",
+        ("(n_layers - 1) * max(gather, compute) + compute", "n_layers * max(gather, compute)"),
+    ),
     "the_shorter": (
         "The shorter of gather and compute is counted. The longer one decides.",
         ("max(gather, compute)", "min(gather, compute)"),

@@ -45,6 +45,17 @@ MISTAKES = {
 }
 
 
+@mistake("The tuples have the time first. A pass is (rank, time, kind, micro-batch).")
+def time_first(ranks, micro_batches):
+    schedule = []
+    turn = micro_batches + ranks - 1
+    for rank in range(ranks):
+        for m in range(micro_batches):
+            schedule.append((rank + m, rank, "F", m))
+            schedule.append((turn + (ranks - 1 - rank) + m, rank, "B", m))
+    return schedule
+
+
 @mistake(
     "A micro-batch goes through all ranks and back before the next one begins, so one rank works at a time. Begin the "
     "next one as soon as rank 0 is free."

@@ -21,12 +21,16 @@ MISTAKES = {
             "    handle = start_scatter(of_whole / dist.get_world_size())\n    handle.wait()\n    return of_x, handle",
         ),
     ),
+    "piece_for_handle": (
+        "The piece itself is returned, so the scatter was waited for. Return the handle, and let the caller wait.",
+        ("start_scatter(of_whole / dist.get_world_size())", "start_scatter(of_whole / dist.get_world_size()).wait()"),
+    ),
     "gradient_of_a_sum": (
-        "The gradient that comes from the next layer is not used: this is that of the sum. Pass grad to autograd.grad.",
+        "The gradient that comes from the next layer is not used, only the output's sum. Pass grad to autograd.grad.",
         ("torch.autograd.grad(output, [whole, x], grad)", "torch.autograd.grad(output.sum(), [whole, x])"),
     ),
     "changed_places": (
-        "The gradients of whole and x have changed places. autograd.grad returns them in the order of its list.",
+        "The gradients of whole and x are swapped. autograd.grad returns them in the order of its list.",
         ("of_whole, of_x =", "of_x, of_whole ="),
         ("return of_x, start_scatter(of_whole", "return of_x, start_scatter(of_whole.flatten()"),
     ),
@@ -42,6 +46,13 @@ MISTAKES = {
     "no_graph_inside_no_grad": (
         "Inside no_grad the output has no graph. Compute it under torch.enable_grad().",
         ("torch.enable_grad()", "torch.set_grad_enabled(torch.is_grad_enabled())"),
+    ),
+    "all_reduced_first": (
+        "The gradient is summed by an all-reduce, which is waited for, and then scattered. The scatter sums by itself.",
+        (
+            "    return of_x, start_scatter(of_whole / dist.get_world_size())",
+            "    dist.all_reduce(of_whole)\n    return of_x, start_scatter(of_whole / dist.get_world_size() ** 2)",
+        ),
     ),
     "scattered_twice": (
         "The gradient is scattered twice. One reduce-scatter gives each rank its piece.",

@@ -41,6 +41,30 @@ MISTAKES = {
         "One maximum serves all queries, so the scales of other rows underflow to 0. Take the highest per query.",
         ("maxima.amax(0)", "maxima.amax()"),
     ),
+    "highest_at_least_zero": (
+        "The highest maximum is taken to be at least 0, so all scales of very negative scores underflow to 0. Clamp it "
+        "at the most negative float, which only -inf is below.",
+        (".clamp(min=torch.finfo(maxima.dtype).min)", ".clamp(min=0)"),
+        ("total.clamp(min=1)", "total.clamp(min=1e-30)"),
+    ),
+    "one_maximum_for_every_query": (
+        "One maximum serves all queries, so the scales of other rows underflow to 0. Take the highest of each query.",
+        ("maxima.amax(0)", "maxima.amax()"),
+        ("total.clamp(min=1)", "total.clamp(min=1e-30)"),
+    ),
+    "small_number_added": (
+        "A small number is added to each denominator, so all rows are a little too small. Clamp the denominators.",
+        ("total.clamp(min=1)[:, None]", "(total + 1e-6)[:, None]"),
+    ),
+    "smaller_number_added": (
+        "A small number is added to each denominator, so all rows come out too small. Clamp the denominators.",
+        ("total.clamp(min=1)[:, None]", "(total + 1e-8)[:, None]"),
+    ),
+    "highest_from_zero": (
+        "The highest maximum is taken to be at least 0, so all scales of very negative scores underflow to 0. Clamp it "
+        "at the most negative float, which only -inf is below.",
+        (".clamp(min=torch.finfo(maxima.dtype).min)", ".clamp(min=0)"),
+    ),
     "masked_ranks_left_out": (
         "A rank is left out if one of its queries sees no key there, and its other rows are lost. Give that row the "
         "scale 0.",

@@ -37,6 +37,15 @@ MISTAKES = {
 }
 
 
+@mistake("The ranks come in the order in which they appear. The list has rank 0 first, then rank 1, and so on.")
+def in_order_of_appearance(schedule):
+    live, most = {}, {}
+    for rank, _, kind, _ in sorted(schedule, key=lambda each: each[1]):
+        live[rank] = live.get(rank, 0) + (1 if kind == "F" else -1)
+        most[rank] = max(most.get(rank, 0), live[rank])
+    return list(most.values())
+
+
 @mistake("This is the longest run of forward passes. What earlier passes left is still held: count up and down.")
 def longest_run_of_forwards(schedule):
     most = [0] * (1 + max(each[0] for each in schedule))

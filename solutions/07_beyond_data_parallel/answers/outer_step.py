@@ -10,7 +10,7 @@ MISTAKES = {
         ("start - ends.mean(0)", "(start - ends).sum(0)"),
     ),
     "wrong_sign": (
-        "The outer gradient points where the ranks went, and SGD walks against it. It is start minus their mean.",
+        "The outer gradient has the wrong sign, so SGD moves away from the ranks' mean. It is start minus that mean.",
         ("start - ends.mean(0)", "ends.mean(0) - start"),
     ),
     "first_rank_alone": (
@@ -18,7 +18,8 @@ MISTAKES = {
         ("ends.mean(0)", "ends[0]"),
     ),
     "heavy_ball": (
-        "The step is the velocity: that is plain momentum. Nesterov's step is gradient + momentum · velocity.",
+        "The step is the new velocity, which is gradient + momentum · the old one: that is plain momentum. Nesterov's "
+        "step is gradient + momentum · the new velocity.",
         ("start - lr * (gradient + momentum * velocity)", "start - lr * velocity"),
     ),
     "momentum_forgotten": (

@@ -21,6 +21,11 @@ MISTAKES = {
         "The size of the new shards is rounded down, so the last numbers are lost. Round up.",
         ("math.ceil(numbers / new)", "numbers // new"),
     ),
+    "all_shards_rounded_down": (
+        "Old and new shards are rounded down, so the last numbers belong to no rank. Round both up: ceil.",
+        ("math.ceil(numbers / old)", "numbers // old"),
+        ("math.ceil(numbers / new)", "numbers // new"),
+    ),
     "empty_pieces": (
         "Empty pieces are returned, each of which opens a file for nothing. Leave them out.",
         ("first < last", "first <= last"),

@@ -1,5 +1,7 @@
 """Known mistakes of exercise rank_seeds, and right answers in other styles."""
 
+import hashlib
+
 from course.engine.known_answers import alternative, mistake
 
 MISTAKES = {
@@ -39,6 +41,20 @@ MISTAKES = {
         "data_rank + tensor_rank is the same for two ranks, so they drop the same numbers. Number the ranks.",
         ("data_rank * tensor_size + tensor_rank", "data_rank + tensor_rank"),
     ),
+    "seed_times_rank": (
+        "The run's seed is multiplied by the number of a rank, so with seed 0 all ranks draw the same. Add both.",
+        ("seed + tensor_rank", "seed * (tensor_rank + 1)"),
+        ("seed + data_rank,", "seed * (data_rank + 1),"),
+        ("seed + data_rank * tensor_size + tensor_rank", "seed * (data_rank * tensor_size + tensor_rank + 1)"),
+    ),
+    "ten_per_batch": (
+        "Each batch has 10 seeds, so with more tensor ranks two ranks drop the same numbers. Multiply by tensor_size.",
+        ("data_rank * tensor_size + tensor_rank", "10 * data_rank + tensor_rank"),
+    ),
+    "hundred_per_batch": (
+        "Each batch has 100 seeds, so with more tensor ranks two ranks drop the same numbers. Multiply by tensor_size.",
+        ("data_rank * tensor_size + tensor_rank", "100 * data_rank + tensor_rank"),
+    ),
 }
 
 
@@ -49,6 +65,16 @@ def without_the_seed(seed, data_rank, tensor_rank, tensor_size):
         "split parameters": tensor_rank,
         "whole dropout": data_rank,
         "split dropout": data_rank * tensor_size + tensor_rank,
+    }
+
+
+@mistake("The seeds are cut to a small range, so two trainings may draw the same numbers. Return them whole.")
+def cut_to_a_range(seed, data_rank, tensor_rank, tensor_size):
+    return {
+        "whole parameters": seed % 1000,
+        "split parameters": (seed + tensor_rank) % 1000,
+        "whole dropout": (seed + data_rank) % 1000,
+        "split dropout": (seed + data_rank * tensor_size + tensor_rank) % 1000,
     }
 
 
@@ -72,5 +98,5 @@ def by_hashing(seed, data_rank, tensor_rank, tensor_size):
     }
     seeds = {}
     for purpose, parts in seen_by.items():
-        seeds[purpose] = int.from_bytes(repr(parts).encode(), "big") % (2**61 - 1)
+        seeds[purpose] = int.from_bytes(hashlib.sha256(repr(parts).encode()).digest()[:7], "big")
     return seeds

@@ -17,6 +17,15 @@ MISTAKES = {
         "Places are counted from 1, so the first one stays empty. Count the tokens before this one.",
         (".sum(1) - 1", ".sum(1)"),
     ),
+    "places_to_capacity": (
+        "Places are counted from 1 to capacity, so the last one is a slot of the next expert. Count from 0.",
+        (".sum(1) - 1", ".sum(1)"),
+        ("place < capacity", "place <= capacity"),
+    ),
+    "experts_interleaved": (
+        "Place p of expert e is p · experts + e here, so experts share no block of slots. It is e · capacity + p.",
+        ("expert * capacity + place", "place * scores.shape[1] + expert"),
+    ),
     "packed_by_number_of_experts": (
         "The slot of an expert's first place is wrong. Each expert has `capacity` places: expert · capacity + place.",
         ("expert * capacity + place", "expert * scores.shape[1] + place"),
@@ -64,6 +73,31 @@ def second_choice(scores, capacity):
                 break
         slots.append(slot)
     return torch.tensor(slots, device=scores.device)
+
+
+@mistake("A token whose expert is full goes to the next best one that is free. The task drops it: -1.")
+def any_free_expert(scores, capacity):
+    taken = [0] * scores.shape[1]
+    slots = []
+    for row in scores.argsort(1, descending=True).tolist():
+        free = [expert for expert in row if taken[expert] < capacity]
+        slots.append(free[0] * capacity + taken[free[0]] if free else -1)
+        if free:
+            taken[free[0]] += 1
+    return torch.tensor(slots, device=scores.device)
+
+
+@mistake("The tokens are taken by their highest score. The places are filled in the order of the tokens.")
+def in_order_of_scores(scores, capacity):
+    best, expert = scores.max(1)
+    slots = torch.full_like(expert, -1)
+    taken = [0] * scores.shape[1]
+    for token in best.argsort(descending=True).tolist():
+        chosen = int(expert[token])
+        if taken[chosen] < capacity:
+            slots[token] = chosen * capacity + taken[chosen]
+            taken[chosen] += 1
+    return slots
 
 
 @mistake("The tokens with the highest scores get the places. The task gives them in the order of the tokens.")

@@ -10,6 +10,13 @@ MISTAKES = {
         ("kept[m] = x, y", "kept[0] = x, y"),
         ("kept.pop(m)", "kept[0]"),
     ),
+    "one_for_all": (
+        "One name holds what forward made, so backward uses the latest micro-batch for all. Keep x and y by "
+        "micro-batch.",
+        ("            kept[m] = x, y\n", ""),
+        ("            x, y = kept.pop(m)\n", ""),
+        ("y.backward(received)", "y.backward(received, retain_graph=True)"),
+    ),
     "oldest_first": (
         "Backward takes the oldest micro-batch, whatever the order says. Take the one of this pass.",
         ("kept.pop(m)", "kept.pop(min(kept))"),
@@ -36,6 +43,7 @@ MISTAKES = {
     ),
     "gradient_of_the_input_alone": (
         "The weights get no gradient: torch.autograd.grad gives that of the input alone. Call y.backward(received).",
+        ("    kept = {}\n", "    import torch\n\n    kept = {}\n"),
         ("y.backward(received)\n            ", ""),
         ("x.grad", "torch.autograd.grad(y, x, received)[0]"),
     ),

@@ -35,6 +35,18 @@ MISTAKES = {
         "The formula is used where a save takes too long for it. From saving = 2 M on, return M.",
         ("    if saving >= 2 * between:\n        return between\n", ""),
     ),
+    "limit_at_m": (
+        "M is returned from saving = M on. The second row of the table begins at 2 M.",
+        ("saving >= 2 * between", "saving >= between"),
+    ),
+    "limit_not_included": (
+        "At saving = 2 M the formula is still used. That row of the table has 2 M itself: compare with >=.",
+        ("saving >= 2 * between", "saving > 2 * between"),
+    ),
+    "limit_of_one_device": (
+        "Where saves are slow, the time between failures of one device is returned. M is that of the job.",
+        ("        return between\n", "        return between_failures\n"),
+    ),
     "limit_is_the_save": (
         "Where saves are too slow for the formula you return the time of a save. Return M.",
         ("        return between\n", "        return saving\n"),

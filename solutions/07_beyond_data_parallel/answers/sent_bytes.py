@@ -48,6 +48,15 @@ MISTAKES = {
         "The whole batch is sent. A data rank has its share of the rows.",
         ("rows / plan.data * gpt.columns", "rows * gpt.columns"),
     ),
+    "one_micro_batch": (
+        "The activations of one micro-batch are counted. A step sends those of all of them.",
+        ("2 * rows / plan.data *", "2 * rows / plan.data / plan.micro_batches *"),
+    ),
+    "pipeline_cut_by_tensor": (
+        "The message of the pipeline is cut among the tensor ranks. After the all-reduce each holds, and sends, all of "
+        "it.",
+        ("2 * activations if", "2 * activations / plan.tensor if"),
+    ),
     "one_direction": (
         "A pipeline rank sends activations to the next rank and gradients to the one before. Count both.",
         ("2 * activations if plan.pipeline", "activations if plan.pipeline"),

@@ -26,6 +26,14 @@ MISTAKES = {
         "An all-reduce has two halves, reduce-scatter and all-gather. Count both.",
         ("2 * (world_size - 1) / world_size", "(world_size - 1) / world_size"),
     ),
+    "sent_by_all": (
+        "This is what all ranks send together. A rank sends 2 (N - 1) / N of the tensor: divide by the ranks.",
+        ("2 * (world_size - 1) / world_size", "2 * (world_size - 1)"),
+    ),
+    "ratio_for_tokens": (
+        '"equal at" is how many times as much data parallel sends. It asks for the number of tokens: 3 · dim.',
+        ("3.0 * dim", "ring * blocks * gradients / (ring * blocks * 4 * activation)"),
+    ),
     "split_activations": (
         "The activations are divided by the world size. Each sum has all numbers of the activation.",
         ("activation = 4 * tokens * dim", "activation = 4 * tokens * dim / world_size"),

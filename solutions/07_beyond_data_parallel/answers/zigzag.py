@@ -26,6 +26,11 @@ MISTAKES = {
         "The mirror is that of chunk r + 1, so ranks share chunks or lack one. The mirror of r is 2 N - 1 - r.",
         ("chunks[2 * ranks - 1 - rank]", "chunks[2 * ranks - 2 - rank]"),
     ),
+    "mirror_of_the_one_before": (
+        "Chunk -r is the mirror of chunk r - 1, and rank 0 gets chunk 0 twice. The mirror of r is -1 - r, or 2 N - 1 - "
+        "r.",
+        ("chunks[2 * ranks - 1 - rank]", "chunks[-rank]"),
+    ),
     "half_of_the_pair": (
         "The rank gets the early chunk alone, and half of the sequence belongs to nobody. Add its mirror.",
         ("torch.cat([chunks[rank], chunks[2 * ranks - 1 - rank]])", "chunks[rank]"),
