@@ -1,5 +1,6 @@
 """Probe of exercise hidden_syncs."""
 
+import operator
 import random
 
 import torch
@@ -12,7 +13,7 @@ from course.engine.probing.values import type_word
 # with a tensor of one number: some wait for its value, some do not
 WAYS = (
     torch.Tensor.item,
-    torch.Tensor.tolist,
+    operator.methodcaller("tolist"),
     torch.Tensor.cpu,
     torch.Tensor.exp,
     torch.Tensor.detach,
