@@ -71,6 +71,7 @@ from course.checkup.facts import (
 )
 from course.checkup.padding import Padding
 from course.checkup.phases import Piece, Step
+from course.checkup.replay import NO_CALLS
 from course.checkup.schedule import Enough
 from course.checkup.watch import Watch
 from course.errors import CourseError
@@ -182,7 +183,7 @@ def test_what_cannot_be_tried_says_why(watched):
     _, _, seen = watched
     seen.seen.calls.clear()
     found = trials.try_all(seen, Facts(seconds=Seconds(1e-3)))
-    assert found.get("the step alone").text == "not measured here, because no forward pass was kept"
+    assert found.get("the step alone").text == f"not measured here, because {NO_CALLS}"
     found = trials.try_all(seen, Facts(ranks=2))
     assert "several ranks" in found.get("all trials").text
 

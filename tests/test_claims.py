@@ -67,6 +67,9 @@ NULLS = [
     (UNDECIDED, Interval(1, 0.9, 1.03), {"within": (0.95, 1.05)}),
     (NOT, Interval(1.2, 1.1, 1.3), {"within": (0.95, 1.05)}),
     (UNDECIDED, Interval(1.2, -math.inf, math.inf), {"above": 1}),
+    (UNDECIDED, Interval(1.03, 1.004, 1.07), {"above": 1}),  # as the verdict of the comparison
+    (HOLDS, Interval(1.03, 1.006, 1.07), {"above": 1}),
+    (UNDECIDED, Interval(0.97, 0.93, 0.996), {"above": 1}),
 ]
 
 

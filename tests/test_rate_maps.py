@@ -114,7 +114,7 @@ def test_a_switch_shows_several_maps_and_frames_only_what_the_map_has():
     shown = figures.rate_maps(maps, "b", power=0.0, rate=0.4, here=[(64, 0.4, 0.5), (999, 0.4, 0.5)])
     assert [one["label"] for one in shown.data["maps"]] == ["a", "b"] and shown.data["shown"] == 1
     assert shown.data["here"] == [[64, 0.4, 0.5]]
-    assert shown.caption == "HR@10 along the line of power 0: 0.30, 0.60, 0.50."
+    assert shown.caption == "HR@10 along your rule (power 0), batch by batch: 0.30, 0.60, 0.50."
 
 
 def test_the_maps_are_recorded_square_by_square_and_continue(tmp_path, monkeypatch, capsys):

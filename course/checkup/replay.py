@@ -18,6 +18,8 @@ from course.checkup.seen import Call
 from course.checkup.tensors import tensors_in
 from course.checkup.watch import Watch
 
+NO_CALLS = "no forward pass was kept; perhaps the script ended too early"
+
 Mode = Callable[[], AbstractContextManager[Any]]  # that the models are called in
 
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from course.checkup.failures import in_words
 from course.checkup.patches import Patches
-from course.checkup.replay import Replay, as_it_was, put_back, replay_of
+from course.checkup.replay import NO_CALLS, Replay, as_it_was, put_back, replay_of
 from course.checkup.seen import Call
 from course.checkup.tensors import tensors_in
 from course.checkup.trials import as_if_outside
@@ -24,7 +24,6 @@ from course.checkup.watch import Watch
 
 RUNS = 3  # of the step, whose times are compared; one more before them warms up
 COMPILED = "the model is compiled, so its layers are not seen"
-NO_STEP = "no forward pass was kept"
 SEVERAL = "a step calls several models, or one several times"
 NO_BLOCKS = "no nn.Sequential or nn.ModuleList calls each of its modules once, in order"
 NO_CHAIN = "a block takes more than the output of the block before it"
@@ -207,7 +206,7 @@ def _looked_at(
         passes: backward passes of a step.
     """
     if not replay.calls:
-        raise Unknown(NO_STEP)
+        raise Unknown(NO_CALLS)
     models = {id(call.module) for call in replay.calls}
     if len(models) > 1 or len(replay.calls) > max(1, passes):
         raise Unknown(SEVERAL)

@@ -49,7 +49,7 @@ from course.checkup.loaders import (
 )
 from course.checkup.phases import BACKWARD, DATA, FORWARD, OPTIMIZER
 from course.checkup.predict import bound, bound_of_way, bound_of_workers, share_per_sample
-from course.checkup.replay import Replay, put_back, replay_of
+from course.checkup.replay import NO_CALLS, Replay, put_back, replay_of
 from course.checkup.step_ways import NoWay, Way, bf16_mode, makers, tried_once
 from course.checkup.watch import Watch
 from course.measure.comparison import (
@@ -200,7 +200,7 @@ class _Attempt:
 def _control(replay: Replay) -> Way:
     """The step as it is, after it was taken once.  Raises: NoWay."""
     if not replay.calls:
-        raise NoWay("no forward pass was kept")
+        raise NoWay(NO_CALLS)
     return tried_once(lambda same: same, replay)
 
 

@@ -76,7 +76,7 @@ export default {
       points.forEach(({ wanted }, i) => svgElement(svg, "circle", { cx: x(i), cy: height(wanted), r: 4, fill: COLORS.load }));
       svgElement(svg, "polyline", { points: lineOf(values.power), fill: "none", stroke: COLORS.load, "stroke-width": 2 });
       const said = points.map(({ score }) => (score === null ? "not run" : fixed(score, 2)));
-      words.textContent = `${map.name} along the line of power ${values.power}: ${said.join(", ")}.`;
+      words.textContent = `${map.name} along your rule (power ${values.power}), batch by batch: ${said.join(", ")}.`;
       el.dataset.total = points.reduce((sum, { score }) => sum + (score ?? 0), 0);
     };
     const values = sliders(el, settings, draw);

@@ -157,7 +157,7 @@ def _figure(maps, shown, power, rate, here) -> Figure:
     }
     points = along_rule(one.batches, one.rates, one.scores, power, rate)
     said = ", ".join(_text(point.score) for point in points)
-    caption = f"{one.score} along the line of power {power:g}: {said}."
+    caption = f"{one.score} along your rule (power {power:g}), batch by batch: {said}."
     return Figure("batch_rate_map", data, _picture(one, points, here, caption), caption)
 
 

@@ -99,7 +99,8 @@ def claim(
         value: the number behind a count, as text with its unit, or a number.
         otherwise: sentences printed if the claim does not hold: why, and what it means. Where it is
             not decided, there is nothing to explain.
-        above: holds if the whole interval lies above this, fails if all of it lies below.
+        above: holds if the whole interval lies above this, fails if all of it lies below. From 1,
+            the null of a ratio, it has to be LEAST away, as for a Comparison's verdict.
         below: the same the other way round.
         within: (low, high): holds if the whole interval lies inside, fails if all of it is outside.
     """
@@ -153,9 +154,11 @@ def _against_null(measured: "Interval", above, below, within):
 
 def _beyond(measured, null):
     """True if the interval lies above `null`, False if it lies below, None if `null` is inside."""
-    if measured.low > null:
-        return True
-    return False if measured.high < null else None
+    from course.measure.comparison import LEAST
+
+    if not measured.excludes(null, by=LEAST if null == 1 else 0.0):
+        return None
+    return measured.low > null
 
 
 def _inside(measured, low, high):

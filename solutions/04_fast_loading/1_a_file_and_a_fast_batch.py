@@ -4,8 +4,9 @@
 # **How close to the speed of memory can you put a batch together?**
 #
 # [FFCV's guide](https://docs.ffcv.io/ffcv_examples/linear_regression.html) fits a linear regression to a million rows
-# of 10,000 float32 values. These 40 GB are too much for most GPUs and barely fit into RAM. With one A100 and eight CPU
-# cores, the guide reports 16 seconds per epoch with torch's `TensorDataset`, and 6 with a file in FFCV's format.
+# of 10,000 float32 values. (FFCV is a library for fast data loading.) These 40 GB are too much for most GPUs and barely
+# fit into RAM. With one A100 and eight CPU cores, the guide reports 16 seconds per epoch with torch's `TensorDataset`,
+# and 6 with a file in FFCV's format.
 #
 # What takes so long, and is your own loader as slow? This unit takes such a loader apart. You begin with its two ends:
 # how a batch is put together, and what is in the file.
@@ -121,7 +122,7 @@ check.draw_rows(draw_rows, seed=257)
 # ```
 #
 # It names no batch size, so each batch is one row, and an epoch has a million steps. We also measure batches of
-# `sizes.batch_size` rows, as the guide's FFCV loader has them.
+# `sizes.batch_size` rows. At full scale these are 2,048, as in the guide's FFCV loader.
 #
 # A `DataLoader` fetches the rows of a batch one by one, as `dataset[i]`, and stacks them. There are two ways to speed
 # this up. *Workers* do the same in other processes and send the batches. *Batched indexing* makes one call per batch:
@@ -135,7 +136,8 @@ check.draw_rows(draw_rows, seed=257)
 # loader = DataLoader(WholeBatches(x, y), batch_size, shuffle=True, collate_fn=lambda batch: batch)
 # ```
 #
-# (With `sampler=BatchSampler(...), batch_size=None`, as in torch's documentation, it calls `dataset[list_of_i]`.)
+# Its method returns a complete batch, so `collate_fn`, which usually stacks rows, returns it as it is. (With
+# `sampler=BatchSampler(...), batch_size=None`, as in torch's documentation, it calls `dataset[list_of_i]`.)
 #
 # **Predict**: how many times as fast does an epoch become with two workers, and with batched indexing? If memory
 # bandwidth is the limit, both gain little. If Python's calls take the time, two workers nearly double the speed, and
@@ -435,7 +437,8 @@ plots.epoch_times(epoch, table.nbytes,
 # <details><summary>Hint 2</summary>
 #
 # The mapped array is one long row. `torch.from_numpy` makes a tensor of it without a copy, and `.view(-1, columns)`
-# cuts it into rows. How many columns had the last part?
+# cuts it into rows. How many columns had the last part? Map the file after it is closed: until then its last bytes may
+# still be in Python's buffer.
 #
 # </details>
 

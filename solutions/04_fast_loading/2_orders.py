@@ -53,7 +53,7 @@ print(f"a file of {rows // page_rows} pages of {page_rows} rows; batches of B = 
 # you read in the order of the file, each batch knows one day or one class.
 #
 # A *random* order avoids that. But then each row comes from another place of the file, and the disk gets one request
-# per row.
+# per row. (If several processes train together, each is a *rank*, and they share the rows of an epoch.)
 #
 # ### Exercise 1 · A random order
 #
@@ -62,7 +62,8 @@ print(f"a file of {rows // page_rows} pages of {page_rows} rows; batches of B = 
 #
 # Why not `seed + epoch`, as in torch's `DistributedSampler` and FFCV's `RANDOM`? Then epoch 1 of seed 0 has the order
 # of epoch 0 of seed 1, so runs with neighbouring seeds share most of their orders. (In your order, one rank may have
-# one row more than another. `DistributedSampler` repeats rows instead, because DDP waits for every rank.)
+# one row more than another. `DistributedSampler` repeats rows instead, because in DDP (`DistributedDataParallel`) each
+# rank waits for the others.)
 #
 # ```python
 # >>> whole = random_order(6, seed=0, epoch=3)
@@ -362,9 +363,9 @@ plots.bias(held, [ratio_interval(values, nothing).estimate for values in is_sort
 # How much loss does a fast order cost? You train a regression of 31 columns on a file whose rows are sorted by y, 128
 # bytes each. The file is dropped from the page cache before each read, as if it were much larger than RAM. A given
 # reader ([page_reader.py](../../course/loading/page_reader.py)) makes one request per page, `os.preadv(file, rows,
-# offset)`, which writes straight into shuffled rows. A page is read when its first row is due and dropped after its
-# last one. (FFCV does so with `os_cache=False` and `QUASI_RANDOM`.) A random order reads single rows. For each of them
-# the disk gives at least a memory page of 4,096 bytes.
+# offset)`, which puts each row of the page directly in its place in the shuffled window. A page is read when its first
+# row is due and dropped after its last one. (FFCV does so with `os_cache=False` and `QUASI_RANDOM`.) A random order
+# reads single rows. For each of them the disk gives at least a memory page of 4,096 bytes.
 #
 # The columns of the table:
 #
@@ -462,9 +463,9 @@ plots.order_against_learning({name: 8 * compared.time(name).estimate for name in
 # in random order. That decides. Neighbouring batches of a sorted file are alike, so SGD follows them and forgets the
 # rest. V / V₀ of several batches in a row sees this.
 #
-# Compare the columns "of ten" and "of it, b": from the random order to windows of 64 and of 16 pages, both grow by
-# similar factors. The file is sorted by y, and b follows y. The whole excess loss grows far less: most weights of this
-# model do not notice the order. In your model, more of them may.
+# Compare the columns "of ten" and "of it, b" in three rows: random, W = 64 and W = 16. From row to row, both columns
+# grow by similar factors. The file is sorted by y, and b follows y. The whole excess loss grows far less: most weights
+# of this model do not notice the order. In your model, more of them may.
 #
 # **Takeaway** Make few, large requests: windows of pages save the seconds. Compare the losses of orders by V / V₀ of
 # as many batches as your SGD averages, here ten.

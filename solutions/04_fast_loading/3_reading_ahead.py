@@ -18,8 +18,8 @@
 # **Needs** parts 1 and 2 (their answers are used if you solved them)
 
 # %% [markdown]
-# Later cells call your answer by its name plus `_now`, here `pipeline_now`. Until your check passes, this name stands
-# for our answer.
+# If your check passed, later cells use your answer under a name that ends in `_now`: `pipeline_now` is your
+# `pipeline_seconds`.
 
 # %% locked="setup"
 import time
@@ -128,11 +128,11 @@ check.pipeline_seconds(pipeline_seconds, seed=44)
 # %% [markdown]
 # ## What is reading ahead worth?
 #
-# The formula takes the times of a fill and of a step, and assumes that neither slows the other down. Test that with
-# two kinds of step, equally long. One *computes*: it multiplies the batch by a matrix, again and again. The other only
-# *waits*, as your program does while a GPU computes. Two threads share each fill. The file is cold: pages of rows are
-# read past the page cache where the file system allows it. Elsewhere the file is dropped from the cache before each
-# epoch.
+# The formula takes the times of a fill and of a step, and assumes that neither slows the other down. Test that with two
+# kinds of step, equally long. One *computes*: it multiplies the batch by a matrix, again and again. The other only
+# *waits*, as your program does while a GPU computes. Here two threads share each fill. In the formula they are one
+# reader. The file is cold: pages of rows are read past the page cache where the file system allows it. Elsewhere the
+# file is dropped from the cache before each epoch.
 #
 # **Predict** A step computes for as long as a fill takes. How many times as fast is an epoch with three buffers as
 # with one? Your formula gives an answer. If passing buffers between threads costs time, both kinds of step gain less
@@ -219,8 +219,8 @@ course.claim("reading ahead gains at least 10 % more if the step waits than if i
              otherwise="There are cores to spare, or reading itself is what slows down.")  # fmt: skip
 
 # %% [markdown]
-# Where does the rest of the gain go? Put the times that fills and steps take *next to each other* into your formula,
-# instead of the times that they take alone.
+# Where does the rest of the gain go? Put times into your formula that fills and steps take *while both run*, instead of
+# the times that each takes alone.
 
 # %% tags=["experiment"]
 for kind in gains:
@@ -270,8 +270,9 @@ figures.pipeline([1000 * taken for taken in alone.durations(READ)], 1000 * alone
 # - A page read asks for many rows in one call. With `O_DIRECT` it bypasses the page cache.
 #
 # Each way runs two epochs from a cold start, once with room for the whole file and once with room for a quarter. To
-# emulate a quarter, the file is dropped between two batches once more than a quarter of it has been read. The table
-# counts *major faults*, too: touches of a mapped page that waited for the disk.
+# emulate a quarter, the cell counts the bytes that come from the disk. Once they exceed a quarter of the file, it drops
+# the file from the page cache before the next batch, and counts again from zero. The table counts *major faults*, too:
+# touches of a mapped page that waited for the disk.
 #
 # **Predict** Random rows come from a mapping, with room for a quarter of the file. How many times the bytes of the
 # file come from the disk per epoch? Three quarters, if only what is missing is read. About once, if each row is read
@@ -315,9 +316,9 @@ course.claim("without room for the file, page reads are at least twice as fast a
 # With room for the file, epoch 2 reads nothing from the disk, except with `O_DIRECT`, which reads the file every time.
 # Without room, each fault of a mapping brings neighbours, and they are dropped before they are used.
 #
-# **Shown** `MADV_RANDOM` changes only that: a fault then brings one memory page, so fewer bytes come from the disk.
-# But the program waits for a fault per row. Page reads bring every page once, in large requests. (Where more than the
-# file comes, the system has read on, past the rows that this race uses.)
+# **Shown** `MADV_RANDOM` changes only that: a fault then brings one memory page, so fewer bytes come from the disk. But
+# the program waits for a fault per row. Page reads bring every page once, in large requests. (Where page reads bring
+# more than the file, the system has read ahead, past the rows that this comparison uses.)
 #
 # A quarter of the file has room. Why does `MADV_RANDOM` not save a quarter of the reads? Each row is used once per
 # epoch. It is still in memory only if it came late in the last epoch and comes early in this one.
@@ -508,5 +509,5 @@ course.claim("copying ahead is at least 10 % faster than copying, waiting and co
 # ## What to take home
 #
 # - A buffer belongs to the consumer until it asks for the next batch, and to the thread or the copy after that.
-# - Record the times of fills and steps, alone and next to each other, before you blame the formula.
+# - Record the times of fills and steps, alone and while both run, before you blame the formula.
 # - Drop a file from the cache before you time reading it.

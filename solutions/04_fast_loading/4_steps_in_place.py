@@ -229,7 +229,7 @@ course.claim("the step in place is at least 10 % faster than the guide's step th
              )  # fmt: skip
 
 # %% [markdown]
-# ("Reading the file" uses one thread, our loader all of them.)
+# (In the figure, "reading the file" uses one thread. Our loader, which feeds all five steps, uses all threads.)
 #
 # Is it the page faults? The next cell tells the C library to keep freed memory for the next tensor, and leaves all
 # steps as they are. If page faults were the only reason, new tensors are now as fast as in place.

@@ -129,13 +129,13 @@ check.shuffle_buffer(shuffle_buffer, seed=811)
 # | buffer, shuffled shards | your buffer over the shards in random order |
 # | windows | K / S shards in memory, all their samples shuffled (part 2); S is the samples of a shard |
 #
-# **Predict** In file order, a buffer holds an eighth of all samples. How many times the variance of random batches is
-# left? If the buffer mixes like a window, it is about 1 + B / W with W = K / S. If the buffer holds only neighbours,
-# hardly anything is gained: without any shuffle it is about B.
+# **Predict** In file order, a buffer holds an eighth of all samples. How many times as large as with random batches is
+# the variance of the batch means? If the buffer mixes like a window, it is about 1 + B / W with W = K / S. If the
+# buffer holds only neighbours, hardly anything is gained: without any shuffle it is about B.
 #
-# The *excess* is this ratio minus the 1 that random batches have. With shuffled shards and a sixteenth of the samples
-# in memory, how many times the excess of the buffer do the windows have? If memory decides, it is 1. But a window is
-# emptied before the next one is filled, and in a buffer some samples stay for long.
+# The *excess* is this ratio minus the 1 that random batches have. Now hold a sixteenth of the samples in memory. How
+# many times as large is the excess of the windows as that of the buffer over shuffled shards? If memory decides, both
+# are equal. But a window is emptied before the next one is filled, and in a buffer some samples stay for long.
 
 # %%
 predicted_in_order = None  # times the variance of random batches
@@ -194,14 +194,20 @@ course.claim("with a sixteenth or an eighth of the file in a buffer, 1 + BS / 2K
 #
 # - **× random**: the variance of its batch means, over that of random batches;
 # - **× files**: bytes from the disk per epoch, over the bytes of its files, with room for a quarter of the files in
-#   memory (after four times the files the cell stops reading and extrapolates the rest of the epoch);
+#   memory (a loader that has read four times its files is stopped, and the rest of its epoch is extrapolated);
 # - **× memcpy**: how long a step waits for a batch, over the time of a copy of the same bytes. Both use one thread,
 #   and both are measured *in a step that reads the batch*.
 #
-# "Its algorithm" means that the library is not installed, and we wrote its shuffle again. Streaming's `py1e` moves
-# each sample of a shuffled shard by a random distance. All shuffles of tokens hold the same K samples, which the cell
-# prints. (The defaults differ: 1,000 for Hugging Face, at least 262,144 for Streaming, whose batches are then more
-# random.)
+# In the name of a loader, "its algorithm" means that the library is not installed, so we wrote its shuffle again.
+# Streaming's `py1e` moves each sample of a shuffled shard by a random distance. All shuffles of tokens hold the same K
+# samples, which the cell prints. (The defaults differ: 1,000 for Hugging Face, at least 262,144 for Streaming, whose
+# batches are then more random.)
+#
+# These loaders compete:
+#
+# - *token file*: in order; random, sample by sample; random, one call per batch;
+# - *token shards*: windows of part 2; Streaming's `py1e`; Hugging Face's buffer over shuffled shards;
+# - *JPEGs*: a folder in random order; tar shards in order, with your buffer; tar shards shuffled, with your buffer.
 #
 # Before you run the cell, choose the loader that you would take.
 

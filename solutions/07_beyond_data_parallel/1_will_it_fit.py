@@ -42,15 +42,15 @@ print(course.machine())
 # %% [markdown]
 # ## How much does a step compute?
 #
-# The arithmetic of a step says how long it takes at least. Nearly all of it is in products of matrices. A product of
+# The arithmetic of a step gives a lower bound for its time. Nearly all of it is in products of matrices. A product of
 # (n, k) and (k, m) takes n · m · k multiplications and as many additions: 2 n m k *FLOPs* (floating-point operations).
 #
 # ### Exercise 1 · The FLOPs of a step
 #
 # Count the FLOPs of one training step, forward and backward. A block of width d has four linear layers, whose weights
-# have 3d², d², 4d² and 4d² numbers. Attention multiplies queries with keys, and then its weights with the values. Each
-# token looks at all `columns` tokens of its sequence, because masked scores are computed, too. After the last block, a
-# linear layer computes the scores of the vocabulary. Looking up an embedding takes no FLOPs.
+# have 3d², d², 4d² and 4d² numbers. Attention multiplies queries with keys, and then the attention weights with the
+# values. The causal mask saves nothing here: each token looks at all `columns` tokens of its sequence. After the last
+# block, a linear layer computes the scores of the vocabulary. Looking up an embedding takes no FLOPs.
 #
 # ```python
 # >>> step_flops(Gpt(vocabulary=10, width=2, layers=1, heads=1, columns=4), rows=1)
@@ -135,8 +135,8 @@ course.claim("the closed form of the FLOPs equals torch's count", step_flops_now
 # %% [markdown]
 # ## What does a device keep between two steps?
 #
-# Training keeps much more than the weights. A *plan* says how devices share all of it. Its three axes multiply to the
-# number of devices:
+# Training keeps much more than the weights. A *plan* says how devices share all of it. The sizes of its three axes
+# multiply to the number of devices:
 #
 # - **data** ranks compute different sequences, with the same weights;
 # - **tensor** ranks share every layer: each keeps a part of its weights (part 3);
@@ -147,8 +147,8 @@ course.claim("the closed form of the FLOPs equals torch's count", step_flops_now
 # gradients in float32 for bfloat16 weights, which makes 18.) In float32, and with `torch.autocast`, a parameter takes 4
 # + 4 + 8.
 #
-# *ZeRO* lets the N data ranks share these bytes. In stage 1, a rank keeps 1/N of the optimizer. In stage 2, it also
-# keeps only 1/N of the gradients, and in stage 3 only 1/N of the weights. Stage 0 is DDP.
+# *ZeRO* lets the N data ranks share these bytes. In stage 1, a rank keeps 1/N of the optimizer's bytes. In stage 2, it
+# also keeps only 1/N of the gradients, and in stage 3 only 1/N of the weights. Stage 0 is DDP.
 #
 # ### Exercise 2 · The bytes of the state
 #
@@ -162,7 +162,7 @@ course.claim("the closed form of the FLOPs equals torch's count", step_flops_now
 # **Must**
 #
 # - return the bytes per device of "weights", "gradients" and "optimizer"
-# - divide all three by the tensor and the pipeline ranks, and what the stage shards by the data ranks, too.
+# - divide all three by the tensor and by the pipeline ranks; divide what the stage shards by the data ranks, too.
 #
 # **Source** Rajbhandari et al. 2020, "ZeRO", arXiv:1910.02054, sections 3 and 5.
 #
@@ -274,7 +274,8 @@ predicted_gigabytes = None  # GB
 #
 # - count the tokens of one micro-batch of one data rank, in the rank's own blocks
 # - count as many micro-batches as the rank holds (they are *in flight*)
-# - with checkpointing, count the inputs of all blocks per micro-batch in flight, and everything else of one block.
+# - with checkpointing, count the inputs of the rank's blocks for each micro-batch in flight, and add once what a block
+#   saves besides its input.
 #
 # **You may assume** all divisions leave no remainder. Embedding and scores are left out.
 #
@@ -402,7 +403,7 @@ course.claim("the closed form of the activations equals the bytes that hooks cou
 #
 # <details><summary>Hint 1</summary>
 #
-# Of which tensor does each axis send how many halves of an all-reduce?
+# For each axis: which tensor is sent, and in how many halves of an all-reduce?
 #
 # </details>
 #
@@ -470,7 +471,7 @@ check.sent_bytes(sent_bytes, seed=741)
 # - leave out plans that cannot run: tensor ranks must divide the heads, pipeline ranks the layers, and data ranks ·
 #   micro-batches the rows; also leave out stages 2 and 3 with a pipeline
 # - leave out plans with more bytes than `job.memory`; if none is left, raise ValueError
-# - return the plan with the fewest seconds, of several that are as fast the one with the fewest bytes.
+# - return the plan with the fewest seconds; of equally fast plans, the one with the fewest bytes.
 #
 # **Source** Narayanan et al. 2021, arXiv:2104.04473, section 3; DeepSpeed documentation, "Pipeline parallelism".
 #
@@ -548,8 +549,9 @@ for name, job in JOBS.items():
           f"{job.flops / 1e12:.0f} TFLOP/s, {job.inside / 1e9:g} and {job.between / 1e9:g} GB/s")  # fmt: skip
 
 # %% [markdown]
-# **Pick** plans for as many jobs as you like; two are picked as examples. If a plan does not fit or cannot run, the
-# output below says so.
+# **Pick** plans for as many jobs as you like; two are picked as examples. `Plan` takes `data`, `tensor`, `pipeline`,
+# `stage`, `micro_batches` and `checkpointing`. What you leave out is 1, 0 or False. If a plan does not fit or cannot
+# run, the output below says so.
 #
 # **Predict**: in how many of the ten clusters are data ranks alone, with any stage, within 5 % of the best plan?
 
@@ -591,8 +593,8 @@ plots.over_best(list(JOBS), slower, f"Data ranks alone are enough on {enough} of
 
 # %% [markdown]
 # *MFU*, model FLOPs utilization, is the share of the peak that the model's own arithmetic reaches. We assume at most
-# half, and waiting and recomputing lower it. Of equally fast plans, the cell prints the one with the least memory. DDP
-# trains 1B just as fast.
+# half, and waiting and recomputing lower it. If plans are equally fast, the cell prints the one that needs the least
+# memory. For 1B, DDP is just as fast.
 #
 # **Known** from practice: split layers within a node, put a pipeline between nodes, and add data ranks for speed
 # (Narayanan et al. 2021, section 3). **We think** the best plans depend on our assumptions. To test it, change

@@ -139,13 +139,13 @@ plots.gather_lanes(lanes, f"One layer ahead takes {share:.2f} of the time: only 
 # than a layer computes, the rank waits in every layer. A larger batch helps then, because layers compute longer with
 # the same gathers.
 #
-# **Takeaway** Gather one layer ahead. Then only the first gather costs time, as long as a layer computes longer than
-# the next one travels.
+# **Takeaway** Gather one layer ahead. Then only the first gather costs time, if computing a layer takes at least as
+# long as gathering the next one.
 
 # %% [markdown]
 # ## What does a sharded step send?
 #
-# Sharding saves memory, and the network pays for it. DDP's all-reduce is a reduce-scatter and then an all-gather. A
+# Sharding saves memory, but takes more messages. DDP's all-reduce is a reduce-scatter and then an all-gather. A
 # sharded step has two gathers per layer, one in forward and one in backward, and one reduce-scatter. Each of the three
 # sends (N - 1) / N of the layer.
 #
@@ -167,7 +167,7 @@ predicted_bytes = None  # a factor
 # **Must**
 #
 # - return the gradient of `x`, and the handle that `start_scatter` returns
-# - let `handle.wait()` give this rank's piece of the *mean* gradient of `whole` over the ranks
+# - let `handle.wait()` give this rank's piece of the *mean* gradient of `whole` over the `dist.get_world_size()` ranks
 # - call `start_scatter` once, and do not wait
 #
 # **You may assume** `compute(whole, x)` is differentiable; neither tensor requires a gradient.
@@ -234,7 +234,7 @@ course.claim("a sharded step sends 1.5 times the bytes of DDP's ring", factor ==
 # **Shown** by the count: a sharded step sends three halves of an all-reduce, DDP two. DDP's bytes come from the formula
 # of a ring.
 #
-# **Takeaway** A sharded step has one gather more than DDP, so it sends half as many bytes again.
+# **Takeaway** A sharded step gathers once more than DDP does, so it sends 1.5 times the bytes.
 
 # %% [markdown]
 # ## Does torch's fully_shard do the same?

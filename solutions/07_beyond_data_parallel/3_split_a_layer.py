@@ -9,7 +9,7 @@
 # **You will be able to**
 #
 # - cut an MLP and attention so that one sum per direction suffices
-# - say which gradients are wrong where a sum is missing
+# - say which gradients are wrong if a sum is missing
 # - say why ranks must not draw the same weights
 #
 # **Minutes** 24 core · 47 in all · session 2
@@ -45,8 +45,8 @@ sizes = course.sizes("07_beyond_data_parallel")
 # A linear layer can be cut in two ways:
 #
 # - **by columns**: each rank computes some of the *outputs*. It needs the whole input. Nothing is summed.
-# - **by rows**: each rank uses some of the *inputs*. Each rank gets a part of every output, and the parts must be
-#   summed.
+# - **by rows**: each rank uses some of the *inputs*. Each rank gets one term of every output, and the ranks' terms must
+#   be summed.
 #
 # An MLP has two linear layers with a GELU between them. Cut the first layer by columns: each rank gets some hidden
 # units and applies the GELU to them. Cut the second by rows: on each rank it needs exactly these hidden units.
@@ -123,9 +123,9 @@ check.sum_over_ranks(sum_over_ranks, seed=1909)
 # %% [markdown]
 # ### Exercise 2 · Copy to ranks
 #
-# Write the mirror image of exercise 1, which stands before the first layer. Forward sends nothing, because every rank
-# has `x`. But each rank uses `x` for its own hidden units, so it computes only a part of the gradient of `x`. Backward
-# sums these parts.
+# Write the mirror image of exercise 1. It stands before the first layer. Forward sends nothing, because every rank has
+# `x`. But each rank uses `x` for its own hidden units, so it computes only a part of the gradient of `x`. Backward sums
+# these parts.
 #
 # Two ranks compute 2x and 3x of the same x. Without this function the gradient of x is 2 on one and 3 on the other.
 # With it, it is 5 on both.
@@ -370,8 +370,8 @@ for what, difference in wrong.differences.items():
 # A large model is never whole on a device, so each rank draws the first values of its own part. Suppose that all 4
 # ranks first call `torch.manual_seed(0)`. An MLP has 256 hidden units, a quarter of them on each rank.
 #
-# **Predict**: after 20 steps of training, how many of the 256 units have different weights? Perhaps 256, because
-# training tells them apart. Perhaps fewer.
+# **Predict**: after 20 steps of training, how many different units are there among the 256? Perhaps 256, because
+# training makes them differ. Perhaps fewer.
 
 # %%
 predicted_units = None  # of 256
@@ -394,7 +394,8 @@ course.claim("hidden units that were drawn with the same seed are equal after tr
 # **Known**: the training of SmolLM3 was restarted after a trillion tokens, because all its tensor-parallel ranks had
 # the same seed (Hugging Face 2025, "The Smol Training Playbook").
 #
-# **Takeaway** Ranks that hold different parts of a layer must draw different numbers. One seed for all raises no error.
+# **Takeaway** Ranks that hold different parts of a layer must draw different numbers. One seed for all is wrong, and
+# raises no error.
 
 # %% [markdown]
 # ## Which seeds does a rank need, and what does one seed cost? · extra
@@ -407,7 +408,8 @@ course.claim("hidden units that were drawn with the same seed are equal after tr
 # Ranks form a grid: `data_rank` says which batch a rank gets, and `tensor_rank` which part of each layer it keeps.
 # Before a rank draws numbers, it sets a seed for their purpose:
 #
-# - `"whole parameters"`, such as LayerNorm's, and `"split parameters"`. Ranks with other batches hold the same weights.
+# - `"whole parameters"`, such as LayerNorm's, and `"split parameters"`. Ranks with different batches hold the same
+#   weights.
 # - `"whole dropout"` of an activation that all tensor ranks hold, such as the output of a block, and `"split dropout"`
 #   inside the split part. Each batch is dropped differently.
 #
@@ -419,7 +421,7 @@ course.claim("hidden units that were drawn with the same seed are equal after tr
 #
 # - return a dict of four ints, one per purpose
 # - give two ranks equal seeds for a purpose if they must draw equal numbers, and else different seeds
-# - give another `seed` other seeds for all purposes
+# - change the seeds of all purposes if `seed` changes
 #
 # **You may assume** `seed` is an int from 0, the ranks count from 0, and there are `tensor_size` tensor ranks.
 #
@@ -575,10 +577,10 @@ course.claim("a split block sends exactly the bytes of four ring all-reduces of 
              counted == predicted, f"{counted[8]:,.0f} numbers on each of 8 ranks")  # fmt: skip
 
 # %% [markdown]
-# With fewer than 3 × dim tokens in a batch, a tensor rank sends less. But its step computes one batch, and a step of N
-# data ranks N batches. The next layer needs the sum, so tensor ranks wait for it, while data ranks send during
-# backward. **Known**: so tensor parallel stays within a machine, whose GPUs have fast links (Narayanan et al. 2021,
-# arXiv:2104.04473, section 3.2).
+# With fewer than 3 × dim tokens in a batch, a tensor rank sends less. But in one step, N tensor ranks compute one
+# batch, and N data ranks compute N batches. The next layer needs the sum, so tensor ranks wait for it, while data ranks
+# send during backward. **Known**: so tensor parallel stays within a machine, whose GPUs have fast links (Narayanan et
+# al. 2021, arXiv:2104.04473, section 3.2).
 #
 # **Takeaway** Data parallel sends gradients, tensor parallel activations. The next layer cannot start without the
 # activations.

@@ -78,7 +78,7 @@ predicted_bubble = None  # a number from 0 to 1
 # **Must**
 #
 # - return a list of (rank, time, kind, micro-batch), in any order
-# - begin each pass in the first slot that it can, and backward passes after all forward passes of their rank
+# - begin each pass in the earliest possible slot, backward passes after all forward passes of their rank
 # - send micro-batches back in the order 0, 1, ...
 #
 # **Source** Huang et al. 2019, "GPipe", arXiv:1811.06965, section 2.3.
@@ -134,7 +134,7 @@ print(drawing(gpipe_now(4, 8)))
 # **Shown** by the picture: a rank waits 2 (P - 1) slots, however many micro-batches there are. Part 1 divided the same
 # slots by the busy time: (P - 1) / M.
 #
-# **Takeaway** Per batch, each rank of P waits for P - 1 forward and P - 1 backward passes. So take many more
+# **Takeaway** Per batch, each of P ranks waits for P - 1 forward and P - 1 backward passes. So take many more
 # micro-batches than ranks.
 
 # %% [markdown]
@@ -303,7 +303,7 @@ plots.pipeline(both, ONE_SLOT, f"1F1B waits as long as GPipe, and rank 0 holds {
 # **Known**: other schedules wait less. *Interleaved* 1F1B gives each rank several short pieces of the model (Narayanan
 # et al. 2021), and *zero bubble* cuts the backward pass in two (Qi et al. 2023, arXiv:2401.10241).
 #
-# **Takeaway** 1F1B holds at most P micro-batches where GPipe holds all M, at the same bubble.
+# **Takeaway** 1F1B holds at most P micro-batches where GPipe holds all M. Both have the same bubble.
 
 # %% [markdown]
 # ## Does a pipeline compute the right gradients?
@@ -328,8 +328,8 @@ predicted_long = None  # a number from 0 to 1
 # | `wire.receive("B", m)` | waits for the gradient of the output, and returns it |
 # | `wire.send("B", m, grad)` | starts to send the gradient of the input |
 #
-# The first and the last rank need no special case. On rank 0, `receive("F", m)` embeds the tokens. On the last rank,
-# `receive("B", m)` computes the loss and returns the gradient of the *mean* over all micro-batches.
+# The first and the last rank need no special case: `wire` runs the embedding, forward and backward. On the last rank,
+# `receive("B", m)` computes the loss of what you sent, and returns the gradient of the *mean* over all micro-batches.
 #
 # **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 5 · **Lines** 10
 #
@@ -417,8 +417,8 @@ course.claim("a pipeline rank saves exactly the bytes of one micro-batch, times 
 plots.pipeline(runs, LASTS, f"With long backward passes, too, 1F1B waits {waits} of the time")
 
 # %% [markdown]
-# **Shown** by the clocks: waiting grows as much as the work, so the bubble stays the same. **We think** one slow rank
-# makes all others wait. To test it, double `lasts` on rank 3 in `split_depth.step_of_rank`.
+# **Shown** by the clocks: waiting and work grow by the same factor, so the bubble stays the same. **We think** one slow
+# rank makes all others wait. To test it, double `lasts` on rank 3 in `split_depth.step_of_rank`.
 #
 # **Takeaway** A pipeline computes what one device computes, in another order. Cut it so that all ranks take equally
 # long.

@@ -674,8 +674,9 @@ course.claim("ranks that meet every 16 steps end with a loss within 1 % of those
 # %% [markdown]
 # ## What to take home
 #
-# - Attention splits over keys, and parts merge exactly. Equal shares of a sequence are unequal causal work.
+# - Attention splits over keys, and parts merge exactly. Under a causal mask, equal shares of a sequence are not equal
+#   work.
 # - Save after about √(2 · time of a save · time between failures).
-# - Experts cost bytes by their capacity, whatever the router does.
+# - The capacity of the experts sets how many bytes are sent, whatever the router does.
 # - A checkpoint that knows the place of each number fits any number of ranks.
-# - Local steps send less. With one step of SGD each, they are DDP.
+# - Local steps send fewer bytes. With one local step of SGD, they are DDP.

@@ -20,7 +20,7 @@ class _Clock:
     """A clock whose time is the number of elements torch has processed.
 
     Counts its `readings`, those `unsynchronized` because no `synchronize` came right before, and of
-    these the `idle` ones: nothing was computed since the reading before.
+    these the `idle` ones: nothing was computed since the reading before, or there was none.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,8 @@ class _Clock:
         is_early = self.synchronized_at != self.operations.work
         self.readings += 1
         self.unsynchronized += is_early
-        self.idle += is_early and self.read_at == self.operations.work
+        is_first = self.readings == 1
+        self.idle += is_early and (is_first or self.read_at == self.operations.work)
         self.synchronized_at = None
         self.read_at = self.operations.work
         return 1000.0 + self.operations.work

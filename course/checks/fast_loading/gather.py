@@ -92,7 +92,7 @@ def _memory_and_calls(case: _Case) -> Facts:
             case.answer(case.table, index, out)
         calls.append(new.calls)
         is_little = new.total + peak < 64 * m + 4096
-        yield f"no row is copied on the way, {m} rows: less than 64 bytes an index", is_little
+        yield f"{m} rows: no row is copied on the way, with less than 64 new bytes each", is_little
     yield (
         "no more calls of torch for the double number of rows",
         tried(calls[1] <= calls[0], case.n),

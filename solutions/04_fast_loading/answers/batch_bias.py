@@ -28,6 +28,12 @@ MISTAKES = {
         "(batch mean - m)².",
         ("means.square().mean()", ESTIMATE),
     ),
+    "var_for_both": (
+        "Both variances are estimates from a sample. V is the mean of (batch mean - m)², and s² that of "
+        "(value - m)²: divide by the number of terms, and take the mean of all values.",
+        ("means.square().mean()", ESTIMATE),
+        ("off.square().mean()", "off.var()"),
+    ),
     "with_replacement_by_chance": (
         "V0 is that of a draw with replacement. Batches of a file are drawn without: multiply by "
         "(N - batch) / (N - 1).",

@@ -28,6 +28,11 @@ MISTAKES = {
         "b belongs to the normalised columns still. For x as it is, take off mean . (w / std).",
         ("    b = b - mean.dot(w)\n", ""),
     ),
+    "intercept_from_the_weights_of_normalised_columns": (
+        "b is moved by mean . w with the w of the normalised columns. Divide w by std first.",
+        ("    w = w / std\n", ""),
+        ("    b = b - mean.dot(w)\n", "    b = b - mean.dot(w)\n    w = w / std\n"),
+    ),
     "divided_by_n_minus_one": (
         "The standard deviation divides by n - 1. Divide by the number of rows: correction=0.",
         (", correction=0", ""),
@@ -67,7 +72,8 @@ MISTAKES = {
         ("    synchronize()\n    return", "    return"),
     ),
     "synchronized_at_the_end_only": (
-        "synchronize() is called before the clock stops, not before it starts: work queued earlier is counted too.",
+        "synchronize() is called before the clock stops, not before it starts: work queued earlier is counted too. "
+        "Call it there, too.",
         ("    synchronize()\n    begin", "    begin"),
         ("        synchronize()\n        start", "        start"),
     ),

@@ -25,13 +25,18 @@ MISTAKES = {
         ("return torch", "for i in range(n):\n        torch"),
         ("index, out=out[:n])", "index[i : i + 1], out=out[i : i + 1])\n    return out[:n]"),
     ),
+    "assigned_row_by_row": (
+        "Each row is assigned by a separate call from Python, and negative row numbers are accepted. Call "
+        "torch.index_select once for the whole batch.",
+        (RETURN, "for i, row in enumerate(index):\n        out[i] = table[row]\n    return out[:n]"),
+    ),
     "clipped": (
         "Row numbers out of range are clipped, or wrapped, so you silently return wrong data. Raise an error.",
         (RETURN, 'np.take(table.numpy(), index.numpy(), 0, out[:n].numpy(), mode="clip")\n    return out[:n]'),
     ),
     "take_of_numpy": (
-        "Negative numbers are accepted, and the rows are copied twice. torch.index_select(..., out=out[:n]) fixes "
-        "both.",
+        "Negative row numbers are accepted, and the rows are copied twice. Call torch.index_select(..., out=out[:n]): "
+        "it refuses them and copies once.",
         (RETURN, "np.take(table.numpy(), index.numpy(), 0, out[:n].numpy())\n    return out[:n]"),
     ),
     "all_of_out": (

@@ -22,6 +22,10 @@ MISTAKES = {
         "All parts are in memory before the first one is written. Write each part when it comes.",
         ("in parts:", "in list(parts):"),
     ),
+    "all_parts_before_the_file": (
+        "All parts are in memory before the file is opened. Open it first, and write each part when it comes.",
+        ("    unfinished = Path", "    parts = list(parts)\n    unfinished = Path"),
+    ),
     "appended": (
         "What an unfinished try has left is kept, and the rows come after it. Open the file with mode wb.",
         ('"wb"', '"ab"'),

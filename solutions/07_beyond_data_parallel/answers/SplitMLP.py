@@ -46,8 +46,7 @@ MISTAKES = {
         "The whole MLP stays in an attribute, and so do its weights in memory. Keep this rank's parts alone.",
         (
             "        self.narrow_bias = nn.Parameter(narrow.bias.detach().clone())",
-            "        self.whole = [mlp]\n"
-            "        self.narrow_bias = nn.Parameter(narrow.bias.detach().clone())",
+            "        self.whole = [mlp]\n        self.narrow_bias = nn.Parameter(narrow.bias.detach().clone())",
         ),
     ),
     "BothByColumns": (
@@ -70,8 +69,8 @@ MISTAKES = {
         ("self.sum_over_ranks(part) + self.narrow_bias", "self.sum_over_ranks(part) + self.narrow_bias.sum()"),
     ),
     "BiasDividedByN": (
-        "The last bias is divided by the world size and added before the sum, so its gradient counts each loss once "
-        "but its step is N times too small. Add the whole bias after the sum.",
+        "The last bias is divided by the world size and added before the sum, but each rank's "
+        "share gets the whole gradient: a step is N times too large. Add the whole bias after the sum.",
         ("narrow.bias.detach().clone())", "narrow.bias.detach() / world_size)"),
         ("F.linear(hidden, self.narrow_weight)", "F.linear(hidden, self.narrow_weight, self.narrow_bias)"),
         ("return self.sum_over_ranks(part) + self.narrow_bias", "return self.sum_over_ranks(part)"),
@@ -95,7 +94,7 @@ MISTAKES = {
     ),
     "AnotherGelu": (
         "This is GELU's approximation by tanh. nn.GELU() computes the exact one, as F.gelu does by default.",
-        ("self.wide_weight, self.wide_bias))", "self.wide_weight, self.wide_bias), approximate=\"tanh\")"),
+        ("self.wide_weight, self.wide_bias))", 'self.wide_weight, self.wide_bias), approximate="tanh")'),
     ),
     "AnotherRanksBias": (
         "Every rank takes the first part of the first bias. Take the part of the rank's own units.",

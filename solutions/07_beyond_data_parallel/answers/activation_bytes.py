@@ -12,23 +12,25 @@ MISTAKES = {
         ("rows / plan.data / plan.micro_batches * gpt.columns", "rows / plan.data * gpt.columns"),
     ),
     "data_forgotten": (
-        "The data ranks share the sequences. Divide the rows by them.",
+        "The data ranks do not share the sequences here. Divide the rows by their number.",
         ("rows / plan.data / plan.micro_batches", "rows / plan.micro_batches"),
     ),
     "tensor_cuts_all": (
-        "Tensor ranks cut everything here. What the norms take and return, 4 d + 4 per token, is whole on every rank.",
+        "Everything is divided by the tensor ranks, even the norms. What these take and return, 4 d + 4 per "
+        "token, is whole on every rank.",
         ("4 * d + 4 + (12 * d + gpt.heads) / plan.tensor", "(16 * d + 4 + gpt.heads) / plan.tensor"),
     ),
     "tensor_forgotten": (
-        "The tensor ranks cut queries, keys, values, attention's output and the MLP. Divide 12 d + heads by them.",
+        "Nothing is divided by the tensor ranks. They cut queries, keys, values, attention's output and "
+        "the MLP: divide 12 d + heads.",
         ("(12 * d + gpt.heads) / plan.tensor", "12 * d + gpt.heads"),
     ),
     "one_in_flight": (
-        "One micro-batch is counted. The first pipeline rank starts up to P of them before one comes back.",
+        "Only one micro-batch is in flight here. The first pipeline rank starts up to P of them before one comes back.",
         ("in_flight = min(plan.pipeline, plan.micro_batches)", "in_flight = 1"),
     ),
     "always_p_in_flight": (
-        "There are P micro-batches in flight here, also where the step has fewer. Take the smaller number.",
+        "P micro-batches are in flight here even if the step has fewer. Take the smaller number.",
         ("in_flight = min(plan.pipeline, plan.micro_batches)", "in_flight = plan.pipeline"),
     ),
     "gpipe": (
@@ -36,11 +38,11 @@ MISTAKES = {
         ("in_flight = min(plan.pipeline, plan.micro_batches)", "in_flight = plan.micro_batches"),
     ),
     "all_layers": (
-        "A pipeline rank holds its own layers, not all. Divide the layers by P.",
+        "All layers are counted. A pipeline rank holds only its own: divide them by P.",
         ("gpt.layers / plan.pipeline", "gpt.layers"),
     ),
     "only_the_inputs": (
-        "Checkpointing keeps the inputs, and one block is whole while it is computed again. Add that block.",
+        "Only the blocks' inputs are counted. One block has all activations while it is computed again: add it once.",
         (" + block - tokens * d)", ")"),
     ),
     "whole_block_per_micro_batch": (
@@ -53,6 +55,10 @@ MISTAKES = {
     "input_twice": (
         "The input of the block that is computed again is counted twice. Subtract it once.",
         (" + block - tokens * d)", " + block)"),
+    ),
+    "inputs_divided": (
+        "With checkpointing, the inputs are divided by the tensor ranks. Each tensor rank keeps whole inputs.",
+        ("(in_flight * layers * tokens * d +", "(in_flight * layers * tokens * d / plan.tensor +"),
     ),
     "no_heads": (
         "Attention saves one number per head and token: the logarithm of its softmax's sum. Add the heads.",

@@ -67,7 +67,7 @@ MISTAKES = {
         ("plan.stage >= 2", "plan.stage == 3"),
     ),
     "stage_three_alone": (
-        "Stages 2 and 3 are left out without a pipeline, too. Only with more than one pipeline rank they cannot run.",
+        "Stages 2 and 3 are left out without a pipeline, too. Only a pipeline of more than one rank rules them out.",
         ("plan.stage >= 2 and plan.pipeline > 1", "plan.stage >= 2"),
     ),
 }

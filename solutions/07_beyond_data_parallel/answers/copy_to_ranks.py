@@ -11,7 +11,7 @@ MISTAKES = {
         ("            dist.all_reduce(total)\n", ""),
     ),
     "mean_of_gradients": (
-        "This is the mean of the gradients. Each rank has other terms of one sum, so do not divide.",
+        "This is the mean of the gradients. Each rank has different terms of one sum, so do not divide.",
         ("            return total\n", "            return total / dist.get_world_size()\n"),
     ),
     "summed_in_place": (

@@ -25,7 +25,7 @@ MISTAKES = {
         ),
     ),
     "starts_before_the_wait": (
-        "The next gather starts before this layer has arrived, so it is early by one layer. Wait first.",
+        "The next gather starts before this layer has arrived, one layer too early. Wait first.",
         ("        whole = handle.wait()\n", "        arriving = handle\n"),
         ("        yield whole\n", "        yield arriving.wait()\n"),
     ),
@@ -57,11 +57,16 @@ def one_after_the_other(shards, start_gather):
         yield start_gather(shard).wait()
 
 
-@mistake("All gathers start before the first layer computes, so all layers live together. Start one ahead.")
+@mistake("All gathers start before the first layer computes, so all layers are in memory together. Start one ahead.")
 def all_before_the_first(shards, start_gather):
     handles = [start_gather(shard) for shard in shards]
     for handle in handles:
         yield handle.wait()
+
+
+@mistake("All layers are gathered before the first one computes. Write a generator: yield each layer from the loop.")
+def in_a_list(shards, start_gather):
+    return [start_gather(shard).wait() for shard in shards]
 
 
 @mistake("The next gather is waited for before this layer computes, so nothing overlaps. Wait for it after the yield.")

@@ -26,11 +26,11 @@ MISTAKES = {
         ("start_scatter(of_whole / dist.get_world_size())", "start_scatter(of_whole / dist.get_world_size()).wait()"),
     ),
     "gradient_of_a_sum": (
-        "The gradient that comes from the next layer is not used: this is that of the sum. Pass grad to autograd.grad.",
+        "The gradient that comes from the next layer is not used, only the output's sum. Pass grad to autograd.grad.",
         ("torch.autograd.grad(output, [whole, x], grad)", "torch.autograd.grad(output.sum(), [whole, x])"),
     ),
     "changed_places": (
-        "The gradients of whole and x have changed places. autograd.grad returns them in the order of its list.",
+        "The gradients of whole and x are swapped. autograd.grad returns them in the order of its list.",
         ("of_whole, of_x =", "of_x, of_whole ="),
         ("return of_x, start_scatter(of_whole", "return of_x, start_scatter(of_whole.flatten()"),
     ),
@@ -51,8 +51,7 @@ MISTAKES = {
         "The gradient is summed by an all-reduce, which is waited for, and then scattered. The scatter sums by itself.",
         (
             "    return of_x, start_scatter(of_whole / dist.get_world_size())",
-            "    dist.all_reduce(of_whole)\n"
-            "    return of_x, start_scatter(of_whole / dist.get_world_size() ** 2)",
+            "    dist.all_reduce(of_whole)\n    return of_x, start_scatter(of_whole / dist.get_world_size() ** 2)",
         ),
     ),
     "scattered_twice": (

@@ -12,8 +12,8 @@ MISTAKES = {
         ("min(ranks - rank, micro_batches)", "min(ranks, micro_batches)"),
     ),
     "one_too_few": (
-        "Rank r begins with P - r - 1 forward passes, and the last rank waits for a gradient of nothing. Begin with "
-        "P - r.",
+        "Rank r begins with P - r - 1 forward passes, so the last rank waits for a gradient before its first "
+        "forward pass. Begin with P - r.",
         ("min(ranks - rank, micro_batches)", "min(ranks - rank - 1, micro_batches)"),
     ),
     "one_too_many": (

@@ -10,7 +10,7 @@ MISTAKES = {
         ("start - ends.mean(0)", "(start - ends).sum(0)"),
     ),
     "wrong_sign": (
-        "The outer gradient points where the ranks went, and SGD walks against it. It is start minus their mean.",
+        "The outer gradient has the wrong sign, so SGD moves away from the ranks' mean. It is start minus that mean.",
         ("start - ends.mean(0)", "ends.mean(0) - start"),
     ),
     "first_rank_alone": (

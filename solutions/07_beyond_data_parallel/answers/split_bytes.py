@@ -31,7 +31,7 @@ MISTAKES = {
         ("2 * (world_size - 1) / world_size", "2 * (world_size - 1)"),
     ),
     "ratio_for_tokens": (
-        "\"equal at\" is how many times as much data parallel sends. It asks for the number of tokens: 3 · dim.",
+        '"equal at" is how many times as much data parallel sends. It asks for the number of tokens: 3 · dim.',
         ("3.0 * dim", "ring * blocks * gradients / (ring * blocks * 4 * activation)"),
     ),
     "split_activations": (

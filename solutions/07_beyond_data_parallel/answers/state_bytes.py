@@ -26,21 +26,21 @@ MISTAKES = {
         ("optimizer * (shard if plan.stage >= 1", "optimizer * (shard if plan.stage >= 3"),
     ),
     "only_its_own": (
-        "Each stage shards one thing alone. Stage 2 also shards what stage 1 does, and stage 3 all of it.",
+        "Each stage shards only one thing here. Stage 2 also shards what stage 1 does, and stage 3 all of it.",
         ("plan.stage >= 2", "plan.stage == 2"),
         ("plan.stage >= 1", "plan.stage == 1"),
     ),
     "all_from_stage_one": (
-        "Every stage shards everything. Stage 1 shards the optimizer alone, stage 2 also the gradients.",
+        "Every stage shards everything here. Stage 1 shards only the optimizer, stage 2 also the gradients.",
         ("plan.stage >= 3", "plan.stage >= 1"),
         ("plan.stage >= 2", "plan.stage >= 1"),
     ),
     "pipeline_forgotten": (
-        "Each pipeline rank keeps some of the layers alone. Divide by the pipeline ranks, too.",
+        "The pipeline ranks are not counted. Each keeps only some of the layers: divide by their number, too.",
         ("(plan.tensor * plan.pipeline)", "plan.tensor"),
     ),
     "tensor_forgotten": (
-        "Each tensor rank keeps a part of every layer. Divide by the tensor ranks, too.",
+        "The tensor ranks are not counted. Each keeps a part of every layer: divide by their number, too.",
         ("(plan.tensor * plan.pipeline)", "plan.pipeline"),
     ),
     "whole_numbers": (

@@ -12,7 +12,7 @@ MISTAKES = {
         ("return 3 * ", "return 2 * "),
     ),
     "multiply_adds": (
-        "Multiply-adds are counted, which is half. A multiplication and an addition are two FLOPs.",
+        "A multiplication and an addition count as one FLOP here. They are two.",
         ("linear = 24 *", "linear = 12 *"),
         ("attention = 4 *", "attention = 2 *"),
         ("scores = 2 *", "scores = 1 *"),
@@ -23,9 +23,13 @@ MISTAKES = {
         ("(linear + attention)", "linear"),
     ),
     "half_attention": (
-        "Attention is counted half: one of its two products is missing, or the pairs that a mask hides. Count queries "
-        "with keys and weights with values, each for all pairs.",
+        "Half of attention is missing: one of its two products, or what the mask hides. Count queries with keys and "
+        "weights with values, over all columns.",
         ("attention = 4 *", "attention = 2 *"),
+    ),
+    "masked_half_left_out": (
+        "Attention leaves out the masked scores. They are computed, too: each token looks at all columns.",
+        ("attention = 4 * gpt.columns", "attention = 2 * (gpt.columns + 1)"),
     ),
     "no_scores": (
         "The product that computes the scores of the vocabulary is missing. Add 2 · width · vocabulary per token.",

@@ -22,7 +22,7 @@ MISTAKES = {
         ),
     ),
     "mean_of_parts": (
-        "This is the mean of the parts. Each rank has other terms of one sum, so do not divide.",
+        "This is the mean of the parts. Each rank has different terms of one sum, so do not divide.",
         ("            return total\n", "            return total / dist.get_world_size()\n"),
     ),
     "gradient_divided": (
