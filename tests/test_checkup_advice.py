@@ -278,6 +278,13 @@ def test_formulas_that_are_not_there_are_asked_for(monkeypatch):
     assert "solve predict_seconds" in predict.workers(with_costs(COSTS)).sentence
 
 
+def test_a_formula_that_a_class_is_given_is_used(monkeypatch):
+    monkeypatch.setattr(predict, "has_solutions", lambda: False)
+    monkeypatch.setattr(predict, "load_given", lambda exercise, solved: exercise.name)
+    uncached = predict.formula.__wrapped__
+    assert uncached("02_data_parallel", "all_reduce_seconds") == "all_reduce_seconds"
+
+
 # ---- arithmetic
 
 

@@ -58,6 +58,13 @@ MUST = "# **Must** take one; take two; take three.\n# {}\n#\n# **Convention** fr
         ),
         ("An introduction.", "It waits for ever.", "write forever, or: hangs"),
         ("An introduction.", "It waits `for ever`.", ""),
+        (
+            "An introduction.",
+            "Make N\n# - 1 steps.",
+            "break this line elsewhere, its operator makes a list: - 1 steps.",
+        ),
+        ("An introduction.", "Cut `a[b : b\n# + n]`.", "break this line elsewhere, its operator makes a list: + n]`."),
+        ("An introduction.", "Cut `a` into\n# - `b`\n# - 1 part", ""),
     ],
 )
 def test_each_rule_refuses_its_offence(old, new, words, faults):

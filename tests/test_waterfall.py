@@ -1,6 +1,7 @@
 """The stall waterfall: its bars sum to the step, and its replays give what the loader gives."""
 
 import itertools
+import math
 import random
 
 import matplotlib.pyplot as plt
@@ -217,3 +218,12 @@ def test_the_step_alone_is_timed_after_loading(monkeypatch):
 def test_a_training_without_waiting_has_what_is_left_of_its_time():
     found = waterfall.without_waiting(Interval(0.75, 0.5, 0.9))
     assert (found.estimate, found.low, found.high) == pytest.approx((4.0, 2.0, 10.0))
+
+
+def test_too_few_runs_leave_the_intervals_unknown():
+    found = waterfall.without_waiting(Interval(0.75, -math.inf, math.inf))
+    assert str(found) == "4.00 (no interval: fewer than 6 runs)"
+    seconds = {AS_IT_IS: torch.tensor([2.0, 2.0], dtype=torch.float64)}
+    compared = Comparison(seconds, Interval(1.5, 0.0, math.inf), NARROW)
+    null = waterfall.Waterfall(compared, steps=2).null
+    assert str(null) == "0.50 (no interval: fewer than 6 runs)"

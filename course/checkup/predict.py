@@ -1,7 +1,7 @@
 """What the formulas of the units say of a training, from its own numbers.
 
-The formulas are answers to exercises: the reference's where there is one, else those that you have
-solved. Each sentence names the part that derives its formula.
+The formulas are answers to exercises: the reference's where there is one, else those that your
+class is given or that you have solved. Each sentence names the part that derives its formula.
 """
 
 import functools
@@ -33,6 +33,7 @@ from course.checkup.failures import Failures
 from course.checkup.formats import duration
 from course.checkup.phases import BACKWARD, CODE, DATA, FORWARD, OPTIMIZER
 from course.learner import answers
+from course.learner.given import load_given
 from course.notebook.registry import has_solutions
 from course.notebook.solutions import load_reference
 from course.text import counted
@@ -106,13 +107,18 @@ def bound_of_workers(facts: Facts, now: int, then: int, step_seconds: float) -> 
 
 @functools.cache
 def formula(unit: str, exercise: str) -> Callable[..., Any] | None:
-    """The answer to an exercise, the reference's or the learner's, or None."""
+    """The answer to an exercise, the reference's, the given one or the learner's, or None."""
     if has_solutions():
         return load_reference(unit, exercise)
+    asked = checks.exercise(unit, exercise)
+    solved = importlib.import_module("course.learner.solved").solved
+    given = load_given(asked, solved)
+    if given is not None:  # this class is not asked it
+        return given
     record = answers.read(unit, exercise)
     if not (record and record.passed and record.script):
         return None
-    return importlib.import_module("course.learner.solved").solved(checks.exercise(unit, exercise))
+    return solved(asked)
 
 
 def predictions(facts: Facts, failures: Failures | None = None) -> dict[str, Prediction]:

@@ -21,6 +21,7 @@ Phanishayee, Raniwala and Chidambaram 2021, "Analyzing and Mitigating Data Stall
 import contextlib
 import io
 import itertools
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -93,6 +94,8 @@ class Waterfall:
     def null(self) -> Interval:
         """Seconds per step that are gained if nothing more is replayed: by chance, so about 0."""
         control = self.compared.control
+        if not control.is_known:
+            return Interval(self.step * (control.estimate - 1), -math.inf, math.inf)
         gains = [self.step * (r - 1) for r in (control.estimate, control.low, control.high)]
         return Interval(*gains)
 
@@ -205,6 +208,8 @@ def waiting(
 
 def without_waiting(share: Interval) -> Interval:
     """How many times as fast a training is that no longer waits for a `share` of its time."""
+    if not share.is_known:
+        return Interval(1 - share.estimate, 0.0, math.inf).inverted()
     left = Interval(1 - share.estimate, 1 - share.high, 1 - share.low)
     return left.inverted()
 

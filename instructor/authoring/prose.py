@@ -62,6 +62,8 @@ _QUESTION = re.compile(r"\A## (?:.*\?(?: · extra)?$|.*\n+\*\*[^*]+\?\*\*$)", re
 _FENCED = re.compile(r"^```.*?^```", re.M | re.S)
 SOURCE = re.compile(r"\*\*Source\*\*.*?(?=\n\n|\Z)", re.S)
 _FIGURE = re.compile(r"^ *(?:plots\.\w+|(?:course\.)?figures\.\w+|\w+\.draw)\(", re.M)
+_ITEM = re.compile(r" *[-+*>] ")
+_TERM = re.compile(r"[-+*>] \d")
 _PRINTED = re.compile(r"# (\d+) lines to read$", re.M)
 _SOLUTION = re.compile(r"^ *### BEGIN SOLUTION.*?### END SOLUTION", re.M | re.S)
 NUMBER = re.compile(r"(?<![\w.])\d+(?:,\d{3})*(?:\.\d+)?(?![\w.]*\d)")
@@ -94,8 +96,21 @@ def lint_prose(cells: list[Cell], executed: Path) -> Iterator[str]:
     yield from leaning(cells)
     yield from stated_minutes(cells, runs)
     text = "\n\n".join(cell.source for cell in cells if cell.kind == "markdown")
+    yield from split_sums(text)
     for words, instead in offences(text):
         yield f"write {instead}: {words}"
+
+
+def split_sums(text: str) -> Iterator[str]:
+    """Lines that begin with an operator, which a notebook shows as the item of a list."""
+    for paragraph in _FENCED.sub("", text).split("\n\n"):
+        before = ""
+        for line in paragraph.splitlines():
+            is_inside_code = before.count("`") % 2 == 1 and _ITEM.match(line)
+            is_term = _TERM.match(line) and before and not _ITEM.match(before)
+            if is_inside_code or is_term:
+                yield f"break this line elsewhere, its operator makes a list: {line}"
+            before = line
 
 
 def stated_minutes(cells: list[Cell], runs: Runs) -> Iterator[str]:

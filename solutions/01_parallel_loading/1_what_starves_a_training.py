@@ -90,7 +90,7 @@ predicted_free = None  # your number: 2 = twice as fast
 #
 # Decoded to float32, all of LFW would take ten gigabytes. So a `Dataset` keeps paths, and `dataset[i]` opens file i,
 # decodes it and applies the transform. (A dataset with `dataset[i]` is called *map-style*.) Files that stay open are a
-# trap: a process may hold only so many.
+# trap: the system limits how many a process may have open.
 #
 # **Predict**: you keep a list of twenty images, each from `Image.open(path)`. How many files are open? All, if opening
 # means reading later; none, if it means reading now.
@@ -256,7 +256,7 @@ check.training_loader(training_loader, seed=26)
 # Swapped axes, or a transform that cuts off the faces, show in a picture and nowhere else. Make one of a whole batch.
 #
 # **Must** return a NumPy array (height, width, 3) for matplotlib's `imshow`: the images in rows of `columns`, as
-# `torchvision.utils.make_grid` arranges them, whose argument `nrow` is the number of images *per row*.
+# `torchvision.utils.make_grid` arranges them. (Its argument `nrow` is the number of images *per row*.)
 #
 # **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 4 · **Lines** 2
 #
@@ -407,10 +407,10 @@ check.Ceiling(Ceiling, seed=2007)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# `waterfall.measure` replays one stage more each time. Your class replays items, batches, and batches on the device.
-# For the bytes of files and for decoded pictures, a replay takes the place of `Image.open`. So it compares the step
-# with nothing replayed, with *read* replayed, with *read* and *decode* replayed, and so on. Here is what the script
-# does to its data:
+# `waterfall.measure` times the step with nothing replayed, then with *read* replayed, then with *read* and *decode*,
+# and so on. For these two stages, it replaces `Image.open` by a replay of the files' bytes or of decoded pictures. For
+# the later stages it uses your class, which replays items (transformed pictures), then batches, then batches on the
+# device. Here is what the script does to its data:
 
 # %% tags=["experiment"]
 print(inspect.getsource(starved_script.StarvedFaces.__getitem__))
@@ -440,12 +440,13 @@ plots.waterfall({"as found": as_found}, f"{as_found.share(waterfall.STEP):.0%} o
 # Read the figure from the top. The right end is a step of the script as found. The left end of a bar is the time that a
 # step would take if this stage and all stages above it were free. The last bar is the training itself.
 #
-# The printed *null* compares the unchanged step with itself, so it shows the noise. A bar that is no longer than the
-# null may be noise. So may a bar below zero, which has a black frame. Between two runs a machine's speed drifts:
+# The printed *null* compares the unchanged step with itself, so it shows the noise. A bar may be noise if it is as
+# short as the null, or if it is below zero, which a black frame marks. Between two runs a machine's speed drifts:
 # compare two loaders in one run, as part 7 does.
 #
-# A bar shows a *stall*, the time that the step waits, and not work. With workers, a stage that runs while the network
-# computes has no bar, however long it takes. Bars also depend on the order of the stages.
+# A bar shows a *stall*, the time that the step waits for a stage, not the time that the stage takes. With workers, a
+# stage that runs while the network computes has no bar, however long it takes. Bars also depend on the order of the
+# stages.
 #
 # **Known**: after the first pass, the system keeps the files in memory (the *page cache*), so *read* is short on a
 # local disk. A first epoch, or data larger than memory, shows a longer bar. Part 4 has a slow disk.

@@ -179,10 +179,10 @@ check.seconds_per_pass(seconds_per_pass, seed=2476)
 # ## How many batches make a pass?
 #
 # A pass that is too short measures its end, not the loader. Here four workers each sleep 20 ms per batch, so your cores
-# do not matter. A pass of 12 batches takes three rounds: 60 ms.
+# do not matter. A pass of 12 batches takes three rounds of the four workers: 60 ms.
 #
 # **Predict**: how many times as fast is a pass of 10 batches? Perhaps 12/10, because it has fewer batches. Perhaps 1,
-# because it takes three rounds, too.
+# because it takes three rounds of the workers, too.
 
 # %%
 predicted_ten_batches = None  # your number: 2 = twice as fast as the pass of 12 batches
@@ -205,8 +205,8 @@ course.claim("with four workers, 10 batches take as long as 12, within 10 %", sl
 plots.rounds_of_workers(slept, batches, workers=4, ms=20)
 
 # %% [markdown]
-# **Shown**: only the number of batches changes, and counting whole rounds gives the line. In a long pass, the last
-# round hardly counts.
+# **Shown**: only the number of batches changes, and counting whole rounds of workers gives the line. In a long
+# pass, the last one hardly counts.
 #
 # **Known**: batches are dealt to the workers beforehand, so a fast worker takes no batch from a slow one. A batch that
 # is ready early waits in the main process until it is due (`in_order=True` in the documentation of `DataLoader`, the
@@ -218,8 +218,8 @@ plots.rounds_of_workers(slept, batches, workers=4, ms=20)
 # %% [markdown]
 # ## Are two workers faster than none?
 #
-# A machine's speed drifts, and other programs come and go. So `compare_workers` measures in *rounds*. Each round times
-# one pass of 40 batches with each number of workers, in random order. It times 0 workers twice, as a control.
+# A machine's speed drifts, and other programs come and go. So `compare_workers` measures in *rounds*. From here on, a
+# round is one pass of 40 batches with each number of workers, in random order. It times 0 workers twice, as a control.
 #
 # Rounds are added until each ratio's interval of 95 % is as narrow as ±5 %, or until a limit of rounds or time is
 # reached: the output says which. If the control differs from 1, every interval is widened by as much.
@@ -242,10 +242,12 @@ enough = {difference: light.passes.rounds_for("2 workers", difference) for diffe
 print(f"on this machine, a difference of 10 % takes about {enough[0.1]} rounds, one of 5 % {enough[0.05]}")
 
 # %% [markdown]
-# If an interval contains 1, this run has not decided which way is faster. That is not the same as "no difference". Half
-# the width takes four times the rounds. And an interval describes one machine on one day: compare the recorded numbers.
+# If an interval contains 1, this run has not decided which way is faster. That is not the same as "no difference". An
+# interval of half the width needs four times as many rounds. And an interval describes one machine on one day: compare
+# the recorded numbers.
 #
-# **Takeaway** A speed-up is a ratio with an interval. Compare in rounds, with a control; the noise says how many.
+# **Takeaway** A speed-up is a ratio with an interval. Compare in rounds, with a control; the noisier the machine, the
+# more rounds you need.
 
 # %% [markdown]
 # ## Do two workers help more if there is more work per image?

@@ -358,11 +358,11 @@ course.claim("the second epoch repeats the first one", copied[0] == copied[1])
 #
 # PyTorch seeds some generators for you. It draws a *base seed* whenever a loader's iterator is made, from the loader's
 # `generator` if there is one. In worker $w$ it seeds torch and Python's `random` with base seed + $w$. It seeds NumPy's
-# global numbers, `np.random`, with a hash of both (**Known**: `torch/utils/data/_utils/worker.py`). So transforms of
-# torchvision are safe.
+# global generator, `np.random`, with a hash of both numbers (**Known**: `torch/utils/data/_utils/worker.py`). So
+# transforms of torchvision are safe.
 #
-# A generator that *you* keep in the dataset stays a copy, unless a `worker_init_fn` replaces it: the loader calls that
-# function in each worker as it starts.
+# A generator that *you* keep in the dataset stays a copy, which `np.random.seed` does not reach. A `worker_init_fn` can
+# replace it: the loader calls that function in each worker as it starts.
 #
 # There, `get_worker_info()` has what you need: `seed`, which is base seed + $w$, and `dataset`, this worker's copy.
 #

@@ -84,7 +84,7 @@ course.claim("four workers that sleep take as long as the loop sleeps, within 20
 #
 # - one worker needs $a$ seconds to build a batch, and the $w$ workers divide the batches among them;
 # - the main process needs $c$ seconds per batch: it unpacks the message, maps the shared memory and runs your loop;
-# - a device may train on the batch for *step* seconds, without a core;
+# - a device may train on the batch for *step* seconds, during which it needs no core;
 # - workers and main process share $n$ cores, which do at most $n$ seconds of work per second. (With a training on each
 #   of several GPUs of a machine, $n$ is the share of one.)
 #
@@ -181,7 +181,7 @@ for w, of_w in zip((1, 2, 4), predicted.tolist(), strict=True):
 # Then come whole passes with other numbers of workers. A machine's speed drifts, so each round measures one worker, $n$
 # and all other passes in random order. It compares the passes with what the costs of *this* round predict.
 #
-# **Predict**: with the heavy transform, how many times as fast as one worker will the formula say that two are? Twice
+# **Predict**: with the heavy transform, what will the formula say: how many times as fast as one worker are two? Twice
 # as fast, if your cores keep up; less, if workers and main process together need more cores than there are.
 
 # %%
@@ -233,7 +233,7 @@ course.claim("one worker predicts the time with every other number of workers wi
 
 # %% [markdown]
 # Where a line goes flat, the formula says that the cores are full. With two cores nearly all of the line is flat, so
-# this section tests the term of the cores. The sleeping workers tested the other terms. The formula says nothing about
+# this section tests the term for the cores. The sleeping workers tested the other terms. The formula says nothing about
 # $T(0)$, the dotted line: measure it.
 #
 # **We think** that a time above the prediction comes from new memory: workers stack batches into fresh shared memory,
@@ -262,9 +262,9 @@ figures.pipeline(load_ms, step_ms, workers=1, batches=20)
 
 # %% [markdown]
 # Each of four workers builds every fourth batch. Of 10 batches, two workers build three each; of 12, all four do. So
-# both passes take three rounds. The loop always waits for the first batch. Here the batches take nearly equal times. If
-# a few take much longer, the loop waits for those, although the workers keep up on average. Then a longer queue helps
-# (part 8).
+# both passes take as long as three batches of one worker. The loop always waits for the first batch. Here the batches
+# take nearly equal times. If a few take much longer, the loop waits for those, although the workers keep up on average.
+# Then a longer queue helps (part 8).
 #
 # **Takeaway** If batches take equal times and workers keep up, the loop waits only for the first one. A short pass
 # ends with the worker that has one batch more.

@@ -92,9 +92,9 @@ print("\nRecorded copies:", recorded.step_lines("copies") or "nothing yet", sep=
 # %% [markdown]
 # ## When can copying matter?
 #
-# Is hiding copies worth the effort? A division tells. From pinned memory, the bus is busy for *bytes per second that
-# you load ÷ bytes per second of the bus* of the time. A prefetcher hides these copies behind the steps, so it saves
-# this share at most.
+# Is hiding copies worth the effort? One division tells you. Divide the bytes per second that you load by the bytes per
+# second that the bus can carry: this is the share of the time for which it copies, if the memory is pinned. A
+# prefetcher hides these copies behind the steps, so it saves this share at most.
 #
 # From pageable memory a copy takes longer, and pinning saves the difference. **We think** that the difference is about
 # as long as the extra copy within memory, which you can measure without a GPU.

@@ -104,10 +104,10 @@ course.claim("torch.tensor of one stacked array is more than ten times as fast a
 # Rewrite the dataset without its three faults.
 #
 # **Must**
-# - give item i as a uint8 tensor (3, side, side): file i in RGB, decoded as a draft, then brought to size by `resize`
-#   with its default filter;
+# - give item i as a uint8 tensor (3, side, side): file i in RGB, decoded as a draft, then brought to size by PIL's
+#   `resize` with its default filter;
 # - open each file once per item, and leave it closed;
-# - if there is an `augment`, apply it to the item's pixels only, again for each item.
+# - if there is an `augment`, apply it to the downscaled picture, each time that an item is asked for.
 #
 # **Raises** OSError for a file that is cut off.
 #
@@ -204,8 +204,8 @@ plots.batch_grid(torch.stack(shown), [f"{w}{a}" for w in ("script", "yours") for
 # - of uint8, like the items: no item becomes a list, an array or a float on its way;
 # - built by `num_workers` forked processes that start once for all epochs, and pinned if `pin_memory`.
 #
-# **You may assume** nothing about `num_workers`: it may be 0. (`persistent_workers=True` keeps workers for all epochs
-# and `multiprocessing_context="fork"` forks them, but `DataLoader` refuses both if there are no workers.)
+# `num_workers` may be 0. (`persistent_workers=True` keeps workers for all epochs, and `multiprocessing_context="fork"`
+# forks them. `DataLoader` refuses both if there are no workers.)
 #
 # **Points** 3 · **Core** · **Difficulty** ●○○ · **Minutes** 5 · **Lines** 6
 #
@@ -219,8 +219,8 @@ plots.batch_grid(torch.stack(shown), [f"{w}{a}" for w in ("script", "yours") for
 #
 # <details><summary>Hint 2</summary>
 #
-# `persistent_workers=True` starts them once. It and `multiprocessing_context="fork"` are refused if there are no
-# workers.
+# Collect the two arguments that need workers in a dictionary, which stays empty if `num_workers` is 0. Then call
+# `DataLoader(..., **options)`.
 #
 # </details>
 

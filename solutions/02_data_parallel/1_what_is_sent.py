@@ -81,8 +81,8 @@ plots.ddp_steps()
 # NVIDIA's GPUs.
 #
 # A message has two ends. Rank 0 calls `dist.send(tensor, dst=1)`, and rank 1 calls `dist.recv(tensor, src=0)`, which
-# writes into a tensor of the same shape and dtype. Below, each of two ranks sends its number to the other. In a moment
-# you see how many of the two ranks return.
+# writes into a tensor of the same shape and dtype. Below, each of two ranks sends its number to the other. The next
+# cell counts how many of the two ranks return, that is, reach the end of `swap`.
 #
 # **Predict** that number: 2, because both send what the other receives? Or fewer, because of the order?
 
@@ -110,7 +110,7 @@ print(course.score("02/1", "ranks that return when both send first", predicted_r
 # neither reaches the line with `recv`. `run_ranks` ended them after its time limit.
 #
 # There are two fixes. In the first function below, one rank sends while the other receives. In the second, `isend` and
-# `irecv` only *start* a message and return a request, and `wait()` blocks until the message is through. Until then, do
+# `irecv` only *start* a message and return a request, and `wait()` blocks until the message is complete. Until then, do
 # not write into the tensor that is sent, and do not read the tensor that is received.
 
 
@@ -247,7 +247,7 @@ check.broadcast_naive(broadcast_naive, seed=161)
 #
 # - *Reduce-scatter*, N - 1 steps: each rank adds the piece that arrives to its own, and sends that sum in the next
 #   step. At the end each rank holds one finished piece.
-# - *All-gather*, N - 1 steps: the finished pieces go round once more, and now replace what they meet.
+# - *All-gather*, N - 1 steps: the finished pieces go round once more, and replace the unfinished ones.
 #
 # Rank 0 starts with a, rank 1 with b, rank 2 with c:
 
@@ -270,10 +270,10 @@ def exchange(outgoing, to, incoming, source):
 # %% [markdown]
 # ### Exercise 2 · All-reduce on a ring
 #
-# Write the first phase, reduce-scatter; the second is given. In step 0 rank r sends piece r, as in the figure. After N
-# - 1 steps, piece `(r + 1) % N` of rank r must be complete: the given second phase starts by sending it. Add in place,
-# with `+=`: the pieces are views of the tensor, and a sum in a new tensor is lost. Receive into the buffer `part`, or
-# its beginning, `part[: len(piece)]`.
+# Write the first phase, reduce-scatter; the second is given. In step 0 rank r sends piece r, as in the figure. The
+# given second phase starts by sending piece `(r + 1) % N`, so this piece of rank r must be complete after N - 1
+# steps. Add in place, with `+=`: the pieces are views of the tensor, and a sum in a new tensor is lost. Pieces may
+# differ in length by one number, so receive a piece into `part[: len(piece)]`, the beginning of the buffer `part`.
 #
 # **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 15 · **Lines** 4
 #
@@ -348,7 +348,8 @@ check.ring_all_reduce(ring_all_reduce, seed=505)
 # ## How much does each rank send?
 #
 # A large all-reduce takes as long as its bytes take, so count them. Linux counts the bytes of every TCP connection, and
-# gloo sends through TCP. So the system tells what your ring sends, and what torch's own all-reduce sends.
+# gloo sends through TCP. So the operating system can count what your ring sends, and what torch's own all-reduce
+# sends.
 #
 # **Predict**: four ranks all-reduce a tensor. How many times its size does each rank send? Perhaps 3, because each of
 # the three others must get what this rank has. Perhaps less, because neighbours add on the way.

@@ -102,7 +102,7 @@ course.claim("torch's DDP sends the buffers before a forward, and nothing if the
 #   buffers.
 # - **Before a forward**: rank 0 sends its buffers, if there are any, also in `eval()` mode. If rank 0 alone evaluates
 #   with the wrapper, it may call a broadcast in which the others do not take part. So evaluate `model.module` there. No
-#   buffers are sent if the forward before ran under `no_grad()` or in `no_sync()` (**Known**:
+#   buffers are sent if the previous forward ran under `no_grad()` or in `no_sync()` (**Known**:
 #   `require_forward_param_sync` in `torch/nn/parallel/distributed.py`), or with `forward_sync_buffers=False`
 #   (`broadcast_buffers` before torch 2.13).
 # - **Backward**: every gradient travels once. The first backward sends one message and learns in which order gradients
@@ -141,7 +141,7 @@ course.claim("torch's DDP closes a bucket as soon as it holds its cap or more", 
 # to the last bit, and so are the optimizers' states. Buffers are not trained, so they can still differ.
 #
 # - If each rank draws its weights from another seed, they do not start equal. So the wrapper sends rank 0's parameters
-#   and buffers when it is made.
+#   and buffers when it is made: `dist.broadcast(tensor, src=0)` writes rank 0's values into the `tensor` of every rank.
 # - An all-reduce gives the *sum*, and you want the mean. Without the division, SGD's steps are `world_size` times too
 #   long.
 # - If one rank did not use a parameter, its `grad` is None there. That rank must call `all_reduce` anyway: all ranks
@@ -330,8 +330,8 @@ plots.step_ratios(compared, f"Naive takes {naive.estimate:.2f} times as long as 
 # time *B*. We set the bandwidth so that the card, too, needs *B* for all gradients together. One message after backward
 # then ends at 2 *B* or later.
 #
-# Predict: torch's DDP with a cap of 1 MiB sends the buckets printed above. Which share of the time of one message after
-# backward does it take?
+# Predict: torch's DDP with a cap of 1 MiB sends the buckets printed above. How long does backward with these messages
+# take, as a share of backward with one message after it?
 
 # %%
 predicted_share = None  # a number from 0 to 1
@@ -351,9 +351,9 @@ plots.overlap_lanes({way: overlap.typical(medium.records[way]) for way in wraps}
 
 # %% [markdown]
 # The title compares all rounds; the drawing shows one round of median length for each wrapper. A tick is a hook: a
-# gradient is ready. A bar on the wire is a message. The grey bar below it shows when the wrapper only waits. In the
-# upper half the wire is idle while backward runs. In the lower half both work, and the wrapper waits only for what is
-# left after backward.
+# gradient is ready. A bar on the wire is a message. The grey bar below the wire shows when the wrapper only waits. In
+# the upper half the wire is idle while backward runs. In the lower half both work, and the wrapper waits only for what
+# is left after backward.
 #
 # Two things cannot be hidden: the wait for the first bucket, and the last message after backward. The first bucket here
 # holds more than a sixth of the bytes. If backward takes equally long for equal bytes, this bucket is ready after *B*/6

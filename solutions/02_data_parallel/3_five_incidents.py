@@ -45,7 +45,7 @@ torch.set_num_threads(1)  # these models are small
 # %% [markdown]
 # ## Incident 1: why do two ranks not have the loss curve of one?
 #
-# **Symptom.** A small GPT learns drawn texts of 2 to 40 tokens, 16 per step. Two ranks that share the same 16 give a
+# **Symptom.** A small GPT learns random texts of 2 to 40 tokens, 16 per step. Two ranks that share the same 16 give a
 # slightly different curve, from the first step on. Nobody reports an error, and the loss falls. Below, the two ranks
 # take turns in one process.
 
@@ -162,8 +162,8 @@ course.claim("with your factors, two ranks have the loss curve of one process to
 # of one number. Whether the wrong mean learns worse is not measured: that would take many seeds. It minimises another
 # loss than the one you wrote.
 #
-# **Takeaway** Under DDP, a rank's loss is its sum of token losses, times the world size, divided by all tokens of the
-# step. A mean of means needs equal shards.
+# **Takeaway** Under DDP, a rank's loss must be its sum of token losses, times the world size, divided by all tokens of
+# the step. A mean of means needs equal shards.
 
 # %% [markdown]
 # ## How long are the gradients of this loop? · extra
@@ -473,7 +473,7 @@ plots.shards(of_ranks, class_of.tolist(), "A block of sorted data holds few of t
 # **Symptom.** Both ranks' losses fall. But a model that is evaluated on rank 1 scores differently from the one that
 # rank 0 has saved.
 #
-# This hook is meant to average each gradient over all ranks as soon as it is there. It is rebuilt in our words from
+# This hook is meant to average each gradient over all ranks as soon as it is there. We rewrote it from
 # `DataParallelNaive` in huggingface/picotron, which the Ultra-Scale Playbook prints as its first version of data
 # parallelism.
 
@@ -524,7 +524,7 @@ course.claim("with the published hook, two replicas do not have the same weight 
 # Backward must not touch the weights, and here it does. The hook is given the *parameter*, takes it for the gradient
 # and averages the weights. No gradient is ever sent, so after every step the ranks differ.
 #
-# **Known** `git show d0efdcc` in huggingface/picotron put the fault in: it replaced `register_hook`, which passes the
+# **Known** Commit d0efdcc of huggingface/picotron introduced the fault: it replaced `register_hook`, which passes the
 # gradient, by `register_post_accumulate_grad_hook`, which passes the parameter.
 
 # %% [markdown]
@@ -690,7 +690,7 @@ print(f"default limits: gloo {constants.default_pg_timeout}, NCCL {constants.def
 # ## Incident 5: why is the loss worse after a restart?
 #
 # **Symptom.** A training is killed after step 20 and resumes from its checkpoint. The curve continues, somewhat higher
-# than that of a training that was left alone. The checkpoint holds the model, the step and the learning rate, but not
+# than that of a training that was never killed. The checkpoint holds the model, the step and the learning rate, but not
 # the optimizer.
 
 # %% tags=["experiment"]
@@ -721,7 +721,7 @@ plots.against_undisturbed(whole, curves, "Killed after step 20: without the opti
 # %% [markdown]
 # ## Which line can be left out?
 #
-# Scripts collect lines that nobody dares to remove. A published one wraps the model in `DDP`, draws with
+# Scripts collect lines that nobody dares to remove. A published script wraps the model in `DDP`, draws with
 # `DistributedSampler`, calls `dist.barrier()` before each batch, and has a launcher set environment variables. Leave
 # them out one by one, and see. Predict: which of the three lines can go without changing the final weights?
 
@@ -774,11 +774,11 @@ for name in meeting:
 # | `DistributedSampler` | all ranks take the same samples: N ranks do the work of one, in as many steps as one |
 # | `dist.barrier()` before a batch | nothing: DDP meets the other ranks in each backward |
 # | `MASTER_ADDR`, `MASTER_PORT` | the ranks do not know where to meet |
-# | `RANK`, `WORLD_SIZE` | a rank does not know who it is, and how many to wait for |
+# | `RANK`, `WORLD_SIZE` | a rank does not know its number, or how many ranks to wait for |
 # | `LOCAL_RANK` | a process takes another one's GPU (part 4) |
 #
-# A barrier has its place where a rank depends on what no collective brings: rank 0 writes a file, and the others then
-# read it.
+# Use a barrier where ranks depend on each other without a collective, for example if rank 0 writes a file that the
+# others then read.
 #
 # **Takeaway** The wrapper averages gradients, the sampler divides the data, and the variables let ranks meet. Training
 # needs no barrier before a batch.

@@ -49,7 +49,7 @@ sizes = course.sizes("02_data_parallel")
 # %% [markdown]
 # ## Which GPU is mine?
 #
-# Each process of a training must compute on a GPU of its machine that no other process takes. A *launcher* such as
+# Each process of a training must compute on a GPU of its machine that no other process uses. A *launcher* such as
 # `torchrun` starts one process per GPU on each machine and tells each of them two numbers. `RANK` counts all processes
 # of the training. `LOCAL_RANK` counts the processes of one machine, as CUDA counts its GPUs.
 #
@@ -59,8 +59,8 @@ sizes = course.sizes("02_data_parallel")
 # | `LOCAL_RANK` | 0 | 1 | 0 | 1 |
 # | GPU of this machine | `cuda:0` | `cuda:1` | `cuda:0` | `cuda:1` |
 #
-# This function has two bugs of a published example (DTU 02476, `distributed_example.py`, in our words). One stops it
-# everywhere, the other only on the second machine. Find them before you run the next cell.
+# This function has the two bugs of a published example (rewritten from DTU 02476, `distributed_example.py`). With one
+# it fails everywhere, with the other only on the second machine. Find them before you run the next cell.
 
 
 # %% locked="published_setup"
@@ -182,7 +182,7 @@ for part in (gpt_run.Run, gpt_run.global_batch, gpt_run.update, gpt_run.token_me
     print(inspect.getsource(part))
 
 # %% [markdown]
-# And this is how ranks will train it. Every rank draws the same *global batch*, with the same hidden tokens. Two pieces
+# And this is how ranks will train it. Every rank draws the same *global batch*, with the same tokens hidden. Two pieces
 # are missing: `rank_loss` and `checkpoint`.
 
 # %% locked="on_ranks"
@@ -266,9 +266,9 @@ check.rank_loss(rank_loss, seed=3407)
 #   file, calls `os.fsync`, renames it over the old one, and calls `os.fsync` on the folder, so that the new name
 #   survives a power cut, too.
 #
-# What happens if one piece is missing? The training is killed after 20 steps. The resumed one starts with the piece
-# that a new `Run` has. Predict: which pieces change the *first* loss after the resume? (Ask which of them the first
-# forward reads.)
+# What happens if one piece is missing? The training is killed after 20 steps. The resumed training takes that piece
+# from a new `Run`. Predict: which pieces change the *first* loss after the resume? (Ask which of them the first forward
+# reads.)
 
 # %%
 predicted_pieces = None  # a set of names out of "optimizer", "scheduler", "random", "step"
@@ -310,8 +310,8 @@ plots.against_undisturbed(undisturbed, curves, "Whatever the checkpoint forgets:
 #
 # **Must**
 #
-# - let the dict have the names of the eight fields of `Run`, and hold tensors, numbers, lists and dicts only, so that
-#   `torch.load(path, weights_only=True)` reads it
+# - use the names of the eight fields of `Run` as the keys, and only tensors, numbers, lists and dicts as values, so
+#   that `torch.load(path, weights_only=True)` reads it
 # - restore so that the next losses are, bit by bit, those of a training that was never stopped
 #
 # **Source** PyTorch's documentation, "Saving and loading a general checkpoint", and of `torch.Generator.get_state`.
@@ -374,8 +374,8 @@ check.Checkpoint(Checkpoint, seed=271)
 # %% [markdown]
 # ## Does your training survive?
 #
-# Now torchrun starts your training three times, as a cluster does that takes machines away. The checkpoint is written
-# every 10 steps.
+# Now torchrun starts your training three times, as happens on a cluster that takes machines away. The checkpoint is
+# written every 10 steps.
 #
 # 1. On two ranks. When 13 steps are done, so in step 14, rank 1 gets SIGKILL, the signal that Linux sends when memory
 #    runs out. torchrun restarts both (`--max-restarts 1`), and they stop after step 25.
@@ -412,18 +412,18 @@ plots.lives_of_ranks(undisturbed, losses, lived, 10, "Four lives on 2, 2, 1 and 
 
 # %% [markdown]
 # A life after a kill repeats the steps since the last checkpoint. It finds the same losses, so you see one curve. A
-# kill costs these steps and the start.
+# kill costs these steps and the time to start.
 #
 # The losses agree to rounding, not bit by bit: on another number of ranks, sums have another order.
 #
-# What you will meet beyond this file:
+# What else you will meet:
 #
 # - On *GPUs*, four lines change: the backend is `"nccl"`, the model and the texts of each batch move to
 #   `device_of(...)`, and `torch.cuda.set_device` gets that device, too. Exercise 4 has such lines.
 # - A *scheduler* such as Slurm sends SIGTERM some time before SIGKILL. Catch it (`signal.signal`), set a flag, and
 #   write a checkpoint after the step. All ranks must do so in the same step, so reduce the flag with `all_reduce`.
-# - *Large or sharded models* do not fit through rank 0. `torch.distributed.checkpoint` lets each rank write its part,
-#   in one folder, and loads it on another number of ranks.
+# - *Large or sharded models* do not fit into the memory of rank 0. `torch.distributed.checkpoint` lets each rank write
+#   its part, in one folder, and loads it on another number of ranks.
 # - `weights_only=True` (the default since torch 2.6) refuses pickled code. Loaded with `map_location="cuda"`, a
 #   generator's state is on the GPU, and `set_state` refuses it: load to the CPU.
 # - A `DataLoader` with workers prefetches, so count the batches that were trained, not those that were loaded.

@@ -65,8 +65,8 @@ sizes = course.sizes("02_data_parallel")
 #
 # <details><summary>Hint 1</summary>
 #
-# Four ranks need half as long for what one did. How fast would be ideal? And if each of them had done as much as one
-# did before?
+# Four ranks share the work of one: how long would they ideally take? And how long, if each of them did as much as the
+# one did alone?
 #
 # </details>
 #
@@ -180,7 +180,7 @@ plots.scaling(ranks, strong, weak, own, bars)
 #   think** because it fits into the caches. A sweep over batch sizes would show where that begins.
 # - *Others compute too* (silent minus alone): nothing is sent, and a step still lasts as long as the slower rank needs.
 #   **We think** that ranks also share memory, caches, power, or the two threads of a core. The test is two GPUs, where
-#   little of this loss should remain. If the interval holds 0, this run found no such loss.
+#   little of this lost time should remain. If the interval holds 0, this run found none.
 # - *Sending* (shared minus silent): messages that backward does not hide (part 2), and the copies into buckets. It is
 #   what you can change: fewer bytes, a larger batch per rank, a faster wire.
 #
@@ -226,7 +226,7 @@ plots.step_shares(shares, {way: ratio.estimate for way, ratio in longer.items()}
 # wait for, and the line. Where the work differs in every step, as with sentences of all lengths, deal out equal work
 # (unit 05), not equally many samples.
 #
-# **Takeaway** A step is as slow as its slowest rank, and the others show the loss as communication.
+# **Takeaway** A step is as slow as its slowest rank, and the other ranks report their wait as communication.
 
 # %% [markdown]
 # ## What is true of DDP?
@@ -372,9 +372,9 @@ print("sent, in multiples of the tensor:", *("not counted here" if n is None els
 # ## Would a second GPU help your training?
 #
 # Ask before you pay. `course.checkup` watches a training, here the small GPT on one rank. From the bytes of the
-# gradients and the time of a step it predicts how efficient DDP would be (line "DDP", if you have solved
-# `all_reduce_seconds` in part 1). The figure draws the same step with ten equal layers and torch's buckets (part 2).
-# Put your own `loader` and `step` here, or read the file of `course checkup --json report.json train.py`:
+# gradients and the time of a step it predicts how efficient DDP would be (line "DDP", from the `all_reduce_seconds` of
+# part 1 that you have solved or were given). The figure draws the same step with ten equal layers and torch's buckets
+# (part 2). Put your own `loader` and `step` here, or read the file of `course checkup --json report.json train.py`:
 # `layers_of_checkup(json.load(open("report.json")))`.
 
 # %% tags=["experiment"]

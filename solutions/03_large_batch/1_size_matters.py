@@ -49,23 +49,23 @@ sizes = course.sizes("03_large_batch")
 #
 # You will compare scores in the whole unit, so look first at what they count. MovieLens holds ratings: user, film,
 # stars, time. Neural collaborative filtering (NCF) ignores the stars and predicts which film a user picks next. Each
-# rating becomes a 1. For each 1, four films that the user never took are drawn as zeros.
+# rating becomes a 1. For each 1, four films that the user never rated are drawn as zeros.
 
 # %%
 plots.neumf_diagram()
 
 # %% [markdown]
-# The model is NeuMF with 8 factors. Four tables turn user and film into vectors. The GMF half multiplies two of the
-# vectors, like matrix factorisation. The MLP half is a small network with ReLUs. A linear layer turns both halves
-# into one logit, and the loss is the binary cross entropy. Part 6 builds all of this.
+# The model is NeuMF with 8 factors. Four tables turn user and film into vectors. The GMF half (generalised matrix
+# factorisation) multiplies two of the vectors element by element. The MLP half is a small network with ReLUs. A
+# linear layer turns both halves into one logit, and the loss is the binary cross entropy. Part 6 builds all of this.
 #
 # Each user's latest film is kept for the test, and the one before it for validation. Every score below is on
-# validation. **HR@10 with sampled negatives** ranks the held-out film among 100 films that the user never took, and
+# validation. **HR@10 with sampled negatives** ranks the held-out film among 100 films that the user never rated, and
 # counts how often it is in the first ten. **NDCG@10** counts a high rank for more. Guessing reaches 10 / 101. A
 # ranking by popularity, the same for all users, is harder to beat.
 #
-# Three choices of ours are easy to miss. Embeddings start with a deviation of 0.1 instead of the paper's 0.01,
-# because plain SGD leaves zero slowly. The output bias starts at the log odds of a positive. And we tuned the
+# Three choices of ours are easy to miss. Embeddings start with a standard deviation of 0.1 instead of the paper's
+# 0.01, because plain SGD leaves zero slowly. The output bias starts at the log odds of a positive. And we tuned the
 # learning rate of each optimizer, as part 2 explains.
 
 # %% tags=["experiment"]
@@ -172,8 +172,9 @@ course.claim("c + sB, fitted to the 1× and the 192× batch, is within 25 % of a
 # needs more samples before its arithmetic takes longer than starting its kernels.
 #
 # The formula takes $s$ as constant, but a sample may cost less in a large batch. **We think** that NeuMF's code is
-# the reason: in a batch that repeats its users and films often enough, it multiplies each table row once instead of
-# each sample. To test it, set `course.training.models.TABLE_PRODUCTS_FROM` to infinity and time the updates again.
+# the reason: where the same users and films occur often enough in a batch, it multiplies once per table row instead
+# of once per sample. To test it, set `course.training.models.TABLE_PRODUCTS_FROM` to infinity and time the updates
+# again.
 #
 # **Takeaway** A batch is large enough for a machine when the fixed cost of an update equals the cost of its samples.
 
@@ -214,7 +215,7 @@ plots.accuracy(first, title, experiment.popularity, CONSTANT_LOSS, by_update=Tru
 
 # %% [markdown]
 # Now judge. If generalisation is poor, the large batch ends with a training loss as low as the small batch's, and
-# with a worse score. If the updates are too few, the small batch is no further after as many updates.
+# with a worse score. If the updates are too few, the small batch has no lower loss after the same number of updates.
 
 
 # %% tags=["experiment"]
@@ -236,8 +237,8 @@ print(course.score("03/1", "what costs the score", predicted_cause, cause))
 
 # %% [markdown]
 # **Shown** The second claim compares both runs after the same number of updates with the same learning rate: only the
-# batch differs. Where it holds, the updates are too few at this learning rate. Part 2 asks whether each may be longer
-# instead.
+# batch differs. Where it holds, the updates are too few at this learning rate. Part 2 asks whether longer updates
+# make up for it.
 #
 # **Takeaway** Compare training losses first. A large batch that ends with a higher training loss has not overfitted:
 # it has trained too little, or at a wrong learning rate.
@@ -393,7 +394,7 @@ course.claim("after the small batch, units of the last MLP layer are alive", all
 
 # %% [markdown]
 # These claims may fail on other data or with another learning rate. The recorded GPU had both. A model whose last
-# layer is silent can still score well, because the product half learns.
+# layer is silent can still score well, because the GMF half learns.
 #
 # **Takeaway** A score does not show a dead layer. Count silent units before you tune.
 

@@ -123,8 +123,8 @@ check.scaled_lr(scaled_lr, seed=256)
 #
 # Search a grid of learning rates, `start` times powers of `factor`. `score(lr)` trains once and returns a score,
 # larger is better, or NaN if the run diverged. A run takes minutes, so make few: begin at `start`, which does not
-# diverge, and always try a neighbour of the best learning rate so far. Return the best one once it lies between two
-# that were tried.
+# diverge, and always try a neighbour, above or below, of the best learning rate so far. Return the best one once it
+# lies between two that were tried.
 #
 # **Must**
 # - return the best learning rate after both its neighbours were tried, or after `most` runs;
@@ -148,8 +148,8 @@ check.scaled_lr(scaled_lr, seed=256)
 #
 # <details><summary>Hint 2</summary>
 #
-# Count places on the grid, whole numbers from 0, and keep a dictionary from place to score. Rates themselves are poor
-# keys: `0.3 * 3 / 3` need not be `0.3`.
+# Number the places on the grid: 0 is `start`, 1 the next above, -1 the next below. Keep a dictionary from place to
+# score. Learning rates are poor keys, because `lr * factor / factor` need not be `lr`.
 #
 # </details>
 #
@@ -241,8 +241,9 @@ print(course.score("03/2", "best rate of SGD at 16x over the small batch's", pre
 #
 # A sweep sees one column. The recorded map shows all: SGD, each square one training with as many epochs as in part 1.
 # The orange line is the linear rule, from the best learning rate of the smallest batch. Red frames are squares that
-# your sweep ran just now. A run that diverged counts as 0, and guessing scores about a tenth. Move the power to 0.5
-# and to 0. **Which line stays on dark squares, and up to which batch?**
+# your sweep ran just now. A run that diverged counts as 0, and guessing scores about a tenth. Move the slider "power
+# of the batch size" to 0.5 (square root) and to 0 (constant). **Which line stays on dark squares, and up to which
+# batch?**
 
 # %% tags=["experiment"]
 here = [(batch, lr, score) for name, batch, lr, score in runs if name == "SGD"]
@@ -296,12 +297,12 @@ course.claim("at 192×, both tuned by the same sweep, Adam beats SGD by more tha
 
 # %% [markdown]
 # **Shown** At 16×, only the learning rate differs between the three runs of SGD, and all make equally many updates.
-# Where the last MLP layer is silent, the logit comes from the product half alone. Then the rule restores the score
-# and loses half of the model.
+# Where the last MLP layer is silent, the logit comes from the GMF half alone. Then the rule restores the score and
+# loses half of the model.
 #
 # **We think** that this also explains the valley at the square root. That learning rate already silences the MLP with
-# some seeds, and is still too small for the product half. To test it, compare its seeds: those with a low HR@10
-# should be the silent ones. Part 3 gives every layer a learning rate.
+# some seeds, and is still too small for the GMF half. To test it, compare its seeds: those with a low HR@10 should be
+# the silent ones. Part 3 gives every layer a learning rate.
 #
 # At 192×, if no square of the map is dark, SGD is not badly tuned: none of these learning rates is good there.
 #
@@ -316,8 +317,8 @@ course.claim("at 192×, both tuned by the same sweep, Adam beats SGD by more tha
 # rule over each.
 #
 # The cell asks a stricter question of all maps. Start a rule at the best square of the smallest batch. **Up to which
-# batch does it stay within a tenth of each column's best score?** Half way between two squares, the lower learning
-# rate counts.
+# batch does it reach at least nine tenths of each column's best score?** Half way between two squares, the lower
+# learning rate counts.
 
 # %% tags=["experiment"]
 print(f"{'map':<20}{'smallest batch':>15}{'constant':>12}{'square root':>14}{'linear':>9}   (times the smallest batch)")

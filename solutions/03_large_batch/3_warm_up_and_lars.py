@@ -46,7 +46,7 @@ otherwise = "At this scale, or with this data, the boundary lies at other learni
 # ## Can one update be longer than the weights?
 #
 # Whether a learning rate is too large depends on the gradient and on the weights. The **update-to-weight ratio**
-# takes all three: it is the norm of a tensor's update over the norm of the tensor. Under SGD it is
+# combines the three: it divides the norm of a tensor's update by the norm of the tensor. Under SGD it is
 # $\alpha\,\lVert g\rVert / \lVert w\rVert$, with learning rate $\alpha$, gradient $g$ and weights $w$. Above 1, the
 # update is longer than the tensor, so it decides more about the new values than the old ones do.
 #
@@ -223,8 +223,8 @@ plots.warm_up(runs, levels, title)
 # averages were at fault, the training now learns.
 #
 # Liu et al. blame the mean square alone. So two controls wait as long and keep the mean square, but start the mean
-# gradient from 0 again. The first control corrects for that start, so its steps have full size. The second does not,
-# so its first ten steps are short.
+# gradient from 0 again. The first control applies Adam's bias correction to the new mean, so its steps have full
+# size. The second does not, so its first ten steps are short.
 #
 # **Predict**: does the training with both averages full learn or fail?
 
@@ -297,8 +297,8 @@ plots.by_seed(rows, levels, "loss, nats per token", title)
 # %% [markdown]
 # A warm-up is not the only cure. A smaller learning rate, fewer layers or pre-norm blocks prevent the failure, too,
 # and may end lower: compare the rows. **Known**: a warm-up mainly lets a network tolerate a larger learning rate
-# (Kalra and Barkeshli 2024, arXiv:2406.09405), so the learning rate need not be tuned as well (Wortsman et al. 2023,
-# arXiv:2309.14322).
+# (Kalra and Barkeshli 2024, arXiv:2406.09405), so the learning rate need not be tuned as carefully (Wortsman et al.
+# 2023, arXiv:2309.14322).
 #
 # **Takeaway** A warm-up protects against a learning rate that the initial weights cannot take. Where the learning
 # rate is safe from the first step, a warm-up changes little.
@@ -324,8 +324,7 @@ plots.by_seed(rows, levels, "loss, nats per token", title)
 # **Must**
 # - use the Euclidean norms of `w` and `w.grad` for the trust ratio, and 1 where one of them is 0;
 # - with `group["exclude_1d"]`, move parameters of at most one dimension with ratio 1 and no weight decay;
-# - change `w` in place and keep the velocity for the next step, with all settings from `group` and the gradient as it
-#   was.
+# - change `w` and `velocity` in place, take all settings from `group`, and do not change the gradient.
 #
 # ```python
 # >>> w = torch.nn.Parameter(torch.tensor([[3.0, 4.0]]))
@@ -430,7 +429,8 @@ course.claim("LARS moves every tensor by the same share of its norm", torch.allc
 # decay, and as many peaks to try. Two seeds choose the peak, and other seeds judge it. A third contestant is LARS
 # with `exclude_1d=True`, as in later implementations: its biases move as under SGD.
 #
-# **Predict**: by how many points of HR@10 is LARS (with all tensors) ahead of SGD at 192 times the batch?
+# **Predict**: by how many points of HR@10 (a point is 0.01) is LARS (with all tensors) ahead of SGD at 192 times the
+# batch?
 
 # %%
 predicted_lars = None  # points of HR@10, 0 if tuning is all that SGD lacked

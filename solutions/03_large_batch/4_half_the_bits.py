@@ -44,14 +44,15 @@ print(experiment)
 # %% [markdown]
 # ## What if the batch does not fit?
 #
-# A batch that does not fit can still make its update. The gradient of a mean is a weighted mean of gradients, and
+# You can make the update of a batch that does not fit. The gradient of a mean is a weighted mean of gradients, and
 # `backward()` *adds* to `grad`. So process the batch in pieces, weight each piece by its share of the rows, and let
 # the optimizer step after the last one. Batch norm, which NeuMF does not use, would see only the pieces. Under DDP,
 # run all pieces but the last in `model.no_sync()`. Otherwise each piece waits for an all-reduce.
 #
 # **Known** The weight is what people forget. Where the loss is a mean over tokens, pieces have different numbers of
 # tokens. The mean of the pieces' means then gives the tokens of short pieces too much weight. In 2024 the widely used
-# trainers were found to do that (reference 5). Divide a sum by the count of the whole batch, and it cannot happen.
+# trainers were found to do that (reference 5). To prevent it, divide the sum over each piece by the token count of
+# the whole batch.
 
 # %% [markdown]
 # ### Exercise 1 · Accumulated step
@@ -199,8 +200,8 @@ course.claim("an update in 12 pieces takes at most 10 % longer than the whole ba
 # | bf16 | 8 | 3.4e38 | 1.2e-38 | 9.2e-41 | 7.8e-3 |
 #
 # `torch.amp.autocast` runs some operations, above all matrix products, in 16 bits. Weights, optimizer and `p.grad`
-# stay in fp32. But in the backward pass the gradients of activations are 16-bit. A mean loss gives each row one part
-# in $B$, so these gradients shrink as the batch grows. A gradient that becomes zero trains nothing. **How many become
+# stay in fp32. But in the backward pass the gradients of activations are 16-bit. A mean loss weights each row by
+# $1/B$, so these gradients shrink as the batch grows. A gradient that becomes zero trains nothing. **How many become
 # zero?**
 #
 # **Known** In a training of the object detector SSD, most of the gradients of activations that were not zero became
@@ -347,9 +348,10 @@ check.amp_step(amp_step, seed=13)
 # takes few rows and makes their gradients as small as in that batch: it multiplies their mean loss by the number of
 # rows over $2^{20}$.
 #
-# This factor is the starting scale of a scaler. In "fp16 without a scale" it never changes. In "fp16 with a scaler"
-# it starts $2^{16}$ times higher, as by default, and grows after 50 good steps instead of 2,000, because the training
-# is short. Both divide in fp32 afterwards, so the update is the same except for what 16 bits lose.
+# A `GradScaler` applies this factor as its scale. In "fp16 without a scale" the scale stays at this factor. In "fp16
+# with a scaler" it starts $2^{16}$ times higher, torch's default, and grows after 50 good steps instead of 2,000,
+# because the training is short. Both divide in fp32 afterwards, so the update is the same except for what 16 bits
+# lose.
 #
 # **Predict** the loss at the end of fp16 without a scale over that of fp32. Is it 1, because Adam makes up for small
 # gradients? Is it about a third more, the loss of a model that says the same to all, because nothing moves? Or is it
@@ -438,7 +440,7 @@ course.claim("bf16 makes an update of NVIDIA's NeuMF at least 10 % faster than f
 # `avx512_bf16` or `amx_bf16` in `lscpu`.
 #
 # A GPU with tensor cores gains in the products. The smaller the matrices, the less it gains, because casts and
-# launches remain. So the recorded GPU flips with the size. At this batch, bf16 makes an update slower. At batch
+# launches remain. On the recorded GPU the size decides. At this batch, bf16 makes an update slower. At batch
 # $2^{20}$, in [results-gpu.md](../../docs/results-gpu.md), all 16-bit ways make NCF faster.
 #
 # **Takeaway** 16 bits save memory where activations outweigh weights, and time where the hardware multiplies 16 bits.

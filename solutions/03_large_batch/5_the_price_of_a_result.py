@@ -50,12 +50,13 @@ print(experiment)
 # $$\lVert g_B \rVert^2 = \lVert G \rVert^2 + S / B .$$
 #
 # Signal and noise are equal at $B = S / \lVert G \rVert^2$, the **gradient noise scale**. McCandlish et al. (2018,
-# reference 1) use it to predict the *critical batch* $B_c$, in
+# reference 1) take it as an estimate of the *critical batch* $B_c$. With $u$ for the fewest updates that any batch
+# needs,
 #
 # $$\text{updates to the target} = u\,(1 + B_c / B).$$
 #
-# Far below $B_c$, twice the batch halves the updates. At $B_c$, a run needs $2u$, twice the fewest updates. Far above
-# $B_c$, a larger batch saves nearly nothing.
+# Far below $B_c$, twice the batch halves the updates. At $B_c$, a run needs $2u$. Far above $B_c$, a larger batch
+# saves nearly nothing.
 
 # %% [markdown]
 # ### Exercise 1 · The gradient noise scale
@@ -125,9 +126,9 @@ check.noise_scale(noise_scale, seed=17)
 # costs two norms per update.
 #
 # The norms have to be in the optimizer's units. Adam divides each coordinate by $\sqrt{v}$, the root of its mean
-# square. That is plain gradient descent on the weights $w\,v^{1/4}$, whose gradient is $g / v^{1/4}$. So for Adam you
-# measure $\sqrt{\sum g^2 / (\sqrt{v} + \epsilon)}$, with $v$ = `exp_avg_sq` / $(1 - \beta_2^t)$. This is our
-# extension of reference 1, which takes the plain norm. The experiment compares the two.
+# square. This equals plain gradient descent on rescaled weights, $w\,v^{1/4}$, whose gradient is $g / v^{1/4}$. So
+# for Adam you measure $\sqrt{\sum g^2 / (\sqrt{v} + \epsilon)}$, with $v$ = `exp_avg_sq` / $(1 - \beta_2^t)$. This is
+# our extension of reference 1, which takes the plain norm. The experiment compares the two.
 
 # %% [markdown]
 # ### Exercise 2 · Noise meter
@@ -369,8 +370,9 @@ course.claim("from the smallest to the largest batch, the samples to the target 
 # **We think** that the curve errs because the noise scale grows during a training, and one number stands for all of
 # it. To test it, print the meter's value for the first and the last third of the updates.
 #
-# A GPU has a larger $c / s$ (part 1), so its best batch is larger. **We think** that ranks do the same: $s$ falls with
-# their number, and the all-reduce adds to $c$. To test it, time an update on one and on two ranks.
+# A GPU has a larger $c / s$ (part 1), so its best batch is larger. **We think** that more ranks raise $c / s$ as
+# well: $s$ falls with their number, and the all-reduce adds to $c$. To test it, time an update on one and on two
+# ranks.
 #
 # **Takeaway** The fastest batch is the geometric mean of what fills the machine and what the gradient's noise allows.
 

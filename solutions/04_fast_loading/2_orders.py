@@ -163,8 +163,8 @@ check.random_order(random_order, seed=613)
 # <details><summary>Hint 3</summary>
 #
 # With `rng = np.random.default_rng((seed, epoch))`: `rng.permutation(rows // page_rows)` are the full pages. Append
-# `np.arange(len(order), rows)` by `np.concatenate`. A slice of an array is a view, so `rng.shuffle(order[start : start
-# + n])`, with n the rows of a window, shuffles it in place.
+# `np.arange(len(order), rows)` by `np.concatenate`. A slice of an array is a view, so
+# `rng.shuffle(order[start : start + n])`, with n the rows of a window, shuffles it in place.
 #
 # </details>
 

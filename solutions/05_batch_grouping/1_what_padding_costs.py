@@ -14,7 +14,7 @@
 #
 # - compute how much padding your own data will need, before you train on it;
 # - measure what padding costs a model in memory and time;
-# - check that a training changes every parameter that it should.
+# - check that a training changes every parameter that it should (extra).
 #
 # **Minutes** 33 core · 46 in all
 #
@@ -43,17 +43,19 @@ size, device = course.sizes("05_batch_grouping"), course.device()
 # %% [markdown]
 # ## How much of your batches is padding?
 #
-# Padding costs bytes and time, but holds no data. The lengths tell you how much you have. Start with your own: a list,
-# or a text file with one length per line. If you have none now, leave `None`; then you work with `demo`.
+# Padding costs bytes and time, but holds no data. The lengths of your sequences tell you how much padding you have,
+# and you need no model for that. Start with your own lengths: a list, or a text file with one length per line. If you
+# have none now, leave `None`, and you work with `demo`.
 
 # %%
 my_lengths = None  # [12, 5, 230, ...] or "lengths.txt"
 
 # %% [markdown]
-# `demo` has lengths 1, 4, 16 and 64, and the longer ones are rarer. In `lognormal` the logarithm of the length is
-# normally distributed. `text` has the same shape with longer sequences; part 3 trains on it. `lognormal` and `text` are
-# cut at 256 tokens. `histories` holds the films that each MovieLens user rated; without MovieLens, its ratings are
-# invented and have similar lengths.
+# - `demo` has lengths 1, 4, 16 and 64, and the longer ones are rarer.
+# - In `lognormal` the logarithm of the length is normally distributed. Lengths are cut at 256 tokens.
+# - `text` has longer sequences of the same shape, cut at the same length. Part 3 trains on such texts.
+# - `histories` holds the films that each MovieLens user rated. Without MovieLens, they are invented, with similar
+#   lengths.
 #
 # (`demo`, our small model and the idea of this unit come from [asym](https://github.com/daeseoklee/asym), an open
 # package with a clear demonstration. We thank its author: half of our questions began there.)
@@ -77,8 +79,9 @@ plots.padding_cells({"before padding": list(some.split(1)), "padded": some})
 # A *cell* is a position in the padded rectangle. A *token* is a cell that holds data. The *waste* of a batch is its
 # cells per token: 1 means no padding, 4 means that three cells of four are padding.
 #
-# **Predict** The first set of the list is cut into batches of 256, unsorted. How much waste do they have? You know the
-# longest and the mean length. Is the waste their ratio? Or less, because few batches hold the longest sequence?
+# **Predict** The first set that was printed is cut into batches of 256, unsorted. How much waste do these batches
+# have? Is it the longest length over the mean length? Or less, because few batches hold a sequence of the longest
+# length?
 
 # %%
 predicted_waste = None  # cells per token, e.g. 3.0
@@ -222,14 +225,15 @@ print(f"longest / mean length: {ratio:.1f}")
 print(course.score("05/1", "cells per token in batches of 256", predicted_waste, wasted, form="{:.1f}"))
 
 # %% [markdown]
-# If every batch holds a sequence of the longest length, the waste is exactly that ratio.
+# If every batch holds a sequence of the longest length, the waste is exactly longest / mean length.
 #
 # **Takeaway** The lengths alone tell you the waste, before you train.
 
 # %% [markdown]
 # ## Does a larger batch waste more?
 #
-# A larger batch keeps a processor busier. But its longest sequence may be longer, too.
+# You would like large batches, because they keep a processor busier. But in a larger batch the longest sequence may
+# be longer, too.
 
 # %% tags=["experiment"]
 batch_sizes = [2**k for k in range(11)]
@@ -244,15 +248,15 @@ for name, curve in curves.items():
 
 # %% [markdown]
 # A batch is as wide as its longest sequence, and a larger batch more often holds a long one. No row is wider than the
-# longest sequence, so the waste is at most longest / mean length. Truncation lowers this bound. It is the cheapest way
-# to lower the waste, if you can spare the tokens that you cut off.
+# longest sequence, so the waste is at most longest / mean length. Truncation lowers this bound, if you can spare the
+# tokens that you cut off.
 #
 # **Takeaway** Larger batches waste more, up to longest / mean length.
 
 # %% [markdown]
 # ## What does padding cost in memory and time?
 #
-# How bytes and time grow with the width depends on the layers, so you measure three models. The first, `TokenPool`, is
+# How much padding costs depends on the layers of your model, so you measure three models. The first, `TokenPool`, is
 # the small model of this unit: embedding → linear map → maximum over the sequence → linear map.
 #
 # ```python
@@ -334,9 +338,9 @@ course.claim("the time of the maximum grows in proportion to the width, within 3
 
 # %% [markdown]
 # The tokens stayed the same and only the width grew, so the padding alone costs these bytes and this time (**Shown**).
-# Three costs mix: linear maps take time per cell, attention takes time per pair, and each call takes time at any width.
-# Calls make the time grow less than the width does. Pairs make it grow more. In the figure each curve starts at 1; the
-# printed milliseconds compare the models.
+# A step has three costs. Linear maps take time per cell. Attention takes time per pair of cells. Each call takes some
+# time at any width. Calls make the time grow less than the width does, and pairs make it grow more. (Do not rank the
+# models by the printed milliseconds: `TokenPool` has wider layers than the other two.)
 #
 # Does the mask save attention any work? Compare rows of four tokens with rows full of tokens, in a rectangle of the
 # same width.
@@ -351,10 +355,10 @@ course.claim("fused attention takes as long for rows of padding as for rows of t
              masked.ratio("rows of four tokens"), within=(0.9, 1.1))  # fmt: skip
 
 # %% [markdown]
-# Only the mask differs between the two ways. If both take the same time, attention computes the products with padding,
-# too, and the mask only hides them from the softmax (**Shown**). So fused attention stores no pairs, but still computes
-# them. **Known**: FlashAttention (Dao et al. 2022, arXiv:2205.14135) recomputes the matrix by blocks in the backward
-# pass.
+# Only the mask differs between the two ways. If both take the same time, the mask saves no work (**Shown**, where
+# pairs take most of the time). Attention computes the products with padding, too, and then hides them from the
+# softmax. Fused attention stores no pairs, but still computes them. **Known**: FlashAttention (Dao et al. 2022,
+# arXiv:2205.14135) recomputes the matrix by blocks in the backward pass.
 #
 # **Takeaway** With fused attention or a maximum, bytes grow with the width; with attention written out, faster. A mask
 # hides padding but does not make it free.
@@ -362,9 +366,10 @@ course.claim("fused attention takes as long for rows of padding as for rows of t
 # %% [markdown]
 # ## Does nvidia-smi show what padding costs? · extra
 #
-# PyTorch *allocates* bytes for tensors that exist now, and *reserves* memory that it keeps for later ones. `nvidia-smi`
-# shows what is reserved, plus the CUDA context and all other processes (**Known**: PyTorch notes, "CUDA semantics",
-# section "Memory management"). The cell runs a wide batch, then a narrow one.
+# You remove the padding, and `nvidia-smi` may show as much memory as before. PyTorch *allocates* bytes for tensors
+# that exist now, and *reserves* memory that it keeps for later tensors. `nvidia-smi` shows what is reserved, plus the
+# CUDA context and all other processes (**Known**: PyTorch notes, "CUDA semantics", section "Memory management"). On
+# CUDA the cell runs a wide batch, then a narrow one.
 
 # %% tags=["experiment"]
 falls, stays, values = None, None, ["not measured here"] * 2  # these numbers exist on CUDA only
@@ -384,9 +389,9 @@ course.claim("reserved memory does not fall with the padding", stays, values[1])
 
 # %% [markdown]
 # In asym's notebook, `nvidia-smi` read 4,353 MiB after the training in one rectangle, and the same after the training
-# in groups. Each was read once. PyTorch keeps the memory that the first training reserved, so the second reading could
-# not be lower. *GPU-Util* fell from 100 % to 46 %. It is the share of time in which any kernel ran (**Known**: manual
-# of `nvidia-smi`), so it does not tell how well the GPU was used.
+# in groups. PyTorch keeps the memory that the first training reserved, so the second reading could not be lower.
+# *GPU-Util* fell from 100 % to 46 %. GPU-Util is the share of time in which any kernel ran (**Known**: manual of
+# `nvidia-smi`). It does not tell how well the GPU was used.
 #
 # **Takeaway** To compare memory, call `torch.cuda.reset_peak_memory_stats()` before each way, and read
 # `torch.cuda.max_memory_allocated()` after it.
@@ -394,8 +399,8 @@ course.claim("reserved memory does not fall with the padding", stays, values[1])
 # %% [markdown]
 # ## Which parameters does the second training change? · extra
 #
-# A training with a bug can run without an error and look fast. This script trains `model` on padded batches, then
-# trains `new_model` to compare. We rebuilt it after a published notebook.
+# A training with a bug can run without an error and look fast. The next cell trains `model` on padded batches, then
+# trains `new_model` to compare. We rebuilt the cell after a published notebook.
 
 
 # %% locked="published_order"

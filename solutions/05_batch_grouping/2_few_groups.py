@@ -3,8 +3,8 @@
 #
 # **How few groups remove the padding, which ones, and when do they pay?**
 #
-# The batch stays as it is, with the same sequences, loss and gradients. You only split its computation into a few
-# padded rectangles, one per range of lengths.
+# One long sequence pads a whole batch. In this part the batch keeps its sequences, loss and gradients. You only
+# compute it in a few padded rectangles, one per range of lengths.
 #
 # As in part 1, a *cell* is a position in a padded rectangle.
 #
@@ -123,11 +123,12 @@ check.group_by_length(group_by_length, seed=316)
 # %% [markdown]
 # ### Exercise 2 · Run a module in groups
 #
-# Run each group as a padded batch, and return the results in the order of the batch. The loop over the groups is given.
-# So is `place`: for each cell of a group, the index of its token in `values`. At padding, `place` points into a later
-# sequence, or past the end of `values`. So clamp `place` to the last token, then set padding to 0. Your code begins
-# inside the loop. After the loop, put the outputs into the order of the batch; `index_copy` does this and has a
-# gradient.
+# Run each group as a padded batch, and return the outputs in the order of the batch. The loop over the groups is
+# given. So is `place`: for each cell of a group, the index of its token in `values`.
+#
+# Your code begins inside the loop. At padding, `place` points into a later sequence, or past the end of `values`. So
+# clamp `place` to the last token, then set padding to 0. After the loop, put the outputs into the order of the batch:
+# `index_copy` has a gradient.
 #
 # **Must**
 # - call `module(x, mask)` once per group, with `x` and `mask` as `pad_batch` makes them for that group;
@@ -229,8 +230,8 @@ course.claim("outputs of groups equal those of the padded batch", same_outputs)
 course.claim("gradients of groups equal those of the padded batch", same_gradients)
 
 # %% [markdown]
-# Three kinds of modules do not pass this test. BatchNorm mixes rows in training, and a group has other rows than the
-# batch. A mean over all columns counts padding, and a group has less of it. Dropout draws other numbers.
+# Some modules do not pass this test. BatchNorm mixes rows in training, and a group has other rows than the batch. A
+# mean over all columns counts padding, and a group has less padding. Dropout draws other numbers.
 #
 # **Takeaway** If a module treats rows independently, ignores padding and draws no random numbers, groups change its
 # outputs and gradients only by rounding.
@@ -238,13 +239,13 @@ course.claim("gradients of groups equal those of the padded batch", same_gradien
 # %% [markdown]
 # ## What do groups save?
 #
-# Groups save cells, but call the model four times per batch. Which matters more? You time an epoch in rectangles and an
-# epoch in groups, both with batches of 256, SGD and mean squared error. The set has four lengths, so four groups leave
-# no padding.
+# Groups save cells, but call the model four times per batch. Which matters more? You time an epoch in rectangles and
+# an epoch in groups, both with batches of 256, SGD and mean squared error. The set has four lengths, so four groups
+# leave no padding.
 #
-# **Predict** With the largest embedding, how many times as fast as one rectangle are your groups? As many times as the
-# rectangle has more cells? Fewer, because each group has an overhead? Or more, because smaller tensors fit into a
-# cache?
+# **Predict** With the largest embedding, how many times as fast as one rectangle are your groups? As many times as
+# the rectangle has more cells, which part 1 counted for `demo`? Fewer, because each group has an overhead? Or more,
+# because smaller tensors fit into a cache?
 
 # %%
 predicted_speedup = None  # times as fast, e.g. 4.0
@@ -304,8 +305,8 @@ course.claim("at embedding size 1024, groups are faster than one rectangle", gai
 course.claim("at embedding size 8192, groups are faster than one rectangle", gains.get(8192), above=1)
 
 # %% [markdown]
-# A gain below the ratio of the cells means that something else takes time, too. The next sections look for it in the
-# calls of the groups.
+# If the gain is below the ratio of the cells, something else takes time, too. Two later sections time the calls of
+# the groups.
 #
 # **Takeaway** Groups save the bytes of the padding everywhere. Whether they save time depends on the device and the
 # size.
@@ -313,17 +314,20 @@ course.claim("at embedding size 8192, groups are faster than one rectangle", gai
 # %% [markdown]
 # ## Which thresholds?
 #
-# Real data has many lengths, and a group for each would need too many calls. A group costs *cost(threshold)* per
-# sequence. If the bytes or the time of your model grow with the length, the cost is the length. If they grow with the
-# square of the length, as for attention written out, the cost is the square.
+# Real data has many lengths, and a group for each would need too many calls. So you choose a few thresholds. A group
+# costs *cost(threshold)* per sequence. The cost is the length if the bytes or the time of your model grow with the
+# length. It is the square of the length if they grow with the square, as for attention written out.
 #
 # ### Exercise 3 · The best thresholds
 #
-# Find the cheapest thresholds by dynamic programming. Sort the different lengths u₁ < … < uₘ, and put the first j of
-# them into g groups. The last group takes the lengths from uᵢ₊₁ to uⱼ, for some i, and costs *group_cost(i, j)*. The
-# first i lengths are left for the other g − 1 groups: a smaller problem of the same kind. The outer loop, which is
-# given, adds one group at a time. In it, `before[i]` is the least cost of the first i lengths in g − 1 groups. You fill
-# `least[j]`, the least cost of the first j lengths in g groups.
+# Find the cheapest thresholds by dynamic programming.
+#
+# Sort the different lengths u₁ < … < uₘ, and put the first j of them into g groups. If the last group takes the
+# lengths from uᵢ₊₁ to uⱼ, it costs *group_cost(i, j)*. The first i lengths are left for g − 1 groups. So try every i,
+# and keep the cheapest.
+#
+# The outer loop is given, and adds one group per round. Its `before[i]` is the least cost of the first i lengths in
+# g − 1 groups. You fill `least[j]`, the least cost of the first j lengths in g groups, and note your i in `choice[j]`.
 #
 # ```python
 # >>> best_thresholds(torch.tensor([1, 1, 1, 4, 4, 16]), groups=2)  # [4, 16] costs 5 × 4 + 16 = 36, [1, 16] costs 51
@@ -332,7 +336,7 @@ course.claim("at embedding size 8192, groups are faster than one rectangle", gai
 #
 # **Must**
 # - for j from 1 to m, set `least[j]` to the minimum over i < j of `before[i] + group_cost(i, j)`;
-# - set `choice[j]` to an i that reaches it.
+# - set `choice[j]` to an i that reaches this minimum.
 #
 # **Points** 5 · **Core** · **Difficulty** ●●○ · **Minutes** 18 · **Lines** 3
 #
@@ -409,8 +413,9 @@ rises = all(high > low for high, low in zip(found["pairs"][:-1], found["cells"][
 course.claim("the quadratic cost raises each of four thresholds but the last", rises)
 
 # %% [markdown]
-# Under the quadratic cost a cell of a long row costs more. So the search moves the thresholds up, to save padding among
-# the long rows. A transformer pays for both: its linear layers for cells, its attention for pairs of cells.
+# Under the quadratic cost a cell of a long row costs more. So the search moves the thresholds up, to save padding
+# among the long rows. A transformer has both costs: its linear layers compute cells, its attention computes pairs of
+# cells.
 #
 # **Takeaway** Minimise what dominates in your model: cells, or pairs of cells in a row.
 
@@ -468,23 +473,26 @@ course.claim("the number of groups that the model predicts is at most 30 % slowe
              below=1.3)  # fmt: skip
 
 # %% [markdown]
-# The first groups remove most of the padding. Later groups remove little, but each adds its calls, so the time falls,
-# then rises. The model gives every cell the cost of a cell in the largest rectangle, because *b* comes from one group.
-# A ratio above 1 says that cells of smaller rectangles, or the groups' calls, cost more than the model says. We do not
-# know which.
+# The first groups remove most of the padding. Later groups remove little, but each adds its calls. So the time falls,
+# then rises.
+#
+# The formula gives every cell one cost, and the calls of every group another. A ratio above 1 says that cells or
+# calls cost more with a few groups than at the ends. This experiment cannot tell which, even where the claim's
+# message blames the cells.
 #
 # The last claim compares the predicted number with the fastest of the others.
 #
-# **Takeaway** A few groups are enough. Each further one costs as much as the last and saves less.
+# **Takeaway** A few groups are enough, because each further group adds its calls and saves fewer cells.
 
 # %% [markdown]
 # ## What changes in small batches?
 #
 # Many models train with small batches. A smaller batch has fewer cells, but needs the same four groups. To see what
-# four groups cost without cells, you also time batches of four sequences, one of each length.
+# four groups cost almost without cells, you also time batches of four sequences, one of each length.
 #
-# **Predict** In batches of 32, how many times as fast as one rectangle are groups with the smallest embedding? As many
-# times as with 256 sequences and the same embedding, because most cells are padding in both? Or fewer?
+# **Predict** In batches of 32, how many times as fast as one rectangle are groups with the smallest embedding? (It
+# may be smaller than any above.) About as many times as in batches of 256, because most cells are padding in both? Or
+# fewer, because each group has fewer cells for its calls?
 
 # %%
 predicted_small = None  # times as fast, e.g. 2.0
@@ -523,19 +531,19 @@ course.claim("in batches of 32 at embedding size 64, two groups are faster than 
              above=1)  # fmt: skip
 
 # %% [markdown]
-# Between 256 and 32 only the batch size changed, so a smaller batch lowers the gain (**Shown**). There are two reasons.
-# A group has fewer cells for its calls, and a small batch has less padding per token, as part 1 counted.
+# At embedding size 64 only the batch size changed between 256 and 32, so a smaller batch lowers the gain (**Shown**).
+# Two reasons mix: a group has fewer cells for its calls, and a small batch has less padding per token, as part 1
+# counted.
 #
-# Where four nearly empty groups take longer than the rectangle, their calls cost more than all cells of the rectangle.
+# If four nearly empty groups take longer than the rectangle, their calls cost more than all cells of the rectangle.
 # Two groups have half the calls, so they may win where four lose.
 #
 # On a GPU the calls weigh more: the recorded H200 lost time with embedding size 64 and batches of 256. **We think**
-# that launches are only a part of this. The lengths are on the GPU, so the CPU waits for the GPU at each `nonzero` and
-# each `int(lengths.max())`. To test it, keep a copy of the lengths on the CPU and compute the groups there.
+# that launches are only a part of this. The lengths are on the GPU, so the CPU waits for the GPU at each `nonzero`
+# and each `int(lengths.max())`. To test this, keep a copy of the lengths on the CPU and compute the groups there.
 #
-# If you accumulate gradients anyway, sort by length before you cut the micro-batches: then groups add no calls. The
-# backward pass of each micro-batch frees its memory. `run_grouped` keeps all groups in memory until one backward pass
-# at the end. Under `torch.compile`, each new shape of a group may cause a compilation.
+# If you accumulate gradients anyway, sort by length before you cut the micro-batches. Then groups add no calls, and
+# the backward pass of each micro-batch frees its memory. (`run_grouped` keeps all groups until the end.)
 #
 # **Takeaway** Groups pay where the saved cells cost more than the added calls (launches, synchronisation, one more
 # weight gradient): long sequences, large layers, large batches.
@@ -548,10 +556,10 @@ course.claim("in batches of 32 at embedding size 64, two groups are faster than 
 #
 # ### Exercise 4 · Find thresholds at random
 #
-# Search at random, with restarts. A trial starts at drawn thresholds and moves one of them to the next length, down or
-# up, as long as that lowers the cost. The best of several trials wins. Given are `cost(thresholds)` and
-# `grouping.neighbours(thresholds, occurring)`, the list of all such moves. With a single group it is empty, so `min`
-# needs its argument `default`.
+# Search at random, with restarts. A trial starts at drawn thresholds and moves one of them to the next length, down
+# or up, as long as that lowers the cost. The best of several trials wins. Given are `cost(thresholds)` and
+# `grouping.neighbours(thresholds, occurring)`, the list of all such moves. With a single group the list is empty, so
+# `min` needs its argument `default`.
 #
 # ```python
 # >>> find_thresholds(torch.tensor([1, 1, 1, 4, 4, 16]), k=2)  # [4, 16] costs 5 × 4 + 16 = 36, [1, 16] costs 51
@@ -657,8 +665,9 @@ course.claim("random searches of ten trials miss less than those of a single tri
              difference_interval(misses[10], misses[1]), below=0)  # fmt: skip
 
 # %% [markdown]
-# The exact search tries each pair of different lengths once per group, so its time grows with the square of their
-# number. A random trial tries a few neighbours per move, and where it ends depends on where it started.
+# The figure draws one seed, and one seed can be lucky, so compare it with the ten seeds of the last cell. A random
+# trial tries a few neighbours per move, and where it ends depends on where it started. The exact search tries each
+# pair of different lengths once per group, so its time grows with the square of their number.
 #
 # **Takeaway** Search exactly where the cost is a sum over groups and the lengths are few enough. Otherwise restart a
 # random search.

@@ -3,15 +3,16 @@
 #
 # **What if the sequences of a batch are alike from the start?**
 #
-# Part 2 left the batches as they were. Here you put sequences of similar length into one batch. But then a batch is not
-# a random sample any more, and its number of tokens differs more from batch to batch. You build the sampler, weight its
-# losses, and train a small language model to see what the sampler does to the training.
+# Part 2 removed padding with more calls of the model. A sampler needs no further calls: it puts sequences of similar
+# length into one batch. But such a batch is not a random sample, and batches differ more in their number of tokens.
+# You build the sampler, weight its losses, and train a small language model to see what the sampler does to the
+# training.
 #
 # **You will be able to**
 #
 # - build a batch sampler that wastes little, and shuffles again in each epoch;
 # - weight the losses of unequal batches so that every token counts the same;
-# - decide by validation curves whether sorted batches harm your training, and repair it.
+# - decide from validation curves whether sorted batches harm your training, and reduce the harm.
 #
 # **Minutes** 46 core · 110 in all · session 2
 #
@@ -46,14 +47,13 @@ print(f"to count cells: {len(many):,} sequences of 1 to {int(many.max())} tokens
 # %% [markdown]
 # ## How much padding does sorting remove?
 #
-# Groups remove padding but add calls. A sampler adds none: it removes padding before a batch exists. If it sorts the
-# whole set by length, hardly any padding is left, but the same sequences meet in every epoch. *Bucketing* is the
-# compromise: shuffle, cut the order into windows of some batches, sort inside each window, cut it into batches, and
-# shuffle the batches.
+# If a sampler sorts the whole set by length, hardly any padding is left. But then the same sequences meet in every
+# epoch. *Bucketing* is the compromise: shuffle the set and cut it into windows of some batches. Sort inside each
+# window, cut the window into batches, and shuffle all batches.
 #
-# **Predict** How many cells per token are left with windows of 50 batches of 64? A sorted window is cut into 50 pieces,
-# and a batch pads its sequences only to the longest of its piece. The first piece holds the shortest 2 % of the
-# lengths. Which piece wastes most?
+# **Predict** How many cells per token are left with windows of 50 batches? A sorted window is cut into 50 pieces, and
+# each batch is padded to the longest sequence of its piece. The first piece holds the shortest 2 % of the lengths.
+# Which piece wastes most?
 
 # %%
 my_guess_of_waste = None  # cells per token
@@ -181,8 +181,8 @@ course.claim("windows of 50 batches waste less than four groups in random batche
              f"{at_50:.2f} against {four_groups:.2f}")  # fmt: skip
 
 # %% [markdown]
-# The last piece wastes most, because it holds the long tail, where neighbours differ most in length. Its share of the
-# padding is printed.
+# The last piece wastes most, as its printed share shows. It holds the long tail, where neighbours differ most in
+# length.
 #
 # **Takeaway** Sorting inside windows of shuffled data removes most of the padding.
 
@@ -192,24 +192,25 @@ course.claim("windows of 50 batches waste less than four groups in random batche
 # A larger window saves more padding, but makes batches less random. The figure builds batches like your sampler, from
 # 2,000 of the lengths, but leaves them in the order of the windows. Light grey is padding.
 #
-# **If you shrink the batch from 64 sequences to 8, must a window hold as many batches or as many sequences as before to
-# remove the same share of the padding?**
+# **You shrink the batch to an eighth of its sequences. To remove the same share of the padding, must a window hold as
+# many batches as before, or as many sequences?**
 
 # %% tags=["experiment"]
 figures.padding(many[:2000].tolist(), batch_size=batch_size, window=5)
 
 # %% [markdown]
-# As many batches: sorting cuts a window into as many pieces as it has batches, and a batch pads only the lengths of its
-# piece.
+# About as many batches. A sorted window is cut into as many pieces as it has batches, and a batch pads only the
+# lengths of its piece.
 #
-# **Takeaway** What a window removes depends mostly on how many batches it holds: choose it in batches, and no larger
-# than you need.
+# **Takeaway** What a window removes depends mostly on how many batches it holds: choose its size in batches, and no
+# larger than you need.
 
 # %% [markdown]
 # ## What do you take home?
 #
-# Write the batch size and the window that you chose into the next cell. It saves your sampler, your `pad_batch` and a
-# collate function for a `DataLoader` as a module that needs only torch and NumPy.
+# You can use your sampler in your own project. Write the batch size and the window that you chose into the next cell.
+# The cell saves your sampler, your `pad_batch` and a collate function for a `DataLoader` as one module, which needs
+# only torch and NumPy.
 
 # %% tags=["experiment"]
 chosen_batch_size, chosen_window = 64, 50
@@ -226,20 +227,22 @@ except CourseError as why:
 # %% [markdown]
 # ## Does every token count the same?
 #
-# With your sampler, one batch holds many tokens and the next one few. That matters as soon as losses are averaged.
+# With your sampler, one batch holds many tokens and the next one few. If each batch averages its own loss, some
+# tokens count more than others, and no error is raised.
 #
 # From here on, the sequences are texts for a small language model, `RaggedTransformer`, which predicts each next token.
 # The texts are invented and of two kinds: long texts are mostly of one kind, short texts of the other, like articles
 # and chats.
 #
-# A step often takes several batches: one per *rank*, a process with its own copy of the model, or several
-# *micro-batches*, whose gradients are accumulated before the update. `DistributedDataParallel` *averages* the gradients
-# of the ranks. Accumulation *adds* the gradients of the micro-batches.
+# A training step often takes several batches. Each *rank*, a process with its own copy of the model, may compute one,
+# and `DistributedDataParallel` *averages* the gradients of the ranks. Or a process computes several *micro-batches*
+# before the update, and accumulation *adds* their gradients.
 #
 # ### Exercise 2 · The loss of a batch
 #
-# Write the loss of one padded batch. Together, the losses of all batches must give the gradient of the mean over all
-# tokens of the step. The number of these tokens is `total`: each rank counts its own, and an `all_reduce` adds them up.
+# Write the loss of one padded batch. Together, the losses of all batches of a step must give the gradient of the mean
+# over all its tokens. `total` is the number of these tokens: each rank counts its own, and an `all_reduce` adds them
+# up.
 #
 # ```python
 # >>> losses = torch.tensor([[1.0, 2.0, 9.0]])  # the last cell is padding
@@ -303,9 +306,9 @@ check.ragged_loss(ragged_loss, seed=5)
 # Now four ranks get four batches of your sampler. You compare the average of their gradients with the gradient of all
 # their tokens together, for six shuffles. Random batches are the control.
 #
-# **Predict** If every rank takes the mean over its own tokens, by how many per cent of the gradient's norm is the
-# average off? If the batches held equally many tokens, it would be exact. If gradients of short and long texts were
-# alike, it would be nearly exact, too.
+# **Predict** Every rank takes the mean over its own tokens. By how many per cent of the true gradient's norm is the
+# average of the ranks off? If the batches held equally many tokens, the average would be exact. If short and long
+# texts had similar gradients, it would be nearly exact, too.
 
 # %%
 my_guess_of_the_error = None  # per cent of the gradient's norm
@@ -345,17 +348,18 @@ course.claim("the mean of the ranks' means misses by 10 % of the norm more with 
              difference_interval(means_off, null_off), above=10)  # fmt: skip
 
 # %% [markdown]
-# **Shown** The two gradients of a step differ only in the weights of its batches. With a mean per batch, a token weighs
-# more if its batch has few tokens, and sorting makes the numbers of tokens differ more. The model is untrained. The
-# interval of six values reaches from the least to the largest.
+# **Shown** The two gradients of a step differ only in how its batches are weighted. With a mean per batch, a token
+# weighs more if its batch has few tokens. Sorted batches differ more in their tokens, so the error is larger. (The
+# model is untrained. The interval of six values reaches from the smallest to the largest.)
 #
 # **Takeaway** The mean of means is not the mean: divide sums over tokens by the tokens of the whole step.
 
 # %% [markdown]
 # ## Does sorting harm the training?
 #
-# Less padding is worth nothing if the model learns worse. So you train it in three orders, with the same learning rate
-# and the same number of texts per update. The curves show the loss on texts that it never trains on.
+# A sampler that saves padding may still make the model learn worse. So you train the model in three orders, with the
+# same learning rate and the same number of texts per update. The curves show the loss on texts that the model never
+# trains on.
 #
 # | order | an update takes |
 # |---|---|
@@ -363,9 +367,10 @@ course.claim("the mean of the ranks' means misses by 10 % of the norm more with 
 # | windows | one batch of your sampler, windows of 50 |
 # | windows, accumulated | four micro-batches, each with a quarter of the texts; a window has as many texts as above |
 #
-# A batch of your sampler has texts of similar lengths, so mostly of one kind. That could harm each update. But it has
-# less padding, so the same cells pay for more updates. Each training lasts until it has computed as many cells as the
-# random one. Cells are counted, so a busy machine does not change the result.
+# A batch of your sampler has texts of similar lengths, so mostly of one kind. That could make each update worse. But
+# the batch has less padding, so the same number of cells allows more updates. Each training lasts until it has
+# computed as many cells as the training in random order. You count cells and not seconds, so a busy machine does not
+# change the result.
 #
 # **Predict** Which order has the lowest validation loss after the same *cells*?
 
@@ -423,25 +428,24 @@ course.claim("after the same cells, windows lead random batches by less at the l
              difference_interval(leads[-1], leads[0]), below=0)  # fmt: skip
 
 # %% [markdown]
-# The printed ratios tell whether the time follows the cells. For the same cells, windows need several times as many
-# batches as the random order, and accumulated windows about four times as many again. **We think** that on a GPU whose
-# launches cost more than the cells, the time follows the batches. The same lines would test it there.
+# Where the time follows the cells, the printed ratios of seconds are near 1. For the same cells, windows need several
+# times as many batches as the random order, and accumulated windows about four times as many as windows. **We think**
+# that on a GPU whose launches cost more than the cells, the time follows the number of batches. To test it, run these
+# cells there.
 #
-# A lead over random batches can shrink because updates are worse, or because all curves flatten. If accumulated windows
-# lose as much of their lead as plain windows, worse updates need not be the reason.
-#
-# In these texts the kind follows the length. The next section changes that.
+# Does the lead of windows over random batches shrink? Their updates may be worse, or all curves flatten. Compare with
+# accumulated windows, whose updates are better: if their lead shrinks as much, worse updates need not be the reason.
 #
 # **Takeaway** Where the target depends on the length, sorted batches make each update worse, but cheaper. Accumulate
-# over several, and compare orders after equal updates and after equal cells.
+# over several batches, and compare orders after equal updates and after equal cells.
 
 # %% [markdown]
 # ## Why is the update of a sorted batch worse? · extra
 #
-# The reason tells you what to repair. There are two suspects. The texts of a batch are alike, and the number of
-# *tokens* differs from update to update: an update on few tokens moves the weights about as far as one on many. The
-# first control has unequal tokens, but texts of all lengths: "same tokens" draws texts at random until a batch has at
-# least as many tokens as a batch of your sampler.
+# The reason tells you what to repair. There are two suspects. First, the texts of a batch are alike. Second, updates
+# differ in their number of *tokens*, and Adam moves the weights about as far on few tokens as on many. The first
+# control, "same tokens", keeps the unequal tokens, but has texts of all lengths. It draws texts at random until a
+# batch has at least as many tokens as a batch of your sampler.
 
 
 # %% tags=["experiment"]
@@ -463,8 +467,8 @@ course.claim("random texts with the tokens of sorted batches end above random ba
 course.claim("windows end above random texts with the same tokens per update", by_texts, above=0)
 
 # %% [markdown]
-# The texts of a sorted batch are alike in length and in kind. The second control changes the kind alone. Each text
-# keeps its length, but gets its kind at random, such that both kinds keep their expected share of the tokens.
+# The texts of a sorted batch are alike in length and in kind. In the second control they are alike in length only.
+# Each text keeps its length, but gets its kind at random. Both kinds keep their expected share of the tokens.
 
 # %% tags=["experiment"]
 unrelated = sequences.text(size.text_rows, 0, kind_follows_length=False)
@@ -479,18 +483,20 @@ course.claim("texts that are alike cost less where the kind of a text does not f
              difference_interval(of_both, of_length), above=0)  # fmt: skip
 
 # %% [markdown]
-# **Shown** The first control keeps the tokens of each update, up to its last text, and changes which texts meet. The
-# number of texts per update varies with it. The second control changes only whether the kind follows the length. So
-# part of the gap comes from unequal tokens: it is there when texts meet at random, too. Exercise 2 gave all tokens of
-# one step the same weight. It cannot do this for tokens of different steps.
+# **Shown** In the first control texts meet at random, and updates have unequal tokens. The gap that it still has to
+# random batches comes from the unequal tokens, and from the unequal numbers of texts that come with them. The second
+# control changes only whether the kind follows the length, so the gap that it closes comes from texts of one kind.
+#
+# Exercise 2 cannot repair this: it gives the same weight to all tokens of one step, but not to tokens of different
+# steps.
 #
 # **Takeaway** Give updates equal numbers of tokens, and mix what your target depends on.
 
 # %% [markdown]
-# ## Does the stop decide? · extra
+# ## Does it matter when you stop? · extra
 #
-# If you sort the whole set and do not shuffle, each epoch goes from short to long texts. Then the result depends on
-# when you look. You look at the end of an epoch, and in the middle of the next one.
+# If you sort the whole set and do not shuffle, each epoch goes from short to long texts. Then the result may depend
+# on when you stop. You compare at the end of an epoch, and in the middle of the next one.
 
 
 # %% tags=["experiment"]
@@ -518,16 +524,16 @@ course.claim("short to long is further behind windows in the middle of an epoch 
              difference_interval(lags[1], lags[0]), above=0)  # fmt: skip
 
 # %% [markdown]
-# **We think** that the model forgets the long texts while it sees short ones alone. A validation loss for each half of
-# the lengths would test it.
+# **We think** that the model forgets the long texts while it sees only short ones. To test it, validate on the
+# shorter half and on the longer half of the texts.
 #
 # **Takeaway** If an order changes within an epoch, compare it with others after whole epochs.
 
 # %% [markdown]
 # ## How large is the largest batch? · extra
 #
-# If each sorted batch has the same number of sequences, its cells differ, and the largest batch decides how much memory
-# you need. A *budget* limits the cells of a batch instead.
+# Sorted batches of equally many sequences differ in their cells, and the largest batch decides how much memory you
+# need. A *budget* limits the cells of a batch instead.
 #
 # ### Exercise 3 · Batches by budget
 #
@@ -614,8 +620,8 @@ most, bounded = (max(len(batch) * int(batch.max()) for batch in batches) for bat
 plots.padding_cells(drawn_batches, f"The largest batch has {most} cells by number, {bounded} by budget")
 
 # %% [markdown]
-# The batches of a budget differ in their number of sequences, but much less in their tokens. For a language model,
-# which learns from tokens, such updates are of similar size. For a model with one label per sequence they are not.
+# The batches of a budget differ in their number of sequences, but much less in their tokens. So their updates are of
+# similar size for a language model, which learns from tokens, but not for a model with one label per sequence.
 #
 # **Takeaway** With a budget no batch exceeds a size that you choose, so you can choose it to fill your memory.
 
@@ -627,6 +633,7 @@ plots.padding_cells(drawn_batches, f"The largest batch has {most} cells by numbe
 # ### Exercise 4 · Batches for the ranks
 #
 # Choose the batches of one rank. All ranks have the same list, because their samplers have the same seed and epoch.
+# In each training step the ranks take neighbours of this list: rank 0 the first batch, rank 1 the next, and so on.
 #
 # **Must**
 # - give every rank equally many batches, and every batch to some rank;
@@ -737,9 +744,9 @@ check.stragglers(stragglers, seed=40)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# You compare four ways to make batches for four ranks. They are random, bucketed, *balanced* (bucketed, and batches of
-# similar size form a step), or filled up to a budget. All but the random ones start from the same sorted windows. They
-# differ only in where the windows are cut, or in which batches form a step.
+# You compare four lists of batches for four ranks: random, bucketed, *balanced* and filled up to a budget. Balanced
+# batches are the bucketed ones, in an order in which batches of similar size form a step. All but the random batches
+# come from the same sorted windows. Nothing is timed here: as in Exercise 5, time is counted in cells.
 
 # %% tags=["experiment"]
 stragglers_now, shard_now = course.solved(check.stragglers), course.solved(check.shard_batches)

@@ -3,10 +3,10 @@
 #
 # **Does a batch have to be a rectangle?**
 #
-# Embeddings, linear maps and activations treat every token by itself, so they can run on a *flat* batch: the tokens of
-# all sequences, one after the other. Only layers that combine tokens must know where a sequence ends. Libraries for
-# language models call this *packing* or *padding-free*. You pack a batch, prove that the model computes the same, and
-# measure what packing is worth.
+# Embeddings, linear maps and activations treat every token by itself. So they can run on a *flat* batch: the tokens
+# of all sequences, one after the other. Only layers that combine tokens must know where a sequence ends. Libraries
+# for language models call this *packing* or *padding-free*. You pack a batch, prove that the model computes the same,
+# and measure whether packing saves time and memory.
 #
 # **You will be able to**
 #
@@ -130,8 +130,8 @@ check.pack(pack, seed=17)
 # ### Exercise 2 · A block mask
 #
 # A token may attend only to tokens of its sequence. With `causal`, it sees only itself and earlier ones. Build this
-# mask of all pairs from the lengths, without a loop over sequences if you can: `torch.repeat_interleave` gives each
-# token the number of its sequence.
+# mask of all pairs from the lengths. You need no loop over sequences: `torch.repeat_interleave` gives each token the
+# number of its sequence.
 #
 # ```python
 # >>> block_mask(torch.tensor([1, 2]), causal=True).int().tolist()
@@ -220,9 +220,10 @@ course.claim("a packed row whose positions run on, or whose borders are open, ha
 
 # %% [markdown]
 # **Shown** Either mistake alone changes the loss, and no error is raised. The model is untrained, so the loss moves
-# little, and you would hardly see it in a curve. **Known** With rotary position embeddings (Su et al. 2021,
-# arXiv:2104.09864) only the distance of two tokens counts. Then the positions may run on, but the borders must still be
-# closed.
+# little, and you would hardly see it in a curve.
+#
+# **Known** With rotary position embeddings (Su et al. 2021, arXiv:2104.09864) only the distance of two tokens counts.
+# Then the positions may run on, but the borders must still be closed.
 #
 # **Takeaway** Prove a packed model before you train it: loss and gradient of one batch, in float64.
 
@@ -273,8 +274,8 @@ for name in shapes:
 # Linear maps take time per cell. Attention takes time per pair of tokens in a row, and under a mask also for the hidden
 # pairs. (Padded batches need no mask here, so a causal kernel may skip some of the pairs that are counted.)
 #
-# **Predict** How many times as fast as bucketed batches are packed rows? If time follows the cells, the cells above
-# tell you. If it follows the pairs, the pairs do. Or does it follow both?
+# **Predict** How many times as fast as bucketed batches are packed rows? Does the time follow the cells printed
+# above? The pairs? Or does it lie between the two?
 
 # %%
 my_guess_for_packed_rows = None  # times as fast as bucketed batches
@@ -355,13 +356,13 @@ course.claim("packed rows are at least 10 % faster than one flat row under a blo
              timed.ratio("packed rows", to="flat"), above=1.1)  # fmt: skip
 
 # %% [markdown]
-# Look at the control first: differences smaller than its interval are noise. The memory is what the largest batch keeps
-# for the backward pass. A bucket with the longest texts keeps as much as a random batch, so bucketing saves cells, not
-# the peak.
+# Look at the control first: differences smaller than its interval are noise. The memory is what the largest batch
+# keeps for the backward pass. The bucket with the longest texts keeps as much as a random batch, so bucketing saves
+# cells, but does not lower the peak.
 #
 # Bucketed batches leave nearly as little padding as packed rows and need no mask, so packed rows need not be faster.
-# But packing does not sort: a batch stays a random sample. **We think** that a flat row is slower than short rows,
-# where it is, because it has more hidden pairs. The number of rows differs, too. To test it, pack into rows of twice
+# But packing does not sort: a batch stays a random sample. Is the flat row slower than short rows? Then **we think**
+# that its hidden pairs are the reason, though the number of rows differs, too. To test it, pack into rows of twice
 # the length.
 #
 # **Known** Kernels for variable lengths skip the hidden pairs (`flash_attn_varlen_func` of the library flash-attn).
@@ -376,9 +377,9 @@ course.claim("packed rows are at least 10 % faster than one flat row under a blo
 #
 # ### Exercise 3 · The maximum of each sequence
 #
-# A model that takes a maximum over tokens must also know where a sequence ends. Take the maximum over the tokens of
-# each sequence of a flat batch, for each feature. `Tensor.scatter_reduce` takes maxima by an index, and
-# `torch.segment_reduce` by lengths.
+# A model without attention, such as `TokenPool`, needs no mask of pairs and no special kernel: only its maximum must
+# know where a sequence ends. Take the maximum over the tokens of each sequence of a flat batch, for each feature.
+# `Tensor.scatter_reduce` takes maxima by an index, and `torch.segment_reduce` by lengths.
 #
 # ```python
 # >>> segment_max(torch.tensor([[1.0], [5.0], [2.0]]), torch.tensor([2, 1])).tolist()
@@ -485,8 +486,7 @@ course.claim("for a recurrence a packed sequence needs fewer bytes than four gro
              f"{kept['packed sequence'] / 1e6:.1f} against {kept['four groups'] / 1e6:.1f} MB")  # fmt: skip
 
 # %% [markdown]
-# This compares only bytes, and only with four groups. More groups keep fewer bytes, and the faster way may be the other
-# one.
+# This compares bytes, not times, and only with four groups. More groups would keep fewer bytes.
 #
 # **Takeaway** A maximum needs no rectangle, only the number of the sequence that each token belongs to.
 
@@ -585,7 +585,7 @@ course.claim("attention on nested tensors is faster than under the block mask",
              otherwise="Without a fused kernel for nested tensors, attention is written out.")  # fmt: skip
 
 # %% [markdown]
-# What is printed is the implementation that PyTorch chose. `attention_math` means that attention was written out.
+# The cell prints the implementation that PyTorch chose. `attention_math` means that attention was written out.
 #
 # **Shown** The calls with three and four dimensions differ in nothing else. **Known** For nested tensors PyTorch has
 # fused kernels on CUDA alone; elsewhere it splits the batch into its sequences and takes the `math` path
@@ -628,7 +628,8 @@ course.claim("in bfloat16 varlen is faster than the block mask", ratio["varlen"]
 course.claim("in bfloat16 FlexAttention is faster than the block mask", ratio["FlexAttention"], above=1)
 
 # %% [markdown]
-# **Takeaway** A kernel that can skip pairs is not always faster. Time it on your GPU, with batches of your size.
+# **Takeaway** The mask tells you how many pairs a kernel can skip, not how much time that saves. Time it on your GPU,
+# with batches of your size.
 
 # %% [markdown]
 # ## How often does the compiler start again? · extra
@@ -667,8 +668,9 @@ course.claim("by default torch.compile makes at most three graphs for all widths
 # %% [markdown]
 # ## Does packing change the training? · extra
 #
-# A packed row holds random texts, so nothing is sorted. So packing should be as good for training as random batches
-# are. Part 3 compared random batches and windows. Here you pack the random batches and compare them with both.
+# A packed row holds random texts, so packing should train as well as random batches do. Part 3 compared random
+# batches and windows. Here you pack the random batches and compare them with both. (In the left panel the lines of
+# random and packed batches may cover each other.)
 
 # %% tags=["experiment"]
 held_out = sequences.text(size.held_out, 1)
@@ -759,8 +761,9 @@ print(f"packed rows of twice the longest: {cells_in_rows / int(my_lengths.sum())
 # recorded machines where there are any. A line that names only a part rests on what you counted and measured there.
 #
 # - **Nearly equal lengths**: pad. Count cells per token first (part 1).
-# - **A transformer, on CUDA with a kernel for variable lengths**: pack, and pass `cu_seqlens`. "in bfloat16 varlen is
-#   faster than the block mask", for attention alone. If that claim shows no number, measure it on a GPU first.
+# - **A transformer, on CUDA with a kernel for variable lengths**: pack, and pass `cu_seqlens`. In Hugging Face
+#   transformers, `DataCollatorWithFlattening` makes such batches. "in bfloat16 varlen is faster than the block mask",
+#   for attention alone. If that claim shows no number, measure it on a GPU first.
 # - **A transformer, without such a kernel**: bucketed batches, or short packed rows if texts should meet at random.
 #   "packed rows are at least twice as fast as random padded batches".
 # - **A maximum over tokens**: flat. "flat maxima are at least twice as fast as those of one rectangle". Groups and

@@ -68,8 +68,9 @@ new_model = functools.partial(cheap_advice.new_model, device)  # the same initia
 # %% [markdown]
 # ## What does a check-up find?
 #
-# This training is the one that most people write first: a Dataset that makes one image at a time, a `DataLoader` with
-# default options, Adam. `course.checkup` watches it, says where its time goes, and tries what might help.
+# Before you change a training, find out what is worth changing. This training is the one that most people write
+# first: a Dataset that makes one image at a time, a `DataLoader` with default options, Adam. `course.checkup` watches
+# it, says where its time goes, and tries what might help.
 #
 # **Predict**: which share of the time does Adam's update take, from 0 to 1? Two ways of counting disagree. By
 # operations it is little: the update makes a dozen per weight, but forward and backward use each weight for all
@@ -112,9 +113,9 @@ print(course.score("06/1", "share of Adam's update", predicted_optimizer_share, 
 # ## Can you trust a difference?
 #
 # Time the same step twice, and you get two numbers. When is a difference more than noise? Compare a step with itself,
-# an *A/A test*: every difference is noise. The cell does so many times and judges in two ways: by one run of each, as
-# one does by hand, and by several rounds of `compare`, which this course uses everywhere. How many rounds would it
-# take to see a gain of 2 %?
+# an *A/A test*: every difference is noise. The cell repeats this test and judges it in two ways: by one run of each
+# side, as one does by hand, and by several rounds of `compare`, which this course uses everywhere. How many rounds
+# would it take to see a gain of 2 %?
 
 # %% tags=["experiment"]
 fixed = next(iter(loader))
@@ -141,8 +142,9 @@ course.claim("over all rounds, a step is as fast as itself within 2 %", comparis
 # %% [markdown]
 # ## Where does the time go?
 #
-# A faster phase gains little if it takes little time. So ask a profile, which has more detail than the check-up. Each
-# step has five phases: get the *data*, *transfer* it to the device, *forward*, *backward*, *optimizer*.
+# Speeding up a phase gains little if the phase takes little time. A profile shows the time of each phase, and of each
+# operation inside it. Each step has five phases: get the *data*, *transfer* it to the device, *forward*, *backward*,
+# *optimizer*.
 
 # %% [markdown]
 # ### Exercise 1 · Shares of a profile
@@ -208,7 +210,7 @@ check.where_time_goes(where_time_goes, seed=13)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# The cells profile two trainings that differ in one thing: the first makes its images one by one, the second cuts
+# How much do the data cost? The cells profile two trainings: the first makes its images one by one, the second cuts
 # rows out of one tensor. Your function computes the shares of each step, and the bars show a typical step. The last
 # figure shows two steps on a time axis: a dark bar is an operation of torch, and in the gaps no operation runs. On
 # CUDA each phase ends with a synchronisation. Otherwise the profile would show when work was *queued*, not when it
@@ -373,7 +375,8 @@ course.claim("with tensors in memory, no advice about loading can make this trai
 # Deep Learning Go Brrrr From First Principles", 2022) names three possibilities. A *compute-bound* operation waits
 # for arithmetic. A *memory-bound* operation waits for bytes that are read and written. An *overhead-bound* operation
 # waits for Python and torch to start it (on a GPU: to *launch its kernel*). To find out which, change the arithmetic
-# and the bytes separately, and see which of the two the time follows.
+# and the bytes separately, and see which of the two the time follows. The cells do so for a product of two matrices
+# and for `clamp`, which compares each number with one limit or with two.
 #
 # **Predict**: how many times as long does a training step take with two images as with one? Say 2 if the step waits
 # for arithmetic on the images. Say 1 if it waits for work that does not grow with the images: the update, and
@@ -415,12 +418,12 @@ course.claim("128 numbers instead of 64 take at most 25 % longer: the call itsel
 
 # %% [markdown]
 # **Shown** Some rows change almost only the arithmetic or only the bytes. If their time changes as well, the
-# operation waits for what changed. The rows that double both are there to compare with.
+# operation waits for what changed. If the time stays although both double, the call itself takes most of the time.
 #
 # **We think** that a step of one image waits mostly for the update and for the start of each operation. To test it,
-# leave the update out. If the row "128 images for 64" exceeds 2, **we think** that the larger batch no longer fits
-# into a cache, or needs new pages of memory at each step. To tell the two apart, count page faults
-# (`resource.getrusage`).
+# leave the update out. If the row "128 images for 64" exceeds 2, **we think** that each step with the larger batch
+# gets new pages of memory from the system. To test it, count page faults (`resource.getrusage`): a cache that is too
+# small causes none.
 #
 # **Takeaway** Vary arithmetic and bytes separately: the time follows what bounds the operation.
 
@@ -473,11 +476,12 @@ course.claim("comparing many numbers reaches at most a tenth of the peak", mfu["
 # ## Does the cheap advice help here?
 #
 # Now you can judge the cheap items of the checklist, each with and without. A dot says how many times as fast the
-# item makes the work, the thick line is its interval of 95 %, and the thin grey line is the control. Two items appear
-# twice: in the network, where they touch little, and in work of which they touch much.
+# item makes the work, the thick line is its interval of 95 %, and the thin grey line is the control. `as_tensor` and
+# gradients None appear twice: in a step of the network, where they touch little, and in work of which they touch
+# much.
 #
-# The checklist also has a rule for workers: four times the number of GPUs, and both more and fewer are slower. You
-# have one device, so the rule says four.
+# The checklist also has a rule: take four workers per GPU, because more and fewer are slower. You have one device, so
+# the rule says four.
 
 # %% tags=["experiment"]
 few = size.cheap_steps * batch_size
@@ -558,7 +562,8 @@ course.claim("with cudnn.benchmark, the first step of a batch size takes at most
 
 # %% [markdown]
 # Read each row with its bound: advice about a small share gains little. A claim holds if the whole interval lies
-# above 1. A verdict in the list asks for half a percent more, so a row may be "not decided" there and its claim hold.
+# above 1. A verdict in the list asks for half a percent more, so a row may be "not decided" there although its claim
+# holds.
 #
 # **We think** that workers lose where they take cores from the training, and win where a GPU computes. The recorded
 # machines are the test. A good number of workers follows from the time of an image, the time of a step and your cores
@@ -582,7 +587,7 @@ course.claim("with cudnn.benchmark, the first step of a batch size takes at most
 # not entered. Parts 2 to 4 measure the other rows.
 #
 # Ask of each row: which share of the step does it change, and how large is that share on the other machine? A GPU
-# makes arithmetic cheap, so what was small on a CPU (data, starts of operations) becomes large there.
+# needs little time for arithmetic, so data and the start of each operation take a larger share there.
 
 # %% tags=["experiment"]
 flips = flip_map(claimed(), machine_name())
@@ -601,11 +606,12 @@ map_plots.flip_map(flips)
 
 # %% [markdown]
 # A pale cell has no interval, so it has a colour only if it gains or loses at least 10 %, or one point of accuracy.
-# The machines also trained networks of different sizes, because a small network would leave a GPU idle. So a flip is
-# a question. The reason in its row is what **we think**, unless its part shows it.
+# An interval covers one run: another day's run may lie outside it. And the machines trained networks of different
+# sizes, because a small network would leave a GPU idle. So a flip is a question, and the reason in its row is a
+# guess, unless its part shows it.
 #
-# In your copy of the course, one command adds your machine's column to the map, to
-# [docs/flip-map.md](../../docs/flip-map.md) and to the book: `course build --execute 06`, or `course bench gpu --only
+# In your copy of the course, one command adds a column for your machine here, in
+# [docs/flip-map.md](../../docs/flip-map.md) and in the book: `course build --execute 06`, or `course bench gpu --only
 # 06` where there is a GPU.
 #
 # The next cell has the whole checklist: what each item promises, where it wins, and why.
@@ -644,9 +650,9 @@ print(course.checkup(own_loader, own_step, steps=size.checkup_steps, minutes=siz
 # %% [markdown]
 # ### Exercise 3 · Count hidden waits
 #
-# Run `call()` once and list the calls in it that need a value of a tensor. Inside a `TorchFunctionMode`, torch reports
-# every function and method of a tensor that is called: it calls the mode's method
-# `__torch_function__(self, func, types, args=(), kwargs=None)` in its place.
+# Run `call()` once and list the calls in it that need a value of a tensor. Inside a `TorchFunctionMode`, torch does
+# not run a function or a method of a tensor itself. It calls the mode's method
+# `__torch_function__(self, func, types, args=(), kwargs=None)` instead.
 #
 # **Must**
 # - return the names (`func.__name__`) of the calls that are in `waits` (given), in order, as a list;
@@ -795,8 +801,8 @@ course.claim("a loop that logs once computes the same mean loss as one that logs
 # %% [markdown]
 # ## Does your evaluation change your model? · extra
 #
-# An evaluation may be wrong and slow without an error. This function is ours: it has four faults that evaluations
-# often have, to test your repair:
+# An evaluation may be wrong and slow without an error. The function below is ours. It has four faults that
+# evaluations often have:
 
 
 # %% locked="wild_evaluate"

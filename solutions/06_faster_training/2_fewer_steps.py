@@ -4,8 +4,8 @@
 # **Which learning rate and schedule reach the same accuracy in fewer steps, and how many seeds does it take to know?**
 #
 # A training ends sooner if it needs fewer steps. Checklists promise fewer steps from a schedule, an optimizer, a
-# larger batch. Most of these gains are smaller than the luck of one seed. So here you learn to see a small
-# difference: you check a result that we published ourselves, with more seeds and fairer tuning.
+# larger batch. Many of these gains are smaller than the difference between two seeds. So here you learn to see a
+# small difference: you test a result that we published ourselves, with more seeds and fairer tuning.
 #
 # **You will be able to**
 #
@@ -53,9 +53,9 @@ seeds = range(1, 1 + size.few_seeds)
 print(f"{len(labels):,} training images, {len(lab.held_labels):,} for validation; {n_steps} steps are a training")
 
 # %% [markdown]
-# The network is small: three convolutions with BatchNorm and one linear layer. A training takes a fraction of a
-# second, so you can afford hundreds. Contestants are compared by their validation accuracy. A schedule is a list with
-# the learning rate and the momentum of each step, so its length is the number of steps. The code is in
+# The network is so small that a training takes a fraction of a second, and you can afford hundreds: three
+# convolutions with BatchNorm and one linear layer. Contestants are compared by their validation accuracy. A schedule
+# is a list with the learning rate and the momentum of each step, so its length is the number of steps. The code is in
 # `course/training/short_run.py`:
 #
 # - `network(seed)` makes the network; `sgd(model)` its optimizer;
@@ -65,10 +65,10 @@ print(f"{len(labels):,} training images, {len(lab.held_labels):,} for validation
 # %% [markdown]
 # ## Which learning rate?
 #
-# How do you find a learning rate without training again and again? Smith's *learning rate range test* (2017, section
-# 3.3), also called learning rate finder, raises the learning rate linearly during one short run and plots the
-# accuracy. You write fastai's variant: it multiplies the learning rate by a constant factor per step and plots the
-# loss.
+# Every schedule needs a learning rate. How do you find a good one without training again and again? Smith's *learning
+# rate range test* (2017, section 3.3), also called learning rate finder, raises the learning rate linearly during one
+# short run and plots the accuracy. You write fastai's variant: it multiplies the learning rate by a constant factor
+# per step and plots the loss.
 #
 # %% [markdown]
 # ### Exercise 1 · The range test
@@ -160,10 +160,10 @@ check.lr_range_test(lr_range_test, seed=21)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Rules of thumb take a third to a tenth of the learning rate at the lowest loss, because the loss is lowest just
-# before the training breaks. The cell takes a quarter. Is that a good choice? The cell also trains from five fixed
-# learning rates, which do not depend on the test. In all trainings the learning rate falls on a straight line to
-# zero, which makes their ends less noisy.
+# Rules of thumb take a third to a tenth of the learning rate at the lowest loss, because what a few steps survive may
+# be too large for a whole training. The cell takes a quarter. Is that a good choice? The cell also trains from five
+# fixed learning rates, which do not depend on the test. In all trainings the learning rate falls on a straight line
+# to zero, which makes their ends less noisy.
 
 # %% tags=["experiment"]
 range_test_now = course.solved(check.lr_range_test)
@@ -193,10 +193,11 @@ course.claim("the range test's choice is better than both ends of the grid",
 # %% [markdown]
 # ## Is one cycle better than plain decay?
 #
-# Smith and Topin report *superconvergence* (2018, arXiv:1708.07120): with one cycle of a very large learning rate,
-# some networks reach the accuracy of a usual training in a fraction of its steps. Smith (2018) describes the cycle.
-# The learning rate rises to the one of the range test, and falls to a tenth of it in equally many steps. In a short
-# end it falls by several orders of magnitude.
+# The checklist promises most from one schedule, *one cycle*. Smith and Topin report *superconvergence* (2018,
+# arXiv:1708.07120): with one cycle and a very large learning rate, some networks reach the accuracy of a usual
+# training in a fraction of its steps. Smith (2018) describes the cycle. The learning rate rises to the range test's
+# value, from a tenth of it, and falls back in as many steps. In the few remaining steps it falls by several orders of
+# magnitude.
 #
 # `torch.optim.lr_scheduler.OneCycleLR` builds this cycle with `three_phase=True`, `anneal_strategy="linear"`,
 # `pct_start=0.45` and `div_factor=10`. It also lowers the momentum while the learning rate is high; our other
@@ -213,15 +214,15 @@ course.claim("the range test's choice is better than both ends of the grid",
 # | cyclic, as in `CyclicLR` | peak, base, length of a triangle, how it shrinks |
 # | one cycle | peak, start, end, share of the rise, two momenta |
 #
-# A contestant that tries more settings wins more often by luck. So each schedule is trained with the same four peaks,
+# Whichever schedule tries more settings wins more often by luck. So each schedule is trained with the same four peaks
 # and judged at its own best peak.
 #
 # An earlier edition of this notebook said: "One cycle ended 1.1 points above cosine decay, with every seed." It had
 # three seeds, and it tried two of these four peaks. The contest below has more seeds, all four peaks, and linear
 # decay.
 #
-# **Predict**: by how many points is one cycle ahead of cosine now? Say about 1 if the rise pays. Say about 0 if the
-# decay at the end pays, because both schedules have it. Say less than 0 if the rise wastes steps.
+# **Predict**: by how many points is one cycle ahead of cosine now? Say about 1 if the rise pays. Say about 0 if only
+# the decay at the end pays, because cosine decays, too. Say less than 0 if the rise wastes steps.
 
 # %%
 predicted_gain = None  # points of validation accuracy
@@ -257,10 +258,10 @@ course.claim("cosine decay ends above the cyclic schedule, in the mean of the se
              whole.ahead("cosine", "cyclic"), above=0)  # fmt: skip
 
 # %% [markdown]
-# What pays, the rise or the end? The checklist suspects the rise: a larger learning rate may help to leave saddle
-# points, where gradients are small (Dauphin et al. 2014, arXiv:1406.2572). The next cell changes the end alone. It
-# takes the constant learning rate at its best peak and lets it fall to zero in the last fifth of the steps, as WSD
-# does.
+# Which part of a schedule pays, its rise or its end? The checklist suspects the rise: a larger learning rate may help
+# to leave saddle points, where gradients are small (Dauphin et al. 2014, arXiv:1406.2572). The next cell changes the
+# end alone. It takes the constant learning rate at its best peak and lets it fall to zero in the last fifth of the
+# steps, as WSD does.
 
 # %% tags=["experiment"]
 peak = whole.best_peak("constant")
@@ -275,12 +276,12 @@ course.claim(
 # **Shown** The two trainings are equal for four fifths of their steps, so the fall alone explains the difference.
 #
 # **We think** that saddle points are not what matters here. The cyclic schedule rises most often and is not the best.
-# Linear decay never rises, and at its best peak it is not behind one cycle. To test it, let the cyclic schedule end
-# with the same fall.
+# Linear decay never rises: compare its accuracy at the best peak with one cycle's. To test it, let the cyclic
+# schedule end with the same fall.
 #
 # **We think** that the rise helps in another way: look at the highest peak. One cycle stays there only for a moment,
-# after a warm-up and with less momentum, so it forgives a peak that is too high. If you cannot afford to tune, that
-# may decide. To tell the causes apart, give cosine a warm-up, or one cycle a fixed momentum.
+# after a warm-up and with less momentum, so it forgives a peak that is too high. If you cannot afford to tune, this
+# may matter most. To tell the causes apart, give cosine a warm-up, or one cycle a fixed momentum.
 #
 # **Known** Linear decay to zero was at least as good as other schedules on many tasks when each was tuned (Defazio et
 # al. 2023, arXiv:2310.07831; for language models Bergsma et al. 2025, arXiv:2502.15938). WSD (Hu et al. 2024,
@@ -291,11 +292,11 @@ course.claim(
 # %% [markdown]
 # ## How many seeds does it take?
 #
-# Three seeds said that one cycle is ahead. With more seeds and equal tuning, the contest above measured how far. How
-# much can three seeds tell at all? If two schedules are equal, each seed is a coin toss.
+# Our old result rested on three seeds. What can three seeds tell? If two schedules are equal, each seed is a coin
+# toss.
 #
-# The table of the contest holds many studies like our old one: take any three of its seeds, and the two peaks that we
-# tried. The next cell makes all these studies and asks of each: is one schedule ahead with every seed?
+# The contest holds many studies like our old one: take any three of its seeds, and the two peaks that we tried. The
+# next cell makes all these studies. In how many is one schedule ahead with every seed?
 #
 # **Predict**: in which share of these studies is the same schedule ahead with every seed? If the schedules are equal,
 # three coins decide. The more they differ, the larger the share.
@@ -323,19 +324,19 @@ if abs(gap.estimate) < 1:
     print(f"to show that a gap of {gap.estimate:.1f} points is less than one: about {enough:,} seeds")
 
 # %% [markdown]
-# **Known** Three coins agree in a quarter of all cases. A study that picks the best of several settings also reports
-# the luck of that pick. This luck is largest where few seeds are averaged.
+# **Known** Three coins agree in a quarter of all cases. A study that reports the best of several settings also
+# reports luck: the fewer seeds, the more.
 #
 # The interval of n seeds reaches about 2 s / √n to each side, where s is the standard deviation of the paired
 # differences. So half the difference takes four times the seeds. Fewer than six seeds are never enough here: our
 # intervals rank the differences (signed-rank test), and five ranks cannot give 95 %. Equal seeds can make s smaller,
 # because both trainings share their initial weights and batches.
 #
-# With (2 s / difference)² seeds, the interval reaches as far to each side as the difference, so you see the difference
-# about every second time. To see it four times in five, take twice as many seeds (**Known**: the power of a test, Cohen
-# 1988). For times, `result.rounds_for(way, 0.02)` is stricter: its rounds narrow the interval to *half* of 2 %.
+# With (2 s / difference)² seeds, the interval reaches as far to each side as the difference, so you see the
+# difference about every second time. To see it four times in five, take twice as many seeds (**Known**: the power of
+# a test, Cohen 1988).
 #
-# More seeds do not make the validation set larger: with m images, an accuracy p has a standard error of √(p (1 − p) /
+# More seeds do not make the validation set larger. With m images, an accuracy p has a standard error of √(p (1 − p) /
 # m).
 #
 # **Takeaway** Compute the seeds before you compare: at least (2 × spread / difference)². If you cannot afford them, you
@@ -345,8 +346,9 @@ if abs(gap.estimate) < 1:
 # ## Does a schedule reach the same accuracy in fewer steps?
 #
 # Fewer steps are what we wanted, so count them. A schedule that falls to zero has to know its length, so one curve
-# does not show how many steps it needs. Train it with several lengths, at the best peak of the contest. The constant
-# learning rate may be best at the lowest of the four peaks; then a still lower one may be better.
+# does not show how many steps the schedule needs. Train with several lengths, at the best peak of the contest. If the
+# constant learning rate is best at the lowest of the four peaks, a lower one may be better still, and this comparison
+# misses it.
 
 # %% tags=["experiment"]
 makers = {name: contest.SCHEDULES[name] for name in ("constant", "linear")}
@@ -372,7 +374,7 @@ print(f"linear decay needs about {needed:.0f} steps for what the constant learni
 # **Known** With a constant learning rate the weights move around a minimum, at a distance that depends on the noise
 # of the gradient. Late in a training more steps hardly bring them closer, and a smaller learning rate does (Bottou,
 # Curtis and Nocedal 2018, arXiv:1606.04838, section 4.2). So a fall can replace steps. Our trainings are short, so
-# more steps still help a constant learning rate, as the table shows.
+# more steps still help a constant learning rate, as the figure shows.
 #
 # **We think** that the fall has a second effect: BatchNorm's running statistics lag behind weights that move fast. To
 # test it, estimate these statistics from scratch before each evaluation.
@@ -382,7 +384,8 @@ print(f"linear decay needs about {needed:.0f} steps for what the constant learni
 # %% [markdown]
 # ## What does one cycle look like, written out? · extra
 #
-# Steps count from 0, so a rise of $h$ steps ends at step $h - 1$.
+# Write the schedule once by hand, and you see what a scheduler sets at each step, and which bug it invites. Steps
+# count from 0, so a rise of $h$ steps ends at step $h - 1$.
 #
 # ### Exercise 2 · One cycle
 #
@@ -833,15 +836,16 @@ course.claim("for AdamW the better of two one-cycle peaks ends above the better 
 
 # %% [markdown]
 # **Known** Equal decays do not act equally: L2 passes through Adam's division, AdamW's decay does not (Loshchilov and
-# Hutter 2019). So a comparison at equal decay does not say which optimizer is better. Compare each at its own best
-# decay. With a decay of 0 the two are the same algorithm. Remember this when a checklist says "AdamW consistently
-# beats Adam".
+# Hutter 2019). So compare each optimizer at its own best decay, not both at the same decay. With a decay of 0 the two
+# are the same algorithm. Remember this when a checklist says "AdamW consistently beats Adam".
 #
 # **Takeaway** In Adam, L2 hardly touches weights with large gradients. Tune the decay for each optimizer, and never
 # copy it from one to the other.
 
 # %% [markdown]
 # ## What does clipping protect from? · extra
+#
+# One broken batch may undo much training. Clipping is said to protect from it: it limits the gradient of each step.
 #
 # ### Exercise 5 · Clip by the joint norm
 #
@@ -904,8 +908,8 @@ check.clip_grad_norm(clip_grad_norm, seed=6)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# One bad batch may undo much training. A network without BatchNorm trains. Halfway, the images of one batch are
-# multiplied by 30. From then on, gradients are clipped or not; the limit is the largest norm of the quarter before.
+# The cells train a network without BatchNorm. Halfway, the images of one batch are multiplied by 30. From then on,
+# gradients are clipped or not. The limit is the largest norm of the quarter before.
 
 # %% tags=["experiment"]
 clip_now = course.solved(check.clip_grad_norm)

@@ -160,8 +160,8 @@ course.claim("CUDA graphs make a step of the small GPT at least 10 % faster",
              gains["small GPT"].get("CUDA graphs"), above=1.1)  # fmt: skip
 
 # %% [markdown]
-# Compare the bounds with the gains: the rung with the largest bound need not gain most. A gain above its bound means
-# that the change touches more than it is meant to touch. For example, 16 bits also halve the bytes of point-wise
+# Compare the bounds with the gains: the rung with the largest bound need not gain most. If a gain exceeds its bound,
+# the change also speeds up work outside its share. For example, 16 bits also halve the bytes of point-wise
 # operations, and compiling also removes the time between operations.
 #
 # **Known** TF32 and CUDA graphs belong to NVIDIA's GPUs, so a CPU prints "not measured here". TF32 multiplies float32
@@ -178,8 +178,7 @@ course.claim("CUDA graphs make a step of the small GPT at least 10 % faster",
 #
 # A faster step is worth nothing if it learns less. The cell trains every rung with the same seeds on the same
 # batches. It subtracts the loss of the baseline seed by seed, so the luck that both share cancels. The control is the
-# baseline again, from weights that differ by a millionth: adding the same numbers in another order may change the
-# loss as much.
+# baseline again, from weights that differ by a millionth: it shows how much rounding alone may change the loss.
 
 # %% tags=["experiment"]
 apart = {name: ladder.loss_differences(small[name], rungs[name], size.loss_steps, size.loss_seeds, device)
@@ -196,8 +195,9 @@ course.claim("with all changes up to 16 bits, the small GPT has the baseline's l
 
 # %% [markdown]
 # **Shown** The rungs share weights, batches and steps. So an interval that lies outside the control's comes from the
-# changes up to that rung. But these are few steps: train longer before you trust a format at the end of a schedule,
-# where updates are small.
+# changes up to that rung. An interval that is only wider says that the seeds differ more, not that the loss is
+# higher. But these are few steps: train longer before you trust a format at the end of a schedule, where updates are
+# small.
 #
 # **Takeaway** Compare losses in pairs, seed by seed, and next to what rounding alone does.
 
@@ -366,8 +366,8 @@ check.autocast_region(autocast_region, seed=17)
 # %% [markdown]
 # ## What explains the ladder?
 #
-# A rung tells you *whether* a change helps. To say whether it will help another network, you have to know *why*. So
-# change one suspected cause alone:
+# A rung tells you *whether* a change helps this network. To say whether it will help yours, you have to know *why*.
+# So change one suspected cause alone:
 #
 # - Do 16 bits need large products? The control makes the same step with a sixteenth of the images. (Here 16 bits are
 #   added to the plain step, in the ladder to the changes before it, so the gains may differ.)
@@ -443,18 +443,19 @@ course.claim("SDPA gains at least 10 % more on long rows than on short ones",
 
 # %% [markdown]
 # Read the recorded machines of the two claims about 16 bits. **We think** that a GPU loses with 16 bits where a step
-# is so small that it waits for Python: autocast starts more kernels, and products take little of the time. To test
-# it, time a larger network there.
+# waits for Python: autocast starts more kernels, and products take little of the time. But then few images should
+# lose at least as much as many. Where the record says otherwise, this is not the whole reason. To test it, time a
+# larger network there.
 #
-# - **Shown** The two steps in 16 bits differ by the number of images alone. **We think** that it acts in two ways: with
-#   few images the products are small, and Adam's update, which stays in 32 bits, takes a larger share. To tell them
-#   apart, leave the update out of both steps.
+# - **Shown** The two steps in 16 bits differ by the number of images alone. **We think** that this number acts in two
+#   ways. With few images the products are small. And Adam's update, which stays in 32 bits, takes a larger share. To
+#   tell them apart, leave the update out of both steps.
 # - **Shown** Each layer runs alone in both layouts, so the rows above say which layers gain from channels last.
 # - **We think** that a layer gains where it works pixel by pixel. In channels last, the channels of a pixel are
 #   neighbours in memory, so one instruction reads or computes several of them. To test it, give the layer one
 #   channel: then both layouts are the same.
 # - **Known** SDPA does not write the table of all scores, which grows with the square of the row (Dao et al. 2022,
-#   arXiv:2205.14135). With equally many tokens, the table of long rows is larger.
+#   arXiv:2205.14135). For the same number of tokens, longer rows make a larger table.
 #
 # **Takeaway** Change one suspected cause alone. 16 bits pay where the machine has units for them, and products take
 # much of the step.
@@ -613,9 +614,10 @@ course.claim("without the biases before BatchNorm, a trained model has the same 
 # %% [markdown]
 # ## Where does a model lose its layout? · extra
 #
-# Channels last can only help as far as the layers keep it. A batch has the shape (images, channels, height, width).
-# By default one channel is stored after the other. In the layout `torch.channels_last` the channels of a pixel are
-# neighbours, which some convolution kernels prefer. Shape and values stay.
+# Channels last helps only as long as the layers keep it, and one layer can undo it without an error. A batch has the
+# shape (images, channels, height, width). By default one channel is stored after the other. In the layout
+# `torch.channels_last` the channels of a pixel are neighbours, which some convolution kernels prefer. Shape and
+# values stay.
 #
 # You compare FashionCNN with a copy of it that calls `.contiguous()` after the first block. How often does the layout
 # change on the way through the copy?

@@ -48,9 +48,10 @@ data = fashion.load(size.dataset)
 # %% [markdown]
 # ## How much faster is all advice together?
 #
-# All contestants train FashionCNN on the same images until the accuracy on the same validation images reaches a target.
-# The *plain* script reads single images from a Dataset, trains with Adam at 1e-3 in batches of 64 in float32, and
-# evaluates once per epoch. *Everything* follows nine pieces of advice, each a field of a `Recipe`:
+# Suppose that you follow all the advice. How much sooner does your training reach its accuracy? All contestants train
+# FashionCNN on the same images until the accuracy on the same validation images reaches a target. The *plain* script
+# reads single images from a Dataset, trains with Adam at 1e-3 in batches of 64 in float32, and evaluates once per
+# epoch. *Everything* follows nine pieces of advice, each a field of a `Recipe`:
 #
 # | advice | field | what changes |
 # |---|---|---|
@@ -64,12 +65,12 @@ data = fashion.load(size.dataset)
 # | label smoothing | `label_smoothing` | the loss asks for a little less than 1 for the right class |
 # | late evaluation | `late_evaluation` | no evaluation on the clock, instead of one per epoch |
 #
-# Without rules, a race would measure who is evaluated more often. These are the rules:
+# The contestant that is evaluated most often would notice its target first. So the race has rules:
 #
-# - **Same looks.** The race looks at the accuracy of each contestant after the same numbers of images. Between two
-#   looks, the target is reached where a straight line crosses it.
+# - **Same looks.** The race looks at the accuracy of each contestant after the same numbers of images. A straight
+#   line joins two looks, and the target is reached where the line crosses it.
 # - **The clock** runs while a contestant converts images and trains. It stands still during our looks. A recipe that
-#   evaluates once per epoch pays half an evaluation for half an epoch.
+#   evaluates once per epoch also pays for its evaluations: half of one for half an epoch.
 # - **A control.** Everything runs twice with each seed. Every difference between the two is noise.
 # - **Enough seeds.** Ratios are paired by seed. With fewer than six seeds, our intervals cannot have 95 %.
 #
@@ -105,7 +106,7 @@ course.claim("with equal seeds, everything needs the same number of images twice
 # %% [markdown]
 # **Shown** The control has the same recipe and seeds. On a CPU it needs exactly the same number of images, so its
 # whole interval by the clock comes from the machine. The number of images is free of that noise, because it depends
-# on the seed alone.
+# on recipe and seed alone.
 #
 # **Takeaway** To compare times to an accuracy, look at all contestants equally often, pair their seeds, and run a
 # control.
@@ -113,16 +114,18 @@ course.claim("with equal seeds, everything needs the same number of images twice
 # %% [markdown]
 # ## Which of the nine pieces pays?
 #
-# You will not use all nine pieces, so which of them pay? The clock is a poor instrument for a single piece, because
-# it mixes the luck of the seed with the noise of the machine. So split the time:
+# You will not use all nine pieces, so which of them pay? For a single piece the clock is too coarse: it adds the luck
+# of the seed to the noise of the machine. So split the time:
 #
 # seconds = images trained until the target × seconds per image
 #
-# *Images* depend on the seed and not on what else the machine does. We count them with and without a piece, by the
-# same seeds, for five pieces: batch, cycle, bfloat16, smoothing, and the bias, which changes only rounding and so
-# shows what chance does. The other four pieces compute the same up to rounding and the order of the images, which is
-# random anyway. *Seconds per image* do not depend on the seed. `compare` measures them for all nine pieces in
-# interleaved rounds, with everything as the base.
+# *Images* do not depend on what else the machine does. We count them with and without a piece, with the same seeds,
+# for five pieces: batch, cycle, bfloat16, smoothing, and the bias. The bias changes only rounding, so its row shows
+# what chance does. The other four pieces change only rounding or the random order of the images, so on average they
+# need the same number of images, and we do not count it.
+#
+# *Seconds per image* do not depend on the seed. `compare` measures them for all nine pieces in interleaved rounds,
+# with everything as the base.
 #
 # **Predict**: which piece saves the most time when you multiply both factors? Ask what the plain script spends most
 # on: arithmetic (bfloat16), waiting for data (data in memory), or too many images (one cycle).
@@ -166,27 +169,27 @@ course.claim("the bias before BatchNorm changes the time per image by less than 
 
 # %% [markdown]
 # Read the two columns. If all advice together needs as many images as the plain script, its whole gain is time per
-# image. Single pieces may still change the number of images and cancel: look for intervals in the column "images"
-# that exclude 1.
+# image. Single pieces may still change the number of images, in opposite directions: look for intervals in the column
+# "images" that exclude 1.
 #
 # A grey row is a result, too: with these seeds and rounds nobody can say whether that piece helps. And a coloured row
-# may be chance: if nothing helped, one or more of nine intervals of 95 % would exclude 1 in a third of such tables.
-# Trust a coloured row only if you can say why.
+# may be chance. Each of the nine intervals misses the truth once in twenty times, so about a third of such tables
+# would have a coloured row even if no piece helped. Trust a coloured row only if you can say why.
 #
 # - **Known** bfloat16 is fast where the processor has instructions for it (AMX on recent Xeons, AVX-512 BF16, tensor
-#   cores on GPUs). Elsewhere it is emulated and may lose, so this row can change sign between machines.
+#   cores on GPUs). Elsewhere it is emulated and may lose.
 # - **Known** A larger batch makes fewer updates, so it may need more images (unit 03). But it pays the fixed cost of
 #   an update less often. The product of the two columns decides.
 # - **Known** One cycle was made for few epochs and a target near the best accuracy (Smith 2018). An easy target is
 #   reached before the learning rate has fallen.
 # - **We think** that our rule favours a constant learning rate: its accuracy jumps from look to look, and the first
-#   crossing counts, even a lucky one. To test it, raise `target`, or count the second look above it.
+#   crossing counts, even by luck. To test it, raise `target`, or count the second look above it.
 # - **Known** BatchNorm subtracts the mean, and the bias with it (Ioffe and Szegedy 2015), so without the bias only
 #   rounding differs. If "no useless bias" has a coloured number of images here, suspect chance first.
-# - The nine ratios need not multiply to the whole, because each piece was left out *next to the other eight*. What
-#   data in memory saves is a larger share once bfloat16 has made the rest cheap. And **we think** that two pieces may
-#   need each other: leaving out either then costs what both gain, and multiplying counts this gain twice. To test it
-#   for bfloat16 and channels_last, leave out both.
+# - The nine ratios need not multiply to the whole, because each piece was left out while the other eight stayed. What
+#   data in memory saves is a larger share once bfloat16 has made the rest cheap.
+# - **We think** that some pieces need each other. Leaving out either piece then costs the gain of both, and
+#   multiplying counts this gain twice. To test it for bfloat16 and channels_last, leave out both.
 #
 # The full-size race, on all images of Fashion-MNIST, is `course bench speedrun`; its results are in
 # [docs/results.md](../../docs/results.md). The flip map says on which machine each piece wins: see the end of part 1,
@@ -199,12 +202,12 @@ course.claim("the bias before BatchNorm changes the time per image by less than 
 # ## Can you beat it?
 #
 # Write a recipe that reaches the target sooner. Change any field of the table, or `lr` and `epochs`. Decide first
-# which factor your change should reduce. Another batch size, peak or cycle changes the number of images; the other
-# fields change the time per image.
+# which factor your change should reduce. Another peak, cycle or label smoothing changes the number of images, another
+# batch size changes both factors, and the other fields change the time per image.
 #
 # Your entry races with the same seeds as everything, and its time per image is compared with everything's, next to a
-# control. The board shows ratios to everything, so you may compare entries of different hours. An entry leads only if
-# its whole interval lies above 1. Two entries are enough for the session.
+# control. The board shows ratios to everything, so you may compare entries made at different times. An entry leads
+# only if its whole interval lies above 1. Two entries are enough for the session.
 
 # %% tags=["experiment"]
 print(everything)
@@ -251,7 +254,7 @@ plots.leaderboard(board)
 # | the time grows with the batch | the ladder, with a control | 16 bits, channels last, compiling | 3 |
 # | out of memory | bytes kept per image | 16 bits, checkpointing, accumulation | this part |
 # | the loss explodes or is NaN | the norm of the gradients | lower learning rate, clipping, scaler for fp16 | 2, 3 |
-# | the loss falls slowly | the range test | another learning rate, one cycle | 2 |
+# | the loss falls slowly | the range test | another learning rate, a decay to zero | 2 |
 #
 # `course.checkup` watches a training, says where its time goes, and tries what might help, next to a control. The
 # training below follows little of the advice. Replace `loader` and `step` with your own.
@@ -281,13 +284,14 @@ print(course.checkup(loader, step, steps=20, minutes=size.checkup_minutes))
 # When a training runs out of memory, what fills it? Autograd keeps results of the forward pass until the backward
 # pass needs them.
 #
-# FashionCNN has 1.5 million parameters. Think first: at which batch size does a step keep more bytes for backward than
-# the parameters take? And does 16-bit autocast halve them?
+# FashionCNN has 1.5 million parameters. Think first: at which batch size does a step keep more bytes for backward
+# than the parameters take? And does 16-bit autocast halve these bytes?
 #
 # ### Exercise 1 · Count the bytes
 #
 # Count what autograd keeps while `call` runs, without the parameters and buffers of `module`, which stay in memory in
-# any case. A tensor's memory is its storage, `tensor.untyped_storage()`; a view shares it.
+# any case. `torch.autograd.graph.saved_tensors_hooks` calls a function of yours with each tensor that autograd saves.
+# A tensor's memory is its storage, `tensor.untyped_storage()`; a view shares it.
 #
 # **Must**
 # - run `call()` once, and return the bytes of all storages that autograd saves while it runs, an int;
@@ -594,18 +598,18 @@ course.claim(
 course.claim("a checkpointed step takes longer than the 4/3 of the rule", longer[best_k], above=4 / 3)
 
 # %% [markdown]
-# **Shown** The last cell removes dropout alone. Compare both shares with the third of the rule. If only the share
-# with dropout is larger, the difference is the time for drawing random numbers, which the backward pass does not
-# need.
+# **Shown** The last cell removes dropout alone. Compare both shares with the rule's third. If only the share with
+# dropout is larger, the difference is the time for drawing random numbers, which the backward pass does not need.
 #
 # Where the intervals overlap, you cannot tell whether more segments cost more. The predicted line adds a forward pass
 # that keeps no graph, as a checkpointed block makes it first.
 #
-# **Known** With k segments of n blocks, k inputs and the n / k blocks of one segment are kept. That is least at
-# k = √(n · bytes of a block / bytes of its input), and at √n only if the two are equal (Chen et al. 2016).
+# **Known** With k segments of n blocks, k inputs and the n / k blocks of one segment are kept. The sum is least at k
+# = √(n · bytes of a block / bytes of its input), which is √n only if block and input have equally many bytes (Chen et
+# al. 2016).
 #
-# **Takeaway** Choose the segments by the bytes of a block and of its input. They cost one forward pass, which may be
-# more than a third of your step.
+# **Takeaway** Choose the segments by the bytes of a block and of its input. Checkpointing costs one more forward
+# pass, which may be more than a third of your step.
 
 # %% [markdown]
 # ## Does accumulation equal the large batch? · extra

@@ -144,8 +144,8 @@ course.claim("the closed form of the FLOPs equals torch's count", step_flops_now
 #
 # In the mixed precision of the ZeRO paper, a parameter takes 16 bytes: 2 for the weight in 16 bits, 2 for its gradient,
 # and 12 for Adam, which keeps a float32 copy of the weight and two moments. (Frameworks differ: Megatron Core keeps
-# gradients in float32 for bfloat16 weights, which makes 18.) In float32, and with `torch.autocast`, a parameter takes 4
-# + 4 + 8.
+# gradients in float32 for bfloat16 weights, which makes 18.) In float32, and with `torch.autocast`, a parameter takes
+# 4 + 4 + 8.
 #
 # *ZeRO* lets the N data ranks share these bytes. In stage 1, a rank keeps 1/N of the optimizer's bytes. In stage 2, it
 # also keeps only 1/N of the gradients, and in stage 3 only 1/N of the weights. Stage 0 is DDP.

@@ -21,7 +21,7 @@ class _Run(NamedTuple):
 
 @exercise()
 def accumulated_step(answer: Answer, device: torch.device, seed: int) -> Facts:
-    """One update from several parts, against the update of the whole batch."""
+    """One update from several pieces, against the update of the whole batch."""
     micro = 5 + seed % 3
 
     def run(n: int, steps: int = 1, stale: bool = False) -> _Run:
@@ -56,21 +56,21 @@ def _equal_parts(run: Callable[..., _Run], micro: int) -> Facts:
     yield "no forward pass has more than micro_batch rows", max(model.rows) <= micro
     yield "every row goes through the model once", _rows_once(model, batch)
     yield "no more forward passes than needed", len(model.rows)
-    yield "each part has its backward pass before the next part begins", tried(model.fed, micro)
+    yield "each piece has its backward pass before the next piece begins", tried(model.fed, micro)
     yield "the optimizer steps once", optimizer.steps
-    yield "four equal parts: the loss is the mean over the batch", loss
-    yield "four equal parts: the parameters after one step", model.used_parameters()
+    yield "four equal pieces: the loss is the mean over the batch", loss
+    yield "four equal pieces: the parameters after one step", model.used_parameters()
 
 
 def _smaller_last_part(run: Callable[..., _Run], micro: int) -> Facts:
-    """A batch whose last part is smaller."""
+    """A batch whose last piece is smaller."""
     loss, model, _, batch = run(3 * micro + 2)
     fits = max(model.rows) <= micro
-    fact = "a smaller last part: no forward pass has more than micro_batch rows"
+    fact = "a smaller last piece: no forward pass has more than micro_batch rows"
     yield fact, tried(fits, micro)
-    yield "a smaller last part: every row goes through the model once", _rows_once(model, batch)
-    yield "a smaller last part: the loss is the mean over the batch", loss
-    yield "a smaller last part: the parameters after one step", model.used_parameters()
+    yield "a smaller last piece: every row goes through the model once", _rows_once(model, batch)
+    yield "a smaller last piece: the loss is the mean over the batch", loss
+    yield "a smaller last piece: the parameters after one step", model.used_parameters()
 
 
 def _stale_and_unused(run: Callable[..., _Run], micro: int) -> Facts:
@@ -79,7 +79,7 @@ def _stale_and_unused(run: Callable[..., _Run], micro: int) -> Facts:
     yield "gradients of an earlier batch do not count", after_stale
     three = run(2 * micro + 1, steps=3)
     result = {"loss": three.loss} | three.model.used_parameters()
-    yield "a last part of one row, three steps", result
+    yield "a last piece of one row, three steps", result
     after = run(micro, stale=True).model.unused
     before = run(0, steps=0).model.unused
     stays = bool((after == before).all())

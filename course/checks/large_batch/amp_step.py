@@ -66,7 +66,7 @@ def _without_scaler(run: Callable[..., _Run], n: int) -> Facts:
     yield "the backward pass runs once, outside autocast", tried(backward, n)
     yield "the optimizer steps once", optimizer.steps
     yield "the loss is computed from float32 logits", loss
-    yield "without a scaler, the backward pass sees the loss itself", torch.cat(model.slopes).norm()
+    yield "without a scaler, backward sees the loss of fp32 logits", torch.cat(model.slopes).norm()
     yield "the parameters after one step", model.used_parameters()
 
 

@@ -39,6 +39,15 @@ MISTAKES = {
             "        self.batches = (self.kept[k % len(self.kept)] for k in range(self.length))\n",
         ),
     ),
+    "one_cycle": (
+        "All passes share one cycle, so a pass starts where the last one ended. Start with the first batch in each "
+        "__iter__.",
+        ("            yield self.kept[k % len(self.kept)]\n", "            yield next(self.batches)\n"),
+        (
+            "        self.kept = []\n",
+            "        self.kept = []\n        self.batches = itertools.cycle(self.kept)\n",
+        ),
+    ),
     "only_n": (
         "A pass ends after n batches. Repeat them until there are as many as the source has.",
         ("self.length = len(source)", "self.length = min(n, len(source))"),

@@ -31,7 +31,8 @@ MISTAKES = {
         ("        picture = picture.resize((self.side, self.side))\n", ""),
     ),
     "NearestPixels": (
-        "resize has another filter than its default one: fine lines vanish or become steps. Give it the size alone.",
+        "The pixels come from another filter than the default of PIL's resize. Before you make a tensor, call "
+        "picture.resize((self.side, self.side)) without a filter.",
         ("resize((self.side, self.side))", "resize((self.side, self.side), Image.Resampling.NEAREST)"),
     ),
     "Floats": (

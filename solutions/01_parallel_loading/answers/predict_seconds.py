@@ -52,6 +52,15 @@ MISTAKES = {
         "The smallest of the times is taken. A pipeline is as slow as its slowest stage.",
         ("clamp(min=", "clamp(max="),
     ),
+    "numbers_of_an_int_tensor": (
+        "An element of an int64 tensor gives a float32 quotient, which rounds a / w. Convert workers to float64 first.",
+        (
+            "    workers = torch.as_tensor(workers, dtype=torch.float64)\n"
+            "    return (a / workers).clamp(min=max(c, (a + c) / cores, step))",
+            "    times = [max(a / w, c, (a + c) / cores, step) for w in workers]\n"
+            "    return torch.tensor(times, dtype=torch.float64)",
+        ),
+    ),
     "single_precision": (
         "The result is float32, torch's default. Say dtype=torch.float64 when you make the tensor.",
         ("workers, dtype=torch.float64)", "workers).float()"),

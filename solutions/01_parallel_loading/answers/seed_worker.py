@@ -13,6 +13,14 @@ MISTAKES = {
         "dataset.rng is still the copy; np.random.seed does not reach it. Assign a new Generator to info.dataset.rng.",
         ("info.dataset.rng = np.random.default_rng(info.seed)", "np.random.seed(info.seed % 2**32)"),
     ),
+    "recipe_for_the_global_numbers": (
+        "This seeds the global numbers, here and in the workers, and dataset.rng stays the copy. If info is not None, "
+        "assign a new Generator to info.dataset.rng.",
+        (
+            "    if info is not None:\n        info.dataset.rng = np.random.default_rng(info.seed)",
+            "    np.random.seed(torch.initial_seed() % 2**32)",
+        ),
+    ),
     "id_alone": (
         "The seed is made from the worker's id, or from the copied rng and the id: both are the same in every epoch. "
         "Use get_worker_info().seed.",

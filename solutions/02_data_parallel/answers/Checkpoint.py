@@ -31,7 +31,7 @@ MISTAKES = {
         ('run.seed = state["seed"]', "pass"),
     ),
     "curve_lost": (
-        "The losses of earlier lives are lost. Set run.losses.",
+        "The losses from before the restart are missing. Set run.losses.",
         ('run.losses = list(state["losses"])', "pass"),
     ),
     "whole_generator": (

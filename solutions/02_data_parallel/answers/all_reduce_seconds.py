@@ -6,7 +6,7 @@ from course.engine.known_answers import alternative
 
 MISTAKES = {
     "naive_without_broadcast": (
-        "The broadcast is missing in naive: reduce and broadcast take N - 1 messages each.",
+        "The broadcast is missing in naive. Count N - 1 messages for the reduce and N - 1 for the broadcast.",
         ('"naive": 2 * ', '"naive": '),
     ),
     "one_way": (

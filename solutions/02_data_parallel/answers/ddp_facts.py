@@ -15,7 +15,7 @@ MISTAKES = {
     ),
     "step_synchronises": (
         "C is true. The exchange of a bucket begins as soon as backward has made its gradients, and is over when "
-        "backward returns. The optimizer finds the mean in p.grad and works alone.",
+        "backward returns. The optimizer finds the mean in p.grad and sends nothing.",
         ('"ACDEIKM"', '"ADEIKM"'),
     ),
     "sum_of_shards": (
@@ -40,8 +40,8 @@ MISTAKES = {
         ('"ACDEIKM"', '"ACDEGIKM"'),
     ),
     "barrier_before_the_batch": (
-        "H is false. Operations are matched by their order on each rank, and an all-reduce ends nowhere before all "
-        "ranks have come to it. DDP synchronises in backward. A barrier before the batch is one more wait.",
+        "H is false. Operations are matched by their order on each rank, and no rank finishes an all-reduce before "
+        "all ranks have called it. DDP synchronises in backward, so a barrier before the batch only adds a wait.",
         ('"ACDEIKM"', '"ACDEHIKM"'),
     ),
     "no_barrier_ever": (
@@ -60,8 +60,8 @@ MISTAKES = {
         ('"ACDEIKM"', '"ACDEIM"'),
     ),
     "goes_on_without_it": (
-        "L is false. The others wait in their backward pass for the rank that has stopped, until a time limit or, "
-        "once its process has ended, an error ends them. Make all shards equally long, or use ddp.join().",
+        "L is false. The others wait in their backward pass for the rank that has stopped. The wait ends at the time "
+        "limit, or with an error once that rank's process has ended. Make all shards equally long, or use ddp.join().",
         ('"ACDEIKM"', '"ACDEIKLM"'),
     ),
     "rank_is_local": (

@@ -42,11 +42,12 @@ MISTAKES = {
         ("(ranks)", "(ranks)).clamp(max=1)"),
     ),
     "single_precision": (
-        "The result has the precision of the seconds. Take seconds.double() first.",
+        "The result has the dtype of `seconds`, float32. Convert the whole tensor first, seconds.double(): t1 alone "
+        "does not change the dtype.",
         ("seconds.double()", "seconds"),
     ),
     "fewest_ranks": (
-        "Without a measurement on one rank another one stands in for it. Raise a ValueError.",
+        "There is no measurement on one rank, and t1 is taken from another one. Raise a ValueError.",
         ("ranks.index(1)", "ranks.index(min(ranks))"),
     ),
 }

@@ -42,7 +42,7 @@ MISTAKES = {
         (" * world_size / n_tokens", " / n_tokens"),
     ),
     "counts_all_tokens": (
-        "The first token of a text is not predicted, so a text of n tokens has n - 1 losses.",
+        "The divisor counts the first token of each text, which is not predicted. Add up len(tokens) - 1.",
         ("len(tokens) - 1 for", "len(tokens) for"),
     ),
     "drops_the_rest": (

@@ -18,7 +18,7 @@ MISTAKES = {
         ("incoming += part", "incoming[:] = part"),
     ),
     "ends_of_other_lengths": (
-        "The two ends of a message have other lengths, since pieces may differ by one number. Receive into "
+        "The two ends of a message have different lengths, because pieces may differ by one number. Receive into "
         "`part[: len(incoming)]`, and let step s send piece r - s, which the next rank expects.",
         (
             "exchange(outgoing, following, part[: len(incoming)], previous)",

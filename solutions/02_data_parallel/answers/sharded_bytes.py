@@ -13,7 +13,7 @@ MISTAKES = {
         ('"optimizer": 2 * ', '"optimizer": 3 * '),
     ),
     "other_way_round": (
-        "Stages 1 and 3 are mixed up: the optimizer is sharded first, the parameters last.",
+        "Stages 1 and 3 are mixed up. Shard the optimizer first, and the parameters last.",
         ("2 * (shard if stage >= 1", "2 * (shard if stage >= 3"),
         ('"parameters": shard if stage >= 3', '"parameters": shard if stage >= 1'),
     ),

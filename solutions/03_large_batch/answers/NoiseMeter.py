@@ -10,6 +10,10 @@ MISTAKES = {
         "norm by the number of pieces.",
         ("self.pieces * self.norm()", "self.norm()"),
     ),
+    "BothNormsTimesPieces": (
+        "The norm after the last piece is multiplied by the number of pieces, too. It is the whole batch's: keep it.",
+        ("self.large.append(self.norm())", "self.large.append(self.pieces * self.norm())"),
+    ),
     "PlainNormUnderAdam": (
         "Under Adam the plain norm is taken. Divide each squared gradient by sqrt(v) + eps where the state has a v.",
         ('if "exp_avg_sq" in state:', "if False:"),

@@ -7,7 +7,7 @@ from course.engine.known_answers import alternative
 
 MISTAKES = {
     "sum_of_means": (
-        "The mean losses of the parts are added without weights: the gradient is too long. Divide by the batch size.",
+        "The mean losses of the pieces are added without weights: the gradient is too long. Divide by the batch size.",
         ("/ len(labels)", "/ len(labels[rows])"),
     ),
     "sum_not_divided": (
@@ -19,20 +19,20 @@ MISTAKES = {
         ("    optimizer.zero_grad()\n", ""),
     ),
     "mean_of_means": (
-        "Every part has the same weight, the smaller last one too. Weight it by its rows: len(part) / len(batch).",
+        "Every piece has the same weight, the smaller last one too. Weight it by its rows: len(piece) / len(batch).",
         ("/ len(labels)", "/ len(labels[rows]) / len(labels.split(micro_batch))"),
     ),
     "step_for_each_part": (
-        "The optimizer steps after every part, so these are small batches again. Step once, after the loop.",
+        "The optimizer steps after every piece, so these are small batches again. Step once, after the loop.",
         ("    optimizer.step()\n", "        optimizer.step()\n"),
     ),
     "clears_each_part": (
-        "Gradients are cleared before every part, so only the last one counts. Clear them once, before the loop.",
+        "Gradients are cleared before every piece, so only the last one counts. Clear them once, before the loop.",
         ("    optimizer.zero_grad()\n", ""),
         ("        rows =", "        optimizer.zero_grad()\n        rows ="),
     ),
     "one_backward": (
-        "One backward pass at the end keeps the activations of all parts in memory. Call backward() for each part.",
+        "One backward pass at the end keeps the activations of all pieces in memory. Call backward() for each piece.",
         (
             "        loss.backward()\n        total += loss.detach()\n",
             "        total = total + loss\n    total.backward()\n",
@@ -40,19 +40,19 @@ MISTAKES = {
         ("return total", "return total.detach()"),
     ),
     "drops_the_rest": (
-        "The last part is left out when it is smaller, and its rows are lost. Take it with its own number of rows.",
+        "The last piece is left out when it is smaller, and its rows are lost. Take it with its own number of rows.",
         ("range(0, len(labels), ", "range(0, len(labels) - micro_batch + 1, "),
     ),
     "number_of_parts_rounded_down": (
-        "The number of parts is rounded down, so parts can exceed micro_batch. Use split(micro_batch).",
+        "The number of pieces is rounded down, so pieces can exceed micro_batch. Use split(micro_batch).",
         ("total = 0.0", "total, micro_batch = 0.0, -(-len(labels) // max(1, len(labels) // micro_batch))"),
     ),
     "loss_of_the_last_part": (
-        "The loss of the last part alone is returned. Add up the weighted losses of all parts.",
+        "The loss of the last piece alone is returned. Add up the weighted losses of all pieces.",
         ("total += loss", "total = loss"),
     ),
     "divided_by_the_part": (
-        "The sum of each part is divided by micro_batch, not by the rows of the whole batch: len(labels).",
+        "The sum of each piece is divided by micro_batch, not by the rows of the whole batch: len(labels).",
         ("/ len(labels)", "/ micro_batch"),
     ),
     "cleared_afterwards": (
@@ -61,12 +61,16 @@ MISTAKES = {
         ("step()\n", "step()\n    optimizer.zero_grad()\n"),
     ),
     "weighted_after_backward": (
-        "The returned loss is weighted, but backward() runs on each part's mean. Weight the loss before backward().",
+        "The returned loss is weighted, but backward() runs on each piece's mean. Weight the loss before backward().",
         ("/ len(labels)", "/ len(labels[rows])"),
         ("loss.detach()", "loss.detach() * len(labels[rows]) / len(labels)"),
     ),
+    "means_of_full_parts": (
+        "Every mean is weighted as if its piece had micro_batch rows. The weight is len(piece) / len(batch).",
+        ("/ len(labels)", "/ len(labels[rows]) * micro_batch / len(labels)"),
+    ),
     "full_parts_assumed": (
-        "Every part is divided as if it had micro_batch rows. The last may have fewer: divide by len(labels).",
+        "Every piece is divided as if it had micro_batch rows. The last may have fewer: divide by len(labels).",
         ("loss / len(labels)", "loss / (-(-len(labels) // micro_batch) * micro_batch)"),
     ),
 }

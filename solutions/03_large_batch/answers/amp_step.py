@@ -61,7 +61,7 @@ MISTAKES = {
         ("scaler.step(optimizer)", "scaler.step(optimizer)\n        optimizer.step()"),
     ),
     "updated_before_the_step": (
-        "scaler.update() comes before scaler.step(), when no gradient has been looked at yet. Call it last.",
+        "scaler.update() finds no scaler.step() before it. Step with scaler.step(optimizer), then call update().",
         ("scaler.step(optimizer)\n        scaler.update()", "scaler.update()\n        scaler.step(optimizer)"),
     ),
 }

@@ -33,6 +33,10 @@ MISTAKES = {
         "The ramp is one step short: it reaches lr a step early. Divide by the length, not by the length minus 1.",
         ("epochs * steps_per_epoch\n", "epochs * steps_per_epoch - 1\n"),
     ),
+    "divided_by_one_less": (
+        "The step is divided by the length minus 1, so the line is too steep. Divide it by the length.",
+        ("step / warmup_steps", "step / (warmup_steps - 1)"),
+    ),
     "line_without_end": (
         "The learning rate keeps growing after the warm-up. From the end of the ramp on, return lr.",
         ("step >= warmup_steps", "warmup_steps == 0"),

@@ -56,7 +56,7 @@ def _by_place(score, start, factor):
     return scores, run
 
 
-@mistake("Both neighbours are tried before `most` is looked at, so there may be a run too many. Look before each run.")
+@mistake("Both neighbours are tried before it compares scores or counts runs. Do both before each run.")
 def one_run_too_many(score, start, factor=4.0, most=9):
     scores, run = _by_place(score, start, factor)
     run(0)
@@ -85,7 +85,7 @@ def both_neighbours_first(score, start, factor=4.0, most=9):
     return start * factor ** max(scores, key=scores.get)
 
 
-@mistake("A grid of `most` rates is trained, wherever the best lies. Begin at `start`, and try neighbours of the best.")
+@mistake("It trains a grid of `most` learning rates, wherever the best lies. Begin at `start`, and try neighbours.")
 def grid_around_the_start(score, start, factor=4.0, most=9):
     scores, run = _by_place(score, start, factor)
     for place in range(-(most // 2), most - most // 2):
@@ -93,7 +93,7 @@ def grid_around_the_start(score, start, factor=4.0, most=9):
     return start * factor ** max(scores, key=scores.get)
 
 
-@mistake("Learning rates are the keys, but times `factor`, then divided by it, may give another. Count places instead.")
+@mistake("Learning rates are the keys, but lr * factor / factor need not equal lr. Use places on the grid as keys.")
 def rates_as_keys(score, start, factor=4.0, most=9):
     def value(lr):
         found = score(lr)
