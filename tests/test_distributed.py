@@ -350,6 +350,19 @@ def test_counted_lists_operations_and_bytes():
     assert answers[2] == (everyone + [("barrier", 0)], 3, 0, 8000)
 
 
+def test_counted_has_the_bytes_that_a_rank_brings_to_a_gather():
+    def gathers(rank, world_size):
+        mine = torch.ones(100, dtype=torch.float64)
+        parts = [torch.empty_like(mine) for _ in range(world_size)]
+        with counted() as traffic:
+            dist.all_gather(parts, mine)
+            dist.all_gather_into_tensor(torch.empty(world_size * 100, dtype=torch.float64), mine)
+            dist.gather(mine, parts if rank == 0 else None)
+        return list(traffic)
+
+    assert run_ranks(gathers, 2, backend="gloo") == [[("all_gather", 800), ("all_gather", 800), ("gather", 800)]] * 2
+
+
 def test_counted_sees_what_ddp_sends():
     def steps(rank, world_size):
         with counted() as traffic:

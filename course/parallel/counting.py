@@ -113,14 +113,19 @@ class MessageGroup(dist.ProcessGroup):
         return self.inner.barrier(*args, **options)
 
 
-def _counted(method: str, operation: str) -> Callable[..., Any]:
-    """Make a `method` of a process group that logs the call as `operation` and passes it on."""
+def _counted(method: str, operation: str, own: int = 0) -> Callable[..., Any]:
+    """Make a `method` of a process group that logs the call as `operation` and passes it on.
+
+    Argument number `own` holds what this rank brings or gets.
+    """
 
     def call(self, *args, **options):
+        tensors = args[own] if len(args) > own else None
+        if isinstance(tensors, torch.Tensor):
+            tensors = [tensors]
         n_bytes = 0
-        if args and isinstance(args[0], list):
-            tensors = [value for value in args[0] if isinstance(value, torch.Tensor)]
-            n_bytes = sum(tensor.nbytes for tensor in tensors)
+        if isinstance(tensors, list):
+            n_bytes = sum(each.nbytes for each in tensors if isinstance(each, torch.Tensor))
         self.log.append((operation, n_bytes))
         return getattr(self.inner, method)(*args, **options)
 
@@ -144,10 +149,11 @@ class CountingGroup(dist.ProcessGroup):
     allreduce = _counted("allreduce", "all_reduce")
     broadcast = _counted("broadcast", "broadcast")
     reduce = _counted("reduce", "reduce")
-    allgather = _counted("allgather", "all_gather")
-    all_gather_single = _counted("all_gather_single", "all_gather")  # all_gather_into_tensor
-    _allgather_base = _counted("_allgather_base", "all_gather")  # the same before torch 2.12
-    gather = _counted("gather", "gather")
+    allgather = _counted("allgather", "all_gather", own=1)
+    # all_gather_into_tensor, since torch 2.12 and before
+    all_gather_single = _counted("all_gather_single", "all_gather", own=1)
+    _allgather_base = _counted("_allgather_base", "all_gather", own=1)
+    gather = _counted("gather", "gather", own=1)
     scatter = _counted("scatter", "scatter")
     reduce_scatter = _counted("reduce_scatter", "reduce_scatter")
     send = _counted("send", "send")

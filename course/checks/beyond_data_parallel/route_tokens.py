@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from course.engine.exercise import Answer, Facts, exercise
+from course.engine.probing.tensors import kind
 
 
 def _scores(device: torch.device, seed: int, tokens: int, experts: int) -> Tensor:
@@ -16,7 +17,7 @@ def route_tokens(answer: Answer, device: torch.device, seed: int) -> Facts:
     """The slot of each token, -1 for those that are dropped."""
     few = _scores(device, seed, 6, 3)
     roomy = answer(few, 6)
-    yield "returns a whole number per token", [roomy.dtype, roomy.shape]
+    yield "returns a tensor, a whole number per token", kind(roomy)
     yield "there is room for all", roomy
     yield "one place per expert", answer(few, 1)
     for experts, capacity in ((4, 5), (2 + seed % 4, 3), (5, 2)):

@@ -26,7 +26,8 @@ def predict_seconds(answer: Answer, device: torch.device, seed: int) -> Facts:
     yield "four cores", answer(workers, a, c, 4)
     yield "a step that takes longest", answer(workers, a, c, 4, 10.0)
     yield "a step that is longer than some", answer(workers, a, c, plenty, a / 4)
-    yield "a step by name", answer(workers, a, c, 4, step=a / 2)
+    # were the step to take a core, two of them would be full
+    yield "a step by name, on two cores: it needs none", answer(workers, a, c, 2, step=0.6 * a)
     for dtype in (torch.int64, torch.float32):
         given = torch.tensor(workers[::-1], dtype=dtype, device=device)
         yield f"a tensor, {str(dtype)[6:]}, in another order", answer(given, a, c, 4)

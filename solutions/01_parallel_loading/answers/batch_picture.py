@@ -31,6 +31,14 @@ MISTAKES = {
         "make_grid stretches the values of the batch to 0 and 1. Leave out normalize.",
         ("nrow=columns", "nrow=columns, normalize=True"),
     ),
+    "rows_for_columns": (
+        "nrow is the number of rows here. It is the number of images in a row: pass columns.",
+        ("nrow=columns", "nrow=-(-len(images) // columns)"),
+    ),
+    "no_frame": (
+        "The frame around the images is missing. Leave padding as make_grid has it.",
+        ("nrow=columns", "nrow=columns, padding=0"),
+    ),
 }
 
 

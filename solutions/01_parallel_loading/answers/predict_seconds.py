@@ -65,6 +65,14 @@ MISTAKES = {
         "The result is float32, torch's default. Say dtype=torch.float64 when you make the tensor.",
         ("workers, dtype=torch.float64)", "workers).float()"),
     ),
+    "step_takes_a_core": (
+        "The step is divided by the cores with the rest. The device computes it, without a core: (a + c) / cores.",
+        ("(a + c) / cores", "(a + c + step) / cores"),
+    ),
+    "the_sum_or_the_step": (
+        "Building and unpacking are added. Stages work at the same time: take the largest of the four times.",
+        ("(a / workers).clamp(min=max(c, (a + c) / cores, step))", "(a / workers + c).clamp(min=step)"),
+    ),
 }
 
 

@@ -34,6 +34,10 @@ MISTAKES = {
         ("stage >= 3", "stage >= 1"),
         ("stage >= 2", "stage >= 1"),
     ),
+    "half_an_all_reduce": (
+        "DDP's all-reduce is counted as one half. It has two, a reduce-scatter and an all-gather.",
+        ("3 if stage == 3 else 2", "(1, 2, 2, 3)[stage]"),
+    ),
 }
 
 

@@ -42,6 +42,10 @@ MISTAKES = {
         ("(values), values", "(values), values.detach()"),
         ('"amax")', '"amax").requires_grad_()'),
     ),
+    "detached_without_a_graph": (
+        "The maxima are detached from the values, so no gradient flows back.",
+        ("(values), values", "(values), values.detach()"),
+    ),
 }
 
 
@@ -81,6 +85,14 @@ def loop_over_sequences(values, lengths):
     return torch.stack([part.amax(0) for part in values.split(lengths.tolist())])
 
 
+@mistake("One maximum is taken over all features of a sequence. Each feature has its own.")
+def over_features_too(values, lengths):
+    owner = torch.arange(len(lengths), device=values.device).repeat_interleave(lengths)
+    lowest = values.new_full((len(lengths),), -math.inf)
+    maxima = lowest.scatter_reduce(0, owner, values.amax(1), "amax")
+    return maxima[:, None].expand(-1, values.shape[1])
+
+
 @alternative
 def segment_reduce(values, lengths):
     return torch.segment_reduce(values, "max", lengths=lengths)
@@ -91,3 +103,19 @@ def without_the_start(values, lengths):
     owner = torch.arange(len(lengths), device=values.device).repeat_interleave(lengths)
     start = values.new_zeros(len(lengths), values.shape[1])
     return start.scatter_reduce(0, owner[:, None].expand_as(values), values, "amax", include_self=False)
+
+
+@alternative
+def by_a_repeated_index(values, lengths):
+    owner = torch.arange(len(lengths), device=values.device).repeat_interleave(lengths)
+    index = owner.unsqueeze(1).repeat(1, values.shape[1])
+    lowest = values.new_full((len(lengths), values.shape[1]), -math.inf)
+    return lowest.scatter_reduce(0, index, values, "amax")
+
+
+@alternative
+def last_of_the_sorted(values, lengths):
+    owner = torch.arange(len(lengths), device=values.device).repeat_interleave(lengths)
+    order = values.detach().argsort(dim=0)
+    order = order.gather(0, owner[order].argsort(dim=0, stable=True))
+    return values.gather(0, order[lengths.cumsum(0) - 1])

@@ -49,6 +49,14 @@ MISTAKES = {
         "Gradients of zero become NaN: 0 / 0, or 0 times infinity. Clamp the factor to at most 1.",
         (FACTOR, "norm.clamp(max=max_norm) / norm"),
     ),
+    "largest_entry": (
+        "This is the largest entry of all gradients. Take the root of the sum of the squares.",
+        ("[grad.norm() for grad in grads]).norm()", "[grad.abs().max() for grad in grads]).max()"),
+    ),
+    "stretches_as_well": (
+        "Short gradients are stretched to max_norm. The factor must not be above 1.",
+        (FACTOR, "max_norm / (norm + 1e-6)"),
+    ),
 }
 
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from course.engine.known_answers import alternative
+from course.engine.known_answers import alternative, mistake
 
 KEEP = "storages[storage.data_ptr()] = storage"
 MISTAKES = {
@@ -40,6 +40,25 @@ MISTAKES = {
         (" if place not in owned)", ") - sum(parameter.nbytes for parameter in module.parameters())"),
     ),
 }
+
+
+@mistake(
+    "Parameters are left out by their identity, but autograd keeps views of them, as a transposed weight. Compare "
+    "storages."
+)
+def parameters_by_identity(call, module):
+    owned = {id(tensor) for tensor in (*module.parameters(), *module.buffers())}
+    storages = {}
+
+    def pack(tensor):
+        storage = tensor.untyped_storage()
+        if id(tensor) not in owned:
+            storages[storage.data_ptr()] = storage
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        call()
+    return sum(storage.nbytes() for storage in storages.values())
 
 
 @alternative

@@ -112,6 +112,22 @@ MISTAKES = {
             "wide.weight.detach().chunk(world_size)[rank].clone().requires_grad_()",
         ),
     ),
+    "EachAddsAShareOfTheBias": (
+        "Each rank adds 1/N of the last bias before the sum, so the gradient of the bias is 1/N of the whole one. Add "
+        "the whole bias after the sum.",
+        (
+            "F.linear(hidden, self.narrow_weight)",
+            "F.linear(hidden, self.narrow_weight, self.narrow_bias / dist.get_world_size())",
+        ),
+        ("return self.sum_over_ranks(part) + self.narrow_bias", "return self.sum_over_ranks(part)"),
+    ),
+    "SummedAfterGelu": (
+        "The hidden units are summed over the ranks, but each rank has other units. Sum after the second layer only.",
+        (
+            "hidden = F.gelu(F.linear(self.copy_to_ranks(x), self.wide_weight, self.wide_bias))",
+            "hidden = self.sum_over_ranks(F.gelu(F.linear(self.copy_to_ranks(x), self.wide_weight, self.wide_bias)))",
+        ),
+    ),
 }
 
 

@@ -68,6 +68,10 @@ MISTAKES = {
         "The numbers are always counted with 2 bytes. Use `size`.",
         ("size * in_flight", "2 * in_flight"),
     ),
+    "gpipe_in_a_pipeline": (
+        "All micro-batches of the step are in flight in a pipeline, as with GPipe. With 1F1B at most P are.",
+        ("min(plan.pipeline, plan.micro_batches)", "plan.micro_batches if plan.pipeline > 1 else 1"),
+    ),
 }
 
 

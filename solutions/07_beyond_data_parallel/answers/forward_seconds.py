@@ -39,6 +39,10 @@ MISTAKES = {
         "Only one gather is counted for the way that waits. Every layer waits for its own.",
         ("n_layers * (gather + compute)", "gather + n_layers * compute"),
     ),
+    "first_gather_as_long_as_computing": (
+        "The first gather counts as at least as long as a layer computes. No layer computes beside it: add it alone.",
+        ("gather + (n_layers - 1) * max", "n_layers * max"),
+    ),
 }
 
 

@@ -38,6 +38,16 @@ MISTAKES = {
         ("    handle = start_gather(shards[0])\n", "    handle, kept = start_gather(shards[0]), []\n"),
         ("        whole = handle.wait()\n", "        whole = handle.wait()\n        kept.append(whole)\n"),
     ),
+    "a_name_holds_the_layer_before": (
+        "A name still holds the layer before, so three live together. Keep no layer after its yield.",
+        ("    handle = start_gather(shards[0])\n", "    handle, whole = start_gather(shards[0]), None\n"),
+        ("        whole = handle.wait()\n", "        before = whole\n        whole = handle.wait()\n"),
+    ),
+    "starts_before_it_waits": (
+        "The next gather starts before this layer has arrived, so it is early by one layer. Wait first.",
+        ("        whole = handle.wait()\n", "        arriving = handle\n"),
+        ("        yield whole\n", "        whole = arriving.wait()\n        yield whole\n"),
+    ),
 }
 
 

@@ -30,7 +30,7 @@ MISTAKES = {
         (" / total.clamp(min=1)[:, None]", ""),
     ),
     "overflow": (
-        "exp of a large maximum is inf. Subtract the highest maximum of the row first.",
+        "exp of a large maximum is inf, and of a very negative one 0. Subtract the highest maximum of the row first.",
         ("maxima - highest", "maxima"),
     ),
     "nan_rows": (
@@ -69,6 +69,16 @@ MISTAKES = {
         "A rank is left out if one of its queries sees no key there, and its other rows are lost. Give that row the "
         "scale 0.",
         ("torch.exp(maxima - highest)", "torch.exp(maxima - highest) * (denominators > 0).all(1, keepdim=True)"),
+    ),
+    "overflow_and_a_small_clamp": (
+        "exp of a large maximum is inf, and of a very negative one 0. Subtract the highest maximum of the row first.",
+        ("maxima - highest", "maxima"),
+        ("total.clamp(min=1)", "total.clamp(min=1e-30)"),
+    ),
+    "one_maximum_and_no_nan": (
+        "One maximum serves all queries, so the scales of other rows underflow to 0. Take the highest of each query.",
+        ("maxima.amax(0)", "maxima.amax()"),
+        ("merged / total.clamp(min=1)[:, None]", "(merged / total[:, None]).nan_to_num()"),
     ),
 }
 

@@ -58,6 +58,11 @@ MISTAKES = {
         "Only the first piece is returned. A new shard may lie on several old ones.",
         ("return pieces", "return pieces[:1]"),
     ),
+    "rounded_down_to_one_at_least": (
+        "Old and new shards are rounded down, so the last numbers belong to no rank. Round both up: ceil.",
+        ("math.ceil(numbers / old)", "max(1, numbers // old)"),
+        ("math.ceil(numbers / new)", "max(1, numbers // new)"),
+    ),
 }
 
 

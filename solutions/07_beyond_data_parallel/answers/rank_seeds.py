@@ -55,6 +55,10 @@ MISTAKES = {
         "Each batch has 100 seeds, so with more tensor ranks two ranks drop the same numbers. Multiply by tensor_size.",
         ("data_rank * tensor_size + tensor_rank", "100 * data_rank + tensor_rank"),
     ),
+    "eight_per_batch": (
+        "Each batch has 8 seeds, so with more tensor ranks two ranks drop the same numbers. Multiply by tensor_size.",
+        ("data_rank * tensor_size + tensor_rank", "8 * data_rank + tensor_rank"),
+    ),
 }
 
 

@@ -65,6 +65,11 @@ MISTAKES = {
         "A pipeline of one rank has nobody to send to.",
         ("2 * activations if plan.pipeline > 1 else 0", "2 * activations"),
     ),
+    "gathered_once_per_step": (
+        "Stage 3 gathers the weights once per step here. A rank frees them after use, so it gathers them twice per "
+        "micro-batch.",
+        ("(2, 2, m + 1, 3 * m)", "(2, 2, m + 1, m + 2)"),
+    ),
 }
 
 

@@ -52,6 +52,11 @@ MISTAKES = {
         "A shard is cut among all devices. The tensor and pipeline ranks have cut already: divide by the data ranks.",
         ("shard = here / plan.data", "shard = here / plan.data / plan.tensor"),
     ),
+    "by_the_whole_world": (
+        "A shard is cut among all devices, though tensor and pipeline ranks have cut already. Divide by the data "
+        "ranks alone.",
+        ("shard = here / plan.data", "shard = here / (plan.data * plan.tensor * plan.pipeline)"),
+    ),
 }
 
 

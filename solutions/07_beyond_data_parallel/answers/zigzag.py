@@ -56,6 +56,14 @@ def every_nth(rank, ranks, tokens):
     return torch.arange(rank, tokens, ranks)
 
 
+@mistake(
+    "Pairs of single tokens are taken out of each run of 2 N. Cut the sequence into 2 N chunks, of which the rank has "
+    "two."
+)
+def pairs_of_tokens(rank, ranks, tokens):
+    return torch.arange(tokens).view(-1, 2 * ranks)[:, [rank, 2 * ranks - 1 - rank]].flatten()
+
+
 @alternative
 def by_division(rank, ranks, tokens):
     positions = torch.arange(tokens)
