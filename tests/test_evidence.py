@@ -62,6 +62,11 @@ def test_the_sizes_of_the_experiments_may_stand_in_the_text():
     assert len([*evidence.static_numbers("00_a", cells, runs)]) == 1
 
 
+def test_a_section_of_a_source_may_have_the_number_that_a_cell_prints():
+    cells = script_cells(f"{MASTER}\n# %% [markdown]\n# ## References\n#\n# 1. A. Author, A Paper, 2015, section 3.2.")
+    assert [*evidence.static_numbers("00_a", cells, {"": prose.Run("at 3.2")})] == []
+
+
 def test_the_style_guide_names_each_rule_that_a_program_checks():
     listed = (ROOT / "docs/style.md").read_text().split("\n## What a program checks\n")[1]
     assert {*re.findall(r"\| `(\w+)` \|", listed)} == rules(prose) | rules(evidence)

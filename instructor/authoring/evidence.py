@@ -60,10 +60,12 @@ def static_numbers(unit: str, cells: list[Cell], runs: Runs) -> Iterator[str]:
     """A measured number in the text: one that an experiment printed, and no code gives.
 
     Numbers of the experiments' sizes and versions are given. A whole number without a unit may be
-    an exact count, so it may stay.
+    an exact count, so it may stay. References have numbers of sections.
     """
     measured = _printed(cells, runs) - _given(unit, cells)
     for section in outline(cells):
+        if section.title == "References":
+            continue
         text = _VERSION.sub("", SOURCE.sub("", without_code(section.text)))
         for match in _MEASURED.finditer(text):
             number = match[0]
