@@ -48,7 +48,7 @@ MISTAKES = {
         ('"data": ring * blocks', '"data": ring'),
     ),
     "tokens_of_all_blocks": (
-        "\"equal at\" grows with the blocks. Both ways send that many times as much: it is the same for all.",
+        '"equal at" grows with the blocks. Both ways send that many times as much: it is the same for all.',
         ("3.0 * dim", "3.0 * dim * blocks"),
     ),
 }
