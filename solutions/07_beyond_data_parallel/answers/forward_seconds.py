@@ -40,7 +40,7 @@ MISTAKES = {
         ("n_layers * (gather + compute)", "gather + n_layers * compute"),
     ),
     "first_gather_as_long_as_computing": (
-        "The first gather counts as at least as long as a layer computes. No layer computes meanwhile, so add it alone.",
+        "The first gather counts as at least as long as a layer computes. No layer computes meanwhile: add it alone.",
         ("gather + (n_layers - 1) * max", "n_layers * max"),
     ),
 }
