@@ -219,7 +219,8 @@ safe = 2.0 ** math.floor(math.log2(65504 / (2 * max(peaks))))  # leaves a factor
 scaled = [safe * g for g in activations]
 print(f"with all gradients multiplied by 2^{math.log2(safe):.0f}: {below_normal(scaled):.1f} % below 2^-14, "
       f"{lost_in_fp16(scaled):.2f} % zero")  # fmt: skip
-title = f"Below 2^-14: {small[-1]:.0f} % of the activations' gradients; {below_normal(scaled):.0f} % of them multiplied"
+title = (f"Activations' gradients below 2^-14: {small[-1]:.0f} % as they are, "
+         f"{below_normal(scaled):.0f} % times 2^{math.log2(safe):.0f}")  # fmt: skip
 plots.gradient_histogram({"gradients of activations": activations, "p.grad": parameters}, safe, title)
 
 # %% tags=["experiment"]
