@@ -561,9 +561,8 @@ course.claim("with cudnn.benchmark, the first step of a batch size takes at most
              on_gpu.get("first step"), above=0.5)  # fmt: skip
 
 # %% [markdown]
-# Read each row with its bound: advice about a small share gains little. A claim holds if the whole interval lies
-# above 1. A verdict in the list asks for half a percent more, so a row may be "not decided" there although its claim
-# holds.
+# Read each row with its bound: advice about a small share gains little. A row is "faster", and its claim holds, if the
+# whole interval lies at least half a percent above 1.
 #
 # **We think** that workers lose where they take cores from the training, and win where a GPU computes. The recorded
 # machines are the test. A good number of workers follows from the time of an image, the time of a step and your cores
