@@ -264,6 +264,8 @@ def _command(step: Step, rows_file: Path, dry_run: bool) -> list[str]:
 def _environment(step: Step, dry_run: bool) -> dict[str, str]:
     env = os.environ | {"COURSE_SCALE": "smoke" if dry_run else "gpu", "COURSE_ANSWERS": "off"}
     env.setdefault("PYTHONPATH", str(ROOT))
+    if step.tests:
+        env["OMP_NUM_THREADS"] = "1"  # as many run as there are cores
     if dry_run and not step.tests:
         env |= {"PRETEND_CUDA": "1", "COURSE_DEVICE": "cuda"}
         env["PYTHONPATH"] = os.pathsep.join([str(PRETENDED), env["PYTHONPATH"]])

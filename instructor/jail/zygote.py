@@ -25,7 +25,8 @@ from instructor.jail.errors import JailError
 from instructor.jail.limits import FORK_TRIES, START_SECONDS
 from instructor.jail.transport import ConnectionLost, Frames, TimedOut
 
-KEPT_VARIABLES = ("PATH", "LANG", "CUDA_VISIBLE_DEVICES")  # of the grader's environment
+# of the grader's environment; some machines have NVIDIA's driver in LD_LIBRARY_PATH
+KEPT_VARIABLES = ("PATH", "LANG", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES")
 
 
 class Zygote:
