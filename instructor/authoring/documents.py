@@ -106,8 +106,8 @@ course bench gpu --dry-run        # at smoke size on a simulated device: build/r
 It grades a submission of every unit with `--cuda`, runs the tests on CUDA, all parts at `smoke`
 scale, then every part at `gpu` scale with its claims, an epoch of a 40 GB regression, the race of
 unit 06, NCF throughput (fp32, TF32, AMP; batch 2^20), grouping at 8,192, copies during computation
-and the check-up. Each step has a time limit. If a step fails or reaches its limit, the table lists its
-results up to that point, and the next step starts. The full output of such a step is in
+and the check-up. Each step has a time limit. If a step fails or reaches its limit, the table lists
+its results up to that point, and the next step starts. The full output of such a step is in
 `gpu-bench-logs` of the data folder.
 
 Before a part starts, its unit says how much disk, memory, GPU memory and time it needs. If your
