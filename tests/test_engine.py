@@ -90,6 +90,14 @@ def test_a_known_mistake_is_named_and_its_fix_is_a_call_away(capfd):
     assert "named no known mistake" in capfd.readouterr().out
 
 
+def test_a_known_mistake_without_a_fix_is_not_called_unknown(capfd):
+    check = checked(double, lambda x: 2 * x, [(lambda x: x * x, "Return twice x, not its square.")])
+    assert "Return twice x" in failed(check, lambda x: x**2, device="cpu")
+    capfd.readouterr()
+    check.hint()
+    assert "says all that is known" in capfd.readouterr().out
+
+
 @pytest.mark.parametrize("name, is_named", [("grad", True), ("grads", True), ("backward", False)])
 def test_a_mistake_that_raises_is_named_if_the_messages_are_alike(name, is_named):
     def says(text):

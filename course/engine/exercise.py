@@ -118,7 +118,7 @@ class Exercise:
         functools.update_wrapper(self, self.probe)
         self.name = self.probe.__name__
         self._judges: dict[tuple[str, int], Judge] = {}
-        self._fix = ""
+        self._latest = Verdict(correct=True, report=[])
 
     @property
     def limits(self) -> Limits:
@@ -146,7 +146,7 @@ class Exercise:
         if is_grading():  # what follows in the cell runs, as after a check that passes
             return
         verdict = self.judge(answer, seed, device, limits, hide_fix=not self.quiz)
-        self._fix = verdict.fix
+        self._latest = verdict
         if verdict.correct:
             print("\n".join(verdict.report))
         note(self, answer, verdict, is_visible=not seed)
@@ -155,10 +155,13 @@ class Exercise:
 
     def hint(self) -> None:
         """Print how to fix the known mistake that the latest check named."""
-        nothing = (
-            f"The latest check of {self.name} named no known mistake: open Hint 1 below the task."
-        )
-        print("\n".join(report.wrapped(self._fix or nothing)))
+        if self._latest.fix:
+            text = self._latest.fix
+        elif self._latest.mistake:
+            text = "The report of the check says all that is known: open Hint 1 below the task."
+        else:
+            text = f"The latest check of {self.name} named no known mistake: open its Hint 1."
+        print("\n".join(report.wrapped(text)))
 
     def reasons(self, answer: Any) -> None:
         """Print, for a quiz, why each statement is true or false, once `answer` passes."""
