@@ -478,7 +478,7 @@ KEYS_OF = {
     "steps": "watched run",
     "seconds": "median low high each",
     "loader": "dataset batch_size workers pin_memory persistent prefetch starts start_seconds steps_per_start iterable",
-    "evaluation": "share times graphs",
+    "evaluation": "share times graphs in_train_mode",
     "memory": "weights gradients optimizer activations lines",
     "padding": "waste longest bucketed sequences lengths batches",
     "optimizers": "names steps tensors",

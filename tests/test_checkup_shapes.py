@@ -37,7 +37,7 @@ from course.checkup import (
     verdict,
     watch,
 )
-from course.checkup.facts import Facts, Phase, Phases
+from course.checkup.facts import Evaluation, Facts, Phase, Phases
 from course.checkup.replay import Replay
 from course.checkup.schedule import Enough
 from course.checkup.seen import Call
@@ -171,6 +171,15 @@ def test_evaluation_that_takes_most_of_the_time_is_what_it_is_bound_by():
     for share, words in ((0.6, "bound by evaluation"), (0.2, verdict.regime(Facts(phases=costly.phases)))):
         costly.evaluation.__dict__["share"] = share
         assert verdict.regime(costly) == words
+
+
+def test_passes_that_act_are_not_called_evaluation_and_never_take_more_than_all_the_time():
+    report, _ = checked("ppo", steps=24)
+    acting = report.facts.evaluation
+    assert acting.in_train_mode and acting.times
+    assert 0 < acting.share < 1, "the first step holds what was before it, so it does not count"
+    facts = Facts(phases=Phases(forward=Phase(1.0)), evaluation=Evaluation(share=0.6, times=9, in_train_mode=True))
+    assert "evaluat" not in verdict.regime(facts) + advice.evaluation.check(facts).text
 
 
 def test_the_order_of_an_epoch_is_no_item():

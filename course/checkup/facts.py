@@ -99,6 +99,7 @@ class Evaluation:
     share: float = 0.0  # of the time of all steps
     times: int = 0  # steps with such passes
     graphs: dict[str, int] = field(default_factory=dict)  # line -> passes that record a graph
+    in_train_mode: bool = False  # whether most are, as those that act in an environment
 
 
 @dataclass(frozen=True)

@@ -63,6 +63,10 @@ class Passes:
         steps = self.now + 1 - kind.first
         return FORWARD if kind.steps >= USUAL_MIN * steps else EVALUATION
 
+    def is_in_train_mode(self, phase: str) -> bool:
+        """Whether the module of a pass that does not train was in train mode."""
+        return self._kinds[phase].training
+
     def end_step(self, step: Step) -> None:
         """Note that a step has ended."""
         self._resolve(step)

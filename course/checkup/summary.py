@@ -302,14 +302,25 @@ def evaluation(watch: Watch, median: float) -> Evaluation:
     """
     steps = watch.steps
     with_it = [step for step in steps if step.evaluated]
-    extra = sum(max(step.evaluated, step.seconds - median) for step in with_it)
-    total = sum(step.seconds for step in steps[1:])
+    timed = steps[1:]  # the first holds all that was before it
+    extra = sum(max(step.evaluated, step.seconds - median) for step in timed if step.evaluated)
+    total = sum(step.seconds for step in timed)
     passes = watch.hooks.forward.passes
+    of_mode = {True: 0.0, False: 0.0}  # seconds in train and in eval mode
+    for step in with_it:
+        for phase, spent in step.passes.items():
+            if passes.resolved(phase) == EVALUATION:
+                of_mode[passes.is_in_train_mode(phase)] += spent
     graphs: collections.Counter[str] = collections.Counter()
     for (phase, line), n in watch.seen.graphs.items():
         if passes.resolved(phase) == EVALUATION:  # else its graph is wanted: frozen batch norm
             graphs[line] += n
-    return Evaluation(share=extra / max(1e-12, total), times=len(with_it), graphs=dict(graphs))
+    return Evaluation(
+        share=extra / max(1e-12, total),
+        times=len(with_it),
+        graphs=dict(graphs),
+        in_train_mode=of_mode[True] > of_mode[False],
+    )
 
 
 def models(seen: Seen) -> list[Model]:

@@ -103,7 +103,8 @@ def _phase_rows(facts: Facts, coloured: bool) -> Iterator[str]:
     evaluation = facts.evaluation
     if evaluation.times:
         share = f"{evaluation.share:.1%} of all the time"
-        yield f"  evaluation: {share}, in {evaluation.times} steps"
+        what = "passes without gradients" if evaluation.in_train_mode else "evaluation"
+        yield f"  {what}: {share}, in {evaluation.times} steps"
     if facts.rare.times:
         yield f"  your code, each {facts.rare.every} steps: {facts.rare.share:.1%} of all the time"
 

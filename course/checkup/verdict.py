@@ -58,7 +58,8 @@ def regime(facts: Facts) -> str:
         "bound by evaluation": share(EVALUATION),
     }
     if facts.evaluation.share > EVALUATION_MIN:  # of all the time, not of a step alone
-        return "bound by evaluation"
+        acts = facts.evaluation.in_train_mode
+        return "bound by passes without gradients" if acts else "bound by evaluation"
     return max(shares, key=shares.get)
 
 

@@ -20,6 +20,10 @@ def check(facts: Facts) -> Advice | None:
     lines = facts.lines.get(EVALUATION, [])
     at = f" at {lines[0].line}" if lines else ""
     most = bound(evaluation.share)
-    takes = f"evaluation{at} takes {evaluation.share:.0%} of all the time"
-    text = f"{takes}: evaluate less often, on fewer samples or in larger batches"
+    if evaluation.in_train_mode:
+        takes = f"forward passes without gradients{at} take {evaluation.share:.0%} of all the time"
+        text = f"{takes}: make fewer, in larger batches (of environments, if they act in one)"
+    else:
+        takes = f"evaluation{at} takes {evaluation.share:.0%} of all the time"
+        text = f"{takes}: evaluate less often, on fewer samples or in larger batches"
     return Advice(NAME, text, PART, most, "", most)
