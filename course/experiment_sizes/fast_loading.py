@@ -20,7 +20,6 @@ SIZES = {
     "sorted_rows": (2048, 65_536, 65_536),  # of the file that orders are compared on
     "sorted_page_rows": (16, 128, 128),
     "sorted_batch": (16, 64, 64),
-    "blocks": (2, 4, 8),  # of a batch that is used up block by block
     "epochs": (2, 10, 10),
     "ridge_rows": ((100, 400), (500, 5000), (500, 5000)),  # of the two kinds of problems
     "ridge_columns": (10, 100, 100),

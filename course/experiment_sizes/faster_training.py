@@ -7,7 +7,6 @@ ALL_IMAGES_BYTES = 70_000 * 28 * 28 * 4  # of Fashion-MNIST as floats
 # name -> its value at (smoke, laptop, gpu)
 SIZES = {
     "dataset": ("tiny", "fashion", "fashion"),
-    "rounds": (1, 5, 7),  # of contestants that take turns
     # part 1, find out what is slow
     "cheap_batch": (16, 32, 512),
     "cheap_steps": (2, 6, 10),  # of one timed run
@@ -15,7 +14,6 @@ SIZES = {
     "profile_steps": (3, 10, 16),  # six are the least that give an interval
     "worker_steps": (4, 40, 16),  # of a pass with workers
     "worker_seconds": (0, 15, 30),
-    "pair_seconds": (1, 8, 20),  # that a pair of ways is compared
     "advice_seconds": (0, 4, 10),  # the same, for the checklist
     "linear_rows": (64, 8192, 65_536),
     "few_rows_width": (16, 1024, 8192),
@@ -54,7 +52,7 @@ SIZES = {
     # part 3, cheaper steps
     "step_batch": (16, 128, 1024),  # images per step
     "steps_per_turn": (1, 2, 5),  # of each rung of the ladder, in each round
-    "ladder_seconds": (0, 30, 40),  # that the rounds of each ladder take at most
+    "ladder_seconds": (0, 30, 30),  # that the rounds of each ladder take at most
     "gpt_rows": (2, 8, 8),  # sequences per step
     "gpt_columns": (16, 128, 512),  # tokens of a sequence
     "gpt_dim": (16, 128, 768),
