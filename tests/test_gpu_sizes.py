@@ -232,6 +232,7 @@ def updates_of_cells():
     return {
         "03/1, the small batch": THREE.long_epochs * epoch,
         "03/2, all ways": 1.5 * THREE.long_epochs * epoch,
+        "03/3, SGD and LARS at 16 times": 2 * 8 * THREE.epochs * epoch / 16,
         "03/5, the smallest batch to the target": THREE.price_seeds * THREE.target_epochs * epoch / 4,
         "05/3, three orders": 6 * FIVE.training_epochs * texts_per_epoch * FIVE.training_seeds * wider,
         "06/1, with and without normalisation": 14 * SIX.norm_seeds * SIX.norm_steps,

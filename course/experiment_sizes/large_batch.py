@@ -6,13 +6,13 @@ from course.system.fit import PROCESS_BYTES, Need, UnitNeeds
 SIZES = {
     "dataset": ("tiny", "ml-100k", "ml-1m"),
     "base_batch": (64, 256, 4096),  # the batch that everything else is a multiple of
-    "base_lr": (0.5, 0.5, 2.0),  # of SGD at the base batch
+    "base_lr": (0.5, 0.5, 1.0),  # of SGD at the base batch
     # at 16 and at 192 times the base batch
     "adam_lr": ((0.01, 0.035), (0.01, 0.035), (0.003, 0.02)),
     "adam_lr_small": (0.005, 0.00125, 0.001),  # at the base batch
     "seeds": (1, 3, 3),  # of every comparison
     "lars_lr": (100.0, 120.0, 120.0),
-    "epochs": (3, 6, 10),
+    "epochs": (3, 6, 30),
     "long_epochs": (3, 12, 12),  # after which the small batch gains no more
     "pairs": (2, 6, 6),  # seeds of a comparison that needs an interval
     "perf_steps": (5, 10, 20),
