@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # importing torch takes a second, so each function that needs
 
 # of the container, Linux: CPU microseconds per period, and the period
 CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
-# seconds per part; minutes on two cores; the sizes of the sources
+# seconds per part; minutes on two cores; minutes on a GPU
 SCALES = ("smoke", "laptop", "gpu")
 
 

@@ -95,8 +95,10 @@ def test_files_are_as_large_as_is_said(tmp_path):
     save_arrays(tmp_path / "ratings.npz", **ratings)
     per_rating = need("03_large_batch", "disk").per["dataset"]
     assert (tmp_path / "ratings.npz").stat().st_size == pytest.approx(2000 + 5000 * per_rating, rel=0.02)
-    files = regression.record_bytes(1_000_000, 10_000) + regression.record_bytes(20_000, 10_000)
-    assert need("04_fast_loading", "disk").bytes({"rows": 1_000_000}) == pytest.approx(files, rel=0.01)
+    loading = at_scale("04_fast_loading", "gpu")
+    rows, written, columns = (loading[name] for name in ("rows", "rows_written", "columns"))
+    files = regression.record_bytes(rows, columns) + regression.record_bytes(written, columns)
+    assert need("04_fast_loading", "disk").bytes(loading) == pytest.approx(files, rel=0.01)
 
 
 def test_what_cannot_shrink_enough_is_told():
@@ -106,15 +108,15 @@ def test_what_cannot_shrink_enough_is_told():
 
 
 def test_a_smaller_data_set_is_taken_where_memory_is_short():
-    small, _ = fitted("03_large_batch", MUCH | {"memory": 8e9})
-    assert small["dataset"] == "ml-1m"
+    small, _ = fitted("03_large_batch", MUCH | {"memory": 1.3e9})
+    assert small["dataset"] == "ml-100k"
 
 
 def test_sizes_at_gpu_scale_say_what_they_take(monkeypatch, capsys):
     monkeypatch.setenv("COURSE_SCALE", "gpu")
-    monkeypatch.setattr(fit, "free_bytes", lambda: {"disk": 1e12, "memory": 16e9})
-    assert sizes("04_fast_loading").rows == 250_000
-    assert "rows 1,000,000 -> 250,000" in capsys.readouterr().out
+    monkeypatch.setattr(fit, "free_bytes", lambda: {"disk": 1e12, "memory": 2e9})
+    assert sizes("04_fast_loading").rows == 50_000
+    assert "rows 200,000 -> 50,000" in capsys.readouterr().out
     monkeypatch.setenv("COURSE_SCALE", "laptop")
     sizes("04_fast_loading")
     assert capsys.readouterr().out == ""

@@ -82,7 +82,7 @@ def test_a_package_that_is_missing_is_named(monkeypatch):
     assert look("packages").sentence == "no_such_package not installed"
 
 
-@pytest.mark.parametrize(("free", "scale", "state"), [(200, "gpu", "ok"), (10, "gpu", "note"), (10, "laptop", "ok"),
+@pytest.mark.parametrize(("free", "scale", "state"), [(200, "gpu", "ok"), (5, "gpu", "note"), (10, "laptop", "ok"),
                                                       (1, "laptop", "fail"), (1, "smoke", "ok")])  # fmt: skip
 def test_the_disk_is_asked_for_what_the_scale_writes(free, scale, state, monkeypatch):
     monkeypatch.setenv("COURSE_SCALE", scale)

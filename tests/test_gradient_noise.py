@@ -6,8 +6,10 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from course.measure.comparison import Interval
 from course.measure.gradient_noise import gradient_norm, in_units_of
 from course.measure.saved_tensors import peak_bytes_saved
+from course.plots import large_batch as plots
 from course.training.time_to_target import Cost, cost, fastest_batch, fitted, metered_step
 
 
@@ -71,6 +73,25 @@ def test_the_curve_of_updates_is_found_again():
 def test_the_cost_of_an_update_is_that_of_the_smallest_and_the_largest_batch():
     assert cost({100: 3.0, 200: 9.0, 500: 7.0}) == pytest.approx(Cost(2.0, 0.01))
     assert cost({100: 1.0, 200: 2.5}).per_update == 0
+
+
+@pytest.mark.parametrize("largest", [1.0, 2.0])
+def test_where_the_largest_batch_takes_no_longer_a_sample_costs_nothing(largest):
+    """A GPU is not full at smoke scale: then the formula has no minimum, and no root of a negative number."""
+    found = cost({100: 2.0, 500: largest})
+    assert found == Cost((2 + largest) / 2, 0.0) and found.samples == math.inf
+    assert found.fastest(1000.0) == math.inf and found.fastest(-5.0) == 0
+    made = [
+        plots.time_to_target({100: [1.0, 2.0], 500: [2.0]}, lambda batch: 1.0, found.fastest(1000.0), ""),
+        plots.throughput([100, 500], [Interval(5.0, 4.0, 6.0), Interval(9.0, 8.0, 10.0)], model=found),
+    ]
+    for figure in made:
+        figure.canvas.draw()
+
+
+def test_the_fastest_batch_is_the_root_of_both_costs():
+    assert Cost(2.0, 0.01).fastest(800.0) == 400
+    assert Cost(0.0, 0.01).fastest(800.0) == 0
 
 
 def test_a_batch_is_fastest_only_if_all_others_are_slower_with_the_seeds():

@@ -25,7 +25,7 @@ from course.system.folders import data_folder
 
 GIB = 2**30
 # that the data of all units take at most, with temporary files
-DISK_GIB = {"smoke": 0.5, "laptop": 3, "gpu": 100}
+DISK_GIB = {"smoke": 0.5, "laptop": 3, "gpu": 6}
 MEMORY_GIB = 3  # that the largest part takes at laptop scale
 SHARED_GIB = 0.25  # of /dev/shm, through which loader workers send batches
 GPU_GIB = 2  # of the GPU's memory

@@ -4,22 +4,22 @@ from course.system.fit import PROCESS_BYTES, Need, UnitNeeds
 
 # name -> its value at (smoke, laptop, gpu)
 SIZES = {
-    "emb_dim": (32, 256, 8192),  # and width of the hidden layer
+    "emb_dim": (32, 256, 2048),  # and width of the hidden layer
     "attention_dim": (16, 64, 512),
     # of sequences of four tokens
     "padded_lengths": ((8, 16, 32, 64), (32, 64, 128, 256), (128, 256, 512, 1024)),
     "rows_of_cost": (8, 16, 64),  # sequences of that batch
     # after which a comparison begins no further round, and that of the numbers of groups
-    "seconds": (0.0, 10.0, 12.0),
-    "overhead_seconds": (0.0, 25.0, 25.0),
+    "seconds": (0.0, 10.0, 5.0),
+    "overhead_seconds": (0.0, 25.0, 15.0),
     "demo_rows": (512, 1024, 1024),  # sequences of the demonstration's set
     "emb_dims": ((16, 32), (64, 256), (64, 1024, 8192)),  # at which grouping is timed
     "losing_dims": ((8, 16), (8, 64, 256), (64, 1024, 8192)),  # in batches of 32
     "lengths": (2000, 20_000, 50_000),  # of the search for thresholds
     "trials": ((1, 10), (1, 10, 100), (1, 10, 100)),  # of the random search
     # sequences of the batch with which all methods are compared, and its embedding dimension
-    "rows_of_groups": (128, 512, 2048),
-    "u_dim": (16, 32, 1024),
+    "rows_of_groups": (128, 512, 1024),
+    "u_dim": (16, 32, 512),
     # sequences of the batch that is cut into groups, one per length at most, and its embedding
     # dimension, which is small, so that the overhead shows
     "rows_of_overhead": (64, 256, 2048),
@@ -28,29 +28,34 @@ SIZES = {
     "batch_size": (16, 64, 256),
     "training_batch": (16, 32, 64),
     # of texts that a transformer is trained on, in the orders that are compared
-    "text_rows": (128, 2048, 8192),
-    "held_out": (32, 128, 1024),  # texts of the validation loss
+    "text_rows": (128, 2048, 2048),
+    "held_out": (32, 128, 256),  # texts of the validation loss
     "training_dim": (16, 32, 256),
-    "training_layers": (1, 1, 4),
+    "training_layers": (1, 1, 2),
     "training_epochs": (2, 2, 2),  # of random batches
     "training_seeds": (1, 6, 6),
     # of the transformer that is timed on padded and packed texts
     "text_dim": (16, 64, 256),
     "text_layers": (1, 2, 4),
     "row_length": (256, 256, 1024),  # tokens of a packed row
-    "attention_rows": (16, 64, 256),  # sequences of the flat batch with attention
+    "attention_rows": (16, 64, 128),  # sequences of the flat batch with attention
 }
 
-# bytes per unit of each size: the embedding, the product, and the gradients of both
-PRODUCT_BYTES = {"emb_dims": 2**14, "rows_of_groups": 2**18, "rows_of_cost": 2**23}
+# Bytes of the GPU per unit of each size: five tensors of the largest kind, which a step keeps or
+# needs for gradients. They are what a model of that size makes of padded cells, or the scores of
+# four heads.
+STEP_BYTES = {
+    "emb_dims": 5 * 4 * 256 * 64,
+    "rows_of_groups": 5 * 4 * 256 * 512,
+    "rows_of_overhead": 5 * 4 * 256 * 512,
+    "rows_of_cost": 5 * 4 * 4 * 1024**2,
+}
 
 NEEDS = UnitNeeds(
-    minutes=20,
+    minutes=10,
     resources={
-        # drawn on the CPU
-        "memory": Need(
-            PROCESS_BYTES, {name: 8 * n_bytes for name, n_bytes in PRODUCT_BYTES.items()}, max
-        ),
-        "gpu": Need(0, {name: 16 * n_bytes for name, n_bytes in PRODUCT_BYTES.items()}, max),
+        # the largest model is drawn on the CPU
+        "memory": Need(PROCESS_BYTES, {"emb_dims": 2 * 4 * 8192}),
+        "gpu": Need(0.6e9, STEP_BYTES, max),  # and that model with its gradients
     },
 )

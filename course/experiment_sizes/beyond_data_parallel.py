@@ -4,8 +4,6 @@ from course.system.fit import PROCESS_BYTES, Need, UnitNeeds
 
 # name -> its value at (smoke, laptop, gpu)
 SIZES = {
-    "rounds": (2, 5, 5),  # of what is not compared
-    "seconds": (0.0, 8.0, 12.0),  # after which a comparison begins no further round
     "split_rows": (1, 2, 2),  # sequences of 64 tokens in the batch of a split block
     "seed_pairs": (2, 8, 8),  # trainings with one seed for all ranks and with a seed per rank
     "imitation_steps": (20, 200, 200),

@@ -4,19 +4,19 @@ from course.system.fit import PROCESS_BYTES, Need, UnitNeeds
 
 # name -> its value at (smoke, laptop, gpu)
 SIZES = {
-    "dataset": ("tiny", "ml-100k", "ml-20m"),
+    "dataset": ("tiny", "ml-100k", "ml-1m"),
     "base_batch": (64, 256, 4096),  # the batch that everything else is a multiple of
-    "base_lr": (0.5, 0.5, 2.0),  # of SGD at the base batch
+    "base_lr": (0.5, 0.5, 1.0),  # of SGD at the base batch
     # at 16 and at 192 times the base batch
     "adam_lr": ((0.01, 0.035), (0.01, 0.035), (0.003, 0.02)),
     "adam_lr_small": (0.005, 0.00125, 0.001),  # at the base batch
     "seeds": (1, 3, 3),  # of every comparison
     "lars_lr": (100.0, 120.0, 120.0),
-    "epochs": (3, 6, 10),
+    "epochs": (3, 6, 30),
     "long_epochs": (3, 12, 12),  # after which the small batch gains no more
     "pairs": (2, 6, 6),  # seeds of a comparison that needs an interval
     "perf_steps": (5, 10, 20),
-    "amp_steps": (1, 2, 20),
+    "amp_steps": (1, 2, 10),
     "seconds": (0.0, 12.0, 12.0),  # after which a comparison begins no further round
     "target": (0.48, 0.55, 0.55),  # validation HR@10 of the critical-batch experiment
     "target_epochs": (3, 15, 15),  # most that a run to the target may take
@@ -63,12 +63,13 @@ SIZES = {
 }
 
 NEEDS = UnitNeeds(
-    minutes=60,
+    minutes=15,
     resources={
         "disk": Need(0, {"dataset": 20}),
         # twice: seen pairs, and an epoch with four negatives
         "memory": Need(PROCESS_BYTES, {"dataset": 650}),
-        # and the largest batch
-        "gpu": Need(0, {"dataset": 325, "critical_times": 4096 * 6 * 200 * 4}),
+        # the epochs of all seeds, and the largest batch: NVIDIA's NeuMF at 192 times the base
+        # batch, some 10 kB per sample with its gradients
+        "gpu": Need(1e9, {"base_batch": 192 * 10_000}),
     },
 )

@@ -11,25 +11,25 @@ WORKERS_MAX = min(2 * (os.cpu_count() or 1), 32)  # that the unit starts
 # name -> its value at (smoke, laptop, gpu)
 SIZES = {
     "dataset": ("tiny", "lfw", "lfw"),
-    "images": (64, 320, 4096),
-    "batch_size": (8, 32, 64),
+    "images": (64, 320, 1024),
+    "batch_size": (8, 32, 32),
     # of passes that are compared: their batches, at least and at most as many rounds, seconds
-    "pass_batch": (2, 16, 32),
+    "pass_batch": (2, 16, 8),
     "pass_rounds": ((2, 2), (7, 41), (7, 41)),
-    "pass_seconds": (1.0, 40.0, 60.0),
+    "pass_seconds": (1.0, 40.0, 30.0),
     "cores_seconds": (0.05, 0.2, 0.4),  # of making items in one process and in all, per round
     "handed_over": (4, 40, 40),  # batches of a pass in which nothing is computed
     "start_rounds": ((1, 1), (7, 7), (7, 7)),  # in which workers are started to time it
-    "names": (20_000, 300_000, 2_000_000),  # of files, which two workers read
+    "names": (20_000, 300_000, 1_000_000),  # of files, which two workers read
     "uneven": (90, 270, 450),  # items of the dataset that is slow now and then
     # of the run that is rescued, a quarter of them for validation
-    "starved_images": (60, 480, 2048),
-    "starved_epochs": (2, 3, 3),
+    "starved_images": (60, 480, 480),
+    "starved_epochs": (2, 3, 2),
     "starved_rounds": ((1, 1), (7, 7), (7, 7)),
-    "waterfall_steps": (2, 4, 16),  # of a run without workers
+    "waterfall_steps": (2, 4, 8),  # of a run without workers
     "waterfall_rounds": ((2, 2), (7, 15), (7, 41)),
-    "waterfall_seconds": (0.5, 20.0, 60.0),
-    "checkup_minutes": (0.05, 0.25, 1.0),
+    "waterfall_seconds": (0.5, 20.0, 30.0),
+    "checkup_minutes": (0.05, 0.25, 0.5),
 }
 
 NEEDS = UnitNeeds(

@@ -144,7 +144,8 @@ def throughput(
     ax.set_xticks(batch_sizes, [f"{batch:,}" for batch in batch_sizes])
     if model:
         _, per_sample = model
-        ax.set_ylim(middle.min().item() / 1.5, 2.5 / per_sample)
+        highest = 2.5 / per_sample if per_sample else 2.5 * middle.max().item()
+        ax.set_ylim(middle.min().item() / 1.5, highest)
     ax.legend(frameon=False, fontsize=8, loc="lower right")
     return figure
 
@@ -156,9 +157,11 @@ def _draw_model(ax: Axes, smallest: int, largest: int, model: tuple[float, float
     batch = torch.logspace(*ends, 60, dtype=torch.float64)
     rate = batch / (per_update + per_sample * batch)
     ax.plot(batch, rate, "-", color=BLUE, lw=1.2, label="B / (c + sB)")
-    limit = batch / per_update
-    ax.plot(batch, limit, ":", color=GREY, lw=1, label="B / c: only the update costs")
-    ax.axhline(1 / per_sample, color=GREY, ls="--", lw=1, label="1 / s: only the samples cost")
+    if per_update:
+        limit = batch / per_update
+        ax.plot(batch, limit, ":", color=GREY, lw=1, label="B / c: only the update costs")
+    if per_sample:
+        ax.axhline(1 / per_sample, color=GREY, ls="--", lw=1, label="1 / s: only the samples cost")
 
 
 def learning_rates(
@@ -528,7 +531,7 @@ def time_to_target(
     Args:
         seconds: {batch: seconds of each seed, math.inf where the target was not reached}.
         predicted: seconds for a batch size; its curve is drawn.
-        fastest: batch at the minimum of the curve, a dotted line.
+        fastest: batch at the minimum of the curve, a dotted line; 0 or infinity if it has none.
     """
     figure, ax = axes(7.4, 3.6)
     for place, (batch, own) in enumerate(seconds.items()):
@@ -538,7 +541,8 @@ def time_to_target(
     batches = torch.logspace(math.log2(min(seconds)), math.log2(max(seconds)), 60, base=2).tolist()
     curve = [predicted(batch) for batch in batches]
     ax.plot(batches, curve, color=GREY, lw=1.2, label="predicted from one batch size")
-    ax.axvline(fastest, color=GREY, ls=":", lw=1, label="predicted fastest batch")
+    if 0 < fastest < math.inf:
+        ax.axvline(fastest, color=GREY, ls=":", lw=1, label="predicted fastest batch")
     ax.set_xscale("log", base=2)
     ax.set_yscale("log")
     plain_log(ax.yaxis)

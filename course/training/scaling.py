@@ -210,13 +210,14 @@ def flops_per_token(model: nn.Module) -> int:
 
 
 def peak_flops(size: int = 1024, rounds: int = 7) -> float:
-    """FLOP per second of the fastest of some large matrix products, on the course's device.
+    """FLOP per second of the fastest of some large matrix products, where the ranks compute.
 
-    On a CPU, of one thread.
+    That is a GPU if there are several, else one thread of the CPU.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    a = torch.randn(size, size, device=course_device())
+    several = course_device().type == "cuda" and torch.cuda.device_count() > 1
+    a = torch.randn(size, size, device="cuda" if several else "cpu")
     fastest = float("inf")
     for _ in range(rounds):
         started = time.perf_counter()

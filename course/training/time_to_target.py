@@ -32,10 +32,24 @@ TIMED_UPDATES = 3  # per run, when one update is timed
 
 
 class Cost(NamedTuple):
-    """Seconds of an update: `per_update` + `per_sample` * batch."""
+    """Seconds of an update: `per_update` + `per_sample` * batch, neither below 0."""
 
     per_update: float
     per_sample: float
+
+    @property
+    def samples(self) -> float:
+        """c / s, the samples that cost as much as an update; infinite where samples cost 0."""
+        return self.per_update / self.per_sample if self.per_sample else math.inf
+
+    def fastest(self, critical: float) -> float:
+        """The batch that reaches a target first, by the formula; infinite if the largest does.
+
+        Args:
+            critical: batch beyond which few updates are saved. An estimate may be negative: then
+                more than one sample per update is wasted, and this is 0.
+        """
+        return math.sqrt(self.samples * critical) if critical > 0 else 0.0
 
 
 class Need(NamedTuple):
@@ -125,9 +139,14 @@ def seconds_per_update(experiment: Experiment, sizes: SimpleNamespace) -> dict[i
 
 
 def cost(seconds: Mapping[int, float]) -> Cost:
-    """The Cost that {batch: seconds of an update} has at its smallest and its largest batch."""
+    """The Cost that {batch: seconds of an update} has at its smallest and its largest batch.
+
+    If the largest takes no longer, as on a GPU that it does not fill, a sample costs 0.
+    """
     small, large = min(seconds), max(seconds)
     per_sample = (seconds[large] - seconds[small]) / (large - small)
+    if per_sample <= 0:
+        return Cost((seconds[small] + seconds[large]) / 2, 0.0)
     return Cost(max(seconds[small] - per_sample * small, 0.0), per_sample)
 
 

@@ -52,6 +52,7 @@ FAILURE_CHARACTERS = 300  # of an exception's message in the table
 SMOKE_UNIT = "05_batch_grouping"
 SMOKE_SECONDS_MAX = 280  # of one part; processes start slowly on some lent machines
 MEMORY_SHARE_MAX = 0.9  # of the free GPU memory that a data set may take
+FFCV_SHAPE = 1_000_000, 10_000  # rows and columns of the regression in FFCV's guide, 40 GB
 
 
 class Rows(list):
@@ -164,7 +165,7 @@ def linear(rows: Rows) -> None:
     """Seconds of an epoch of SGD on 40 GB: from the record file over the bus, and on the GPU."""
     size = sizes("04_fast_loading")
     answers = load_solutions("04_fast_loading")
-    data = regression.prepare(size.rows, size.columns)
+    data = regression.prepare(*at((size.rows, size.columns), FFCV_SHAPE))
     nbytes = 4 * data.rows * data.columns
     shape = f"{data.rows:,} x {data.columns:,}, {nbytes / 1e9:.1f} GB"
     rows.put("data", f"{shape}, batch {size.batch_size:,}")

@@ -28,7 +28,7 @@ import course
 from course.checks import large_batch as check
 from course.measure.comparison import compare, difference_interval, signed_rank_interval
 from course.plots import large_batch as plots
-from course.training import recommender_loop
+from course.training import recommender_loop, time_to_target
 from course.training.rate_maps import adam, sgd
 from course.training.recommender import (
     CONSTANT_LOSS,
@@ -144,14 +144,13 @@ compared = compare(ways, device=course.device(), seconds=sizes.seconds, progress
 
 # %% tags=["experiment"]
 seconds = {k: compared.time(k).estimate / sizes.perf_steps for k in ways}
-per_sample = (seconds[192] - seconds[1]) / (timed_batches[192] - timed_batches[1])
-per_update = seconds[1] - per_sample * timed_batches[1]
+per_update, per_sample = cost = time_to_target.cost({timed_batches[k]: seconds[k] for k in (1, 192)})
 throughputs = {k: compared.rate(k, sizes.perf_steps * batch) for k, batch in timed_batches.items()}
 speedup = {k: compared.ratio(k).scaled(k) for k in ways}
 print(course.score("03/1", "samples/s at 16x over 1x", predicted_speedup_16, speedup[16]))
 print(course.score("03/1", "samples/s at 192x over 1x", predicted_speedup_192, speedup[192]))
 print(f"c = {1e3 * per_update:.2f} ms per update, s = {1e6 * per_sample:.3f} µs per sample, c / s = "
-      f"{per_update / per_sample:,.0f} samples; the 1× batch against itself: {compared.control}")  # fmt: skip
+      f"{cost.samples:,.0f} samples; the 1× batch against itself: {compared.control}")  # fmt: skip
 guesses = {16: predicted_speedup_16, 192: predicted_speedup_192}
 guesses = {sizes.base_batch * k: guess and guess * throughputs[1].estimate for k, guess in guesses.items()}
 plots.throughput(list(timed_batches.values()), list(throughputs.values()), guesses, (per_update, per_sample))

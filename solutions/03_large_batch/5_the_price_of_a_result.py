@@ -313,9 +313,9 @@ def seconds_for(batch):
     return fewest * (1 + critical / batch) * (cost.per_update + cost.per_sample * batch)
 
 
-fastest = math.sqrt(cost.per_update / cost.per_sample * critical)
+fastest = cost.fastest(critical)  # the root above
 print(f"c {1e3 * cost.per_update:.2f} ms, s {1e6 * cost.per_sample:.2f} µs, "
-      f"c / s {cost.per_update / cost.per_sample:,.0f} samples")  # fmt: skip
+      f"c / s {cost.samples:,.0f} samples")  # fmt: skip
 print(f"predicted fastest batch: {fastest:,.0f} samples")
 
 # %% [markdown]

@@ -27,6 +27,9 @@ def merge_parts(answer: Answer, device: torch.device, seed: int) -> Facts:
     yield "returns a row per query", merged.shape
     yield "two ranks with half of the keys each", merged
     yield "one rank with all keys", answer(*stacked(_of_splits(device, seed + 1, (6,), 1)))
+    numerators, denominators, maxima = stacked(halves)
+    ones = denominators[..., None].expand_as(numerators)
+    yield "values of 1 alone: how far their mean is from 1", answer(ones, denominators, maxima) - 1
     yield "one key per rank", answer(*stacked(_of_splits(device, seed + 2, (1, 1, 1), 1)))
     unequal = _of_splits(device, seed + 3, (1, 7, 3, 2 + seed % 4), 2)
     yield "four ranks with unequal shares", answer(*stacked(unequal))
