@@ -140,7 +140,7 @@ for fixed in (one_sends_first, start_both):
 
 # %% [markdown]
 # **Shown**: one function changes only the order, the other only when a call returns. Either change is enough. (With
-# NCCL, `send` returns early, and the deadlock shows at the next line that waits for the GPU: part 8.)
+# NCCL, `send` returns early, and a deadlock may show only at the next line that waits for the GPU: part 8.)
 #
 # **Takeaway** If every rank sends first, nobody receives. Start both directions, then wait.
 
