@@ -232,20 +232,21 @@ plots.step_shares(shares, {way: ratio.estimate for way, ratio in longer.items()}
 # below.
 #
 # - **A** Wrapping a model in DDP sends the parameters and buffers of rank 0 to all ranks.
-# - **B** DDP cuts the batch that a rank passes to the model into `world_size` shards and sends every rank its shard.
+# - **B** DDP cuts the batch that a rank passes to the model into `world_size` shards and sends each rank its shard.
 # - **C** The ranks exchange their gradients while `loss.backward()` runs; `optimizer.step()` sends nothing.
 # - **D** After backward, `p.grad` is the mean of the ranks' own gradients, on every rank.
 # - **E** Each rank has its own optimizer state; nobody sends these states, and they stay equal.
-# - **F** With a criterion that takes the mean, the loss is the mean over the samples of all ranks.
+# - **F** With a criterion that takes the mean, the loss on each rank is the mean over the samples of all ranks.
 # - **G** DDP averages the running statistics of BatchNorm layers over the ranks after each step.
 # - **H** `dist.barrier()` is necessary before a batch is passed to the model; without it a fast rank could average its
-#   gradients with those that a slow rank has from the step before.
-# - **I** If rank 0 alone downloads the data set to a disk that all see, a `dist.barrier()` between the download and the
-#   opening of the files keeps the other ranks from opening what is not there yet.
+#   gradients with a slow rank's gradients from the step before.
+# - **I** If only rank 0 downloads the data set to a disk that all ranks see, a `dist.barrier()` between the download
+#   and the opening of the files keeps the other ranks from opening files that are not there yet.
 # - **J** With `shuffle=True` each rank's DistributedSampler shuffles for itself, so two ranks may get the same sample
 #   in one epoch.
-# - **K** If the number of samples is not a multiple of the ranks, a DistributedSampler with `drop_last=False`, the
-#   default, uses some samples more than once in an epoch, and an accuracy taken over its indices counts them as often.
+# - **K** If the number of samples is not a multiple of the number of ranks, a DistributedSampler with
+#   `drop_last=False`, the default, uses some samples more than once in an epoch, and an accuracy over its indices
+#   counts them that often.
 # - **L** If one rank has one batch fewer than the others, DDP takes the mean over the remaining ranks in the last step.
 # - **M** `torchrun` with 4 processes on each of two machines sets `WORLD_SIZE` to 8, `RANK` to 0 to 7, and `LOCAL_RANK`
 #   to 0 to 3 on each machine.
