@@ -369,9 +369,9 @@ course.claim(
 )
 
 # %% [markdown]
-# **Shown** by arithmetic and by the count: a rank sends 1/N of the tensor in each of 2 (N - 1) steps. That is 2 (N - 1)
-# / N of the tensor, always less than twice its size. Each of your 8 GPUs sends and receives 24.5 GB per step. One GPU
-# that collects would send and receive 98 GB.
+# **Shown** by arithmetic and by the count: a rank sends 1/N of the tensor in each of 2 (N - 1) steps. That is
+# 2 (N - 1) / N of the tensor, always less than twice its size. Each of your 8 GPUs sends and receives 24.5 GB per step.
+# One GPU that collects would send and receive 98 GB.
 #
 # **Takeaway** On a ring each rank sends less than twice its tensor, however many ranks there are. Only the number of
 # steps grows.

@@ -9,7 +9,7 @@
 #
 # - say what DDP sends at construction, before a forward and in a backward
 # - write a wrapper that keeps N models equal
-# - tell when overlapping messages with backward pays, and choose a bucket size
+# - tell when overlapping messages with backward pays
 #
 # **Minutes** 31 core · 84 in all
 #
@@ -102,7 +102,7 @@ course.claim("torch's DDP sends the buffers before a forward, and nothing if the
 #   the wrapper alone: it may call a broadcast that no other rank joins. Let it evaluate `model.module`. With
 #   `forward_sync_buffers=False`, no forward sends buffers (`broadcast_buffers` before torch 2.13).
 # - **Backward**: every gradient travels once. The first backward sends one message and records the order of the
-#   gradients. Then rank 0 tells the others how buckets are cut, in two short broadcasts.
+#   gradients. Before the second forward, rank 0 tells the others how buckets are cut, in two short broadcasts.
 # - **Step**: `optimizer.step()` sends nothing (part 5 counts it).
 #
 # How large is a bucket? The next cell caps all buckets at 1 MiB. It prints the bucket sizes of the GPT, and of four
@@ -318,10 +318,10 @@ plots.step_ratios(compared, f"Naive takes {naive.estimate:.2f} times as long as 
 # first: the last layer's gradient is ready long before backward ends. DDP sends a bucket as soon as its gradients are
 # ready, and continues with backward.
 #
-# To see this, we give each rank a simulated network card that sends one message after the other. A message takes `bytes
-# / bandwidth` seconds, and cannot end before the other rank has started the same message. Backward alone takes a time
-# *B*. We set the bandwidth so that all gradients together take *B* on the card, too. One message after backward then
-# ends at 2 *B* or later.
+# To see this, we give each rank a simulated network card that sends one message after the other. A message takes
+# `bytes / bandwidth` seconds, and cannot end before the other rank has started the same message. Backward alone takes a
+# time *B*. We set the bandwidth so that all gradients together take *B* on the card, too. One message after backward
+# then ends at 2 *B* or later.
 #
 # **Predict**: torch's DDP with a cap of 1 MiB sends the buckets printed above. What share of the time of one message
 # after backward does it need?

@@ -169,8 +169,8 @@ course.claim("with your factors, two ranks have the loss curve of one process to
 # You can make the same mistake on one device. `backward()` adds to `grad`, so you can add up the gradients of several
 # *micro-batches*. The sum is the gradient of one large batch if each micro-batch is weighted by its share of the
 # samples. The loop below has the faults of two published loops. NVIDIA's NCF example (DeepLearningExamples, `ncf.py`)
-# divides by nothing and skips the last micro-batches. Lambda's distributed training guide steps at `i_step % grad_accum
-# == 0`.
+# divides by nothing and skips the last micro-batches. Lambda's distributed training guide steps at
+# `i_step % grad_accum == 0`.
 
 
 # %% locked="published_accumulation"
@@ -816,8 +816,8 @@ course.claim("with DDP, rank 0's running statistics are those of its samples alo
 # %% [markdown]
 # ### Exercise 5 · Moments of all ranks
 #
-# Compute the mean and the (biased) variance of each channel over the samples of all ranks. If rank 0 holds `[[1.],
-# [3.]]` and rank 1 `[[8.]]`, both return mean 4 and variance 26/3.
+# Compute the mean and the (biased) variance of each channel over the samples of all ranks. If rank 0 holds
+# `[[1.], [3.]]` and rank 1 `[[8.]]`, both return mean 4 and variance 26/3.
 #
 # **Points** 4 · **Extra** · **Difficulty** ●●● · **Minutes** 25 · **Lines** 9
 #

@@ -457,10 +457,10 @@ plots.lives_of_ranks(undisturbed, losses, lived, 10, "Four lives on 2, 2, 1 and 
 # ### Exercise 4 · Survive
 #
 # A life that begins within an epoch must skip the samples that are already trained. Fill the three gaps: load, skip,
-# save. The loader's sampler is the list `left`, which it reads when a pass begins. So fill that list in place, `left[:]
-# = ...`: the loader would not see a new list under the same name. With 16 steps per epoch and a checkpoint after step
-# 20, the next life starts at the fifth step of the second epoch, because 4 steps of that epoch are done. This training
-# has neither scheduler nor scaler, and seeds every step, so "model", "optimizer" and "step" are complete.
+# save. The loader's sampler is the list `left`, which it reads when a pass begins. So fill that list in place,
+# `left[:] = ...`: the loader would not see a new list under the same name. With 16 steps per epoch and a checkpoint
+# after step 20, the next life starts at the fifth step of the second epoch, because 4 steps of that epoch are done.
+# This training has neither scheduler nor scaler, and seeds every step, so "model", "optimizer" and "step" are complete.
 #
 # **Points** 8 · **Extra** · **Difficulty** ●●● · **Minutes** 35 · **Lines** 15
 #

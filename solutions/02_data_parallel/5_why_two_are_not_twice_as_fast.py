@@ -38,8 +38,8 @@ sizes = course.sizes("02_data_parallel")
 # ## How many times as fast are two ranks?
 #
 # A second GPU doubles the bill. What it should give you depends on what you keep fixed. *Strong scaling* shares one
-# batch among N ranks: ideally a step takes $t_1 / N$. *Weak scaling* gives every rank the same batch as before: ideally
-# a step takes $t_1$. The *parallel efficiency* is the share of the ideal that you reach.
+# batch among N ranks: ideally a step takes $t_1 / N$. *Weak scaling* gives every rank a whole batch: ideally a step
+# takes $t_1$. The *parallel efficiency* is the share of the ideal that you reach.
 #
 # Amdahl (1967) split the work into a serial share $s$ and the rest: $t_N = t_1 (s + (1 - s) / N)$, so the speed-up
 # stays below $1 / s$. Gustafson (1988) answered that the work grows with the machine, which is weak scaling. The
@@ -179,8 +179,8 @@ plots.scaling(ranks, strong, weak, own, bars)
 # - *A small batch* (alone minus 1/N): some work, such as the optimizer's, does not shrink with the batch, and half a
 #   batch may not fill a GPU. A larger batch per rank helps.
 # - *Others compute too* (silent minus alone): nothing is sent, but a step lasts as long as the slower rank needs. **We
-#   think** that ranks also share memory, caches and power. To test that, use two GPUs, which share little. If the
-#   interval contains 0, this run found no loss.
+#   think** that ranks also share memory, caches and power. To test that, use two GPUs: little of this loss should
+#   remain. If the interval contains 0, this run found no loss.
 # - *Sending* (shared minus silent): messages that backward does not hide (part 2), and copies into buckets. Fewer
 #   bytes, a larger batch per rank or a faster wire helps.
 #
@@ -190,8 +190,9 @@ plots.scaling(ranks, strong, weak, own, bars)
 # ## What does a late rank cost?
 #
 # So far both ranks had the same amount of work. Often one rank is late, a *straggler*: its batch is longer, its loader
-# stalls, or its GPU is throttled. On each rank, a step of DDP then has four parts: the *batch is late*; *computing*
-# (forward, and backward without sending); *waiting* for the slowest rank; and *sending*, which is the rest.
+# stalls, or its GPU is throttled. We split a step of DDP on each rank into four parts. *Batch late* is the wait for its
+# batch. *Computing* is forward, and backward without sending. *Waiting* is for the slowest rank, and *sending* is the
+# rest.
 #
 # The next cell delays batches. In *both late*, each of two ranks gets its batch late, by the time of one step. In *one
 # late*, rank 1 alone gets it late, by twice that time. The mean delay is the same. **Predict** for *one late*: how many
@@ -219,8 +220,8 @@ plots.step_shares(shares, {way: ratio.estimate for way, ratio in longer.items()}
 #
 # A profiler of rank 0 shows the waiting as a long all-reduce, so waiting is often taken for a slow network. Compare the
 # ranks before you buy a faster network: `torchrun --nproc-per-node 2 -m course.checkup train.py` names the rank that
-# all others wait for, and the line. If the work differs in every step, as with sentences of all lengths, deal out equal
-# work and not equal numbers of samples (unit 05).
+# all others wait for, and the line. If the work differs in every step, as with sentences of all lengths, give each rank
+# equal work, not equally many samples (unit 05).
 #
 # **Takeaway** A step is as slow as its slowest rank, and the other ranks report their wait as communication.
 

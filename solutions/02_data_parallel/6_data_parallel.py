@@ -48,8 +48,7 @@ gpus = torch.cuda.device_count() if course.device().type == "cuda" else 0
 # outputs = model(batch)                              # as before
 # ```
 #
-# One process owns the batch, the model and the loss. With N samples and M devices, forward has four
-# steps:
+# One process owns the batch, the model and the loss. With N samples and M devices, forward has four steps:
 #
 # 1. *scatter*: each device gets N / M samples;
 # 2. *replicate*: each device gets a copy of the model, a *replica*;
