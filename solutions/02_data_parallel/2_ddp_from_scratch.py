@@ -602,7 +602,7 @@ plots.overlap_sweep(blocks_per_bucket, predicted, measured, flat, needs)
 
 # %% tags=["experiment"]
 off = {wire: measured[wire][0].scaled(1 / predicted[wire][0]) for wire in loads}
-otherwise = "Backward itself takes longer while messages travel."
+otherwise = "The text below names two costs that the formula leaves out."
 course.claim("on the fast wire, a bucket per block takes at most 25 % more or less than computed",
              off["fast"], within=(0.8, 1.25), otherwise=otherwise)  # fmt: skip
 course.claim("on the medium wire, a bucket per block takes at most 25 % more or less than computed",

@@ -43,7 +43,7 @@ print(course.machine())
 torch.set_num_threads(1)  # these models are small
 
 # %% [markdown]
-# ## Incident 1: why do two ranks not have the loss curve of one?
+# ## Incident 1: why do two ranks not reproduce the loss curve of one?
 #
 # **Symptom.** A small GPT trains on random texts of 2 to 40 tokens, 16 per step. Two ranks that share the same 16 give
 # a slightly different loss curve, from the first step on. There is no error, and the loss falls. Below, one process
@@ -164,7 +164,7 @@ course.claim("with your factors, two ranks have the loss curve of one process to
 # the step. A mean of means needs equal shards.
 
 # %% [markdown]
-# ## How long are the gradients of this loop? · extra
+# ## Does this loop accumulate correctly? · extra
 #
 # You can make the same mistake on one device. `backward()` adds to `grad`, so you can add up the gradients of several
 # *micro-batches*. The sum is the gradient of one large batch if each micro-batch is weighted by its share of the
@@ -668,7 +668,7 @@ print(f"default limits: gloo {constants.default_pg_timeout}, NCCL {constants.def
 # With gloo, the operating system closes the connection of an ended process, and the other rank gets an error. A process
 # that lives but does not answer looks like a slow one, so only the time limit ends the wait.
 #
-# **Known**: NCCL differs. Its calls return before they are done, and a *watchdog* thread looks after them. When a
+# **Known**: NCCL differs. Its calls return before they are done, and a *watchdog* thread monitors them. When a
 # collective exceeds the limit, or NCCL reports an error, the watchdog ends the process
 # (`TORCH_NCCL_ASYNC_ERROR_HANDLING`, default 3: PyTorch documentation, "ProcessGroupNCCL Environment Variables"). Under
 # torchrun, the agent of a machine sees that one of its processes has died, and ends the others.

@@ -285,9 +285,9 @@ plots.against_undisturbed(undisturbed, curves, "Whatever the checkpoint forgets:
 
 # %% [markdown]
 # **Shown**: each curve forgets one piece and nothing else. Random state and position decide which tokens the first
-# forward sees, so the first loss differs. The first update reads the optimizer's state, so without it the second loss
-# differs. The scheduler sets the learning rate at the end of that update, so without it the third loss differs. All
-# four curves keep falling.
+# forward sees, so without them the first loss differs. The first update reads the optimizer's state, so without it the
+# second loss differs. The scheduler sets the learning rate at the end of that update, so without it the third loss
+# differs. All four curves keep falling.
 #
 # The scaler is not drawn. Forgetting it changes no loss here, because its scale is a power of two. In float16,
 # gradients could overflow and steps would be skipped.
@@ -406,9 +406,9 @@ course.claim("killed twice and resumed on 2, 1 and 2 ranks, the training has the
 plots.lives_of_ranks(undisturbed, losses, lived, 10, "Four lives on 2, 2, 1 and 2 ranks: one loss curve")
 
 # %% [markdown]
-# After a kill, the next life repeats the steps since the last checkpoint. It finds the same losses, so you see one
-# curve. A kill costs these steps and the time to start. The losses agree to rounding, not bit by bit, because another
-# number of ranks sums in another order.
+# Each run of the processes is a *life*. After a kill, the next life repeats the steps since the last checkpoint. It
+# finds the same losses, so you see one curve. A kill costs these steps and the time to start. The losses agree to
+# rounding, not bit by bit, because another number of ranks sums in another order.
 #
 # What you will meet in your own training:
 #

@@ -41,7 +41,7 @@ images, labels = fashion.floats(data.train_images), data.train_labels
 gpus = torch.cuda.device_count() if course.device().type == "cuda" else 0
 
 # %% [markdown]
-# ## What does the line do in a step?
+# ## What does DataParallel do in a step?
 #
 # ```python
 # model = nn.DataParallel(model, device_ids=[0, 1])   # GPUs 0 and 1
@@ -380,7 +380,7 @@ course.claim("more than nine tenths of the bytes that cross are copies of the mo
 # **Takeaway** Count what a step sends, and ask what could compute meanwhile.
 
 # %% [markdown]
-# ## What does it cost, and from which batch on do two devices pay? · extra
+# ## From which batch size do two devices pay? · extra
 #
 # Should you replace DataParallel in a training that uses it? That depends on its batch. The next cell computes one
 # batch in several ways, with one core (or GPU) per device: by the model alone, by your DataParallel with two threads,
