@@ -3,14 +3,14 @@
 #
 # **How do eight GPUs agree on one gradient, in every step?**
 #
-# You start ranks from this notebook, see two of them wait for each other forever, and write the all-reduce that trains
-# large models.
+# You start several processes from this notebook, watch two of them wait for each other forever, and write the
+# all-reduce that large models are trained with.
 #
 # **You will be able to**
 #
 # - send messages between ranks without a deadlock;
 # - write a ring all-reduce, and count what each rank sends;
-# - say when few messages matter, and when few bytes (an extra section).
+# - say when few messages matter, and when few bytes (extra).
 #
 # **Minutes** 36 core · 58 in all
 #
@@ -33,58 +33,58 @@ print(course.machine())
 sizes = course.sizes("02_data_parallel")
 
 # %% [markdown]
-# **The unit** builds what trains one model on many devices. Session 1 has parts 1 to 3: what is sent,
-# DistributedDataParallel from scratch, and five incidents. Session 2 has parts 4 and 5: `torchrun`, and why two devices
-# are not twice as fast. DataParallel (6), sharding (7) and more collectives (8) are mostly extra.
+# **The unit** is about training one model on many devices. In session 1 (parts 1 to 3) you count messages, build
+# DistributedDataParallel and find the faults of five trainings. In session 2 (parts 4 and 5) you move to `torchrun` and
+# learn why two devices are not twice as fast. Parts 6 to 8 are mostly extra.
 #
-# Write your prediction into each cell with `None`. A check names the first thing that is wrong. Later cells use your
-# answer if its check passed, else the reference solution, if your copy of the course includes it. Leave the empty cell
-# after each check alone: your instructor's tests go there.
+# Replace each `None` by your prediction before you run the next cell. Later cells use your answer if it passed its
+# check, or else the reference solution if your copy of the course has it. Leave the empty cell after each check alone:
+# your instructor's tests go there.
 
 # %% [markdown]
 # ## What must eight GPUs tell each other?
 #
-# You train a language model of 7 billion parameters on 8 GPUs. Each GPU computes gradients from its own batch: 14 GB in
-# bfloat16. If each stepped with its own gradients, you would get eight different models. So all must step with the same
-# one, the *mean*. One GPU could collect the gradients and return their mean. Then 7 × 14 GB would come in and 7 × 14 GB
-# go out through its link, in every step. This part finds a cheaper way.
+# You train a language model with 7 billion parameters on 8 GPUs. Each GPU computes gradients from its own batch: 14 GB
+# in bfloat16. If each GPU stepped with its own gradients, you would get eight different models. So all of them must
+# step with the *mean* gradient. One GPU could collect the gradients and return their mean, but then 7 × 14 GB would
+# enter and 7 × 14 GB would leave it in every step. This part finds a cheaper way.
 #
-# *DistributedDataParallel* (DDP) trains with one *rank* per device: a process with a model and its own batch. All ranks
-# start with equal weights, which rank 0 sends once, and step with equal gradients. So their weights stay equal.
+# *DistributedDataParallel* (DDP) runs one process per device, called a *rank*, with its own copy of the model and its
+# own batch. Rank 0 sends its weights to all ranks once. From then on all ranks step with the same gradients, so their
+# weights stay equal.
 
 # %%
 plots.ddp_steps()
 
 # %% [markdown]
-# The third column is one operation, *all-reduce*: every rank gets the sum of all ranks' tensors. Divided by the number
-# of ranks, the sum is the mean. An operation that all ranks call together is a *collective*. Torch has
-# `dist.all_reduce(x)`. You build your own from messages, so that you can count them.
+# The third column is a single operation, *all-reduce*: every rank gets the sum of all ranks' tensors. Dividing by the
+# number of ranks gives the mean. An operation that all ranks call together is a *collective*. Torch has
+# `dist.all_reduce(x)`. You build your own, so that you can count its messages.
 #
 # <details><summary>Ways to train on several devices</summary>
 #
-# - **Data parallel** (DP): one process; every step copies the model to all devices and splits the batch (part 6).
-# - **Distributed data parallel** (DDP): one process per device, each with a model; gradients are shared (part 2).
-# - **Sharded** training (ZeRO, FSDP): like DDP, but each rank keeps only a part of parameters, gradients and optimizer
-#   state (Rajbhandari et al. 2020, arXiv:1910.02054; part 7).
-# - **Tensor parallel**: each device keeps a part of every layer. **Pipeline parallel**: each keeps some of the layers.
-#
-# Large models need many devices for time, too. AlphaFold 2 was trained for about eleven days on 128 TPU v3 cores
-# (Jumper et al. 2021, supplementary information). On one core that would be nearly four years, if the model fitted.
+# - **Data parallel** (DP): one process. Every step copies the model to all devices and splits the batch (part 6).
+# - **Distributed data parallel** (DDP): one process per device, each with a copy of the model. The ranks average their
+#   gradients (part 2).
+# - **Sharded** training (ZeRO, FSDP): like DDP, but each rank keeps only a part of the parameters, gradients and
+#   optimizer state (Rajbhandari et al. 2020, arXiv:1910.02054; part 7).
+# - **Tensor parallel**: each device keeps a part of every layer. **Pipeline parallel**: each device keeps some of the
+#   layers.
 #
 # </details>
 
 # %% [markdown]
 # ## What happens when two ranks send to each other?
 #
-# Ranks are numbered from 0, and the *world size* is how many there are. `run_ranks(fn, n)` starts n processes, calls
-# `fn(rank, n)` in each and returns their results as a list. They talk through a *backend*: gloo on CPUs, NCCL on
-# NVIDIA's GPUs.
+# An all-reduce consists of messages between pairs of ranks, so start with one pair. Ranks are numbered from 0; the
+# *world size* is the number of ranks. `run_ranks(fn, n)` starts n processes, calls `fn(rank, n)` in each and returns
+# the results as a list. The processes communicate through a *backend*: gloo on CPUs, NCCL on NVIDIA GPUs.
 #
-# A message has two ends. Rank 0 calls `dist.send(tensor, dst=1)`, and rank 1 calls `dist.recv(tensor, src=0)`, which
-# writes into a tensor of the same shape and dtype. Below, each of two ranks sends its number to the other. The next
-# cell counts how many of the two ranks return, that is, reach the end of `swap`.
+# A message has two ends: rank 0 calls `dist.send(tensor, dst=1)`, and rank 1 calls `dist.recv(tensor, src=0)`, which
+# writes into a tensor of the same shape and dtype. In `swap`, each of two ranks sends its number to the other. How many
+# ranks reach the end of the function?
 #
-# **Predict** that number: 2, because both send what the other receives? Or fewer, because of the order?
+# **Predict**: 2, because both send what the other one receives? Or fewer, because of the order?
 
 # %%
 predicted_returned = None  # ranks
@@ -106,12 +106,12 @@ except distributed.RankError as error:
 print(course.score("02/1", "ranks that return when both send first", predicted_returned, returned, null=None))
 
 # %% [markdown]
-# This is a *deadlock*. With gloo, `send` *blocks*: it returns when the other side receives. Both ranks send first, so
-# neither reaches the line with `recv`. `run_ranks` ended them after its time limit.
+# This is a *deadlock*. With gloo, `send` *blocks*: it returns only when the other side receives. Both ranks send first,
+# so neither reaches its `recv`. `run_ranks` stopped them after its time limit.
 #
-# There are two fixes. In the first function below, one rank sends while the other receives. In the second, `isend` and
+# There are two fixes. In `one_sends_first`, one rank sends while the other receives. In `start_both`, `isend` and
 # `irecv` only *start* a message and return a request, and `wait()` blocks until the message is complete. Until then, do
-# not write into the tensor that is sent, and do not read the tensor that is received.
+# not write into the outgoing tensor, and do not read the incoming one.
 
 
 # %% tags=["experiment"]
@@ -139,28 +139,24 @@ for fixed in (one_sends_first, start_both):
     print(f"{fixed.__name__}: {run_ranks(fixed, 2, backend='gloo')}")
 
 # %% [markdown]
-# **Shown**: the first function changes only the order, the second only when a call returns. Either is enough.
-# **Known**: NCCL's `send` only queues the message on the GPU and returns. If the message is too large for NCCL's
-# buffers, the GPU waits until the other side receives. The Python code continues, and hangs at the next line that waits
-# for the GPU
-# ([NCCL, point-to-point communication](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/p2p.html)). Do
-# not rely on either behaviour.
+# **Shown**: one function changes only the order, the other only when a call returns. Either change is enough. (With
+# NCCL, `send` returns early, and a deadlock may show only at the next line that waits for the GPU: part 8.)
 #
 # **Takeaway** If every rank sends first, nobody receives. Start both directions, then wait.
 
 # %% [markdown]
 # ## How does one rank reach all others?
 #
-# A *broadcast* gives all ranks the values of one. DDP uses it for the weights, before the first step.
+# A *broadcast* copies one rank's values to all other ranks. DDP uses it for the weights, before the first step.
 #
-# All ranks run the same function. `dist.get_rank()` tells a rank its number, and `dist.get_world_size()` how many there
-# are. A collective writes into the tensor that it is given: inside a function, `tensor = other` changes nothing for the
+# All ranks run the same function. `dist.get_rank()` returns a rank's number, and `dist.get_world_size()` the number of
+# ranks. A collective writes into the tensor that it gets: an assignment `tensor = other` would change nothing for the
 # caller.
 
 # %% [markdown]
 # ### Exercise 1 · Broadcast, one after the other
 #
-# The source sends its tensor to every other rank, one after the other. On 3 ranks that hold 0, 1 and 2:
+# The source sends its tensor to the other ranks, one after the other. On 3 ranks that hold 0, 1 and 2:
 #
 # ```
 # broadcast_naive(tensor, src=1)      rank 1 sends to 0, then to 2; all hold 1
@@ -193,7 +189,7 @@ for fixed in (one_sends_first, start_both):
 #
 # </details>
 #
-# <details><summary>To try it, and what the check says of a hang</summary>
+# <details><summary>How to try it, and what the check reports if it hangs</summary>
 #
 # ```python
 # def mine(rank, world_size):
@@ -206,9 +202,9 @@ for fixed in (one_sends_first, start_both):
 #
 # The check runs your code on a *virtual network*, whose ranks are threads of one process.
 #
-# - "rank 2 waits in recv, line 9 of the cell": nobody sends that message. "waits in send": nobody takes it.
-# - "rank 0 waits in barrier": it has left your function and waits for the others. What did it not send them?
-# - "received data size doesn't match expected size": the two ends of a message have tensors of different lengths.
+# - "rank 2 waits in recv, line 9 of the cell": nobody sends that message. "waits in send": nobody receives it.
+# - "rank 0 waits in barrier": it has left your function and waits for the other ranks. What did it not send them?
+# - "received data size doesn't match expected size": sender and receiver use tensors of different lengths.
 #
 # </details>
 
@@ -242,12 +238,12 @@ check.broadcast_naive(broadcast_naive, seed=161)
 # %% [markdown]
 # ## How can every rank carry the same load?
 #
-# In a broadcast one after the other, the source sends every message. A *ring* shares the load. Cut the tensor into N
-# pieces. Each rank sends only to the next rank and receives only from the one before, one piece per step.
+# In your broadcast, the source sends every message. A *ring* shares the work. It cuts the tensor into N pieces. In each
+# step, every rank sends one piece to the next rank and receives one from the rank before it.
 #
-# - *Reduce-scatter*, N - 1 steps: each rank adds the piece that arrives to its own, and sends that sum in the next
-#   step. At the end each rank holds one finished piece.
-# - *All-gather*, N - 1 steps: the finished pieces go round once more, and replace the unfinished ones.
+# - *Reduce-scatter*, N - 1 steps: each rank adds the incoming piece to its own, and sends that sum in the next step. At
+#   the end each rank holds one finished piece.
+# - *All-gather*, N - 1 steps: the finished pieces travel round the ring once more and replace the unfinished ones.
 #
 # Rank 0 starts with a, rank 1 with b, rank 2 with c:
 
@@ -255,8 +251,8 @@ check.broadcast_naive(broadcast_naive, seed=161)
 plots.ring(3)
 
 # %% [markdown]
-# Every piece is summed once and then copied, so all ranks hold the same bits. In each step every rank sends and
-# receives, so blocking calls would deadlock. `exchange` starts both messages, then waits:
+# Each piece is summed once and then copied, so all ranks end with the same bits. Every rank sends and receives in each
+# step, so blocking calls would deadlock. `exchange` starts both messages, then waits:
 
 
 # %% locked="exchange"
@@ -270,10 +266,10 @@ def exchange(outgoing, to, incoming, source):
 # %% [markdown]
 # ### Exercise 2 · All-reduce on a ring
 #
-# Write the first phase, reduce-scatter; the second is given. In step 0 rank r sends piece r, as in the figure. The
-# given second phase starts by sending piece `(r + 1) % N`, so this piece of rank r must be complete after N - 1
-# steps. Add in place, with `+=`: the pieces are views of the tensor, and a sum in a new tensor is lost. Pieces may
-# differ in length by one number, so receive a piece into `part[: len(piece)]`, the beginning of the buffer `part`.
+# Write the first phase, the reduce-scatter; the all-gather is given. In step 0 rank r sends piece r, as in the figure.
+# The all-gather starts by sending piece `(r + 1) % N`, so rank r must have completed this piece after N - 1 steps. Add
+# in place with `+=`: the pieces are views of the tensor, so a sum in a new tensor is lost. Pieces may differ in length
+# by one element, so receive into `part[: len(piece)]`, the beginning of the buffer `part`.
 #
 # **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 15 · **Lines** 4
 #
@@ -282,8 +278,8 @@ def exchange(outgoing, to, incoming, source):
 # - leave the sum over all ranks in `tensor` of every rank
 # - send N - 1 pieces per rank in the first phase, all to rank `following`
 #
-# **You may assume** the same shape and dtype on all ranks, on the CPU. `exchange` sends empty pieces, too: a tensor may
-# have fewer elements than there are ranks.
+# **You may assume** the same shape and dtype on all ranks, on the CPU. A tensor may have fewer elements than there are
+# ranks: `exchange` can send empty pieces.
 #
 # **Not allowed** Any collective: use only point-to-point calls.
 #
@@ -347,12 +343,12 @@ check.ring_all_reduce(ring_all_reduce, seed=505)
 # %% [markdown]
 # ## How much does each rank send?
 #
-# A large all-reduce takes as long as its bytes take, so count them. Linux counts the bytes of every TCP connection, and
-# gloo sends through TCP. So the operating system can count what your ring sends, and what torch's own all-reduce
-# sends.
+# The time of a large all-reduce depends mostly on how many bytes it sends, so count them. gloo sends through TCP, and
+# Linux counts the bytes of every TCP connection. So the operating system can tell what your ring and torch's own
+# all-reduce send.
 #
 # **Predict**: four ranks all-reduce a tensor. How many times its size does each rank send? Perhaps 3, because each of
-# the three others must get what this rank has. Perhaps less, because neighbours add on the way.
+# the three others needs what this rank has. Perhaps less, because neighbours add on the way.
 
 # %%
 predicted_share = None  # a factor
@@ -373,30 +369,32 @@ course.claim(
 )
 
 # %% [markdown]
-# **Shown** by arithmetic and by the count: each step sends 1/N of the tensor, and there are 2 (N - 1) steps. So a rank
-# sends 2 (N - 1) / N of the tensor: once for two ranks, never more than twice. Each of your 8 GPUs sends 24.5 GB per
-# step and receives as much. One GPU that collects would send and receive 98 GB.
+# **Shown** by arithmetic and by the count: a rank sends 1/N of the tensor in each of 2 (N - 1) steps. That is
+# 2 (N - 1) / N of the tensor, always less than twice its size. Each of your 8 GPUs sends and receives 24.5 GB per step.
+# One GPU that collects would send and receive 98 GB.
 #
-# **Takeaway** On a ring each rank sends less than twice its tensor, however many ranks there are. What grows with them
-# is the number of steps.
+# **Takeaway** On a ring each rank sends less than twice its tensor, however many ranks there are. Only the number of
+# steps grows.
 
 # %% [markdown]
 # ## Few messages or few bytes? · extra
 #
-# A message of b bytes takes about `latency + b / bandwidth` seconds (the alpha-beta model). So it matters how many
-# messages come one after the other, and how long they are. Four ways to all-reduce on N ranks, a power of two:
+# The best all-reduce depends on the size of the tensor. A message of b bytes takes about `latency + b / bandwidth`
+# seconds (the alpha-beta model). So two things matter: how many messages must wait for each other, and how long they
+# are. Here are four ways to all-reduce on N ranks, where N is a power of two:
 #
-# - *Naive*: all send their tensor to rank 0, one after the other, and it sends the sum to all, one after the other.
+# - *Naive*: all ranks send their tensors to rank 0, one after the other. Then rank 0 sends the sum back, to one rank
+#   after the other.
 # - *Tree*: pairs of ranks add, then pairs of pairs, until one rank has the sum. The sum returns the same way. Messages
-#   of one round travel at the same time, and each is the whole tensor.
+#   of one round travel at the same time, and each is a whole tensor.
 # - *Ring*: as you wrote it, with N - 1 steps per phase.
-# - *Halving and doubling*: each rank exchanges *half* of its tensor with the rank N/2 away, and adds. Then both
-#   exchange half of the half that they kept, with the rank N/4 away, and so on. The same exchanges in reverse order put
-#   the finished pieces together.
+# - *Halving and doubling*: each rank exchanges *half* of its tensor with the rank N/2 away, and adds. Then it exchanges
+#   half of the half that it kept with the rank N/4 away, and so on. The same exchanges in reverse order put the
+#   finished pieces together.
 #
-# **Predict** for 64 ranks, 20 µs of latency and 10 GB/s: which of "naive", "tree", "ring" and "doubling" are the
-# fastest at some size, from 1 kB to 1 GB? Perhaps the tree and then the ring, because one has few messages, the other
-# few bytes.
+# **Predict** for 64 ranks, 20 µs of latency and 10 GB/s: which of "naive", "tree", "ring" and "doubling" is the fastest
+# for at least one size from 1 kB to 1 GB? Perhaps the tree and then the ring, because the tree has few messages and the
+# ring few bytes.
 
 # %%
 predicted_fastest = None  # a set of names, such as {"tree", "ring"}
@@ -404,8 +402,8 @@ predicted_fastest = None  # a set of names, such as {"tree", "ring"}
 # %% [markdown]
 # ### Exercise 3 · Which is fastest when?
 #
-# Predict the seconds of an all-reduce in the four ways. With a latency of 1 second, no bytes and 4 ranks, "naive" takes
-# 6, "tree" 4, "ring" 6 and "doubling" 4 seconds.
+# Compute the time of an all-reduce in each of the four ways. With a latency of 1 second, no bytes and 4 ranks, "naive"
+# takes 6, "tree" 4, "ring" 6 and "doubling" 4 seconds.
 #
 # **Points** 3 · **Extra** · **Difficulty** ●●○ · **Minutes** 12 · **Lines** 7
 #
@@ -418,7 +416,7 @@ predicted_fastest = None  # a set of names, such as {"tree", "ring"}
 #
 # <details><summary>Hint 1</summary>
 #
-# How many messages come one after the other in each way, and how long is each of them? Their total number does not
+# How many messages come one after the other in each way, and how long is each? The total number of messages does not
 # matter.
 #
 # </details>
@@ -462,8 +460,8 @@ check.all_reduce_seconds(all_reduce_seconds, seed=727)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# The next cell draws your formulas, and lets your ring run on 64 virtual ranks. Their tensors are on the device "meta":
-# they have a size and no values, so a gigabyte takes no memory.
+# The next cell draws your formulas and runs your ring on 64 virtual ranks. Their tensors are on the device "meta": they
+# have a size but no values, so a gigabyte takes no memory.
 
 
 # %% tags=["experiment"]
@@ -482,20 +480,21 @@ print(course.score("02/1", "the ways that are the fastest at some size", predict
 plots.crossover(virtual, predicted, f"{n} virtual ranks: doubling is never slower; dots: your ring, by its clock")
 
 # %% [markdown]
-# **Shown** by your formulas: the naive way and the ring wait for equally many messages, the naive way and the tree send
-# whole tensors. Doubling has few messages *and* few bytes, so it is the fastest at every size of this model.
+# **Shown** by your formulas: the naive way and the ring wait for many messages, and the naive way and the tree send
+# whole tensors. Doubling has few messages *and* few bytes, so it is the fastest at every size in this model.
 #
-# Why does NCCL use rings and trees instead? **Known**: it models both for each size and takes the faster one: "a flat
-# ring (high latency, best bandwidth) and a tree (low latency, ok bandwidth)" (NVIDIA's answers in
-# [nccl#471](https://github.com/NVIDIA/nccl/issues/471) and [#457](https://github.com/NVIDIA/nccl/issues/457)). The
-# model above leaves out three things:
+# Why does NCCL use rings and trees instead? **Known**: it estimates the time of both for each size and takes the faster
+# one: "a flat ring (high latency, best bandwidth) and a tree (low latency, ok bandwidth)" (NVIDIA's answers in
+# [nccl#471](https://github.com/NVIDIA/nccl/issues/471) and [#457](https://github.com/NVIDIA/nccl/issues/457)). Our
+# model leaves out three things:
 #
-# - *Shared links.* It gives each pair of ranks a wire. In a cluster distant pairs share links, and doubling starts with
-#   half of the tensor between the most distant ones. A ring talks to its neighbours only. Part 8 shows this.
+# - *Shared links.* The model gives each pair of ranks its own wire. In a cluster, distant pairs share links, and
+#   doubling starts by sending half of the tensor between the most distant ranks. On a ring, each rank sends only to its
+#   neighbour. Part 8 shows the difference.
 # - *Any number of ranks.* Doubling needs a power of two, or extra steps (Thakur et al. 2005, section 4.5). You may rent
 #   6 GPUs, or lose one of 8 machines.
-# - *Pipelines.* NCCL's trees cut the tensor into chunks, so that one goes up while the next follows. Then a rank sends
-#   about twice its tensor (nccl#457), not a whole tensor in each round.
+# - *Pipelines.* NCCL's trees cut the tensor into chunks that follow each other through the tree. So a rank sends about
+#   twice its tensor in all (nccl#457), not a whole tensor in each round.
 #
-# **Takeaway** For small tensors count messages, for large ones bytes. Where ranks share a link, count the bytes that
-# pass through it.
+# **Takeaway** For small tensors, count messages. For large tensors, count bytes. Where ranks share a link, count all
+# bytes that pass through it.

@@ -3,16 +3,15 @@
 #
 # **What must be sent, and when, so that N models stay equal?**
 #
-# You count what torch's wrapper sends, write one that keeps the models equal, and watch messages travel while backward
-# computes.
+# You count what torch's wrapper sends, write your own wrapper, and watch messages travel while backward computes.
 #
 # **You will be able to**
 #
 # - say what DDP sends at construction, before a forward and in a backward
-# - write the wrapper, with a message per parameter, with one message, or with buckets
+# - write a wrapper that keeps N models equal
 # - tell when overlapping messages with backward pays
 #
-# **Minutes** 29 core · 84 in all
+# **Minutes** 31 core · 84 in all
 #
 # **Needs** part 1 (`run_ranks`); exercises of other parts are not used
 
@@ -43,15 +42,15 @@ sizes = course.sizes("02_data_parallel")
 # %% [markdown]
 # ## What does a step send?
 #
-# You will write this wrapper yourself, so first count what torch's wrapper sends. The model is a small GPT: eight equal
-# blocks, so its gradients are spread evenly over backward. The other model, a convolutional network (CNN) with batch
-# normalization, has *buffers*: tensors that are not trained, here running means and variances.
+# Before you write a wrapper, count what torch's wrapper sends. One model is a small GPT of eight equal blocks, so its
+# gradients are spread evenly over backward. The other is a convolutional network (CNN) whose batch normalization has
+# *buffers*: tensors that are not trained, here running means and variances.
 #
 # `DistributedDataParallel(model)` wraps the model on each rank. It fills *buckets* with gradients, the last layers
-# first, and sends one all-reduce per bucket. A bucket is closed as soon as it holds *at least* its cap: 1 MiB for the
-# first, 25 MiB for all others. `counted()` lists every collective that a rank calls, with its bytes.
+# first, and calls one all-reduce per bucket. A bucket closes as soon as it holds *at least* its cap: 1 MiB for the
+# first bucket, 25 MiB for all others. `counted()` lists every collective that a rank calls, with its bytes.
 #
-# The GPT has this many gradients:
+# The GPT's gradients have this size:
 
 # %%
 parameters = list(small_gpt.small_gpt().parameters())
@@ -59,7 +58,7 @@ print(f"{len(parameters)} tensors, {sum(p.nbytes for p in parameters) / 2**20:.1
       f"the largest {max(p.nbytes for p in parameters) / 2**20:.2f} MiB")  # fmt: skip
 
 # %% [markdown]
-# Predict: how many all-reduces does the second backward of the GPT start, with the default caps?
+# **Predict**: how many all-reduces does the second backward of the GPT start, with the default caps?
 
 # %%
 predicted_all_reduces = None  # your number
@@ -98,19 +97,16 @@ course.claim("torch's DDP sends the buffers before a forward, and nothing if the
              f"GPT {before[0]} bytes, CNN {before[1]} bytes")  # fmt: skip
 
 # %% [markdown]
-# - **Construction**: the ranks compare the shapes of their parameters. Then rank 0 sends all its parameters and
-#   buffers.
-# - **Before a forward**: rank 0 sends its buffers, if there are any, also in `eval()` mode. If rank 0 alone evaluates
-#   with the wrapper, it may call a broadcast in which the others do not take part. So evaluate `model.module` there. No
-#   buffers are sent if the previous forward ran under `no_grad()` or in `no_sync()` (**Known**:
-#   `require_forward_param_sync` in `torch/nn/parallel/distributed.py`), or with `forward_sync_buffers=False`
-#   (`broadcast_buffers` before torch 2.13).
-# - **Backward**: every gradient travels once. The first backward sends one message and learns in which order gradients
-#   arrive. Before the second forward, rank 0 tells the others how the buckets are cut, in two short broadcasts.
-# - `optimizer.step()` sends nothing (part 5 counts it).
+# - **Construction**: the ranks compare the shapes of their parameters. Then rank 0 sends its parameters and buffers.
+# - **Forward**: rank 0 first sends its buffers, if there are any, even in `eval()` mode. So rank 0 must not evaluate
+#   the wrapper alone: it may call a broadcast that no other rank joins. Let it evaluate `model.module`. With
+#   `forward_sync_buffers=False`, no forward sends buffers (`broadcast_buffers` before torch 2.13).
+# - **Backward**: every gradient travels once. The first backward sends one message and records the order of the
+#   gradients. Before the second forward, rank 0 tells the others how buckets are cut, in two short broadcasts.
+# - **Step**: `optimizer.step()` sends nothing (part 5 counts it).
 #
-# How large is a bucket? The next cell sets a cap of 1 MiB for each. It prints the GPT's buckets, and those of four
-# layers that hold exactly 1 MiB each. Compare the first bucket with its cap.
+# How large is a bucket? The next cell caps all buckets at 1 MiB. It prints the bucket sizes of the GPT, and of four
+# layers of exactly 1 MiB each. Compare them with the cap.
 
 
 # %% tags=["experiment"]
@@ -130,22 +126,21 @@ course.claim("torch's DDP closes a bucket as soon as it holds its cap or more", 
              f"{len(n_bytes)} buckets of the GPT, {len(of_even)} of the four layers")  # fmt: skip
 
 # %% [markdown]
-# **Takeaway** DDP sends parameters once, gradients in every backward outside `no_sync()`, and, by default, buffers
-# before a forward.
+# **Takeaway** DDP sends parameters once and, by default, gradients in every backward and buffers before a forward.
 
 # %% [markdown]
 # ## What keeps the replicas equal?
 #
-# Each rank holds a *replica* of the model, and DDP never compares their weights. Two rules keep them equal: all start
-# with the same weights, and every optimizer steps with the same gradients. Then the weights are equal after the step,
-# to the last bit, and so are the optimizers' states. Buffers are not trained, so they can still differ.
+# Each rank holds a *replica* of the model, and DDP never compares the replicas' weights. Two rules keep them equal: all
+# replicas start with the same weights, and all optimizers step with the same gradients. Then the weights stay equal to
+# the last bit, and so do the optimizers' states. Your wrapper must handle three cases:
 #
-# - If each rank draws its weights from another seed, they do not start equal. So the wrapper sends rank 0's parameters
-#   and buffers when it is made: `dist.broadcast(tensor, src=0)` writes rank 0's values into the `tensor` of every rank.
+# - Each rank may draw its weights from another seed. So the wrapper sends rank 0's parameters and buffers when it is
+#   constructed: `dist.broadcast(tensor, src=0)` writes rank 0's values into the `tensor` of every rank.
 # - An all-reduce gives the *sum*, and you want the mean. Without the division, SGD's steps are `world_size` times too
 #   long.
-# - If one rank did not use a parameter, its `grad` is None there. That rank must call `all_reduce` anyway: all ranks
-#   must make the same calls in the same order. Otherwise one parameter's gradient may be added to another's.
+# - If a rank did not use a parameter, its `grad` is None there. That rank must call `all_reduce` anyway, because all
+#   ranks must make the same calls in the same order. Otherwise one parameter's gradient may be added to another's.
 
 # %% [markdown]
 # ### Exercise 1 · The naive version
@@ -234,7 +229,7 @@ check.NaiveDDP(NaiveDDP, seed=2006)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# You may divide before or after the all-reduce. Torch divides before. The next cell shows why, in 16 bits:
+# You may divide before or after the all-reduce. Torch divides before. The next cell shows why, in float16:
 
 # %% tags=["experiment"]
 gradient = torch.tensor(60_000.0, dtype=torch.float16)  # float16 ends at 65,504
@@ -242,8 +237,8 @@ print("sum, then divide:", ((gradient + gradient) / 2).item())
 print("divide, then sum:", (gradient / 2 + gradient / 2).item())
 
 # %% [markdown]
-# **Shown**: the sum of two gradients may be too large for float16 although their mean is not. In float32 and bfloat16,
-# which end at 3e38, the order makes no difference in practice.
+# **Shown**: the sum of two gradients can be too large for float16 although their mean is not. float32 and bfloat16
+# reach 3e38, so there the order hardly matters.
 #
 # **Takeaway** Equal weights at the start and equal gradients in every step keep the weights equal. Only buffers need
 # more messages.
@@ -251,8 +246,8 @@ print("divide, then sum:", (gradient / 2 + gradient / 2).item())
 # %% [markdown]
 # ## What does a message per parameter cost?
 #
-# Your wrapper sends a message for each tensor of the GPT. Is that slow, if the bytes are the same? `FlatDDP` sends one
-# message: it copies all gradients into one vector after backward, and sends that.
+# Your wrapper sends one message per tensor. Does that cost time if the bytes are the same? `FlatDDP` does the opposite:
+# after backward it copies all gradients into one vector and sends a single message.
 
 
 # %% locked="FlatDDP"
@@ -275,8 +270,8 @@ class FlatDDP(nn.Module):
 
 
 # %% [markdown]
-# We compare a step with each wrapper on two ranks. No wire is slowed here. Predict: how many times as long as with
-# torch's DDP does a step take with a message per parameter? Both send the same bytes, so 1 if only bytes cost time.
+# We time a step with each wrapper on two ranks. **Predict**: how many times as long as with torch's DDP does a step
+# take with a message per parameter? Both send the same bytes, so 1 if only bytes cost time.
 
 # %%
 predicted_naive = None  # your number
@@ -308,15 +303,13 @@ course.claim("one message for all gradients makes a step at least 5 % shorter th
 plots.step_ratios(compared, f"Naive takes {naive.estimate:.2f} times as long as torch's DDP (2 ranks)")
 
 # %% [markdown]
-# A message costs something however small it is: the call, the wake-up of another process, on a GPU the launch of a
-# kernel. The naive wrapper pays that for each tensor. Flat sends the same bytes in one message, but copies all
-# gradients twice. If flat is faster than naive, the messages that it saves cost more than its copies.
+# Every message has a fixed cost: the call, waking another process or, on a GPU, launching a kernel. Flat pays it once,
+# but copies all gradients. If flat is faster than naive, the messages that it saves cost more than its copies.
 #
-# Before you compare flat with torch's wrapper, look at the control: a difference smaller than the control's interval is
-# noise. The two wrappers differ in two things: torch's copies less, and it sends while backward computes. So this
-# comparison alone does not say why one of them is faster.
+# Flat and torch's wrapper differ in how they copy *and* in when they send. So this comparison alone does not say why
+# one of them is faster.
 #
-# **Takeaway** Send few messages: each costs time however small it is.
+# **Takeaway** Send few messages, because each costs time however small it is.
 
 # %% [markdown]
 # ## Can messages travel while backward computes?
@@ -325,13 +318,13 @@ plots.step_ratios(compared, f"Naive takes {naive.estimate:.2f} times as long as 
 # first: the last layer's gradient is ready long before backward ends. DDP sends a bucket as soon as its gradients are
 # ready, and continues with backward.
 #
-# `slow_wire` gives each rank a simulated network card. It sends one message after the other. A message needs
+# To see this, we give each rank a simulated network card that sends one message after the other. A message takes
 # `bytes / bandwidth` seconds, and cannot end before the other rank has started the same message. Backward alone takes a
-# time *B*. We set the bandwidth so that the card, too, needs *B* for all gradients together. One message after backward
+# time *B*. We set the bandwidth so that all gradients together take *B* on the card, too. One message after backward
 # then ends at 2 *B* or later.
 #
-# Predict: torch's DDP with a cap of 1 MiB sends the buckets printed above. How long does backward with these messages
-# take, as a share of backward with one message after it?
+# **Predict**: torch's DDP with a cap of 1 MiB sends the buckets printed above. What share of the time of one message
+# after backward does it need?
 
 # %%
 predicted_share = None  # a number from 0 to 1
@@ -350,19 +343,16 @@ title = f"torch's buckets take {share} of the time of one message after backward
 plots.overlap_lanes({way: overlap.typical(medium.records[way]) for way in wraps}, title)
 
 # %% [markdown]
-# The title compares all rounds; the drawing shows one round of median length for each wrapper. A tick is a hook: a
-# gradient is ready. A bar on the wire is a message. The grey bar below the wire shows when the wrapper only waits. In
-# the upper half the wire is idle while backward runs. In the lower half both work, and the wrapper waits only for what
-# is left after backward.
+# The title compares all rounds; the drawing shows one round of median length for each wrapper. A tick marks a gradient
+# that is ready, an orange bar is a message, and the grey bar shows when the wrapper only waits. In the upper half the
+# wire is idle while backward runs. In the lower half both work at the same time.
 #
-# Two things cannot be hidden: the wait for the first bucket, and the last message after backward. The first bucket here
-# holds more than a sixth of the bytes. If backward takes equally long for equal bytes, this bucket is ready after *B*/6
-# at the earliest. From then on the card needs *B*. So backward with its messages cannot end before 7/6 of *B*. If one
-# message ended exactly at 2 *B*, the share would be 0.58 at best.
+# Two things cannot be hidden: the wait for the first bucket, and the last message. The first bucket holds more than a
+# sixth of the bytes, so the card starts after about *B*/6 and then needs *B*. The share can hardly be lower than 7/6
+# *B* over 2 *B*, or 0.58.
 #
-# Now look at the ticks: does backward take longer in the lower half? **We think** that it does because our simulated
-# card copies and adds with the cores that compute. A backward that only sleeps, or a spare core per rank, would test
-# that. A bar that is longer than its bytes need waited for the other rank, or for a core.
+# Does backward take longer in the lower half? If so, **we think** that the simulated card uses the cores that compute.
+# A spare core per rank would test that.
 #
 # **Takeaway** Overlap hides at most the shorter of backward and messages. The wait for the first bucket and the last
 # message always remain.
@@ -370,11 +360,12 @@ plots.overlap_lanes({way: overlap.typical(medium.records[way]) for way in wraps}
 # %% [markdown]
 # ## Which bucket size hides the messages of your model? · extra
 #
-# `figures.backward_layers` measures when the gradients of each layer are ready in a backward. The figure computes the
-# timeline of a step from that: a bucket is sent as soon as it holds so many megabytes and the wire is free.
+# A smaller bucket leaves earlier, but costs one more message. Which size is best depends on your model and wire.
+# `figures.backward_layers` measures when each layer's gradients are ready. From that the figure computes the timeline
+# of a step: a bucket is sent as soon as it is full and the wire is free.
 #
-# **With which bucket size and wire does a second rank cost you nothing?** Move the sliders. Then put your own model
-# and loss into the cell.
+# **At which bucket size and which wire does a second rank add no time?** Move the sliders. Then put your own model and
+# loss into the cell.
 
 
 # %% tags=["experiment"]
@@ -390,11 +381,11 @@ layers = figures.backward_layers(my_model, my_loss)
 figures.step_timeline(layers, bucket_mb=1.0, gbit=1.0, latency_ms=0.1)
 
 # %% [markdown]
-# Small buckets start early, and each pays for one more message. With a cap of all megabytes nothing overlaps. And where
-# the wire needs much longer than backward, no bucket size helps: send fewer bytes, for example gradients in bfloat16
-# (`register_comm_hook` with `bf16_compress_hook`), or send less often (`no_sync`, part 3).
+# With one bucket for all gradients, nothing overlaps. If the wire needs much longer than backward, no bucket size hides
+# it. Then send fewer bytes, for example gradients in bfloat16 (`register_comm_hook` with `bf16_compress_hook`), or send
+# less often (`no_sync`, part 3).
 #
-# **Takeaway** Small buckets overlap more and cost more messages, so try a few caps with your model. If the wire is the
+# **Takeaway** Small buckets overlap more but need more messages, so try a few caps with your model. If the wire is the
 # bottleneck, send fewer bytes.
 
 # %% [markdown]
@@ -402,22 +393,22 @@ figures.step_timeline(layers, bucket_mb=1.0, gbit=1.0, latency_ms=0.1)
 #
 # To send during backward, a wrapper must learn when each gradient is ready:
 #
-# - It fills buckets with parameters, last first. Ours below close *before* they exceed `bucket_bytes`, torch's as soon
-#   as they reach it.
-# - A hook runs for each gradient that is ready: `p.register_post_accumulate_grad_hook(f)` calls `f(p)`.
-# - When all gradients of a bucket are ready, DDP starts one asynchronous all-reduce for it and continues.
-# - At the end of backward it waits for all of them. DDP learns of that end from `queue_callback`, a private part of
-#   torch that may change with any version. Nothing public has the same effect.
+# - It assigns parameters to buckets, the last parameters first. Our buckets below close *before* they exceed
+#   `bucket_bytes`, torch's as soon as they reach it.
+# - `p.register_post_accumulate_grad_hook(f)` calls `f(p)` as soon as the gradient of `p` is ready.
+# - When all gradients of a bucket are ready, the wrapper starts one asynchronous all-reduce for it and continues.
+# - At the end of backward it waits for all of them. `queue_callback` tells it when backward ends. That is a private
+#   function of torch, which may change with any version, but there is no public one.
 #
-# Every rank sends its buckets in the order 0, 1, 2, …, even if its gradients arrive in another order. Otherwise the
+# Every rank must send its buckets in the order 0, 1, 2, …, even if its gradients arrive in another order. Otherwise the
 # ranks would add up different buckets.
 
 # %% [markdown]
 # ### Exercise 2 · The overlapped version
 #
-# Write what happens during backward; the rest is given. `arrived(k)` is called once for each gradient of bucket k. With
-# two buckets of two gradients that arrive in the order 1, 1, 0, 0, nothing can leave until the last call, which
-# launches both.
+# Write what happens during backward; the rest is given. `arrived(k)` is called once for each gradient of bucket k. Take
+# two buckets of two gradients that arrive in the order 1, 1, 0, 0: nothing is sent until the last call, which launches
+# both.
 #
 # **Points** 6 · **Extra** · **Difficulty** ●●● · **Minutes** 40 · **Lines** 11
 #
@@ -546,8 +537,9 @@ check.OverlappedDDP(OverlappedDDP, seed=13)
 # %% [markdown]
 # ## Can you compute when the last message ends? · extra
 #
-# If you can compute the time of a step, you can try buckets and wires without a cluster. Buckets leave in order, each
-# when its last gradient is ready. So the time follows from backward alone and the bandwidth of the wire:
+# If you can compute the time of a step, you can try buckets and wires without a cluster. Each bucket is sent as soon as
+# its last gradient is ready and the bucket before it has been sent. So the time follows from the ready times of
+# backward and the bandwidth of the wire:
 
 
 # %% locked="last_message_ends"
@@ -565,8 +557,8 @@ def last_message_ends(ready, seconds):
 
 
 # %% [markdown]
-# We try buckets of 1, 2, 4 and 8 blocks with your wrapper on three wires. Before you look: on which of them should
-# overlap save most? And on which is the computed time right?
+# The next cells try buckets of 1, 2, 4 and 8 blocks with your wrapper on three wires. Before you look: on which wire
+# should overlap save the largest share of the step? On which wire should the computed time be right?
 
 # %% tags=["experiment"]
 blocks_per_bucket, loads = [1, 2, 4, 8], {"fast": 0.25, "medium": 1.0, "slow": 4.0}
@@ -610,7 +602,7 @@ plots.overlap_sweep(blocks_per_bucket, predicted, measured, flat, needs)
 
 # %% tags=["experiment"]
 off = {wire: measured[wire][0].scaled(1 / predicted[wire][0]) for wire in loads}
-otherwise = "Backward itself takes longer while messages travel."
+otherwise = "The text below names two costs that the formula leaves out."
 course.claim("on the fast wire, a bucket per block takes at most 25 % more or less than computed",
              off["fast"], within=(0.8, 1.25), otherwise=otherwise)  # fmt: skip
 course.claim("on the medium wire, a bucket per block takes at most 25 % more or less than computed",
@@ -619,18 +611,17 @@ course.claim("on the slow wire, a bucket per block takes at most 25 % more or le
              off["slow"], within=(0.8, 1.25), otherwise=otherwise)  # fmt: skip
 
 # %% [markdown]
-# With a bucket per block and a wire that needs *W*, a step should take *B* + *W*/8 on a fast wire and *B*/8 + *W* on a
-# slow one. So overlapping should save most where the wire needs as long as backward. The bars of the measurements say
-# whether this run can tell the wires apart.
+# Without overlap, backward and messages take *B* + *W*, if the wire needs *W*. With a bucket per block, they should
+# take *B* + *W*/8 on a fast wire and *B*/8 + *W* on a slow one. So overlap should save the largest *share* where the
+# wire needs as long as backward. The error bars tell whether this run can distinguish the wires.
 #
-# On a slow wire most of the time is the wire's, and the simulated card takes exactly as long as it should. But *B*, the
-# unit of the figure, is measured, and differs between rounds; the dotted bound uses its median. So a dot may lie below
-# the bound, by less than its bar.
+# On the slow wire, most of the time is the simulated card's, which takes exactly as long as it should. The unit *B* is
+# a measured median, so a dot may lie below the dotted bound by less than its bar.
 #
-# On the other two wires backward matters as much or more, and the formula takes backward from a run without messages.
-# Where the formula is too small there, **we think** that it leaves out what messages cost the cores that compute. A
-# spare core per rank would test that. Where small buckets are even slower than one message, they cost more than there
-# was to hide.
+# On the other two wires backward matters as much or more. Where the computed time is too short there, **we think** that
+# the formula leaves out two things: copies into buckets, and messages that compete for the cores. One message after
+# backward has the copies, but sends nothing while backward computes: compare the grey line with *B* + *W*, which the
+# cell prints.
 #
 # **Takeaway** Compare every prediction and every measurement with a lower bound first: here the longer of backward and
 # messages.
@@ -640,20 +631,19 @@ course.claim("on the slow wire, a bucket per block takes at most 25 % more or le
 #
 # | argument or method | what it does | default |
 # |---|---|---|
-# | `bucket_cap_mb` | a bucket that holds so many MiB is closed | 25, the first bucket 1 |
-# | `gradient_as_bucket_view` | `grad` is a view of the bucket: no second copy of all gradients | False |
+# | `bucket_cap_mb` | closes a bucket that holds this many MiB | 25, the first bucket 1 |
+# | `gradient_as_bucket_view` | makes `grad` a view of the bucket, which saves a second copy of all gradients | False |
 # | `find_unused_parameters` | looks, in each forward, for parameters that backward will not reach | False |
 # | `static_graph` | promises that each step uses the same parameters, so that one look is enough | False |
 # | `forward_sync_buffers` | sends rank 0's buffers before a forward (`broadcast_buffers` before torch 2.13) | True |
 # | `register_comm_hook(state, hook)` | sends something else, e.g. the bucket in bfloat16 | all-reduce, mean |
-# | `no_sync()` | a context in which nothing is sent | |
-# | `join()` | a context in which a rank that is done takes part with zeros | |
+# | `no_sync()` | a context in which no gradients are sent | |
+# | `join()` | a context in which a rank that has run out of batches takes part with zeros | |
 #
 # Without `find_unused_parameters`, an unused parameter leaves its bucket incomplete, and the next forward raises an
-# error that says so. If you promise a `static_graph`, activation checkpointing works with parameters that a step uses
-# twice.
+# error that says so. With `static_graph`, activation checkpointing works even if a step uses a parameter twice.
 #
-# Half the bytes take one line, `model.register_comm_hook(None, default_hooks.bf16_compress_hook)`. How wrong does a
+# One line halves the bytes: `model.register_comm_hook(None, default_hooks.bf16_compress_hook)`. How wrong does a
 # gradient get?
 
 
@@ -677,7 +667,7 @@ print(f"{n_bytes:,} and {n_rounded:,} bytes; the gradient differs by {error:.1%}
 course.claim("gradients in bfloat16 take half the bytes", 2 * n_rounded == n_bytes, f"{n_rounded:,} of {n_bytes:,}")
 
 # %% [markdown]
-# bfloat16 keeps 8 significant bits, so each number is rounded by up to 0.4 %. **Known**: the noise of a small batch is
-# far larger than that (McCandlish et al. 2018, arXiv:1812.06162).
+# bfloat16 keeps 8 significant bits, so rounding changes each number by up to 0.4 %. **Known**: the noise of a small
+# batch is far larger than that (McCandlish et al. 2018, arXiv:1812.06162).
 #
-# **Takeaway** Compress gradients where the wire is the bottleneck, and only there.
+# **Takeaway** Compress gradients only if the wire is the bottleneck.

@@ -3,17 +3,17 @@
 #
 # **A training on two ranks runs without an error, or hangs without a message. What is wrong with it?**
 #
-# Here are five incidents. Each starts with what somebody saw: a loss curve, a list of samples, a report of a hang. Each
-# ends with a fix and with a test that would have found it. Stop after each symptom, and guess the cause. The order is
-# ours; nobody has counted how often each of them happens. Exercises 1 and 4 are core.
+# Each of five incidents starts with what somebody saw: a loss curve, a list of samples, a report of a hang. Each ends
+# with a fix, and with a test that would have found the fault. Stop after each symptom and guess the cause. Exercises 1
+# and 4 are core.
 #
 # **You will be able to**
 #
-# - give each rank's loss the weight that it needs
-# - recognise equal epochs, replicas that drift, a collective that one rank never calls, a checkpoint that forgets
-# - say what breaks without the wrapper, the sampler, the barrier and each variable of a launcher
+# - give each rank's loss the right weight
+# - recognise equal epochs, replicas that drift, a collective that one rank never calls, and an incomplete checkpoint
+# - say what breaks without the wrapper, the sampler, the barrier and each variable of a launcher (extra)
 #
-# **Minutes** 29 core · 130 in all
+# **Minutes** 28 core · 130 in all
 #
 # **Needs** part 1 (`run_ranks`); part 2 helps
 
@@ -43,11 +43,11 @@ print(course.machine())
 torch.set_num_threads(1)  # these models are small
 
 # %% [markdown]
-# ## Incident 1: why do two ranks not have the loss curve of one?
+# ## Incident 1: why do two ranks not reproduce the loss curve of one?
 #
-# **Symptom.** A small GPT learns random texts of 2 to 40 tokens, 16 per step. Two ranks that share the same 16 give a
-# slightly different curve, from the first step on. Nobody reports an error, and the loss falls. Below, the two ranks
-# take turns in one process.
+# **Symptom.** A small GPT trains on random texts of 2 to 40 tokens, 16 per step. Two ranks that share the same 16 give
+# a slightly different loss curve, from the first step on. There is no error, and the loss falls. Below, one process
+# computes for both ranks.
 
 
 # %% tags=["experiment"]
@@ -65,14 +65,13 @@ plots.against_undisturbed(whole, {"two ranks, mean per rank": two_ranks},
                           "Two ranks learn, too, but not what one process learns", "one process")  # fmt: skip
 
 # %% [markdown]
-# **Known** You may have used a library with this bug. In October 2024, Transformers turned out to average the means of
-# micro-batches when it accumulates gradients, although they have different numbers of tokens (Hugging Face, "Fixing
-# Gradient Accumulation", 16 October 2024; fixed by pull request 34191 in huggingface/transformers). Ranks are
-# micro-batches that run at the same time, so they have the same bug.
+# **Known**: until October 2024, Transformers made this mistake with micro-batches of different lengths when it
+# accumulated gradients (Hugging Face, "Fixing Gradient Accumulation", 16 October 2024; fixed by pull request 34191 in
+# huggingface/transformers). Ranks are micro-batches that run at the same time.
 #
-# DDP adds up the gradients of all ranks and divides by their number. So every rank has the same weight, however many
-# tokens it holds. Predict: rank 0 holds 2 tokens and rank 1 holds 8. What is the weight of a token of rank 0, divided
-# by the weight of a token of rank 1?
+# DDP averages the gradients of all ranks, so every rank has the same weight, however many tokens it holds. **Predict**:
+# rank 0 holds 2 tokens and rank 1 holds 8. What is the weight of a token of rank 0, divided by the weight of a token of
+# rank 1?
 
 # %%
 predicted_weight = None  # weight of a token of rank 0 / weight of a token of rank 1
@@ -157,21 +156,21 @@ course.claim("with your factors, two ranks have the loss curve of one process to
              torch.allclose(torch.tensor(whole), torch.tensor(repaired), rtol=0, atol=1e-6))  # fmt: skip
 
 # %% [markdown]
-# **Shown** Only the factors have changed, and the difference is gone. The test is the cell above: one process and N
-# ranks on the same batches must agree to rounding. To know `n_total`, ranks add up their counts, with one `all_reduce`
-# of one number. Whether the wrong mean learns worse is not measured: that would take many seeds. It minimises another
-# loss than the one you wrote.
+# **Shown**: only the factors changed, and the difference is gone. **The test** is the cell above: one process and N
+# ranks on the same batches must agree to rounding. To get `n_total`, the ranks all-reduce one number, their count. We
+# did not measure whether the wrong mean learns worse. It minimises a different loss from the one you wrote.
 #
 # **Takeaway** Under DDP, a rank's loss must be its sum of token losses, times the world size, divided by all tokens of
 # the step. A mean of means needs equal shards.
 
 # %% [markdown]
-# ## How long are the gradients of this loop? · extra
+# ## Does this loop accumulate correctly? · extra
 #
-# You can make the same mistake on one device. `backward()` adds to `grad`, so the gradients of several *micro-batches*
-# add up to the gradient of one large batch, if each is weighted by its share of the samples. The loop below has the
-# faults of two published ones. NVIDIA's NCF example (DeepLearningExamples, `ncf.py`) divides by nothing and skips the
-# last micro-batches. Lambda's distributed training guide steps at `i_step % grad_accum == 0`.
+# You can make the same mistake on one device. `backward()` adds to `grad`, so you can add up the gradients of several
+# *micro-batches*. The sum is the gradient of one large batch if each micro-batch is weighted by its share of the
+# samples. The loop below has the faults of two published loops. NVIDIA's NCF example (DeepLearningExamples, `ncf.py`)
+# divides by nothing and skips the last micro-batches. Lambda's distributed training guide steps at
+# `i_step % grad_accum == 0`.
 
 
 # %% locked="published_accumulation"
@@ -190,8 +189,8 @@ def published_accumulation(model, batches, loss_fn, optimizer, every):
 
 
 # %% [markdown]
-# Say what it does with ten micro-batches and `every=4`. How many does its first update use? How many are never used?
-# How many times too long is the gradient of its second update?
+# Before you run the next cell, say what this loop does with ten micro-batches and `every=4`. How many does its first
+# update use? How many are never used? How many times too long is the gradient of its second update?
 
 # %% tags=["experiment"]
 every, generator = 4, torch.Generator().manual_seed(0)
@@ -204,16 +203,16 @@ accumulation.show_updates(
 
 # %% [markdown]
 # The loop has three faults. `i % every == 0` is true for the first micro-batch. Nothing divides by the number of
-# micro-batches, which for plain SGD is a learning rate four times as large. And the last micro-batch is thrown away.
+# micro-batches, which for plain SGD means a learning rate four times as large. And the last micro-batch is thrown away.
 #
-# On many ranks, accumulation can also save messages. DDP averages in every backward, unless forward and backward are
-# both inside `no_sync()`. There it only adds up, and the first backward outside sends the sum.
+# On several ranks, accumulation can also save messages. DDP sends gradients in every backward, unless the *forward* ran
+# inside `no_sync()`. Then the gradients only add up on their rank, and the next backward that sends includes them.
 
 # %% [markdown]
 # ### Exercise 2 · Accumulate
 #
-# Fix the loop, and let it send once per update. A group is `every` micro-batches in a row; the last may be short. Ten
-# micro-batches with `every=4` are groups of 4, 4 and 2, so 3 updates.
+# Fix the loop, and let it send once per update. A group consists of `every` consecutive micro-batches; the last group
+# may be shorter. Ten micro-batches with `every=4` are groups of 4, 4 and 2, so 3 updates.
 #
 # **Points** 5 · **Extra** · **Difficulty** ●●● · **Minutes** 25 · **Lines** 11
 #
@@ -307,8 +306,8 @@ accumulation.show_updates(
 # **Symptom.** Somebody prints the first sample numbers of each epoch, and they never change.
 #
 # Where does the order come from? With `DistributedSampler`, all ranks draw the same permutation from `seed + epoch`,
-# and each takes every `world_size`-th item of it. This needs no message. But a sampler does not know the epoch: the
-# loop has to call `set_epoch`. Below are 24 samples of 4 classes, dealt to two ranks for two epochs.
+# and each takes every `world_size`-th item of it. This needs no message. But a sampler does not know the epoch unless
+# the loop calls `set_epoch`. Below, 24 samples of 4 classes are dealt to two ranks for two epochs.
 
 # %% tags=["experiment"]
 dealt = {}
@@ -328,16 +327,16 @@ course.claim("with set_epoch, a rank gets other samples in the next epoch",
 plots.shards(dealt, [i // 6 for i in range(24)], "Without set_epoch, both epochs deal out alike")
 
 # %% [markdown]
-# Without `set_epoch`, every epoch repeats the order of the first one, so batches hold the same samples forever. **The
-# test** is one line: `assert list(sampler) != order_of_the_last_epoch`.
+# Without `set_epoch`, every epoch repeats the order of the first one, so each batch holds the same samples in every
+# epoch. **The test** is one line: `assert list(sampler) != order_of_the_last_epoch`.
 #
 # **Takeaway** All ranks need the same seed, and each epoch needs a new one: call `set_epoch` before each epoch.
 
 # %% [markdown]
 # ## Which rank gets which sample? · extra
 #
-# All ranks must get equally many samples, because every step waits for all of them. So some samples are used twice
-# (padding, the default) or some are left out (`drop_last`).
+# All ranks must get equally many samples, because every step waits for all ranks. If the number of samples is not a
+# multiple of the ranks, some samples are used twice (padding, the default) or some are left out (`drop_last`).
 
 # %% [markdown]
 # ### Exercise 3 · The shard of a rank
@@ -446,7 +445,7 @@ check.ShardSampler(ShardSampler, seed=283)
 
 # %% [markdown]
 # Lambda's distributed training guide describes the shards as contiguous blocks. Here are your shards and such blocks on
-# data that is sorted by class, 4 classes of 6 samples. (Blocks of a *shuffled* order would mix the classes, too.)
+# data that is sorted by class: 4 classes of 6 samples. (Blocks of a *shuffled* order would mix the classes, too.)
 
 # %% tags=["experiment"]
 sampler_now, class_of = course.solved(check.ShardSampler), torch.arange(24) // 6
@@ -470,10 +469,10 @@ plots.shards(of_ranks, class_of.tolist(), "A block of sorted data holds few of t
 # %% [markdown]
 # ## Incident 3: why do two replicas have different weights?
 #
-# **Symptom.** Both ranks' losses fall. But a model that is evaluated on rank 1 scores differently from the one that
-# rank 0 has saved.
+# **Symptom.** The loss falls on both ranks. But the model of rank 1 scores differently from the model that rank 0
+# saved.
 #
-# This hook is meant to average each gradient over all ranks as soon as it is there. We rewrote it from
+# This hook is meant to average each gradient over all ranks as soon as it is ready. We rewrote it from
 # `DataParallelNaive` in huggingface/picotron, which the Ultra-Scale Playbook prints as its first version of data
 # parallelism.
 
@@ -486,8 +485,8 @@ def published_hook(gradient):
 
 
 # %% [markdown]
-# Two ranks each fit one number, 1 on rank 0 and 5 on rank 1. Both start with the weight 0, so the mean gradient leads
-# both to 3. Compare the columns. Which of them shows the fault?
+# Rank 0 fits the number 1, and rank 1 the number 5. Both start with the weight 0, so the mean gradient leads both to 3.
+# Which column shows the fault?
 
 
 # %% tags=["experiment"]
@@ -521,11 +520,11 @@ agree = show_weights(published_hook)
 course.claim("with the published hook, two replicas do not have the same weight after a step", not agree)
 
 # %% [markdown]
-# Backward must not touch the weights, and here it does. The hook is given the *parameter*, takes it for the gradient
-# and averages the weights. No gradient is ever sent, so after every step the ranks differ.
+# Backward must not change the weights, and here it does. The hook receives the *parameter*, takes it for the gradient
+# and averages the weights. No gradient is ever sent, so the ranks differ after every step.
 #
-# **Known** Commit d0efdcc of huggingface/picotron introduced the fault: it replaced `register_hook`, which passes the
-# gradient, by `register_post_accumulate_grad_hook`, which passes the parameter.
+# **Known**: commit d0efdcc of picotron replaced `register_hook`, which passes the gradient, by
+# `register_post_accumulate_grad_hook`, which passes the parameter.
 
 # %% [markdown]
 # ### Exercise 4 · Fix the hook
@@ -584,18 +583,17 @@ agree = show_weights(course.solved(check.average_hook))
 course.claim("with your hook, two replicas have the same weight after each step", agree)
 
 # %% [markdown]
-# **The test.** All-gather `sum(p.double().sum() for p in model.parameters())` every thousand steps. The numbers must be
-# equal to the last bit: different weights hardly ever have the same sum. DDP compares the shapes of the parameters when
-# it is built, and no values later.
+# **The test**: every thousand steps, all-gather `sum(p.double().sum() for p in model.parameters())`. All ranks must
+# have the same number, to the last bit.
 #
 # **Takeaway** Replicas stay equal only if they start equal and take equal steps. Drift raises no error, so compare the
-# weights of the ranks now and then.
+# ranks' weights now and then.
 
 # %% [markdown]
 # ## Incident 4: who waits for whom?
 #
-# **Symptom.** The training stands still after the first epoch. No error, no output, all processes are alive. This is
-# the end of its epoch:
+# **Symptom.** The training stands still after the first epoch. There is no error and no output, and all processes are
+# alive. This is the end of its epoch:
 
 
 # %% locked="end_of_epoch"
@@ -618,10 +616,9 @@ course.claim("the report of the hang names two lines: the ranks wait in differen
              "rank 0 waits in all_reduce" in report and "rank 1 waits in barrier" in report)  # fmt: skip
 
 # %% [markdown]
-# The report says it: rank 0 waits in `all_reduce`. Rank 1 never called it: it is already in `barrier`. A *collective*
-# must be called by every rank, in the same order. So the `all_reduce` belongs outside the `if`, and only the `print`
-# inside. Evaluating with the DDP wrapper on rank 0 alone is the same fault if the model has buffers: its forward sends
-# them (part 2).
+# Rank 0 waits in `all_reduce`, which rank 1 never called: it is already in `barrier`. Every rank must call the same
+# collectives in the same order. So the `all_reduce` belongs outside the `if`, and only the `print` inside. Evaluating
+# the DDP wrapper on rank 0 alone is the same fault if the model has buffers (part 2).
 
 
 # %% tags=["experiment"]
@@ -640,13 +637,9 @@ course.claim("with the collective outside the if, both ranks know the mean loss"
 # **The test** is this call of `run_ranks`: run the function of a rank on two ranks, with a short time limit, before you
 # rent eight GPUs.
 #
-# Outside a notebook you get such a report from `py-spy dump --pid N` for each rank, or, with NCCL, from the *flight
-# recorder*: `TORCH_FR_BUFFER_SIZE=2000` keeps the last collectives of each rank, `TORCH_NCCL_DUMP_ON_TIMEOUT=1` writes
-# them when a collective exceeds its limit, and `torchfrtrace` compares the dumps
-# ([docs/more-machines.md](../../docs/more-machines.md)).
-#
-# The hang ends with the time limit of the process group: 10 minutes with NCCL, 30 with gloo
-# (`torch.distributed.constants`). Set one that you can afford.
+# Outside a notebook, `py-spy dump --pid N` gives such a report for one rank. With NCCL, the *flight recorder* covers
+# all ranks: set `TORCH_FR_BUFFER_SIZE=2000` and `TORCH_NCCL_DUMP_ON_TIMEOUT=1`, and let `torchfrtrace` compare the
+# dumps ([docs/more-machines.md](../../docs/more-machines.md)).
 #
 # **Takeaway** Every rank must reach every collective. Read where each rank waits: the rank at another line took another
 # branch.
@@ -654,9 +647,10 @@ course.claim("with the collective outside the if, both ranks know the mean loss"
 # %% [markdown]
 # ## How long does a rank wait for one that has ended? · extra
 #
-# Two processes all-reduce once. Then rank 1 returns, is killed, or sleeps, and rank
-# 0 calls `all_reduce` again. The time limit of this group is 5 seconds. Predict: in which cases does rank 0 wait for
-# the time limit? Think of what the kernel does with the connections of a process that has ended.
+# A hang ends with the time limit of the process group. Does a rank that has ended cost the limit, too? Two processes
+# all-reduce once. Then rank 1 returns, is killed, or sleeps, and rank 0 calls `all_reduce` again. The time limit of
+# this group is 5 seconds. **Predict**: in which cases does rank 0 wait for the time limit? Think of what the operating
+# system does with the connections of a process that has ended.
 
 # %%
 predicted_waiting = None  # a set of names out of "returned", "killed", "hangs"
@@ -671,17 +665,17 @@ course.claim("with gloo, only a rank that lives and does not answer costs the ti
 print(f"default limits: gloo {constants.default_pg_timeout}, NCCL {constants.default_pg_nccl_timeout}")
 
 # %% [markdown]
-# With gloo, the kernel closes the connection of an ended process, and the other rank gets an error. A process that
-# lives and does not answer looks like a slow one, so only the time limit ends the wait.
+# With gloo, the operating system closes the connection of an ended process, and the other rank gets an error. A process
+# that lives but does not answer looks like a slow one, so only the time limit ends the wait.
 #
-# **Known** NCCL differs. Its calls return before they are done, and a *watchdog* thread looks after them. When a
+# **Known**: NCCL differs. Its calls return before they are done, and a *watchdog* thread monitors them. When a
 # collective exceeds the limit, or NCCL reports an error, the watchdog ends the process
 # (`TORCH_NCCL_ASYNC_ERROR_HANDLING`, default 3: PyTorch documentation, "ProcessGroupNCCL Environment Variables"). Under
 # torchrun, the agent of a machine sees that one of its processes has died, and ends the others.
 #
-# **We think** that without torchrun a killed rank can cost the whole limit with NCCL, because GPUs of one machine talk
-# through memory and not through a connection that the kernel closes. To test it, kill one of two ranks with two GPUs
-# and a limit of one minute.
+# **We think** that without torchrun a killed rank can cost the whole limit with NCCL. GPUs of one machine communicate
+# through memory, not through a connection that the operating system closes. To test it, kill one of two ranks on two
+# GPUs with a limit of one minute.
 #
 # **Takeaway** With gloo, an ended rank is noticed when its connection closes. A rank that hangs costs the time limit,
 # so set one that you can afford.
@@ -689,9 +683,9 @@ print(f"default limits: gloo {constants.default_pg_timeout}, NCCL {constants.def
 # %% [markdown]
 # ## Incident 5: why is the loss worse after a restart?
 #
-# **Symptom.** A training is killed after step 20 and resumes from its checkpoint. The curve continues, somewhat higher
-# than that of a training that was never killed. The checkpoint holds the model, the step and the learning rate, but not
-# the optimizer.
+# **Symptom.** A training is killed after step 20 and resumes from its checkpoint. Its curve continues somewhat higher
+# than the curve of a training that was never killed. The checkpoint holds the model, the step and the learning rate,
+# but not the optimizer's state.
 
 # %% tags=["experiment"]
 curves = {
@@ -707,23 +701,22 @@ course.claim("with the optimizer, the killed training has the losses of the undi
 plots.against_undisturbed(whole, curves, "Killed after step 20: without the optimizer's state, the losses differ")
 
 # %% [markdown]
-# **Shown** The two trainings differ in the optimizer's state alone. AdamW keeps two running means for each weight, and
-# SGD with momentum keeps one. A new optimizer has none. Its first step sees the right weights and batch, so the first
-# loss is right, and the step after it is not.
+# **Shown**: the two trainings differ only in the optimizer's state. AdamW keeps two running means for each weight, and
+# a new optimizer has none. The first loss is right, because weights and batch are right. The step after it is not.
 #
-# **The test** is the curve "complete checkpoint": stop after k steps, resume, and compare with a training that was
-# never stopped, bit by bit. In the upper panel the fault is easy to overlook. Part 4 adds what else a checkpoint must
+# **The test** is the curve "complete checkpoint": stop after k steps, resume, and compare bit by bit with a training
+# that was never stopped. In the upper panel the fault is easy to overlook. Part 4 shows what else a checkpoint must
 # hold.
 #
-# **Takeaway** A checkpoint is complete if a resumed training cannot be told from an undisturbed one. Test for equality;
-# a curve that looks fine proves nothing.
+# **Takeaway** A checkpoint is complete if a resumed training is equal to an undisturbed one. A curve that looks fine
+# proves nothing.
 
 # %% [markdown]
-# ## Which line can be left out?
+# ## Which line can be left out? · extra
 #
 # Scripts collect lines that nobody dares to remove. A published script wraps the model in `DDP`, draws with
-# `DistributedSampler`, calls `dist.barrier()` before each batch, and has a launcher set environment variables. Leave
-# them out one by one, and see. Predict: which of the three lines can go without changing the final weights?
+# `DistributedSampler`, calls `dist.barrier()` before each batch, and has a launcher set environment variables. The next
+# cells leave them out one by one. **Predict**: which of the three lines can go without changing the final weights?
 
 # %%
 predicted_needless = None  # a set of names out of "wrapper", "sampler", "barrier"
@@ -770,15 +763,15 @@ for name in meeting:
 # %% [markdown]
 # | line | what breaks without it |
 # |---|---|
-# | `DDP(model)` | nothing averages the gradients: each rank trains a model that sees its shard alone |
-# | `DistributedSampler` | all ranks take the same samples: N ranks do the work of one, in as many steps as one |
+# | `DDP(model)` | nothing averages the gradients: each rank trains a model on its shard alone |
+# | `DistributedSampler` | all ranks train on the same samples: N ranks take as many steps as one |
 # | `dist.barrier()` before a batch | nothing: DDP meets the other ranks in each backward |
 # | `MASTER_ADDR`, `MASTER_PORT` | the ranks do not know where to meet |
 # | `RANK`, `WORLD_SIZE` | a rank does not know its number, or how many ranks to wait for |
-# | `LOCAL_RANK` | a process takes another one's GPU (part 4) |
+# | `LOCAL_RANK` | a process does not know which GPU of its machine is its own (part 4) |
 #
 # Use a barrier where ranks depend on each other without a collective, for example if rank 0 writes a file that the
-# others then read.
+# others read afterwards.
 #
 # **Takeaway** The wrapper averages gradients, the sampler divides the data, and the variables let ranks meet. Training
 # needs no barrier before a batch.
@@ -786,10 +779,10 @@ for name in meeting:
 # %% [markdown]
 # ## What does a rank's BatchNorm see? · extra
 #
-# DDP does not average the statistics of BatchNorm. Each rank normalises with the mean and variance of its batch. Before
-# each forward, rank 0's buffers, the running statistics, overwrite those of the other ranks (`forward_sync_buffers`;
-# `broadcast_buffers` before torch 2.13). So the model that you save holds the running statistics of rank 0's samples
-# alone. Rank 0 holds 90 samples here, and rank 1 holds 10, shifted by 10.
+# DDP does not average the statistics of BatchNorm. Each rank normalises with the mean and variance of its own batch.
+# Before each forward, rank 0's buffers, the running statistics, overwrite those of the other ranks
+# (`forward_sync_buffers`; `broadcast_buffers` before torch 2.13). So the model that rank 0 saves holds the running
+# statistics of its own samples alone. Here rank 0 holds 90 samples, and rank 1 holds 10 that are shifted by 10.
 
 
 # %% tags=["experiment"]
@@ -815,15 +808,16 @@ course.claim("with DDP, rank 0's running statistics are those of its samples alo
              all(with_ddp == without for with_ddp, without in of_ranks[0]))  # fmt: skip
 
 # %% [markdown]
-# Small shards then have noisy statistics. `nn.SyncBatchNorm` uses the moments of all ranks, and sends messages in every
-# such layer. It cannot average the ranks' variances, because the mean of variances leaves out how far apart the means
-# are. And the formula "mean of squares minus squared mean" subtracts two nearly equal numbers, which loses digits.
+# With small shards, these statistics are noisy. `nn.SyncBatchNorm` uses the moments of all ranks instead, and sends
+# messages in every such layer. The mean of the ranks' variances would be wrong, because it leaves out how far apart
+# their means are. The formula "mean of squares minus squared mean" subtracts two nearly equal numbers, which loses
+# digits.
 
 # %% [markdown]
 # ### Exercise 5 · Moments of all ranks
 #
-# Compute mean and (biased) variance of each channel over the samples of all ranks. If rank 0 holds `[[1.], [3.]]` and
-# rank 1 `[[8.]]`, both return mean 4 and variance 26/3.
+# Compute the mean and the (biased) variance of each channel over the samples of all ranks. If rank 0 holds
+# `[[1.], [3.]]` and rank 1 `[[8.]]`, both return mean 4 and variance 26/3.
 #
 # **Points** 4 · **Extra** · **Difficulty** ●●● · **Minutes** 25 · **Lines** 9
 #
@@ -831,7 +825,7 @@ course.claim("with DDP, rank 0's running statistics are those of its samples alo
 #
 # - return the same two tensors (C,), of the dtype of `x`, on every rank
 # - call at most 2 operations of `torch.distributed`, with bytes that do not depend on the number of samples
-# - be right at mean 10,000 and deviation 1 in float32, and in float16: compute and send float64
+# - stay accurate at mean 10,000 and deviation 1 in float32, and in float16: compute and send float64
 #
 # **You may assume** that some rank has a sample; others may have none.
 #
@@ -902,5 +896,5 @@ course.claim("your moments are those of all samples, on both ranks",
              torch.allclose(torch.tensor(moments), torch.tensor([right, right]), atol=1e-3))  # fmt: skip
 
 # %% [markdown]
-# **Takeaway** Under DDP, BatchNorm sees the rank's batch, and rank 0's running statistics are saved. Use
+# **Takeaway** Under DDP, BatchNorm sees only the rank's batch, and rank 0 saves its own running statistics. Use
 # `SyncBatchNorm` if a rank's batch is small.

@@ -4,14 +4,14 @@
 # **How does a training leave the notebook, and how does it survive when its processes are killed?**
 #
 # You get a small GPT that trains in one process. You make it train on two ranks with the same loss curve, kill a rank
-# with SIGKILL, and resume on another number of ranks. That is the capstone of this unit.
+# with SIGKILL, and resume on another number of ranks. This is the capstone of the unit.
 #
 # **You will be able to**
 #
-# - tell `RANK` from `LOCAL_RANK`, and find the bug where somebody did not
+# - tell `RANK` from `LOCAL_RANK`, and find the bug in code that confuses them
 # - start a script with torchrun
 # - turn a training of one process into one of N with the same loss curve
-# - write a checkpoint that holds all that the next step reads
+# - write a checkpoint that holds everything that the next step reads
 #
 # **Minutes** 44 core · 120 in all · session 2
 #
@@ -49,9 +49,9 @@ sizes = course.sizes("02_data_parallel")
 # %% [markdown]
 # ## Which GPU is mine?
 #
-# Each process of a training must compute on a GPU of its machine that no other process uses. A *launcher* such as
-# `torchrun` starts one process per GPU on each machine and tells each of them two numbers. `RANK` counts all processes
-# of the training. `LOCAL_RANK` counts the processes of one machine, as CUDA counts its GPUs.
+# Each process of a training needs a GPU of its machine that no other process uses. A *launcher* such as `torchrun`
+# starts one process per GPU on each machine and gives each process two numbers. `RANK` counts all processes of the
+# training. `LOCAL_RANK` counts the processes of one machine, as CUDA counts its GPUs.
 #
 # | two machines, two GPUs each | first | first | second | second |
 # |---|---|---|---|---|
@@ -59,8 +59,8 @@ sizes = course.sizes("02_data_parallel")
 # | `LOCAL_RANK` | 0 | 1 | 0 | 1 |
 # | GPU of this machine | `cuda:0` | `cuda:1` | `cuda:0` | `cuda:1` |
 #
-# This function has the two bugs of a published example (rewritten from DTU 02476, `distributed_example.py`). With one
-# it fails everywhere, with the other only on the second machine. Find them before you run the next cell.
+# This function has two bugs of a published example (rewritten from DTU 02476, `distributed_example.py`). One bug fails
+# everywhere, the other only on the second machine. Find both before you run the next cell.
 
 
 # %% locked="published_setup"
@@ -79,11 +79,11 @@ print("torch.cuda.device:", torch.cuda.device.__doc__.strip().splitlines()[0])
 print("an object of it is a torch.device:", isinstance(torch.cuda.device(0), torch.device))
 
 # %% [markdown]
-# `torch.cuda.device` is a context manager; the author meant `torch.device`. Fix that, and the second bug shows: on the
-# second machine, process 2 asks for `cuda:2`, which does not exist there.
+# `torch.cuda.device` is a context manager; the author meant `torch.device`. With that fixed, the second bug shows: on
+# the second machine, process 2 asks for `cuda:2`, which does not exist there.
 #
-# **Takeaway** Compute on the GPU with your `LOCAL_RANK`. `RANK` 0 does what is needed once, such as saving;
-# `LOCAL_RANK` 0 what each machine needs, such as a download to its disk.
+# **Takeaway** Compute on the GPU with your `LOCAL_RANK`. Do what is needed once, such as saving, on `RANK` 0, and what
+# each machine needs, such as a download, on `LOCAL_RANK` 0.
 
 # %% [markdown]
 # ### Exercise 1 · The device of this process
@@ -109,8 +109,7 @@ print("an object of it is a torch.device:", isinstance(torch.cuda.device(0), tor
 #
 # <details><summary>Hint 1</summary>
 #
-# Of what type is the thing that `model.to` takes? And which ranks exist with `device_count` GPUs, if they count
-# from 0?
+# What type does `model.to` take? And which ranks exist with `device_count` GPUs, if they count from 0?
 #
 # </details>
 #
@@ -152,10 +151,10 @@ check.device_of(device_of, seed=11)
 # %% [markdown]
 # ## What does a script for torchrun look like?
 #
-# `init_process_group` reads `RANK`, `WORLD_SIZE` and the meeting point `MASTER_ADDR` and `MASTER_PORT` from the
-# environment, where torchrun wrote them. You know the other lines of the script from part 3. The cell prints
-# `scripts/smallest_ddp.py` and runs it; in a terminal,
-# `torchrun --standalone --nproc-per-node 2 scripts/smallest_ddp.py` does the same.
+# To leave the notebook, a training needs a script that torchrun can start. `init_process_group` reads `RANK`,
+# `WORLD_SIZE` and the meeting point, `MASTER_ADDR` and `MASTER_PORT`, from the environment, where torchrun wrote them.
+# You know the other lines of the script from part 3. The cell prints `scripts/smallest_ddp.py` and runs it. In a
+# terminal, `torchrun --standalone --nproc-per-node 2 scripts/smallest_ddp.py` does the same.
 
 # %% tags=["experiment"]
 print(lives.smallest_script())  # 29 lines to read
@@ -164,11 +163,11 @@ with tempfile.TemporaryDirectory() as folder:
 print(*sorted(printed.splitlines()), sep="\n")
 
 # %% [markdown]
-# Both ranks take 10 steps per epoch: 1,000 samples, in steps of 2 times 50. The first samples differ between the ranks
-# and between the epochs.
+# Both ranks take 10 steps per epoch: 1,000 samples in steps of 2 times 50. The first samples differ between ranks and
+# between epochs.
 #
-# **Takeaway** A script for torchrun adds four things: the process group, DDP, a sampler with `set_epoch`, and "rank 0
-# writes".
+# **Takeaway** A script for torchrun adds four things: the process group, DDP, a sampler with `set_epoch`, and "only
+# rank 0 writes".
 
 # %% [markdown]
 # ## What does the given training do?
@@ -182,8 +181,8 @@ for part in (gpt_run.Run, gpt_run.global_batch, gpt_run.update, gpt_run.token_me
     print(inspect.getsource(part))
 
 # %% [markdown]
-# And this is how ranks will train it. Every rank draws the same *global batch*, with the same tokens hidden. Two pieces
-# are missing: `rank_loss` and `checkpoint`.
+# Several ranks will train it with the function below. Every rank draws the same *global batch*, with the same tokens
+# hidden. Two pieces are missing: `rank_loss` and `checkpoint`.
 
 # %% locked="on_ranks"
 print(inspect.getsource(gpt_on_ranks.train_on_ranks))  # 30 lines to read
@@ -191,17 +190,17 @@ print(inspect.getsource(gpt_on_ranks.train_on_ranks))  # 30 lines to read
 # %% [markdown]
 # ## Which loss must a rank compute?
 #
-# The loss curve must be that of one process to 1e-6, on any number of ranks. Two things could prevent it. The texts
-# have different lengths, so a mean of means is wrong (part 3). And sums in another order are rounded differently: in
-# float32 by about 1e-7 of the sum in each step, which training amplifies. The given training is therefore in float64,
-# where rounding errors stay far below 1e-6.
+# The loss curve must match the loss curve of one process to 1e-6, on any number of ranks. Two things could prevent
+# this. First, the texts have different lengths, so a mean of means is wrong (part 3). Second, sums in another order are
+# rounded differently. In float32 that changes a sum by about 1e-7 in each step, and training amplifies it. So the given
+# training uses float64, where rounding errors stay far below 1e-6.
 
 # %% [markdown]
 # ### Exercise 2 · The loss of a rank
 #
-# Take this rank's texts out of the global batch, and return the loss that makes DDP's mean of gradients the gradient of
-# the mean over *all* tokens that are predicted. `padded_losses(model, texts)` gives `(losses, is_predicted)`, both of
-# shape (texts, longest): the losses are 0 where nothing is predicted. A text of n tokens has n - 1 predictions.
+# Select this rank's texts from the global batch. Return the loss that makes DDP's mean of gradients the gradient of the
+# mean over *all* predicted tokens. `padded_losses(model, texts)` gives `(losses, is_predicted)`, both of shape (texts,
+# longest); a loss is 0 where nothing is predicted. A text of n tokens has n - 1 predictions.
 #
 # **Points** 3 · **Core** · **Difficulty** ●●○ · **Minutes** 9 · **Lines** 4
 #
@@ -256,19 +255,19 @@ check.rank_loss(rank_loss, seed=3407)
 # %% [markdown]
 # ## What must a checkpoint hold?
 #
-# Long trainings are interrupted. When a process fails, torchrun ends all of them and, with `--max-restarts 1`, starts
-# all of them again from the first line of the script. The new processes know only what is in a file, the *checkpoint*.
-# It must be
+# Long trainings are interrupted. When a process fails, torchrun ends all processes. With `--max-restarts 1` it starts
+# them again, from the first line of the script. The new processes know only what is in a file, the *checkpoint*. It
+# must be
 #
-# - *complete*: it holds everything that the next step reads. That is weights, buffers, the optimizer's state, the
-#   scheduler, the scaler of mixed precision, the states of random generators, and the position in the data;
+# - *complete*: it holds everything that the next step reads. That is the weights, buffers, the states of optimizer,
+#   scheduler, mixed-precision scaler and random generators, and the position in the data;
 # - *atomic*: a crash during the write must never leave half a file. `gpt_on_ranks.write_durably` writes a temporary
-#   file, calls `os.fsync`, renames it over the old one, and calls `os.fsync` on the folder, so that the new name
-#   survives a power cut, too.
+#   file, calls `os.fsync`, and renames it over the old one. It also calls `os.fsync` on the folder, so that the new
+#   name survives a power cut.
 #
 # What happens if one piece is missing? The training is killed after 20 steps. The resumed training takes that piece
-# from a new `Run`. Predict: which pieces change the *first* loss after the resume? (Ask which of them the first forward
-# reads.)
+# from a new `Run`. **Predict**: which pieces change the *first* loss after the resume? Ask which of them the first
+# forward reads.
 
 # %%
 predicted_pieces = None  # a set of names out of "optimizer", "scheduler", "random", "step"
@@ -285,26 +284,22 @@ course.claim("a checkpoint without one of these four pieces changes the losses a
 plots.against_undisturbed(undisturbed, curves, "Whatever the checkpoint forgets: no error, and a curve that falls")
 
 # %% [markdown]
-# **Shown** Each curve forgets one piece and nothing else. Random state and position decide which tokens the first
-# forward sees, so the losses differ from the first one on. The first update reads the optimizer's state, so without it
-# they differ from the second on. A wrong scheduler sets the learning rate at the end of that update, so they differ
-# from the third on. In the upper panel, none of the curves stands out. One piece is not drawn: a forgotten scaler
-# changes no loss here, because its scale is a power of two. In float16 gradients could overflow, and steps would be
-# skipped.
+# **Shown**: each curve forgets one piece and nothing else. Random state and position decide which tokens the first
+# forward sees, so without them the first loss differs. The first update reads the optimizer's state, so without it the
+# second loss differs. The scheduler sets the learning rate at the end of that update, so without it the third loss
+# differs. All four curves keep falling.
 #
-# The random state here belongs to the *global batch*: every rank draws the same numbers, so they fit any number of
-# ranks. Dropout is different: each rank draws from its own generator. Save `torch.get_rng_state()` and
-# `torch.cuda.get_rng_state()` of every rank; they fit only the same number of ranks. On another number the training is
-# still valid, but not equal.
+# The scaler is not drawn. Forgetting it changes no loss here, because its scale is a power of two. In float16,
+# gradients could overflow and steps would be skipped.
 #
-# **Takeaway** A checkpoint holds all that the next step reads. What it forgets raises no error, so compare with an
-# undisturbed run.
+# **Takeaway** A checkpoint holds everything that the next step reads. What it forgets raises no error, so compare with
+# an undisturbed run.
 
 # %% [markdown]
 # ### Exercise 3 · A complete checkpoint
 #
-# Write the two methods. `state` gives a dict of everything that the next step of a `Run` reads; `restore` puts it into
-# a new `Run`, which other processes have made with another seed.
+# Write the two methods. `state` returns a dict of everything that the next step of a `Run` reads. `restore` puts it
+# into a new `Run`, which other processes have made with another seed.
 #
 # **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 9 · **Lines** 16
 #
@@ -374,15 +369,15 @@ check.Checkpoint(Checkpoint, seed=271)
 # %% [markdown]
 # ## Does your training survive?
 #
-# Now torchrun starts your training three times, as happens on a cluster that takes machines away. The checkpoint is
-# written every 10 steps.
+# Now torchrun starts your training three times, as on a cluster that takes machines away. Rank 0 writes a checkpoint
+# every 10 steps, and when a start ends as planned.
 #
-# 1. On two ranks. When 13 steps are done, so in step 14, rank 1 gets SIGKILL, the signal that Linux sends when memory
-#    runs out. torchrun restarts both (`--max-restarts 1`), and they stop after step 25.
+# 1. On two ranks. After 13 steps, rank 1 gets SIGKILL, the signal that Linux sends when memory runs out. torchrun
+#    restarts both ranks (`--max-restarts 1`), and they stop after step 25.
 # 2. On one rank, which is killed in step 38.
 # 3. On two ranks again, to the end.
 #
-# Predict: after how many steps does the last start resume?
+# **Predict**: after how many steps does the last start resume?
 
 # %%
 predicted_step = None  # steps that are done
@@ -411,27 +406,28 @@ course.claim("killed twice and resumed on 2, 1 and 2 ranks, the training has the
 plots.lives_of_ranks(undisturbed, losses, lived, 10, "Four lives on 2, 2, 1 and 2 ranks: one loss curve")
 
 # %% [markdown]
-# A life after a kill repeats the steps since the last checkpoint. It finds the same losses, so you see one curve. A
-# kill costs these steps and the time to start.
+# Each run of the processes is a *life*. After a kill, the next life repeats the steps since the last checkpoint. It
+# finds the same losses, so you see one curve. A kill costs these steps and the time to start. The losses agree to
+# rounding, not bit by bit, because another number of ranks sums in another order.
 #
-# The losses agree to rounding, not bit by bit: on another number of ranks, sums have another order.
-#
-# What else you will meet:
+# What you will meet in your own training:
 #
 # - On *GPUs*, four lines change: the backend is `"nccl"`, the model and the texts of each batch move to
-#   `device_of(...)`, and `torch.cuda.set_device` gets that device, too. Exercise 4 has such lines.
+#   `device_of(...)`, and `torch.cuda.set_device` gets that device, too.
+# - *Dropout* draws from each rank's own generator. Save `torch.get_rng_state()` and `torch.cuda.get_rng_state()` of
+#   every rank. They fit only the same number of ranks; on another number, the training is valid but not equal.
 # - A *scheduler* such as Slurm sends SIGTERM some time before SIGKILL. Catch it (`signal.signal`), set a flag, and
-#   write a checkpoint after the step. All ranks must do so in the same step, so reduce the flag with `all_reduce`.
+#   write a checkpoint after the step. All ranks must do so in the same step, so all-reduce the flag.
 # - *Large or sharded models* do not fit into the memory of rank 0. `torch.distributed.checkpoint` lets each rank write
-#   its part, in one folder, and loads it on another number of ranks.
-# - `weights_only=True` (the default since torch 2.6) refuses pickled code. Loaded with `map_location="cuda"`, a
-#   generator's state is on the GPU, and `set_state` refuses it: load to the CPU.
-# - A `DataLoader` with workers prefetches, so count the batches that were trained, not those that were loaded.
-# - The files in `scripts/` end with `os._exit(0)`, because torch 2.13 with gloo aborts now and then while Python exits.
-#   By then the training is over, so do not copy this line. The script printed above leaves it out.
+#   its part and can load the parts on another number of ranks.
+# - `weights_only=True` (the default since torch 2.6) refuses pickled code. With `map_location="cuda"`, a generator's
+#   state is on the GPU, and `set_state` refuses it. So load to the CPU.
+# - A `DataLoader` with workers prefetches. Count the batches that were trained, not the batches that were loaded.
+# - The files in `scripts/` end with `os._exit(0)`, because torch 2.13 with gloo sometimes aborts while Python exits.
+#   The training is over by then, so do not copy this line.
 #
-# **Takeaway** A training survives if its checkpoint holds what the next step reads, is replaced atomically, and knows
-# nothing about the number of ranks.
+# **Takeaway** A training survives if its checkpoint holds what the next step reads, is replaced atomically, and does
+# not depend on the number of ranks.
 #
 # <details><summary>Your training in a terminal</summary>
 #
@@ -444,27 +440,27 @@ plots.lives_of_ranks(undisturbed, losses, lived, 10, "Four lives on 2, 2, 1 and 
 # ```
 #
 # Without the variable, a restart hangs in torch 2.13. If torchrun prints nothing, your machine's name may have no
-# address: add `--local-addr 127.0.0.1`. Nothing in the script knows how many machines there are. torchrun also sets
-# `GROUP_RANK`, the number of the machine, and `LOCAL_WORLD_SIZE`, how many processes share it.
-# [docs/more-machines.md](../../docs/more-machines.md) has launch scripts for several nodes and for Slurm, and how to
-# find a hang.
+# address: add `--local-addr 127.0.0.1`. Nothing in the script depends on the number of machines. torchrun also sets
+# `GROUP_RANK`, the number of the machine, and `LOCAL_WORLD_SIZE`, the number of processes on it.
+# [docs/more-machines.md](../../docs/more-machines.md) has launch scripts for several nodes and for Slurm, and says how
+# to find a hang.
 #
 # </details>
 
 # %% [markdown]
 # ## Can you write the loop? · extra
 #
-# The capstone gave you the loop. Here you write it around a data set with `DistributedSampler` and a `DataLoader`.
+# The capstone gave you the loop. Here it runs around a data set with `DistributedSampler` and a `DataLoader`, and you
+# make it survive.
 
 # %% [markdown]
 # ### Exercise 4 · Survive
 #
-# A life that begins within an epoch must skip the samples that are done. Fill the three gaps that let the training
-# survive: load, skip, save. The loader's sampler is the list `left`, which it reads when a pass begins. So fill that
-# list in place, `left[:] = ...`: another list under the same name would not reach the loader. With 16 steps per epoch
-# and a checkpoint after step 20, the next life starts at the fifth step of the second epoch: 4 steps of that epoch
-# are done. This training has neither scheduler nor scaler, and seeds every step, so "model", "optimizer" and "step"
-# are complete.
+# A life that begins within an epoch must skip the samples that are already trained. Fill the three gaps: load, skip,
+# save. The loader's sampler is the list `left`, which it reads when a pass begins. So fill that list in place,
+# `left[:] = ...`: the loader would not see a new list under the same name. With 16 steps per epoch and a checkpoint
+# after step 20, the next life starts at the fifth step of the second epoch, because 4 steps of that epoch are done.
+# This training has neither scheduler nor scaler, and seeds every step, so "model", "optimizer" and "step" are complete.
 #
 # **Points** 8 · **Extra** · **Difficulty** ●●● · **Minutes** 35 · **Lines** 15
 #
@@ -481,7 +477,7 @@ plots.lives_of_ranks(undisturbed, losses, lived, 10, "Four lives on 2, 2, 1 and 
 #
 # <details><summary>Hint 1</summary>
 #
-# How many processes of two machines find `LOCAL_RANK` 0? And what would SGD with momentum do in its first step, if it
+# On two machines, how many processes have `LOCAL_RANK` 0? And what would SGD with momentum do in its first step if it
 # had forgotten all steps before?
 #
 # </details>
@@ -603,16 +599,16 @@ check.train_ddp(train_ddp, seed=613)
 # %% [markdown]
 # ## Which parts of this does Lightning do? · extra
 #
-# With PyTorch Lightning, you write a module with `training_step` (batch → loss) and `configure_optimizers`, and tell a
-# `Trainer` where to compute: `accelerator="cpu"` or `"gpu"`, and the number of `devices` (older versions: `gpus`). The
-# Trainer wraps the module in DDP, runs the loop, and replaces the loader's sampler by a `DistributedSampler` with
-# `set_epoch`. By default it also writes logs and checkpoints and prints. Four flags, each set to `False`, make it
-# silent: `logger`, `enable_checkpointing`, `enable_progress_bar` and `enable_model_summary`.
+# Lightning writes the training loop for you. You write a module with `training_step` (batch → loss) and
+# `configure_optimizers`, and tell a `Trainer` where to compute: `accelerator="cpu"` or `"gpu"`, and the number of
+# `devices`. The Trainer wraps the module in DDP, runs the loop, and replaces the loader's sampler by a
+# `DistributedSampler` with `set_epoch`. By default it also prints, and writes logs and checkpoints. Four flags, each
+# set to `False`, make it silent: `logger`, `enable_checkpointing`, `enable_progress_bar` and `enable_model_summary`.
 
 # %% [markdown]
 # ### Exercise 5 · Let Lightning do it
 #
-# Train a classifier with Lightning, on ranks that exist already. With 2 ranks, 64 samples, batches of 8 and 3 epochs,
+# Train a classifier with Lightning on ranks that already exist. With 2 ranks, 64 samples, batches of 8 and 3 epochs,
 # each rank returns 12 losses.
 #
 # **Points** 4 · **Extra** · **Difficulty** ●●○ · **Minutes** 25 · **Lines** 15
@@ -629,8 +625,7 @@ check.train_ddp(train_ddp, seed=613)
 #
 # <details><summary>Hint 1</summary>
 #
-# Which of the lines of a training loop are yours, and which will the Trainer run for you? Where can you note the
-# loss?
+# Which lines of a training loop are yours, and which will the Trainer run for you? Where can you note the loss?
 #
 # </details>
 #
@@ -696,8 +691,8 @@ check.lightning_fit(lightning_fit, seed=9)
 # %% [markdown]
 # ### One device and two
 #
-# We train on one device and on two, with the same total batch. Here a device is a process with one thread. Part 5 times
-# such steps; here we count them, and see whether the loss falls.
+# We train on one device and on two, with the same total batch. Here a device is a process with one thread. We count
+# steps and see whether the loss falls; part 5 measures time.
 
 
 # %% locked="lightning_in_rank"

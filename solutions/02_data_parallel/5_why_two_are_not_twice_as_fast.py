@@ -3,12 +3,12 @@
 #
 # **Why are two ranks not twice as fast as one?**
 #
-# You take a step apart into computing, waiting and sending. Then you judge fourteen common statements about DDP, and
-# ask what a second GPU would do for your own training.
+# You split a step into computing, waiting and sending. Then you judge fourteen common statements about DDP, and ask
+# what a second GPU would do for your own training.
 #
 # **You will be able to**
 #
-# - say what a speed-up held fixed, and how far it is from the ideal
+# - say what a speed-up kept fixed, and how far it is from the ideal
 # - split a step of several ranks into computing, waiting and sending
 # - tell what DDP does from what people say about it
 #
@@ -37,26 +37,26 @@ sizes = course.sizes("02_data_parallel")
 # %% [markdown]
 # ## How many times as fast are two ranks?
 #
-# A second GPU doubles the bill. What it should give depends on what you hold fixed. *Strong scaling* shares one batch
-# among N ranks: ideally a step takes $t_1 / N$. *Weak scaling* gives every rank the same batch: ideally a step takes
-# $t_1$. The *parallel efficiency* is the share of the ideal that was reached.
+# A second GPU doubles the bill. What it should give you depends on what you keep fixed. *Strong scaling* shares one
+# batch among N ranks: ideally a step takes $t_1 / N$. *Weak scaling* gives every rank a whole batch: ideally a step
+# takes $t_1$. The *parallel efficiency* is the share of the ideal that you reach.
 #
 # Amdahl (1967) split the work into a serial share $s$ and the rest: $t_N = t_1 (s + (1 - s) / N)$, so the speed-up
 # stays below $1 / s$. Gustafson (1988) answered that the work grows with the machine, which is weak scaling. The
-# formula does not say what the serial share is. So we switch the causes off, one after the other.
+# formula does not say what the serial share consists of. So you will switch off one cause after the other.
 
 # %% [markdown]
 # ### Exercise 1 · Parallel efficiency
 #
-# Say what share of the ideal was reached. If 4 ranks take half as long as 1 rank, that is 0.5 in strong scaling and 2.0
-# in weak scaling.
+# Compute the share of the ideal that was reached. If 4 ranks take half as long as 1 rank, it is 0.5 in strong scaling
+# and 2.0 in weak scaling.
 #
 # **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 8 · **Lines** 4
 #
 # **Must**
 #
 # - return $t_1 / (N t_N)$ for each measurement, or $t_1 / t_N$ if `weak`, in float64
-# - take the measurement on one rank for $t_1$, wherever in the list it is
+# - use the measurement on one rank as $t_1$, wherever in the list it is
 #
 # **Raises** ValueError if no measurement is on one rank.
 #
@@ -65,8 +65,8 @@ sizes = course.sizes("02_data_parallel")
 #
 # <details><summary>Hint 1</summary>
 #
-# Four ranks share the work of one: how long would they ideally take? And how long, if each of them did as much as the
-# one did alone?
+# Four ranks share the work of one: how long would they ideally take? And how long if each of them did as much work as
+# the one did alone?
 #
 # </details>
 #
@@ -107,7 +107,7 @@ check.efficiency(efficiency, seed=1988)
 # %% [markdown]
 # ### Measure
 #
-# The small GPT trains with one rank and with two. `compared_steps` compares these steps:
+# The small GPT trains on one rank and on two. `compared_steps` compares these steps:
 #
 # | step | rank 0 | other ranks | gradients sent |
 # |---|---|---|---|
@@ -117,7 +117,7 @@ check.efficiency(efficiency, seed=1988)
 # | shared (strong scaling) | 1/N of a batch | 1/N of a batch | yes |
 # | each (weak scaling) | a whole batch | a whole batch | yes |
 #
-# Predict: the same batch on two ranks instead of one, each on its own core (or GPU). How many times as fast?
+# **Predict**: the same batch on two ranks instead of one, each on its own core (or GPU). How many times as fast?
 
 # %%
 predicted_speedup = None  # your number
@@ -132,16 +132,16 @@ weak = [compared.ratio((n, scaling.EACH) if n > 1 else compared.base) for n in r
 print(course.score("02/5", "one batch on two ranks, times as fast as on one", predicted_speedup, strong[1]))
 print(f"{compared.rounds} rounds, {compared.stopped}; one rank against itself: {compared.control}")
 course.claim("two ranks finish a batch at least 10 % sooner than one rank does", strong[1], above=1.1,
-             otherwise="Which row of the table below is largest?")  # fmt: skip
+             otherwise="Which of the losses printed below is the largest?")  # fmt: skip
 course.claim("two ranks are less than 1.9 times as fast as one", strong[1], below=1.9,
-             otherwise="Look at the row of the small batch in the table below.")  # fmt: skip
+             otherwise="Look at the small batch among the losses printed below.")  # fmt: skip
 
 # %% [markdown]
 # Your `efficiency` turns the times into shares of the ideal. To compare machines, use *tokens per second* (or images
 # per second). To compare with what the device could do, use *MFU*, model FLOPs utilization: the model's arithmetic per
 # second over the device's peak (Chowdhery et al. 2022, "PaLM", arXiv:2204.02311, appendix B). We count 6 operations per
-# parameter and token (Kaplan et al. 2020, arXiv:2001.08361), without attention's products. Unlike GPU-Util, MFU falls
-# when a rank waits. Here the peak is that of a large matrix product, measured in one thread (or on one GPU).
+# parameter and token (Kaplan et al. 2020, arXiv:2001.08361), without attention's products. The peak here is the rate of
+# a large matrix product, in one thread (or on one GPU). MFU falls when a rank waits, and GPU-Util does not.
 
 # %% tags=["experiment"]
 efficiency_now = course.solved(check.efficiency)
@@ -157,7 +157,8 @@ for i, n in enumerate(ranks):
           f"{per_second:,.0f} tokens/s, MFU {per_token * per_second / (n * peak):.0%}")  # fmt: skip
 
 # %% [markdown]
-# The ideal is 1/N. Everything else in the step on N ranks was lost. In steps of one rank:
+# The ideal is 1/N. Everything else in the step on N ranks is lost. The next cell shows where it is lost, in steps of
+# one rank:
 
 # %% tags=["experiment"]
 lost = {n: scaling.lost_shares(compared, n) for n in ranks[1:]}
@@ -175,27 +176,27 @@ for cause in lost[2]:
 plots.scaling(ranks, strong, weak, own, bars)
 
 # %% [markdown]
-# - *A small batch* (alone, minus 1/N): some work per step does not shrink with the batch, such as the optimizer, and
-#   half a batch may not fill a GPU. Where this number is negative, half a batch took less than half the time: **we
-#   think** because it fits into the caches. A sweep over batch sizes would show where that begins.
-# - *Others compute too* (silent minus alone): nothing is sent, and a step still lasts as long as the slower rank needs.
-#   **We think** that ranks also share memory, caches, power, or the two threads of a core. The test is two GPUs, where
-#   little of this lost time should remain. If the interval holds 0, this run found none.
-# - *Sending* (shared minus silent): messages that backward does not hide (part 2), and the copies into buckets. It is
-#   what you can change: fewer bytes, a larger batch per rank, a faster wire.
+# - *A small batch* (alone minus 1/N): some work, such as the optimizer's, does not shrink with the batch, and half a
+#   batch may not fill a GPU. A larger batch per rank helps.
+# - *Others compute too* (silent minus alone): nothing is sent, but a step lasts as long as the slower rank needs. **We
+#   think** that ranks also share memory, caches and power. To test that, use two GPUs: little of this loss should
+#   remain. If the interval contains 0, this run found no loss.
+# - *Sending* (shared minus silent): messages that backward does not hide (part 2), and copies into buckets. Fewer
+#   bytes, a larger batch per rank or a faster wire helps.
 #
-# **Takeaway** Switch off one cause after the other. Then work on the largest that you can change.
+# **Takeaway** Switch off one cause after the other. Then work on the largest one that you can change.
 
 # %% [markdown]
 # ## What does a late rank cost?
 #
-# So far both ranks had equally much to compute. Often one rank is late, a *straggler*: its batch is longer, its loader
-# stalls, its GPU is throttled. A step of DDP has four parts on each rank: its *batch is late*, *computing* (forward,
-# and backward without sending), *waiting* for the slowest rank, and *sending*, which is the rest.
+# So far both ranks had the same amount of work. Often one rank is late, a *straggler*: its batch is longer, its loader
+# stalls, or its GPU is throttled. We split a step of DDP on each rank into four parts. *Batch late* is the wait for its
+# batch. *Computing* is forward, and backward without sending. *Waiting* is for the slowest rank, and *sending* is the
+# rest.
 #
-# Here batches come late. *Both late*: each of two ranks gets its batch late, by as long as a step takes. *One late*:
-# rank 1 alone gets it late, by twice that. The mean delay is the same. Predict for *one late*: how many steps without
-# delay does one step last?
+# The next cell delays batches. In *both late*, each of two ranks gets its batch late, by the time of one step. In *one
+# late*, rank 1 alone gets it late, by twice that time. The mean delay is the same. **Predict** for *one late*: how many
+# steps without delay does one step last?
 
 # %%
 predicted_straggler = None  # your number
@@ -215,40 +216,38 @@ for way in delays:
 plots.step_shares(shares, {way: ratio.estimate for way, ratio in longer.items()})
 
 # %% [markdown]
-# **Shown**: the ways differ in who is late, and a step lasts as long as the slowest rank needs. Where *one late* adds
-# less than its delay of two steps, **we think** that the late rank computes faster while the other one only waits; two
-# GPUs would test that. Even on time, one rank may wait a little: equal work does not take equally long.
+# **Shown**: the two delayed cases differ only in who is late, and a step lasts as long as the slowest rank needs.
 #
-# A profiler of rank 0 shows its waiting as a long all-reduce, so waiting is often taken for a slow network. Compare the
-# ranks before you buy a faster network.
-#
-# `torchrun --nproc-per-node 2 -m course.checkup train.py` does that for your script: it names the rank that all others
-# wait for, and the line. Where the work differs in every step, as with sentences of all lengths, deal out equal work
-# (unit 05), not equally many samples.
+# A profiler of rank 0 shows the waiting as a long all-reduce, so waiting is often taken for a slow network. Compare the
+# ranks before you buy a faster network: `torchrun --nproc-per-node 2 -m course.checkup train.py` names the rank that
+# all others wait for, and the line. If the work differs in every step, as with sentences of all lengths, give each rank
+# equal work, not equally many samples (unit 05).
 #
 # **Takeaway** A step is as slow as its slowest rank, and the other ranks report their wait as communication.
 
 # %% [markdown]
 # ## What is true of DDP?
 #
-# A wrong belief about DDP costs you a barrier per step, or a wrong mean. Judge fourteen statements that one hears and
-# reads. A statement is true only if all of it is. Write down what you expect before you run the experiments below.
+# A wrong belief about DDP costs you a barrier per step, or a wrong mean. Judge fourteen statements that people make
+# about it. A statement is true only if all of it is true. Write down what you expect before you run the experiments
+# below.
 #
 # - **A** Wrapping a model in DDP sends the parameters and buffers of rank 0 to all ranks.
-# - **B** DDP cuts the batch that a rank passes to the model into `world_size` shards and sends every rank its shard.
+# - **B** DDP cuts the batch that a rank passes to the model into `world_size` shards and sends each rank its shard.
 # - **C** The ranks exchange their gradients while `loss.backward()` runs; `optimizer.step()` sends nothing.
 # - **D** After backward, `p.grad` is the mean of the ranks' own gradients, on every rank.
 # - **E** Each rank has its own optimizer state; nobody sends these states, and they stay equal.
-# - **F** With a criterion that takes the mean, the loss is the mean over the samples of all ranks.
+# - **F** With a criterion that takes the mean, the loss on each rank is the mean over the samples of all ranks.
 # - **G** DDP averages the running statistics of BatchNorm layers over the ranks after each step.
 # - **H** `dist.barrier()` is necessary before a batch is passed to the model; without it a fast rank could average its
-#   gradients with those that a slow rank has from the step before.
-# - **I** If rank 0 alone downloads the data set to a disk that all see, a `dist.barrier()` between the download and the
-#   opening of the files keeps the other ranks from opening what is not there yet.
+#   gradients with a slow rank's gradients from the step before.
+# - **I** If only rank 0 downloads the data set to a disk that all ranks see, a `dist.barrier()` between the download
+#   and the opening of the files keeps the other ranks from opening files that are not there yet.
 # - **J** With `shuffle=True` each rank's DistributedSampler shuffles for itself, so two ranks may get the same sample
 #   in one epoch.
-# - **K** If the number of samples is not a multiple of the ranks, a DistributedSampler with `drop_last=False`, the
-#   default, uses some samples more than once in an epoch, and an accuracy taken over its indices counts them as often.
+# - **K** If the number of samples is not a multiple of the number of ranks, a DistributedSampler with
+#   `drop_last=False`, the default, uses some samples more than once in an epoch, and an accuracy over its indices
+#   counts them that often.
 # - **L** If one rank has one batch fewer than the others, DDP takes the mean over the remaining ranks in the last step.
 # - **M** `torchrun` with 4 processes on each of two machines sets `WORLD_SIZE` to 8, `RANK` to 0 to 7, and `LOCAL_RANK`
 #   to 0 to 3 on each machine.
@@ -299,7 +298,7 @@ check.ddp_facts(ddp_facts, seed=14)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# As soon as your answers pass, the next cell says why.
+# As soon as your answers pass, the next cell gives the reasons.
 
 # %%
 check.ddp_facts.reasons(ddp_facts)
@@ -307,8 +306,9 @@ check.ddp_facts.reasons(ddp_facts)
 # %% [markdown]
 # ## A to I: what do two ranks see in one step?
 #
-# For A to F and H: one step, no barrier, and rank 1 comes half a second late. Compare the two ranks in each line. What
-# is equal, and from when on? For H, see line D: did the fast rank average with an old gradient?
+# For A to F and H, the next cell runs one step without a barrier, in which rank 1 comes half a second late. Compare the
+# two ranks in each line: what is equal, and from when on? For H, see line D: did the fast rank average with an old
+# gradient?
 
 # %% tags=["experiment"]
 steps = run_ranks(ddp_evidence.one_step, 2, backend="gloo")
@@ -317,8 +317,9 @@ for what in sorted(steps[0]):
     print(f"{what:<40} rank 0:{numbers[0]} rank 1:{numbers[1]}")
 
 # %% [markdown]
-# For G: a layer of batch normalization, whose running mean moves a tenth of the way to the batch's mean. The batches of
-# rank 0 have mean 0, those of rank 1 mean 10. For I: rank 0 takes half a second to make a file. Who finds it?
+# For G, there is a layer of batch normalization, whose running mean moves a tenth of the way to the batch's mean. The
+# batches of rank 0 have mean 0, those of rank 1 mean 10. For I, rank 0 takes half a second to make a file. Which ranks
+# find it?
 
 # %% tags=["experiment"]
 for rank, seen in enumerate(run_ranks(ddp_evidence.running_means, 2, backend="gloo")):
@@ -327,15 +328,15 @@ for how, found in ddp_evidence.found_with_and_without_barrier().items():
     print(f"{how}: rank 0 finds the file: {found[0]}, rank 1: {found[1]}")
 
 # %% [markdown]
-# With its own batches alone, rank 1's mean would move twice, and an average over the ranks would lie between the two.
+# If rank 1 used only its own batches, its mean would move twice. An average over the ranks would lie between the two.
 #
-# **Takeaway** Print what each rank sees in one step: most statements about DDP can be tried in twenty lines.
+# **Takeaway** Print what each rank sees in one step. You can test most statements about DDP in twenty lines.
 
 # %% [markdown]
 # ## J to N: who gets which samples, who waits, and who is the master?
 #
-# Ten samples on four ranks, as DistributedSampler deals them out (J, K). For L, rank 1 has two batches and rank 0 has
-# three. The cell runs until its time limit.
+# For J and K, the next cell prints how DistributedSampler deals ten samples to four ranks. For L, rank 1 has two
+# batches and rank 0 has three, so the cell runs until its time limit.
 
 
 # %% tags=["experiment"]
@@ -354,9 +355,9 @@ except distributed.RankError as error:
     print(error)
 
 # %% [markdown]
-# For M: what torchrun sets, with four processes on each of two machines. Here both launchers run on this machine, each
-# with the number of its machine (`--node-rank`). For N: how many bytes each of four ranks sends in an all-reduce, in
-# multiples of the tensor. What would it be if rank 0 added up for all?
+# For M, the next cell prints what torchrun sets with four processes on each of two machines. Here both launchers run on
+# this machine, each with its own `--node-rank`. For N, it prints how many bytes each of four ranks sends in an
+# all-reduce, in multiples of the tensor. What would the numbers be if rank 0 added up for all?
 
 # %% tags=["experiment"]
 print(*ddp_evidence.VARIABLES)
@@ -366,15 +367,15 @@ sent = run_ranks(ddp_evidence.sent_in_all_reduce, 4, backend="gloo")
 print("sent, in multiples of the tensor:", *("not counted here" if n is None else f"{n:.2f}" for n in sent))
 
 # %% [markdown]
-# **Takeaway** All ranks must make equally many calls: one missing call makes the others wait.
+# **Takeaway** All ranks must make the same number of calls: one missing call makes the others wait.
 
 # %% [markdown]
 # ## Would a second GPU help your training?
 #
 # Ask before you pay. `course.checkup` watches a training, here the small GPT on one rank. From the bytes of the
-# gradients and the time of a step it predicts how efficient DDP would be (line "DDP", from the `all_reduce_seconds` of
-# part 1 that you have solved or were given). The figure draws the same step with ten equal layers and torch's buckets
-# (part 2). Put your own `loader` and `step` here, or read the file of `course checkup --json report.json train.py`:
+# gradients and the time of a step it predicts how efficient DDP would be (line "DDP", with `all_reduce_seconds` of part
+# 1). The figure draws the same step with ten equal layers and torch's buckets (part 2). Put your own `loader` and
+# `step` here, or read the file of `course checkup --json report.json train.py`:
 # `layers_of_checkup(json.load(open("report.json")))`.
 
 # %% tags=["experiment"]
@@ -405,16 +406,16 @@ for name, gbit in {"1 Gbit Ethernet": 1, "25 Gbit Ethernet": 25, "PCIe 4.0 x16":
 figures.step_timeline(layers, gbit=25, latency_ms=0.02, **TORCH_BUCKETS)
 
 # %% [markdown]
-# The prediction assumes that each rank computes as long as before (weak scaling, so the global batch grows to twice its
-# size, unit 03), and that no rank waits for another. It leaves out what two ranks share, such as memory, loaders and
-# power. It takes messages to cost no computing time, and all layers to be equal.
+# The prediction assumes weak scaling: each rank computes as long as before, and the global batch doubles (unit 03). It
+# also assumes that no rank waits for another, that ranks share nothing, that messages cost no computing time, and that
+# all layers are equal.
 #
-# You have measured nearly the same above: "a batch per rank" in the first figure. There each rank had twice as many
-# sequences, so messages should weigh *less*. Which wire of the printed list comes closest? If two ranks of this machine
-# gain less than with a fast wire, the formula misses something here. **We think** that it is the copying, because gloo
-# sends with the cores that compute. A spare core per rank would test that.
+# You have measured nearly the same case above: "a batch per rank" in the first figure. There each rank had twice as
+# many sequences, so messages should weigh *less*. Which printed wire comes closest? If two ranks of this machine gain
+# less than with a fast wire, **we think** that copies and messages compete for the cores that compute. A spare core per
+# rank would test that.
 #
-# **Takeaway** Ask what the messages would cost *before* you rent a second GPU: bytes of gradients over bandwidth,
+# **Takeaway** *Before* you rent a second GPU, ask what the messages would cost: bytes of gradients over bandwidth,
 # against the time of backward.
 
 # %% [markdown]
@@ -422,11 +423,11 @@ figures.step_timeline(layers, gbit=25, latency_ms=0.02, **TORCH_BUCKETS)
 #
 # ### Exercise 3 · Why not two?
 #
-# A colleague moves a training from one GPU to two in the same machine. The global batch stays 64, the model has 100
-# million parameters, images are decoded by four loader workers per rank, and every 200 steps rank 0 evaluates while
-# the other waits. An epoch takes 600 s instead of 750 s. Write about ten lines:
+# A colleague moves a training from one GPU to two in the same machine. The global batch stays 64. The model has 100
+# million parameters, four loader workers per rank decode images, and every 200 steps rank 0 evaluates while the other
+# rank waits. An epoch takes 600 s instead of 750 s. Write about ten lines:
 #
-# - Which speed-up and efficiency is that, and which serial share would it mean?
+# - What are the speed-up and the efficiency, and which serial share would that mean?
 # - Why is it not 2? Name the causes that are likely *here*.
 # - How do you find out which of them it is?
 # - What do you change first?

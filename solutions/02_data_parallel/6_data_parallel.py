@@ -4,13 +4,13 @@
 # **Why does torch advise against the wrapper that takes one line?**
 #
 # `nn.DataParallel` came first: one process, one line, all devices. Torch's documentation recommends DDP instead, but
-# much code still uses it. You see what it does in a step, and may build it.
+# much code still uses DataParallel. You see what it does in a step, and you may build it.
 #
 # **You will be able to**
 #
 # - say what `nn.DataParallel` does on your machine, which may be nothing;
-# - name what it sends in each step, and what else slows it;
-# - find the batch from which on two devices pay (an extra section).
+# - name what it sends in each step, and what else slows it down;
+# - find the batch size from which two devices pay (an extra section).
 #
 # **Minutes** 9 core · 60 in all · session 2
 #
@@ -41,30 +41,30 @@ images, labels = fashion.floats(data.train_images), data.train_labels
 gpus = torch.cuda.device_count() if course.device().type == "cuda" else 0
 
 # %% [markdown]
-# ## What does the line do in a step?
+# ## What does DataParallel do in a step?
 #
 # ```python
 # model = nn.DataParallel(model, device_ids=[0, 1])   # GPUs 0 and 1
 # outputs = model(batch)                              # as before
 # ```
 #
-# One process owns batch, model and loss. With N samples and M devices, forward has four steps:
+# One process owns the batch, the model and the loss. With N samples and M devices, forward has four steps:
 #
 # 1. *scatter*: each device gets N / M samples;
-# 2. *replicate*: each device gets a copy of the model;
-# 3. *parallel_apply*: each *replica* computes in its own thread;
+# 2. *replicate*: each device gets a copy of the model, a *replica*;
+# 3. *parallel_apply*: each replica computes in its own thread;
 # 4. *gather*: the outputs return to the first device, which computes the loss.
 #
-# That takes 3 × M messages. Backward runs the other way: the first device scatters the gradient of the outputs, all
-# replicas compute, and their gradients are summed on the first device. Then the replicas are thrown away, because the
-# optimizer changes the weights of the first model only. So the next step sends the model again.
+# That takes 3 × M messages. In backward, the first device scatters the gradient of the outputs, all replicas compute,
+# and the first device sums their gradients. Then the replicas are thrown away, because the optimizer changes only the
+# weights of the first model. So the next step sends the model again.
 
 # %%
 plots.data_parallel_steps()
 
 # %% [markdown]
 # **Predict**: a batch of 16 images goes through the wrapped model on this machine. How many images does one call of the
-# model's own forward see? 8, as for two devices? Or another number, because of the devices that you have?
+# model's own forward see? 8, as with two devices? Or another number, because of the devices that you have?
 
 # %%
 predicted_images = None
@@ -80,20 +80,20 @@ print(f"calls of the model (images, device): {seen}")
 print(course.score("02/6", "images per call of the model", predicted_images, seen[0][0], null=None))
 
 # %% [markdown]
-# **Known**: with fewer than two GPUs it makes no replicas and passes the whole batch to your model, on one GPU after
-# moving it there (`torch/nn/parallel/data_parallel.py`). So a "DataParallel benchmark" on a CPU measures the model
-# alone.
+# **Known**: with fewer than two GPUs it makes no replicas and passes the whole batch to your model, after moving it to
+# the GPU if there is one (`torch/nn/parallel/data_parallel.py`). So a "DataParallel benchmark" on a CPU measures the
+# model alone.
 #
 # Why is it slower than DDP? **Known**: all replicas compute in threads of one process, which share Python's global
-# interpreter lock (GIL); the model is copied in every step; inputs and outputs pass through the first device
-# ([PyTorch's DDP tutorial](https://docs.pytorch.org/tutorials/intermediate/ddp_tutorial.html)). DDP has a process per
-# device, and keeps its models.
+# interpreter lock (GIL). The model is copied in every step, and inputs and outputs pass through the first device
+# ([PyTorch's DDP tutorial](https://docs.pytorch.org/tutorials/intermediate/ddp_tutorial.html)). DDP has one process per
+# device and keeps its models.
 #
 # How much slower? "Empirically distributed data parallel tends to be 2-3 times faster than data parallel", says DTU's
-# course 02476 (module "Distributed training"), without a model, a batch or a number of GPUs. Judge it with care: copies
-# of the model and gradients have one size for every batch, while computing grows with the batch. So the factor is not a
-# constant. On two GPUs it is **not measured here**. The extra section on cost times a version by hand on CPU threads.
-# It shows what the factor depends on, and cannot confirm it for GPUs.
+# course 02476 (module "Distributed training"), without a model, a batch size or a number of GPUs. But the copies of
+# model and gradients have the same size for every batch, while computing grows with the batch. So the factor is not a
+# constant. On two GPUs it is **not measured here**. An extra section below times a version that you build, on CPU
+# threads. It shows what the factor depends on, but cannot confirm it for GPUs.
 #
 # **Takeaway** DataParallel sends its model in every step. DDP sends gradients, and buffers if the model has any. Below
 # two GPUs DataParallel does nothing: look at `device_ids` before you time it.
@@ -104,13 +104,13 @@ print(course.score("02/6", "images per call of the model", predicted_images, see
 # You build the four steps, so that you can count every message. We call devices *places*, because the list may hold the
 # same device several times. All data goes through `transfers = distributed.Transfers(devices)`, which counts messages.
 # `transfers.send(tensors, source, target)` sends a list of tensors from one place to another as one message and returns
-# the copies. Gradients flow back through the copies. Place 0, the first device, sends to itself, too.
+# the copies. Gradients flow back through the copies. Place 0, the first device, sends a message to itself, too.
 
 # %% [markdown]
 # ### Exercise 1 · Scatter a batch
 #
-# Cut a batch into shards, and send each to its device. A batch is a tensor or a container of tensors; `walk`, which is
-# given, calls a function on each of them. On 4 devices, 5 rows become 3 shards of 2, 2 and 1 rows, as `torch.chunk`
+# Cut a batch into shards, and send each shard to its device. A batch is a tensor or a container of tensors; the given
+# `walk` calls a function on each of them. On 4 devices, 5 rows become 3 shards of 2, 2 and 1 rows, as `torch.chunk`
 # cuts them.
 #
 # **Points** 3 · **Extra** · **Difficulty** ●●○ · **Minutes** 15 · **Lines** 8
@@ -339,8 +339,8 @@ check.data_parallel(data_parallel, seed=406)
 # %% [markdown]
 # ### What does it send?
 #
-# **Predict**: one forward on 4 devices, a small batch of images. Of the bytes that go from one device to another, what
-# percentage is copies of the model?
+# **Predict**: one forward runs on 4 devices, with a small batch of images. What percentage of the bytes that go from
+# one device to another are copies of the model?
 
 # %%
 predicted_percent = None  # 0 to 100
@@ -372,27 +372,28 @@ course.claim("more than nine tenths of the bytes that cross are copies of the mo
              otherwise="Compare the bytes of your batch with those of the model.")  # fmt: skip
 
 # %% [markdown]
-# **Shown** by the log: 3 × M messages, and nearly all bytes are copies of the model. On GPUs, torch sends the model by
-# NCCL's broadcast and sums the gradients by its reduce, if NCCL is there (`torch/nn/parallel/comm.py`). Then a link
-# carries the model about once and its gradients once, no more bytes than in DDP's all-reduce. But the broadcast must
-# end before forward starts, while DDP's all-reduce overlaps with backward (part 2).
+# **Shown** by the log: there are 3 × M messages, and nearly all bytes are copies of the model. On GPUs, torch sends the
+# model by NCCL's broadcast and sums the gradients by NCCL's reduce, if NCCL is there (`torch/nn/parallel/comm.py`).
+# Then a link carries the model about once and its gradients once, no more bytes than in DDP's all-reduce. But the
+# broadcast must end before forward starts, while DDP's all-reduce overlaps with backward (part 2).
 #
 # **Takeaway** Count what a step sends, and ask what could compute meanwhile.
 
 # %% [markdown]
-# ## What does it cost, and from which batch on do two devices pay? · extra
+# ## From which batch size do two devices pay? · extra
 #
-# Should you replace DataParallel in a training that uses it? That depends on its batch. One batch is computed in
-# several ways, interleaved, with one core (or GPU) per device: by the model alone, by your DataParallel with two
-# threads, and by two processes. Two changes look for the causes:
+# Should you replace DataParallel in a training that uses it? That depends on its batch. The next cell computes one
+# batch in several ways, with one core (or GPU) per device: by the model alone, by your DataParallel with two threads,
+# and by two processes. Two variants look for the causes:
 #
-# - *replicas kept* copies the model once, before the clock starts. That is right as long as nobody changes the weights.
-# - *two processes* computes half of the batch in each, and sends nothing.
+# - *replicas kept* copies the model once, before the clock starts. That is correct only while nobody changes the
+#   weights.
+# - *two processes* computes half of the batch in each process, and sends nothing.
 #
-# Below two GPUs, the grey band is also `nn.DataParallel`: there it is the model alone, and the band is its control.
+# With fewer than two GPUs, `nn.DataParallel` is the model alone: the grey band shows both.
 #
 # **Predict** for the smallest batch: how many times as fast as your DataParallel is a step of DDP? The quotation says 2
-# to 3. Perhaps less, because both pay for messages that a small batch hardly uses.
+# to 3. Perhaps less, because with a small batch both spend most of the step on messages.
 
 # %%
 predicted_over_star = None  # 2 = DDP is twice as fast
@@ -427,14 +428,14 @@ course.claim("with the largest batch, a step of DDP on two ranks is at least 1.3
 plots.against_alone(batches, *ways.panels(found))
 
 # %% [markdown]
-# Two devices need half the time at best. Copies of the model and gradients are as large for a small batch as for a
-# large one, but a small batch has less work to pay for them.
+# Two devices need half the time at best. The copies of model and gradients are as large for a small batch as for a
+# large one, but a small batch has less computing to pay for them.
 #
-# - **Shown**: "replicas kept" differs from "by hand" in the copies of the model only, so their distance is what copying
-#   costs.
+# - **Shown**: "replicas kept" differs from "by hand" only in the copies of the model, so the distance between them is
+#   what copying costs.
 # - "Replicas kept" and "two processes" compute the same halves. The first also scatters, gathers and starts threads,
 #   and its threads share the GIL. **We think** that the GIL and the threads cost most of the distance. To test it, time
-#   scatter and gather alone: they must be much shorter than the distance.
+#   scatter and gather alone: they must take much less.
 #
 # **Takeaway** Two devices pay once computing a batch costs more than copies and messages. Time *your* batch size,
 # against the model alone.
@@ -442,13 +443,13 @@ plots.against_alone(batches, *ways.panels(found))
 # %% [markdown]
 # ## The unit on one page
 #
-# | symptom | measurement | fix |
+# | symptom | what to measure | fix |
 # |---|---|---|
 # | nothing happens, no error | which rank waits in which line (parts 1, 3) | same calls, same order, on all ranks |
 # | a hang costs ten minutes or more | seconds until the error (part 3) | a time limit for the group, checkpoints |
 # | N ranks are not N times as fast | a step at 1/N of the batch (part 5) | a larger batch per rank, overlap |
 # | the step waits for messages | bytes per rank, bandwidth (parts 1, 2) | buckets, overlap |
-# | no error, the model is bad | the weights of two ranks (part 3) | average gradients, broadcast at the start |
+# | the model is bad, without an error | the weights of two ranks (part 3) | average gradients, broadcast at the start |
 # | each epoch has the same order | the first indices of the sampler (part 3) | `sampler.set_epoch(epoch)` |
 # | the mean is a little wrong | the same batch on one process (part 3) | weight each rank by its samples or tokens |
 # | the model does not fit | bytes per rank (part 7) | `fully_shard` |
@@ -458,10 +459,10 @@ plots.against_alone(batches, *ways.panels(found))
 #
 # **How much would more ranks help?**
 #
-# `course.checkup` watches your training. From the bytes of your gradients and your step it predicts how efficient DDP
-# would be on more ranks (if you have solved `all_reduce_seconds` in part 1). Replace `loader` and `step` with your own.
-# Where several ranks train already, `torchrun --nproc-per-node 2 -m course.checkup train.py` names the rank that all
-# others wait for.
+# `course.checkup` watches your training. From the bytes of your gradients and the time of a step it predicts how
+# efficient DDP would be on more ranks (if you have solved `all_reduce_seconds` in part 1). Replace `loader` and `step`
+# by your own. If you already train on several ranks, `torchrun --nproc-per-node 2 -m course.checkup train.py` names the
+# rank that all others wait for.
 
 # %% tags=["experiment"]
 network = FashionCNN().to(course.device())

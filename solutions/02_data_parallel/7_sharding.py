@@ -3,14 +3,15 @@
 #
 # **If every rank ends a step with the same weights, why does each of them keep all of the optimizer?**
 #
-# N ranks of DistributedDataParallel hold N copies of weights, gradients and optimizer state. With sharding, each rank
-# keeps 1/N of them, so larger models fit. You write the all-gather, the optimizer's step and the gradient that do this.
+# Under DistributedDataParallel, N ranks hold N copies of weights, gradients and optimizer state. With sharding, each
+# rank keeps 1/N of them, so larger models fit. You write the all-gather, the optimizer's step and the gradient that
+# make this work.
 #
 # **You will be able to**
 #
-# - say what a rank keeps and sends under DDP and under each stage of ZeRO, in bytes
+# - say what a rank keeps and sends, in bytes, under DDP and under each stage of ZeRO
 # - write an optimizer that keeps 1/N of its state on each rank
-# - say whether a model fits, and use `fully_shard`
+# - tell whether a model fits, and use `fully_shard`
 #
 # **Minutes** 0 core · 70 in all
 #
@@ -37,7 +38,7 @@ sizes = course.sizes("02_data_parallel")
 #
 # **How many bytes does one parameter need?**
 #
-# A model of 7 billion parameters is trained with Adam in mixed precision: forward and backward in bfloat16, the update
+# You train a model of 7 billion parameters with Adam in mixed precision: forward and backward in bfloat16, the update
 # in float32. Rajbhandari et al. (2020, arXiv:1910.02054, section 3.1) count the bytes per parameter:
 #
 # | what | bytes | why |
@@ -46,10 +47,10 @@ sizes = course.sizes("02_data_parallel")
 # | gradients | 2 | bfloat16 |
 # | optimizer | 12 | float32: a copy of the weights, Adam's mean and its mean of squares, 4 each |
 #
-# *ZeRO* ("zero redundancy optimizer") gives each of N ranks 1/N of the optimizer in stage 1, also of the gradients in
-# stage 2, also of the weights in stage 3. Stage 0 is DDP.
+# *ZeRO* ("zero redundancy optimizer") shards in stages. In stage 1, each of N ranks keeps 1/N of the optimizer's state;
+# in stage 2, also 1/N of the gradients; in stage 3, also 1/N of the weights. Stage 0 is DDP.
 #
-# Predict: in which stage does it fit for the first time on 8 GPUs with 80 GB each? Leave 25 GB for activations.
+# **Predict**: which is the first stage in which the model fits on 8 GPUs with 80 GB each? Leave 25 GB for activations.
 
 # %%
 predicted_stage = None  # 0, 1, 2 or 3
@@ -65,17 +66,18 @@ first = min(stage for stage, n_bytes in of_parameter.items() if parameters * n_b
 print(course.score("02/7", "the first stage that fits", predicted_stage, first, null=None))
 
 # %% [markdown]
-# **Known**: activations come on top. They grow with the batch and the layers, and sharding leaves them as they are;
-# activation checkpointing makes them smaller (unit 06).
+# **Known**: activations come on top. They grow with the batch and the number of layers, and sharding does not shrink
+# them. Activation checkpointing does (unit 06).
 #
-# **Takeaway** Of 16 bytes per parameter 12 belong to the optimizer. Shard that first.
+# **Takeaway** Of 16 bytes per parameter, 12 belong to the optimizer. Shard that first.
 
 # %% [markdown]
 # ## What is half an all-reduce? · extra
 #
-# A ring's all-reduce is a *reduce-scatter* and then an *all-gather*. `reduce_scatter` is the first phase of a ring as a
-# function. The ring of part 1 left piece r + 1 of the sum on rank r. This one starts one piece earlier and leaves piece
-# r on rank r, so that the pieces lie in the order of ranks. Such pieces, 1/N of a vector, are called *shards*.
+# Sharding needs the two halves of an all-reduce one by one: the *reduce-scatter* and the *all-gather*. `reduce_scatter`
+# below is the first phase of a ring as a function. The ring of part 1 left piece r + 1 of the sum on rank r. This one
+# starts one piece earlier and leaves piece r on rank r, so that the pieces are in the order of ranks. Such pieces, 1/N
+# of a vector, are called *shards*.
 
 
 # %% locked="reduce_scatter"
@@ -155,8 +157,9 @@ check.all_gather(all_gather, seed=252)
 # ## Why does every rank update all weights? · extra
 #
 # Under DDP every rank holds the mean gradient, so N ranks compute the same update. In stage 1 of ZeRO, rank r gets
-# shard r of the mean gradient, updates shard r of the weights, and the weights are gathered. `Flat` puts all parameters
-# of a module into one vector and their gradients into another, both padded to a length that N divides:
+# shard r of the mean gradient and updates shard r of the weights. Then an all-gather gives all weights to all ranks.
+# `Flat` puts all parameters of a module into one vector and their gradients into another. It pads both, so that N
+# divides their length:
 
 # %%
 print(inspect.getsource(sharded_training.Flat))
@@ -230,14 +233,14 @@ check.ShardedOptimizer(ShardedOptimizer, seed=363)
 # %% [markdown]
 # ## Can the weights be shards, too? · extra
 #
-# If the weights alone do not fit, they must be shards, too. Stage 2 also shards the gradients, and stage 3 the weights:
+# If the weights alone do not fit, they must be shards, too. Stage 2 shards the gradients, and stage 3 also the weights:
 # each layer gathers its weights when it needs them. One fact makes the code short: the gradient of "gather the shards"
 # is "reduce-scatter the gradients".
 #
 # ### Exercise 3 · Gather, and scatter back
 #
-# Write the two halves of an autograd function that gathers shards and returns to each shard its gradient. What
-# `backward` returns becomes the gradient of the shard.
+# Write the forward and the backward of an autograd function. Forward gathers shards, and backward returns the gradient
+# of this rank's shard.
 #
 # **Points** 3 · **Extra** · **Difficulty** ●●○ · **Minutes** 15 · **Lines** 2
 #
@@ -302,16 +305,16 @@ check.gathered(gathered, seed=474)
 print(inspect.getsource(sharded_training.ShardedUnit))
 
 # %% [markdown]
-# `checkpoint` is *our* trick for stage 3. It throws away all that the layer saved, the gathered weights too, and runs
-# the layer's forward again before its backward. So the weights are gathered twice, and the layer is computed twice.
-# FSDP also gathers twice, but it does **not** compute twice: it keeps the activations, frees the gathered weights after
-# a layer's forward, and gathers them again just before its backward.
+# `checkpoint` is *our* trick for stage 3. It throws away all that the layer saved, including the gathered weights, and
+# runs the layer's forward again before its backward. So the weights are gathered twice, and the layer is computed
+# twice. FSDP also gathers twice, but it does **not** compute twice. It keeps the activations, frees the gathered
+# weights after a layer's forward, and gathers them again just before its backward.
 
 # %% [markdown]
 # ## What does a rank keep, and what does it send? · extra
 #
-# Predict for four ranks with Adam, in float32: how many times fewer bytes than with DDP does a rank keep in stage 1,
-# and how many times as many bytes does it send in stage 3?
+# **Predict** for four ranks with Adam, in float32: how many times fewer bytes does a rank keep in stage 1 than with
+# DDP? And how many times as many bytes does it send in stage 3?
 
 # %%
 predicted_saving = None  # a factor
@@ -320,9 +323,9 @@ predicted_sending = None  # a factor
 # %% [markdown]
 # ### Exercise 4 · The bytes of a stage
 #
-# Predict the bytes that one rank keeps of "parameters", "gradients" and "optimizer" (its state), and the bytes that it
-# has "sent" after one step, by rings. Stage 0 is DDP. The optimizer is sharded from stage 1 on, gradients from stage 2
-# on, parameters in stage 3, which gathers them before forward and again before backward.
+# Compute the bytes that one rank keeps of "parameters", "gradients" and "optimizer" (its state), and the bytes that it
+# has "sent" after one step, with rings. Stage 0 is DDP. The optimizer is sharded from stage 1 on, gradients from stage
+# 2 on, and parameters in stage 3, which gathers them before forward and again before backward.
 #
 # ```python
 # >>> sharded_bytes(100, world_size=4, stage=1)
@@ -381,9 +384,9 @@ check.sharded_bytes(sharded_bytes, seed=585)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Now the same training in all stages, on four ranks of the virtual network, which counts every message. Memory is read
-# from the tensors that a rank holds: weights after forward, gradients and the optimizer's state after the step. In
-# stage 1, the shard of the mean gradient is needed inside `step` alone, so the training frees it there.
+# Now the same training runs in all stages, on four ranks of the virtual network, which counts every message. Memory is
+# read from the tensors that a rank holds: weights after forward, gradients and the optimizer's state after the step. In
+# stage 1, only `step` needs the shard of the mean gradient, so the training frees it there.
 
 # %% tags=["experiment"]
 answers = sharded_training.Answers(
@@ -415,20 +418,20 @@ course.claim("kept and sent bytes are those predicted, within 1 %, the gathered 
 plots.sharded_memory(counted, predicted)
 
 # %% [markdown]
-# Stage 1 sends as much as DDP: both run a reduce-scatter and an all-gather. Stage 2 keeps less than predicted, because
+# Stage 1 sends as much as DDP, because both run a reduce-scatter and an all-gather. Stage 2 keeps less than predicted:
 # backward does not need the first layer's weights, so they are freed early.
 #
-# Bytes are not time: DDP's all-reduce travels while backward computes, but stage 1's all-gather waits for the update.
+# Bytes are not time. DDP's all-reduce overlaps with backward, but stage 1's all-gather waits for the update.
 #
-# **Takeaway** A sharded optimizer is free in bytes: fewer kept, none sent in addition. Sharded weights cost one more
+# **Takeaway** Sharding the optimizer saves memory and sends no extra bytes. Sharding the weights costs one more
 # all-gather per step.
 
 # %% [markdown]
 # ## Does torch's `fully_shard` do the same? · extra
 #
-# Two real ranks train with torch's DDP, in all four stages by hand, and with `fully_shard` (FSDP2), which replaces each
-# parameter of a layer by a shard and gathers it around the layer's forward and backward. The code is short: call
-# `fully_shard(layer)` for each layer, then for the model.
+# Two real ranks train with torch's DDP, in all four stages by hand, and with `fully_shard` (FSDP2). `fully_shard`
+# replaces each parameter of a layer by a shard and gathers it around the layer's forward and backward. The code is
+# short: call `fully_shard(layer)` for each layer, then for the model.
 
 # %% tags=["experiment"]
 steps = sizes.shard_steps
@@ -442,7 +445,7 @@ course.claim("all stages and fully_shard reach the weights of DistributedDataPar
              f"{largest:.1e}", otherwise="Compare the difference with how far the weights have moved.")  # fmt: skip
 
 # %% [markdown]
-# | of `fully_shard` | what it does |
+# | with `fully_shard` | what it does |
 # |---|---|
 # | `reshard_after_forward=False` | keeps gathered weights until backward: stage 2 |
 # | `mp_policy=MixedPrecisionPolicy(...)` | gathers and computes in bfloat16, for example, and keeps float32 shards |
@@ -450,5 +453,5 @@ course.claim("all stages and fully_shard reach the weights of DistributedDataPar
 # | `layer.set_modules_to_forward_prefetch([...])` | gathers the next layer while this one computes |
 # | `torch.distributed.checkpoint` | saves each rank's shards, and loads them on another number of ranks |
 #
-# **Takeaway** `fully_shard(layer)` for each layer, then for the model, replaces DDP: the same weights, a shard of them
-# per rank.
+# **Takeaway** `fully_shard(layer)` for each layer, then for the model, replaces DDP. The weights stay the same, and
+# each rank keeps a shard of them.

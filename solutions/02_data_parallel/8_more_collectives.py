@@ -10,7 +10,7 @@
 #
 # - write a broadcast, a reduce and an all-reduce in log2(N) rounds;
 # - say which all-reduce suits shared links;
-# - read what nccl-tests reports, and choose NCCL's algorithm for a test.
+# - read what nccl-tests reports, and select NCCL's algorithm for a test.
 #
 # **Minutes** 0 core · 120 in all
 #
@@ -35,12 +35,12 @@ sizes = course.sizes("02_data_parallel")
 # %% [markdown]
 # ## How does one rank get the sum? · extra
 #
-# One rank needs a result of all ranks: the loss to print, or the accuracy to log. A *reduce* is the opposite of a
-# broadcast (part 1): messages go to one rank.
+# Often a single rank needs a result of all ranks: the loss to print, or the accuracy to log. A *reduce* is the opposite
+# of a broadcast (part 1): all messages go to one rank.
 #
 # ### Exercise 1 · Reduce, one after the other
 #
-# Every rank sends its tensor to `dst`, which adds them up. If 3 ranks hold 1, 2 and 4, `dst` ends with 7.
+# Every rank sends its tensor to `dst`, which adds the tensors. If 3 ranks hold 1, 2 and 4, `dst` ends with 7.
 #
 # **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 8 · **Lines** 8
 #
@@ -49,7 +49,7 @@ sizes = course.sizes("02_data_parallel")
 # - leave the sum over all ranks in `tensor` of `dst`; other ranks keep their values
 # - send `world_size - 1` messages, each the whole tensor and straight to `dst`
 #
-# **You may assume** what `broadcast_naive` may; sums may be taken in any order.
+# **You may assume** the same as for `broadcast_naive`; sums may be taken in any order.
 #
 # **Not allowed** Any collective: use only point-to-point calls.
 #
@@ -108,8 +108,8 @@ plots.broadcast_tree(6)
 
 # %% [markdown]
 # This *binomial tree* needs log2(N) rounds, rounded up: 10 for a thousand ranks instead of 999. In round k, rank r
-# sends to `r + 2**k` if it holds the values already and that rank exists. For a source other than 0, count from there:
-# the *place* of a rank is `(rank - src) % world_size`.
+# sends to `r + 2**k` if it already holds the values and that rank exists. If the source is not rank 0, count from the
+# source: the *place* of a rank is `(rank - src) % world_size`.
 
 # %% [markdown]
 # ### Exercise 2 · Broadcast along a tree
@@ -133,7 +133,7 @@ plots.broadcast_tree(6)
 #
 # <details><summary>Hint 1</summary>
 #
-# Which places hold the values before round k, and which get them in it?
+# Which places hold the values before round k, and which places get them in it?
 #
 # </details>
 #
@@ -184,7 +184,7 @@ check.broadcast_tree(broadcast_tree, seed=383)
 # %% [markdown]
 # ### Exercise 3 · Reduce along a tree
 #
-# Reverse the tree: sums travel from the leaves to `dst`.
+# Reverse the tree, so that sums travel from the leaves to `dst`.
 #
 # **Points** 4 · **Extra** · **Difficulty** ●●○ · **Minutes** 15 · **Lines** 11
 #
@@ -193,7 +193,7 @@ check.broadcast_tree(broadcast_tree, seed=383)
 # - leave the sum in `tensor` of `dst`; other ranks keep their values
 # - send as many messages, in as many rounds, as `broadcast_tree`
 #
-# **You may assume** what `reduce_naive` may.
+# **You may assume** the same as for `reduce_naive`.
 #
 # **Not allowed** Any collective: use only point-to-point calls.
 #
@@ -256,8 +256,8 @@ check.reduce_tree(reduce_tree, seed=494)
 # %% [markdown]
 # ### How long is the longest chain of messages?
 #
-# `network.simulate` runs your code with a logical clock per rank (Lamport 1978). A message takes one second here and
-# computing takes none, so the seconds count the longest chain of messages, on any machine.
+# `network.simulate` runs your code with a logical clock per rank (Lamport 1978). Here a message takes one second and
+# computing takes none. So the seconds count the longest chain of messages, on any machine.
 #
 # **Predict**: how many seconds do the loop and the tree take for a reduce and a broadcast on 64 ranks?
 
@@ -293,7 +293,7 @@ course.claim("on 64 ranks a tree's longest chain of messages is at most a tenth 
              is_a_tenth, f"{depths['naive']:.0f} and {depths['tree']:.0f}")  # fmt: skip
 
 # %% [markdown]
-# **Shown** by the count: a tree sends as many messages as the loop. On 64 ranks its longest chain is 12 messages
+# **Shown** by the count: a tree sends as many messages as the loop. On 64 ranks its longest chain has 12 messages
 # instead of 126.
 #
 # **Takeaway** A tree sends as many messages as a loop, but many of them at the same time.
@@ -301,19 +301,19 @@ course.claim("on 64 ranks a tree's longest chain of messages is at most a tenth 
 # %% [markdown]
 # ## Few steps and few bytes: can we have both? · extra
 #
-# A tree has few steps and long messages; a ring has short messages and many steps. *Recursive halving and doubling*
+# A tree has few steps and long messages. A ring has short messages and many steps. *Recursive halving and doubling*
 # combines few steps with few bytes.
 #
-# In the first step each rank exchanges *half* of its tensor with its *partner*, the rank N/2 away. The lower rank of
-# the two keeps the lower half and gives the upper one away; the higher rank does the opposite. Each adds what arrives
-# to the half that it keeps. Then both split that half, each with the rank N/4 away. After log2(N) steps each rank holds
-# 1/N of the sum. The same exchanges in reverse order put the pieces together.
+# In the first step each rank exchanges *half* of its tensor with its *partner*, the rank N/2 away. The lower rank keeps
+# the lower half and sends the upper one; the higher rank does the opposite. Each adds what arrives to the half that it
+# keeps. Then it splits that half with the rank N/4 away, and so on. After log2(N) steps each rank holds 1/N of the sum.
+# The same exchanges in reverse order put the pieces together.
 
 # %%
 plots.halving(4)
 
 # %% [markdown]
-# `exchange` is that of part 1:
+# `exchange` is the same as in part 1:
 
 
 # %% locked="exchange"
@@ -338,7 +338,7 @@ def exchange(outgoing, to, incoming, source):
 # - let every rank send 2 log2(N) messages, together `2 (N - 1) / N` of the tensor if N divides its length
 #
 # **You may assume** N is a power of two. The 1-D `tensor` may have any length, also fewer elements than ranks: halves
-# then differ by one element, or are empty, which `exchange` sends, too.
+# then differ by one element or are empty, and `exchange` sends empty ones, too.
 #
 # **Not allowed** Any collective: use only point-to-point calls.
 #
@@ -402,8 +402,8 @@ check.halving_doubling(halving_doubling, seed=141)
 # %% [markdown]
 # ## Is doubling always the fastest? · extra
 #
-# Now the functions of parts 1 and 8 run on virtual ranks. A message starts when both ends have reached it, and sets
-# both clocks to `start + latency + bytes / bandwidth`.
+# The formula of part 1 says that doubling always wins. Now the functions of parts 1 and 8 run on virtual ranks. A
+# message starts when both ends have reached it, and sets both clocks to `start + latency + bytes / bandwidth`.
 
 # %% tags=["experiment"]
 by_hand = [
@@ -441,10 +441,10 @@ course.claim("on virtual wires, doubling is the fastest of the four at every siz
 plots.crossover(found, predicted, f"A wire per pair: doubling is the fastest of {n_ranks} ranks at every size")
 
 # %% [markdown]
-# These ranks have a wire for each pair. Now 8 ranks share a machine, and all that leaves a machine passes through its
-# one network card. Inside, a pair exchanges 200 GB/s. The card sends 25 GB/s and receives as much.
+# These ranks have a wire for each pair. Now let 8 ranks share a machine with a single network card, through which all
+# messages leave. Inside the machine, a pair exchanges 200 GB/s. The card sends 25 GB/s and receives as much.
 #
-# **Predict**: which way is the fastest for the largest tensor now? Count how often the whole tensor passes through a
+# **Predict**: which way is now the fastest for the largest tensor? Count how often the whole tensor passes through a
 # card.
 
 # %%
@@ -465,21 +465,21 @@ plots.crossover(shared, shared, f"{sizes.ranks_per_machine} ranks share a card: 
 # %% [markdown]
 # **Shown**: only the links changed. A ring sends one piece per step through each card, about twice the tensor in all.
 # Doubling begins with the most distant partner: all 8 ranks of a machine send half of their tensors through its card,
-# then a quarter, then an eighth, and as much again on the way back. That is 14 times the tensor on 8 machines. If
-# doubling began with the nearest rank, or summed inside each machine first, less would pass through the cards. So the
-# order of the partners must fit the cables.
+# then a quarter, then an eighth, and as much again on the way back. That is 14 times the tensor on 8 machines. Less
+# would pass through the cards if doubling began with the nearest rank, or if each machine summed its tensors first. So
+# the order of the partners must fit the cables.
 #
 # In this model a card is also busy for the latency of each message, so many small messages queue up. That is why
-# doubling is slower than with a wire per pair at small sizes, too. There it is still the fastest way.
+# doubling is slower than with a wire per pair at small sizes, too.
 #
-# **Takeaway** The best all-reduce depends on who shares a link and on the size. For large tensors a ring is a safe
-# choice, because it only talks to neighbours.
+# **Takeaway** The best all-reduce depends on the size and on who shares a link. For large tensors a ring is a safe
+# choice, because it only sends to neighbours.
 
 # %% [markdown]
 # ## Do real ranks keep to the formula? · extra
 #
-# `message_times.all_reduces` measures two numbers between two ranks: the time of a four-byte message, and the bandwidth
-# of a large one. The formula gets these two. Then four ranks of this machine all-reduce in each way, and in gloo's.
+# The formula needs two numbers. `message_times.all_reduces` measures them between two ranks: the time of a four-byte
+# message, and the bandwidth of a large one. Then four ranks of this machine all-reduce in each way, and with gloo.
 
 # %% tags=["experiment"]
 arguments = {"gloo": dist.all_reduce, **ways}, sizes.bytes, sizes.rounds, sizes.seconds
@@ -510,13 +510,13 @@ plots.formula_and_ranks(sizes.bytes, expected, curves)
 
 # %% [markdown]
 # Compare the two panels line by line. With 4 ranks, the naive way and the ring both wait for 6 messages, so the formula
-# draws them together for small tensors, below them the tree and doubling with 4 messages each. If your panels have
-# another *order*, the formula misses more than one number.
+# draws them together for small tensors. Below them are the tree and doubling, with 4 messages each. If your measured
+# lines have another *order*, more is wrong than the two numbers.
 #
-# **We think** that ranks which send at the same time wait for a core. The formula was fitted to one pair. In the naive
+# **We think** that ranks which send at the same time wait for a core. The two numbers come from one pair. In the naive
 # way only one pair sends at a time, in the ring all ranks do. To test it, compare the panels on a machine with a core
-# per rank. (A second difference remains: the ring and doubling call `isend` and `irecv`, the other two `send` and
-# `recv`.)
+# per rank. (The ways also differ in their calls: the ring and doubling use `isend` and `irecv`, the other two `send`
+# and `recv`.)
 #
 # **Takeaway** A formula that was fitted to one pair predicts the order only if pairs do not slow each other down.
 # Measure with all ranks at work.
@@ -524,10 +524,10 @@ plots.formula_and_ranks(sizes.bytes, expected, curves)
 # %% [markdown]
 # ## How good is a network? · extra
 #
-# Before you rent a cluster, measure whether its links give what they promise. Bytes per second of an all-reduce, size /
-# seconds, is its *algorithm bandwidth*. It falls with the number of ranks, because each must send more. NVIDIA's
-# benchmark *nccl-tests* multiplies it by what a rank sends per byte of the tensor, 2 (N - 1) / N for an all-reduce, and
-# calls this *bus bandwidth*. You can compare it with the speed of a link, for any N.
+# Before you rent a cluster, measure whether its links give what they promise. The *algorithm bandwidth* of an
+# all-reduce is the size of the tensor divided by the time. It falls with the number of ranks, because each rank must
+# send more. NVIDIA's benchmark *nccl-tests* multiplies it by what a rank sends per byte of the tensor, 2 (N - 1) / N
+# for an all-reduce, and calls this *bus bandwidth*. You can compare it with the speed of a link, for any N.
 
 # %% tags=["experiment"]
 factor = 2 * (4 - 1) / 4
@@ -543,7 +543,7 @@ print(f"a message between two ranks that nobody disturbs: {bandwidth / 1e6:.1f} 
 # ([nccl-tests, PERFORMANCE.md](https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md)). With
 # small tensors latency decides, so the bus bandwidth says nothing about the link.
 #
-# On GPUs, run `all_reduce_perf -b 8 -e 1G -f 2 -g 8` before the first training. What NCCL does:
+# On GPUs, run `all_reduce_perf -b 8 -e 1G -f 2 -g 8` before the first training. You can influence two choices of NCCL:
 #
 # - Its *algorithm* (`NCCL_ALGO`) is `Ring`, `Tree`, or one inside the switch, such as `NVLS`. The ring has the best
 #   bandwidth, the tree less latency.
@@ -551,10 +551,11 @@ print(f"a message between two ranks that nobody disturbs: {bandwidth / 1e6:.1f} 
 #   flag with the data, so the receiver need not wait for a separate signal, and small tensors arrive sooner (Hu et al.
 #   2025, "Demystifying NCCL", arXiv:2507.04786).
 #
-# NCCL estimates the time of each combination for each size, and takes the lowest
-# ([nccl#457](https://github.com/NVIDIA/nccl/issues/457)). Set the two variables to compare, not to train; with
-# `NCCL_DEBUG=INFO` it prints the links that it found. Inside a machine the links are NVLink or PCIe, between machines
-# InfiniBand or Ethernet, often ten times slower. **Not measured here**: this course has not run on two GPUs yet.
+# NCCL estimates the time of each combination for each size, and takes the fastest
+# ([nccl#457](https://github.com/NVIDIA/nccl/issues/457)). Set the two variables to compare, not to train. With
+# `NCCL_DEBUG=INFO` it prints the links that it found. Inside a machine the links are NVLink or PCIe. Between machines
+# they are InfiniBand or Ethernet, often ten times slower. **Not measured here**: this course has not run on two GPUs
+# yet.
 #
 # **Takeaway** Compare bus bandwidth with the slowest link on the way. If it is far below, look for the link before you
 # look at your training.
@@ -562,9 +563,9 @@ print(f"a message between two ranks that nobody disturbs: {bandwidth / 1e6:.1f} 
 # %% [markdown]
 # ## How do you start several messages together, and compute meanwhile? · extra
 #
-# Two calls complete the set. `dist.batch_isend_irecv` starts a list of messages together. With NCCL this is the safe
-# way to send and receive at the same time. And each collective takes `async_op=True`: it starts, returns a *work*, and
-# you compute until `work.wait()`. Before that, the tensor holds neither the old values nor the sum for sure.
+# Two more calls let you compute while messages travel. `dist.batch_isend_irecv` starts a list of messages together.
+# With NCCL this is the safe way to send and receive at the same time. And each collective takes `async_op=True`: it
+# starts, returns a *work*, and you compute until `work.wait()`. Until then, do not read or write the tensor.
 
 
 # %% tags=["experiment"]
@@ -583,9 +584,9 @@ for rank, (theirs, total, meanwhile) in enumerate(run_ranks(together, 2, backend
     print(f"rank {rank} received {theirs:.0f}; the all-reduce gave {total:.0f}, the computation {meanwhile:.0f}")
 
 # %% [markdown]
-# **Known**: NCCL runs the point-to-point messages of a group together; without one, two ranks that both send first may
-# wait for each other on the GPU
-# ([NCCL, point-to-point communication](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/p2p.html)). With
-# NCCL, `work.wait()` makes the GPU wait, not the process. Part 2 uses `async_op` to send gradients during backward.
+# **Known**: NCCL runs the point-to-point messages of a group together. Without a group, two ranks that both send first
+# may wait for each other on the GPU ([NCCL, point-to-point
+# communication](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/p2p.html)). With NCCL, `work.wait()`
+# makes the GPU wait, not the process. Part 2 uses `async_op` to send gradients during backward.
 #
-# **Takeaway** Start all messages, compute, then wait, as late as you can.
+# **Takeaway** Start all messages, compute, then wait as late as you can.

@@ -103,7 +103,7 @@ print(experiment)
 
 # %% solution="accumulated_step"
 def accumulated_step(model, users, items, labels, optimizer, micro_batch):
-    """Make the training step of the whole batch from parts of at most `micro_batch` rows; return the mean loss.
+    """Make the training step of the whole batch from pieces of at most `micro_batch` rows; return the mean loss.
 
     Args:
         model: called with (users, items), gives logits.

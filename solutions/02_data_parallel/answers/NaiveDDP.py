@@ -79,6 +79,17 @@ MISTAKES = {
         ("p.grad)", "g)"),
         ("p.grad /= ", "g = g / "),
     ),
+    "ResultOfTheCall": (
+        "The gradient becomes None: dist.all_reduce writes the sum into its argument and returns None. Call it, and "
+        "divide p.grad afterwards.",
+        ("dist.all_reduce(p.grad)", "p.grad = dist.all_reduce(p.grad)"),
+    ),
+    "ResultKept": (
+        "The gradient is None: dist.all_reduce writes the sum into its argument and returns None. Call it, and divide "
+        "p.grad afterwards.",
+        ("dist.all_reduce(p.grad)", "p.grad = dist.all_reduce(p.grad)"),
+        ("p.grad /= dist.get_world_size()", "pass"),
+    ),
     "GradientsOfRank0": (
         "Rank 0 broadcasts its gradients, so the other ranks compute for nothing. Use all_reduce.",
         ("all_reduce(p.grad)", "broadcast(p.grad, src=0)"),

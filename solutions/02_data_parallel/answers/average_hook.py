@@ -26,6 +26,18 @@ MISTAKES = {
         ("parameter.grad)", "gradient := parameter.grad.clone())"),
         ("parameter.grad /=", "gradient /="),
     ),
+    "result_of_the_call": (
+        "The gradient becomes None: dist.all_reduce writes the sum into its argument and returns None. Call it, and "
+        "divide parameter.grad afterwards.",
+        ("dist.all_reduce(parameter.grad)", "parameter.grad = dist.all_reduce(parameter.grad)"),
+        ("parameter.grad /= dist.get_world_size()", "pass"),
+    ),
+    "result_divided": (
+        "None is divided: dist.all_reduce writes the sum into its argument and returns None. Call it, and divide "
+        "parameter.grad afterwards.",
+        ("dist.all_reduce(parameter.grad)", "parameter.grad = dist.all_reduce(parameter.grad) / dist.get_world_size()"),
+        ("parameter.grad /= dist.get_world_size()", "pass"),
+    ),
     "divided_only": (
         "The gradient is divided, but never summed over the ranks. Call dist.all_reduce on it.",
         ("dist.all_reduce(parameter.grad)", "pass"),

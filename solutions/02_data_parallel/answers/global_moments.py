@@ -11,6 +11,12 @@ MISTAKES = {
         "axis 1 to the end first.",
         (".movedim(1, -1)", ""),
     ),
+    "result_of_the_call": (
+        "The sums become None: dist.all_reduce writes the sum into its argument and returns None. Call it, and "
+        "continue with that argument.",
+        ("dist.all_reduce(sums)", "sums = dist.all_reduce(sums)"),
+        ("dist.all_reduce(squares)", "squares = dist.all_reduce(squares)"),
+    ),
     "own_shard": (
         "These are the moments of each rank's own shard: what a BatchNorm layer does that knows nothing of other "
         "ranks. Add up sums and counts over the ranks with dist.all_reduce.",
@@ -77,6 +83,22 @@ def one_pass(x):
     dist.all_reduce(sums)
     mean, square = (sums[:-1] / sums[-1]).chunk(2)
     return mean, square - mean.square()
+
+
+@mistake(
+    "You return the result of dist.all_reduce, which is None: it writes the sum into its argument. Call it, and "
+    "use the argument afterwards.",
+)
+def returned_call(x):
+    return dist.all_reduce(x.clone())
+
+
+@mistake(
+    "Mean and variance are None: dist.all_reduce writes the sum into its argument and returns None. Call it, and use "
+    "the argument afterwards.",
+)
+def pair_of_calls(x):
+    return dist.all_reduce(x.mean(0)), dist.all_reduce(x.var(0))
 
 
 @mistake("All samples travel to all ranks, so the bytes grow with the batch. Send sums and counts.")
