@@ -5,13 +5,13 @@
 #
 # A script trains a small network on photographs of faces. It spends so much time waiting for data that a faster GPU
 # would only wait longer. You build an instrument that shows where the time of a step goes, stage by stage. The last
-# core section tells you how to use it on your own script. In part 7 you fix this one.
+# core section tells you how to use it on your own script. In part 7 you fix this script.
 #
 # **You will be able to**
 #
-# - say, before you change anything, how much faster a training would be if its data were free;
+# - say, before you change anything, how much faster a training run would be if its data were free;
 # - split the time of a step into the stages of loading;
-# - write the dataset and the loader that a training on a folder of images needs.
+# - write the dataset and the loader that you need to train on a folder of images.
 #
 # **Minutes** 39 core · 42 in all
 #
@@ -53,7 +53,7 @@ print(course.machine())
 # %% [markdown]
 # ## Does this training wait for its data?
 #
-# How much could a faster loader gain? That depends on how long the training waits for it. Each step first waits for a
+# How much could a faster loader gain? That depends on how long the training waits for data. Each step first waits for a
 # batch and then trains on it. The next cell runs the script unchanged and measures both times. (The network learns to
 # tell by how many quarter turns an image was rotated.)
 

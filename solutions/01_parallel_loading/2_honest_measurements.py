@@ -121,9 +121,9 @@ print("no workers, again: " + ", ".join(f"{first / seconds:.2f}" for seconds in 
 #
 # <details><summary>Hint 3</summary>
 #
-# In the function of one pass, `start = now()`, `found = sum(1 for _ in itertools.islice(loader, n_batches))`,
-# `stop = now()`. Compare `found` with `n_batches`, return `stop - start`. Call it `warmup + repeats` times and keep the
-# results from place `warmup` on.
+# The function of one pass has three lines: `start = now()`, `found = sum(1 for _ in itertools.islice(loader,
+# n_batches))` and `stop = now()`. Compare `found` with `n_batches`, and return `stop - start`. Call the function
+# `warmup + repeats` times, and keep the results from place `warmup` on.
 #
 # </details>
 
@@ -252,8 +252,8 @@ print(f"on this machine, a difference of 10 % takes about {enough[0.1]} rounds, 
 # as many rounds. The last printed line computes that for your machine. An interval also describes only one machine on
 # one day, so compare it with the recorded numbers.
 #
-# **Takeaway** A speed-up is a ratio with an interval. Compare in rounds, with a control; the noisier the machine, the
-# more rounds you need.
+# **Takeaway** A speed-up is a ratio with an interval. Compare in rounds, with a control. A noisier machine needs more
+# rounds.
 
 # %% [markdown]
 # ## Do two workers help more if there is more work per image?
@@ -285,9 +285,9 @@ plots.speedups({"ToTensor": light, "heavy": augmented})
 # - *parallelism* is the number of busy cores with workers, divided by the number without workers;
 # - *overhead* is the CPU time per image with workers, divided by the CPU time without workers.
 #
-# The speed-up is parallelism ÷ overhead. `compare_workers` has counted both in the passes above. The next cell also
-# removes one cause of overhead. Its workers decode and stack the same images, but send only 8 × 8 pixels of each. The
-# cell calls this case "unsent".
+# The speed-up is parallelism ÷ overhead. `compare_workers` has counted both in the passes above. The next cell prints
+# them, and adds a case called "unsent" that removes one cause of overhead. Its workers decode and stack the same
+# images, but send only 8 × 8 pixels of each.
 
 
 # %% tags=["experiment"]
@@ -432,6 +432,6 @@ for w, seconds in passes.items():
 #
 # Overlapping error bars decide nothing, because they show the spread of single passes, not the uncertainty of the
 # ratio. Also, each setting was timed at another moment, while the machine's speed drifted. Compare these numbers with
-# the ratios from rounds above.
+# the ratios above, which come from rounds.
 #
 # **Takeaway** Use the spread of passes to describe a machine. Compare in rounds to choose between settings.

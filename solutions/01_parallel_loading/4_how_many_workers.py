@@ -84,7 +84,7 @@ course.claim("four workers that sleep take as long as the loop sleeps, within 20
 # At some point more workers no longer help, because other things take time, too. Four numbers decide the time per batch
 # $T(w)$ with $w \ge 1$ workers:
 #
-# - One worker needs $a$ seconds to build a batch, and the $w$ workers share the batches.
+# - One worker needs $a$ seconds to build a batch, and the $w$ workers divide the batches among them.
 # - The main process needs $c$ seconds per batch. It unpacks the message, maps the shared memory and runs your loop.
 # - A device may train on the batch for *step* seconds, during which it needs no core.
 # - The workers and the main process share $n$ cores, which do at most $n$ seconds of work per second. (If a machine
@@ -236,9 +236,9 @@ course.claim("one worker predicts the time with every other number of workers wi
              comparison.furthest(missed["heavy"].values()), within=(1 / 1.15, 1.15))  # fmt: skip
 
 # %% [markdown]
-# Where a line goes flat, more workers no longer help: the cores are full, or the main process is. With two cores nearly
-# all of the line is flat, so this section tests the term for the cores. The sleeping workers tested $a / w$ and *step*.
-# The formula says nothing about $T(0)$, the dotted line, so measure it.
+# Where a line goes flat, more workers no longer help, because all cores or the main process are busy all the time. With
+# two cores nearly all of the line is flat, so this section tests the term for the cores. The sleeping workers tested $a
+# / w$ and *step*. The formula says nothing about $T(0)$, the dotted line, so measure it.
 #
 # **We think** that passes take longer than predicted because workers stack batches into new shared memory, while $n$
 # was measured on items that nobody stacks. To test this, return 8 × 8 pixels per image, as part 2 does.
@@ -248,9 +248,9 @@ course.claim("one worker predicts the time with every other number of workers wi
 # %% [markdown]
 # ## What does the formula leave out? · extra
 #
-# The formula describes an endless pass, but yours end. The figure draws a short pass, batch by batch. It uses the times
-# that your machine takes to build batches with the heavy transform. A step of the loop takes a third of their mean, and
-# each worker has its own core.
+# The formula describes an endless pass, but real passes end. The figure draws a short pass, batch by batch. It uses the
+# times that your machine takes to build batches with the heavy transform. A step of the loop takes a third of their
+# mean, and each worker has its own core.
 #
 # Move the figure's sliders. **With how many workers does the waiting vanish? And with a step of 0 ms, why do 10 batches
 # with 4 workers take nearly as long as 12?**

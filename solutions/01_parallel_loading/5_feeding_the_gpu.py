@@ -141,8 +141,8 @@ print(course.score("01/5", "share of the time that the bus copies", predicted_bu
 # ## How long does the loop wait? · extra
 #
 # If a GPU computes the step, a faster loader saves the time that the loop waits, so measure that time. The next cell
-# sleeps instead of a GPU's step, because the processor is free while a GPU computes. The sleep takes half as long again
-# as two workers need for a batch. So only the first batch should be late. Does the loop still wait?
+# sleeps instead of a GPU's step, because the processor is free while a GPU computes. The sleep takes 1.5 times as long
+# as two workers need for a batch, so only the first batch should be late. Does the loop still wait?
 #
 # The cell also measures how long it takes to drop a batch, whose memory goes back to the system. The workers of its
 # last row send only 8 × 8 pixels of each image.
@@ -165,9 +165,9 @@ course.claim("dropping batches of whole images takes at least 2 percentage point
 plots.bars(share, "% of the time spent waiting", "How long the loop waits after the first batch", "{:.0f} %")
 
 # %% [markdown]
-# **Shown**: dropping a large batch that a worker has sent takes time, because the two cases differ only in the bytes
-# that they send. In `for batch in loader`, Python drops the old batch when it takes the new one, so this time looks
-# like waiting. The main process drops the batch. So fewer bytes help, and more workers do not.
+# **Shown**: dropping a batch takes longer if the worker has sent more bytes, because nothing else differs between the
+# two rows with two workers. In `for batch in loader`, Python drops the old batch when it takes the new one, so this
+# time looks like waiting. The main process drops the batch. So fewer bytes help, and more workers do not.
 #
 # Do not subtract the waiting of "unsent" from the waiting of two workers. Workers also build unsent batches faster, so
 # fewer of them are late.
@@ -308,17 +308,18 @@ check.to_device(to_device, seed=17)
 #
 # <details><summary>Hint 2</summary>
 #
-# Keep one batch together with its event: `with self.cuda.stream(side):` move it, then `event = side.record_event()`,
-# before anything else is queued there. What the caller computes must not land on `side`: leave the `with` block before
-# you yield.
+# Keep a batch together with its event. Inside `with self.cuda.stream(side):`, move the batch, then call `event =
+# side.record_event()` before you queue anything else there. The caller must not compute on `side`, so leave the `with`
+# block before you yield.
 #
 # </details>
 #
 # <details><summary>Hint 3</summary>
 #
-# Two generators. The first draws a batch, queues its copy, and yields the copy and its event. `__iter__` takes `ready =
-# next(copies, None)`; while it is not None: `batch, event = ready`, then `ready = next(copies, None)`, which queues the
-# next copy; then `wait_event(event)` and `record_stream` with the current stream; then `yield batch`.
+# Write two generators. The first draws a batch, queues its copy, and yields the copy and its event. `__iter__` begins
+# with `ready = next(copies, None)`. While `ready` is not None, it takes `batch, event = ready`, and queues the next
+# copy by `ready = next(copies, None)`. Then it calls `wait_event(event)` and `record_stream` with the current stream,
+# and yields `batch`.
 #
 # </details>
 

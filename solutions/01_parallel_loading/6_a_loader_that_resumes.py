@@ -94,7 +94,7 @@ course.claim("the sampler is workers x prefetch_factor batches ahead of the loop
 #
 # Which batch comes next depends on the number of the epoch, on its order, and on the position in it. If the order
 # follows from a seed and the number of the epoch, two numbers are enough: the epoch and the position. The loop asks for
-# them while your generator stands at its `yield`, so count a batch before you yield it.
+# these numbers while your generator stands at its `yield`, so count a batch before you yield it.
 #
 # ### Exercise 1 · A loader that resumes
 #
@@ -103,7 +103,7 @@ course.claim("the sampler is workers x prefetch_factor batches ahead of the loop
 #
 # **Must**
 # - continue after the batch that the loop has when it calls `state_dict()`, even if workers have built further ahead;
-# - make the passes after that the next epochs;
+# - continue with the next epochs in the passes after that;
 # - read no item again that comes before that position.
 #
 # ```python

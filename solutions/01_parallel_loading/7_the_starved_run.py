@@ -9,7 +9,7 @@
 #
 # **You will be able to**
 #
-# - decode and augment few more pixels than the network gets;
+# - decode and augment hardly more pixels than the network gets;
 # - say what a fix was worth, and how far the ceiling still is;
 # - confirm a fix by a count.
 #

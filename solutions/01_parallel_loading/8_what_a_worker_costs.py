@@ -381,8 +381,8 @@ faster = sent.ratio("bytes from a worker, 6 MB")
 plots.ratios(sent, f"From a worker, bytes arrive {faster} times as fast as floats")
 
 # %% [markdown]
-# **Shown**: new shared memory costs the time that the two rows without a worker differ by, because nothing else differs
-# between them. Both send nothing. One stacks in memory that an earlier batch used, the other in new shared memory, as a
+# **Shown**: the two rows without a worker differ because of new shared memory, since nothing else changes between them.
+# Both send nothing. One stacks a batch in memory that an earlier batch used, the other in new shared memory, as a
 # worker does. (Larger batches get new memory in any case, see part 2.)
 #
 # Do not subtract the time of a pass without a worker from one with a worker. With a worker, two processes share the
@@ -470,7 +470,7 @@ plots.queue({f"{way}: empty {empty_share(*queues[way]):.0%} of the time": queues
 #
 # Part 3 made one look-up per batch and collated nothing. PyTorch has another way: if a dataset has
 # `__getitems__(indices)`, an ordinary `DataLoader` calls it once per batch. But it returns a list of items, which the
-# loader collates. Is it as fast?
+# loader collates. Is this as fast as looking up the whole batch?
 #
 # **Predict**: how many times as fast as one look-up per row is `__getitems__`, with batches of 256 rows? As fast as one
 # look-up per batch in part 3, if the look-ups take most of the time. Hardly faster, if the stacking does.
