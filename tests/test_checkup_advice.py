@@ -44,6 +44,7 @@ from course.checkup import (
     trials,
     verdict,
 )
+from course.checkup import facts as way
 from course.checkup.advice import rule as rules
 from course.checkup.facts import (
     INFERENCE_MODE,
@@ -635,6 +636,13 @@ def test_a_rule_finds_its_planted_fault_and_nothing_once_it_is_mended(rule, scri
 @pytest.mark.parametrize("script", bench.HEALTHY)
 def test_nothing_is_advised_where_nothing_is_wrong(script, monkeypatch):
     assert advice_on(script, [], monkeypatch, helps=False).advice == []
+
+
+def test_a_trial_that_is_advised_is_known_by_the_name_of_its_rule():
+    names = {rule.NAME for rule in advice.RULES}
+    tried = (way.BF16, way.CHANNELS_LAST, way.COMPILE, way.FLOAT32, way.FUSED, way.INFERENCE_MODE, way.LARGER_BATCH)
+    for trial in (*tried, way.ONE_OPTIMIZER, way.TF32, way.THREADS, way.WITHOUT_ANOMALY):
+        assert verdict.RULE_OF_TRIAL.get(trial, trial) in names
 
 
 def test_every_rule_has_its_own_name_a_planted_script_and_a_part_that_there_is():

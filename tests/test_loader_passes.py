@@ -34,6 +34,11 @@ def test_the_speed_up_is_parallelism_divided_by_overhead():
     assert case.breakdown(2) == said and str(case) == str(case.passes)
 
 
+def test_no_parallelism_is_said_where_the_clock_of_cpu_time_is_too_coarse():
+    case = compared({"0 workers": 3.0, "2 workers": 2.0}, {"0 workers": 0.0, "2 workers": 3.6})
+    assert case.breakdown(2) == f"speed-up 1.50: {loader_passes.TOO_SHORT}"
+
+
 @pytest.mark.parametrize("workers, n", [([0], 40), ([0, 1, 2], 40), ([0, 3], 42), ([0, 3, 4, 8], 48)])
 def test_a_pass_has_a_multiple_of_every_number_of_workers_as_batches(workers, n, monkeypatch):
     monkeypatch.setenv("COURSE_SCALE", "laptop")

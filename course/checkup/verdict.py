@@ -7,6 +7,8 @@ from course.checkup.facts import (
     LARGER_BATCH,
     NUM_WORKERS,
     ONE_OPTIMIZER,
+    THREADS,
+    WITHOUT_ANOMALY,
     Facts,
 )
 from course.checkup.phases import (
@@ -31,7 +33,13 @@ LITTLE = "The whole step gains too little for a change."
 NOT_WORTH = {
     LARGER_BATCH: "But a larger batch changes what is learned, so it has to gain more (06/2).",
 }
-RULE_OF_TRIAL = {LARGER_BATCH: "batch", ONE_OPTIMIZER: "optimizers", INFERENCE_MODE: "graphs"}
+RULE_OF_TRIAL = {
+    LARGER_BATCH: "batch",
+    ONE_OPTIMIZER: "optimizers",
+    INFERENCE_MODE: "graphs",
+    THREADS: "threads",
+    WITHOUT_ANOMALY: "anomaly",
+}
 
 
 def regime(facts: Facts) -> str:

@@ -31,6 +31,7 @@ from course.measure.comparison import (
 )
 from course.text import counted
 
+TOO_SHORT = "CPU time unknown (a pass is shorter than a tick of its clock, or there is no /proc)"
 SecondsPerPass = Callable[..., torch.Tensor]
 PredictSeconds = Callable[..., torch.Tensor]
 
@@ -122,8 +123,12 @@ class WorkerComparison:
     def breakdown(self, workers: int) -> str:
         """A line: speed-up = parallelism ÷ overhead, and the CPU time that an item takes more."""
         extra = self.extra_ms(workers)
+        speed_up = f"speed-up {self.ratio(workers).estimate:.2f}"
+        parts = self.parallelism(workers).estimate, self.overhead(workers).estimate
+        if not all(map(math.isfinite, parts)) or not all(parts):
+            return f"{speed_up}: {TOO_SHORT}"
         return (
-            f"speed-up {self.ratio(workers).estimate:.2f} = "
+            f"{speed_up} = "
             f"parallelism {self.parallelism(workers)} ÷ overhead {self.overhead(workers)}, "
             f"{extra.estimate:+.2f} ms of CPU time per image"
         )

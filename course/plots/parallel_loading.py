@@ -118,7 +118,10 @@ def worker_plot(workers: Sequence[int], compared: Comparison) -> Figure:
 def rounds_of_workers(
     passes: Comparison, batches: Mapping[str, int], workers: int, ms: float
 ) -> Figure:
-    """Draw milliseconds per batch against batches of a pass: what rounds of workers give, and did.
+    """Draw milliseconds per batch against batches of a pass: by counting, and measured.
+
+    The busiest worker builds ceil(batches / workers) of them. The title has two passes for which
+    that is equal, if there are two.
 
     Args:
         passes: of batches that each take a worker `ms` of waiting.
@@ -131,7 +134,7 @@ def rounds_of_workers(
     ax.plot(numbers, expected, color=GREY, lw=1)
     label_point(
         ax,
-        "whole rounds of workers",
+        "batches of the busiest worker, counted",
         (most + workers, expected[-1]),
         (-4, -14),
         ha="right",
@@ -142,10 +145,19 @@ def rounds_of_workers(
         ax.plot(n, measured, "o", color=BLUE)
         label_point(ax, f"{n}", (n, measured), (0, 9), ha="center", fontsize=8, color=BLUE)
     ax.margins(y=0.15)
-    ax.set(xlabel="batches of a pass", ylabel="time per batch, ms", ylim=(0, None))
-    title = f"The line counts rounds of {workers} workers, the points are measured"
-    ax.set_title(title, fontsize=10)
+    ax.set(xlabel="batches in a pass", ylabel="time per batch, ms", ylim=(0, None))
+    ax.set_title(_as_long(passes, batches, workers), fontsize=10)
     return figure
+
+
+def _as_long(passes, batches, workers):
+    """What two passes take in which the busiest worker builds as many batches; else the line."""
+    (base, most), *others = batches.items()
+    for way, n in others:
+        if math.ceil(n / workers) == math.ceil(most / workers):
+            took = [f"{1000 * passes.time(each).estimate:.0f} ms" for each in (base, way)]
+            return f"With {workers} workers, {most} batches take {took[0]} and {n} take {took[1]}"
+    return f"Points: measured with {workers} workers; line: counted"
 
 
 def waterfall(found: Mapping[str, Waterfall], title: str) -> Figure:
@@ -168,12 +180,12 @@ def waterfall(found: Mapping[str, Waterfall], title: str) -> Figure:
             end = max(left, right)
             if math.isfinite(ms.high - ms.low):  # whiskers at the end that the stage decides
                 ax.plot([right - ms.high, right - ms.low], [y, y], color=GREY, lw=1)
-                end = min(longest, max(end, right - ms.low))
+                end = min(1.1 * longest, max(end, right - ms.low))
             words = f"{round(ms.estimate, 1) + 0.0:.1f} ms, {percent(one.share(stage))}"
             label_point(ax, words, (end, y), fontsize=8)
             right = left
         rows(ax, one.bars, fontsize=8)
-        ax.set(xlim=(min(0, right), 1.25 * longest), ylabel=label)
+        ax.set(xlim=(min(0, right), 1.3 * longest), ylabel=label)
         ax.label_outer()
     panels[-1].set_xlabel("ms per step; grey: interval of 95 %")
     figure.suptitle(title, fontsize=10)
@@ -184,7 +196,7 @@ def ratios(passes: Comparison, title: str) -> Figure:
     """Draw the ratios of a Comparison and its control, a row each."""
     figure, ax = axes(7.6, 1.2 + 0.36 * len(passes.seconds))
     passes.draw(ax)
-    ax.set_title(title, fontsize=10)
+    figure.suptitle(title, fontsize=10)
     return figure
 
 
@@ -220,8 +232,8 @@ def speedups(cases: Mapping[str, WorkerComparison], workers: int = 2) -> Figure:
         ax.margins(y=0.3 / len(case.passes.seconds))
         ax.set_ylabel(label)
         ax.label_outer()
-        said.append(f"{case.ratio(workers).estimate:.2f} ({label})")
-    title = f"Times as fast with {counted(workers, 'worker')}: {', '.join(said)}"
+        said.append(f"{case.ratio(workers).estimate:.2f} times as fast as none ({label})")
+    title = f"{counted(workers, 'worker')}: {', '.join(said)}"
     figure.suptitle(title, fontsize=10)
     return figure
 
@@ -355,10 +367,10 @@ def predicted_workers(
     figure, *panels = axes(1.2 + 3.6 * len(cases), 3.4, columns=len(cases))
     for ax, ((label, size), (predicted, measured)) in zip(panels, cases.items(), strict=True):
         middle, reach = middle_and_reach(measured)
-        ax.plot([1, *workers], predicted, "-", color=BLUE, label="predicted from one worker")
-        points = dict(fmt="o", color=RED, capsize=4, label="measured")
+        ax.plot([1, *workers], predicted, "-", color=GREY, label="predicted from one worker")
+        points = dict(fmt="o", color=BLUE, capsize=4, label="measured")
         ax.errorbar(workers, middle[1:], reach[:, 1:], **points)
-        ax.axhline(middle[0], color=RED, ls=":", lw=1.5, label="measured without workers")
+        ax.axhline(middle[0], color=BLUE, ls=":", lw=1.5, label="measured without workers")
         ax.set(xlabel="number of workers", ylabel=f"time per batch of {size}, ms", ylim=(0, None))
         pairs = list(zip(measured[1:], predicted[1:], strict=True))
         least = min(interval.low / ms for interval, ms in pairs)
@@ -451,9 +463,9 @@ def queue(depths: Mapping[str, tuple[Sequence[float], Sequence[int]]]) -> Figure
     figure, *panels = axes(8.6, 2.8, columns=len(depths))
     most = max(max(batches) for _, batches in depths.values())
     last = 1000 * max(moments[-1] for moments, _ in depths.values())
-    for ax, (title, (moments, batches)), color in zip(panels, depths.items(), COLORS, strict=False):
+    for ax, (title, (moments, batches)) in zip(panels, depths.items(), strict=True):
         ms = [1000 * moment for moment in moments]
-        ax.step(ms, batches, where="post", color=color, lw=1)
+        ax.step(ms, batches, where="post", color=BLUE, lw=1)
         for begin, end, depth in zip(ms, ms[1:], batches, strict=False):
             if not depth:
                 ax.axvspan(begin, end, color=GREY, alpha=0.3, lw=0)

@@ -184,7 +184,7 @@ def counted(of: Task, functions: Functions) -> dict[str, float]:
 
 
 def due() -> dict[str, float]:
-    """The most of each that `counted` may find in a training without faults."""
+    """The most of each that `counted` may find in a training without faults; processes: exactly."""
     pixels = SIDE * SIDE
     most = (1, 6 * pixels, pixels, usual_workers(), 3 * pixels, 1)
     return dict(zip(FAULTS, most, strict=True))
@@ -193,12 +193,13 @@ def due() -> dict[str, float]:
 def faults_gone(before: Mapping[str, float], now: Mapping[str, float]) -> Sequence[bool]:
     """Whether each fault is gone; prints a table of what `counted` found before and finds now."""
     gone = []
-    print(f"{'':<34}{'as found':>10}{'now':>10}{'at most':>10}")
+    print(f"{'':<34}{'as found':>10}{'now':>10}  {'due':<16}")
     for what, most in due().items():
-        is_gone = now[what] <= most
+        is_gone, asked = now[what] <= most, "at most"
         if what.startswith("4"):  # fewer would leave cores idle
-            is_gone = now[what] == most
+            is_gone, asked = now[what] == most, "exactly"
         gone.append(is_gone)
         words = "gone" if is_gone else "STILL THERE"
-        print(f"{what:<34}{before[what]:>10,.0f}{now[what]:>10,.0f}{most:>10,.0f}  {words}")
+        limit = f"{asked} {most:,.0f}"
+        print(f"{what:<34}{before[what]:>10,.0f}{now[what]:>10,.0f}  {limit:<16}{words}")
     return gone

@@ -3,15 +3,15 @@
 #
 # **How fast would this training be if its data were free?**
 #
-# A script trains a small network on photographs of faces. It waits so long for data that a faster GPU would only wait
-# more. You build an instrument that shows, stage by stage, where the time of a step goes. The last core section says
-# how to use it on your own script. In part 7 you rescue this one.
+# A script trains a small network on photographs of faces. It spends so much time waiting for data that a faster GPU
+# would only wait longer. You build an instrument that shows where the time of a step goes, stage by stage. The last
+# core section tells you how to use it on your own script. In part 7 you fix this script.
 #
 # **You will be able to**
 #
-# - say how much faster a training would be if its data were free, before you change anything;
+# - say, before you change anything, how much faster a training run would be if its data were free;
 # - split the time of a step into the stages of loading;
-# - write the dataset and the loader that a training on a folder of images needs.
+# - write the dataset and the loader that you need to train on a folder of images.
 #
 # **Minutes** 39 core · 42 in all
 #
@@ -24,9 +24,9 @@
 # followed by a check that names the first mistake. Once it passes, later cells use *your* answer: `LFWDataset_now` is
 # your `LFWDataset`. Ignore the empty cell after each check: it is for grading.
 #
-# **Windows and macOS.** These notebooks ask for *forked* workers, because only those know the classes of a notebook
-# cell (part 8). Windows cannot fork: use WSL 2 or a container. On macOS forked workers may hang: use a container
-# there, too. Cells that read `/proc` or `/dev/shm` need Linux.
+# **Windows and macOS.** These notebooks ask for *forked* workers, because other workers do not see the classes that a
+# notebook cell defines (part 8). Windows cannot fork, so use WSL 2 or a container. On macOS forked workers may hang, so
+# use a container there, too. Cells that read `/proc` or `/dev/shm` need Linux.
 
 # %% locked="setup"
 import inspect
@@ -53,9 +53,9 @@ print(course.machine())
 # %% [markdown]
 # ## Does this training wait for its data?
 #
-# How much could a faster loader gain at all? That depends on how long the training waits. In a loop over the loader,
-# each step first waits for its batch, then trains on it. (The network learns by how many quarter turns an image was
-# rotated.) The next cell runs the script unchanged and measures both times.
+# How much could a faster loader gain? That depends on how long the training waits for data. Each step first waits for a
+# batch and then trains on it. The next cell runs the script unchanged and measures both times. (The network learns to
+# tell by how many quarter turns an image was rotated.)
 
 # %% tags=["experiment"]
 torch.set_num_threads(1)  # the network is small, and one image is too little work for several threads
@@ -69,31 +69,33 @@ print(f"share of the time that the training waits for data: {waits}")
 course.claim("the starved training waits for its data for at least two thirds of the time", waits, above=2 / 3)
 
 # %% [markdown]
-# While the loop waits, no step runs. A GPU would be idle, and you would pay for it by the hour.
+# While the loop waits, no step runs. A GPU would sit idle, and you would still pay for it by the hour.
 #
-# **Predict**: with its data for free, replayed from memory, how many times as fast is this training? If it waits for a
-# share $w$ of its time and nothing else changes, the answer is $1 / (1 - w)$. Compute that from the number above. Say
-# more if you think that loading also slows the step down, less if you think that a replay costs time.
+# **Predict**: if its batches came for free, replayed from memory, how many times as fast would this training be? If it
+# waits for a share $w$ of its time and nothing else changes, the answer is $1 / (1 - w)$. Compute this from the number
+# above. Go higher if you think that loading also slows the step down. Go lower if you think that a replay costs time.
 
 # %%
 predicted_free = None  # your number: 2 = twice as fast
 
 # %% [markdown]
-# **Takeaway** Before you make a network faster, measure how long it waits.
+# **Takeaway** Before you speed up a network, measure how long it waits for data.
 
 # %% [markdown]
 # ## When is a file read?
 #
-# Labeled Faces in the Wild (LFW) is a folder of 13,233 JPEG files of 250 × 250 pixels, `<Person>/<Person>_0001.jpg`.
-# The script reads some of them. If the output above says "stand-in", you have drawn faces instead, in files of the same
-# kind.
+# An image dataset has thousands of files, but the system limits how many a process may have open. So you need to know
+# when PIL opens, reads and closes a file.
 #
-# Decoded to float32, all of LFW would take ten gigabytes. So a `Dataset` keeps paths, and `dataset[i]` opens file i,
-# decodes it and applies the transform. (A dataset with `dataset[i]` is called *map-style*.) Files that stay open are a
-# trap: the system limits how many a process may have open.
+# Labeled Faces in the Wild (LFW) is a folder of 13,233 JPEG files of 250 × 250 pixels, named
+# `<Person>/<Person>_0001.jpg`. The script reads some of them. If the output above says "stand-in", you have drawn faces
+# instead, in files of the same kind.
 #
-# **Predict**: you keep a list of twenty images, each from `Image.open(path)`. How many files are open? All, if opening
-# means reading later; none, if it means reading now.
+# Decoded to float32, all of LFW would take ten gigabytes. So the `Dataset` keeps only paths, and `dataset[i]` opens
+# file i, decodes it and applies the transform. (A dataset that you index like this is called *map-style*.)
+#
+# **Predict**: you keep a list of twenty images, each from `Image.open(path)`. How many files are open? All of them, if
+# PIL reads the pixels later. None, if it reads them immediately.
 
 # %%
 predicted_open = None  # your number
@@ -101,7 +103,7 @@ predicted_open = None  # your number
 # %% [markdown]
 # ### Exercise 1 · A dataset of faces
 #
-# Write the dataset: it keeps paths, and reads an image when you ask for it.
+# Write the dataset. It keeps the paths, and reads an image when you ask for it.
 #
 # **Must**
 # - keep `self.paths = loaders.image_paths(folder)` and `self.transform`, by default `transforms.ToTensor()`;
@@ -115,8 +117,8 @@ predicted_open = None  # your number
 #
 # <details><summary>Hint 1</summary>
 #
-# When does PIL read the pixels: at `Image.open`, at `convert`, or in the transform? Which of these may come after the
-# file was closed?
+# When does PIL read the pixels: at `Image.open`, at `convert`, or in the transform? Which of these may happen after the
+# file is closed?
 #
 # </details>
 #
@@ -134,7 +136,7 @@ class LFWDataset(Dataset):
 
     Args:
         folder: str or Path of the folder that holds `<Person>/<name>.jpg`.
-        transform: what is done to every image, a callable on PIL images in mode RGB; None stands for
+        transform: callable that is applied to every image, a PIL image in mode RGB; by default
             `transforms.ToTensor()`, which gives a float32 tensor (3, H, W) of values from 0 to 1.
 
     `paths` is the sorted list of the Paths of all images, `transform` the transform.
@@ -202,12 +204,12 @@ course.claim("LFWDataset holds no file open", yours == 0, f"{yours} of 20")
 #
 # ### Exercise 2 · A loader for training
 #
-# A wrong transform raises no error, so look at a batch. First make the call that every training script has.
+# Before you can look at a batch, you need a loader. Write the call that every training script makes.
 #
 # **Must**
 # - return a `DataLoader` of `dataset` with batches of `batch_size`, built by `num_workers` workers;
 # - take the items in a new random order in every epoch;
-# - leave out a last batch that is not full.
+# - leave out the last batch if it is not full.
 #
 # **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 3 · **Lines** 1
 #
@@ -215,7 +217,7 @@ course.claim("LFWDataset holds no file open", yours == 0, f"{yours} of 20")
 #
 # <details><summary>Hint 1</summary>
 #
-# Which arguments of `DataLoader` are named in its documentation for these three?
+# Which arguments of `DataLoader` does its documentation name for these three?
 #
 # </details>
 #
@@ -253,7 +255,8 @@ check.training_loader(training_loader, seed=26)
 # %% [markdown]
 # ### Exercise 3 · A batch as a picture
 #
-# Swapped axes, or a transform that cuts off the faces, show in a picture and nowhere else. Make one of a whole batch.
+# Swapped axes raise no error, and neither does a transform that cuts off the faces. You see them only in a picture, so
+# make one of a whole batch.
 #
 # **Must** return a NumPy array (height, width, 3) for matplotlib's `imshow`: the images in rows of `columns`, as
 # `torchvision.utils.make_grid` arranges them. (Its argument `nrow` is the number of images *per row*.)
@@ -316,21 +319,21 @@ plots.picture(batch_picture_now(batch, 6), f"A batch of {len(batch)} faces, {bat
 # ## Where does the time go?
 #
 # Before a step, a batch passes through five stages: files are *read* and *decoded*, pictures are *transformed*,
-# *collated* into a batch, and *transferred* to the device. Which stage should you speed up? Timing each one would need
-# a stopwatch in its code.
+# *collated* into a batch, and *transferred* to the device. Which stage should you speed up? To time each one directly,
+# you would need a stopwatch in its code.
 #
-# There is a simpler way: keep what a stage produced, and replay it from memory. Then this stage and all stages before
+# There is a simpler way. Keep what a stage produced, and replay it from memory. Then this stage and all stages before
 # it are free. How much faster does the step get?
 #
 # ### Exercise 4 · Data for free
 #
-# Write the loader that replays batches from memory. Put in place of the real loader, it shows the ceiling: how fast
-# the training would be with the best loader in the world.
+# Write a loader that replays batches from memory. If you train with it instead of the real loader, you see the ceiling:
+# how fast the training would be with the best loader in the world.
 #
 # **Must**
 # - draw exactly `n` batches from `source`, and keep `stage(batch)` of each, or the batch itself if there is no stage;
-# - yield the kept batches in order, again and again, until there are as many as `source` has;
-# - start each pass with the first kept batch, whatever other passes do.
+# - yield the kept batches in order, again and again, until the pass has as many batches as `source`;
+# - start each pass with the first kept batch, wherever other passes have stopped.
 #
 # ```python
 # >>> list(Ceiling(range(5), 2))
@@ -353,8 +356,8 @@ plots.picture(batch_picture_now(batch, 6), f"A batch of {len(batch)} faces, {bat
 #
 # <details><summary>Hint 2</summary>
 #
-# `itertools.islice(source, n)` draws n batches and does not ask for another one. A function with `yield` in it starts
-# afresh each time it is called.
+# `itertools.islice(source, n)` draws n batches and does not ask for another one. Each call of a function with `yield`
+# in it starts from the beginning.
 #
 # </details>
 #
@@ -373,7 +376,7 @@ class Ceiling:
     Args:
         source: iterable of batches with a length, such as a DataLoader.
         n: batches to keep.
-        stage: function of a batch, called once for each; what it returns is kept. None keeps the batch itself.
+        stage: function that is called once for each of these batches, and whose result is kept instead; optional.
     """
 
     def __init__(self, source, n, stage=None):
@@ -408,17 +411,17 @@ check.Ceiling(Ceiling, seed=2007)
 
 # %% [markdown]
 # `waterfall.measure` times the step with nothing replayed, then with *read* replayed, then with *read* and *decode*,
-# and so on. For these two stages, it replaces `Image.open` by a replay of the files' bytes or of decoded pictures. For
-# the later stages it uses your class, which replays items (transformed pictures), then batches, then batches on the
-# device. Here is what the script does to its data:
+# and so on. For these two stages, it replaces `Image.open`, which then takes a file's bytes or its decoded picture from
+# memory. For the later stages it uses your class to replay items (transformed pictures), then batches, then batches on
+# the device. This is what the script does to its data:
 
 # %% tags=["experiment"]
 print(inspect.getsource(starved_script.StarvedFaces.__getitem__))
 print(inspect.getsource(starved_script.as_floats))
 
 # %% [markdown]
-# **Predict**: which stage costs most? Decoding 250 × 250 pixels, the usual suspect; the transform, which moves, mirrors
-# and recolours each picture; or collating, one line that makes a tensor of the pictures?
+# **Predict**: which stage costs most? Decoding 250 × 250 pixels is the usual suspect. The transform moves, mirrors and
+# recolours each picture. Collating is one line that makes a tensor of the pictures.
 
 # %%
 predicted_longest_bar = None  # "read", "decode", "transform", "collate" or "transfer"
@@ -433,32 +436,33 @@ print(course.score("01/1", "the longest bar", predicted_longest_bar, as_found.lo
 print(course.score("01/1", "times as fast with free data", predicted_free, as_found.ceiling))
 course.claim("with data for free, the starved training would be at least three times as fast",
              as_found.ceiling, above=3)  # fmt: skip
-plots.waterfall({"as found": as_found}, f"{as_found.share(waterfall.STEP):.0%} of a step is training; "
-                f"with data for free it is {as_found.ceiling.estimate:.1f} times as fast")  # fmt: skip
+plots.waterfall({"as found": as_found}, f"Training takes {as_found.share(waterfall.STEP):.0%} of a step; with data "
+                f"for free, a step is {as_found.ceiling.estimate:.1f} times as fast")  # fmt: skip
 
 # %% [markdown]
-# Read the figure from the top. The right end is a step of the script as found. The left end of a bar is the time that a
-# step would take if this stage and all stages above it were free. The last bar is the training itself.
+# Read the figure from the top. The first bar ends on the right at the time of a step as found. Each bar shows how much
+# shorter the step gets when one more stage is replayed, so the next bar continues from there. The last bar is the
+# training itself.
 #
 # The printed *null* compares the unchanged step with itself, so it shows the noise. A bar may be noise if it is as
-# short as the null, or if it is below zero, which a black frame marks. Between two runs a machine's speed drifts:
+# short as the null, or if it is below zero (drawn with a black frame). A machine's speed also drifts between runs, so
 # compare two loaders in one run, as part 7 does.
 #
-# A bar shows a *stall*, the time that the step waits for a stage, not the time that the stage takes. With workers, a
-# stage that runs while the network computes has no bar, however long it takes. Bars also depend on the order of the
-# stages.
+# A bar shows a *stall*: the time that the step waits for a stage, not the time that the stage takes. With workers, a
+# stage that runs while the network computes has no bar, however long it takes.
 #
-# **Known**: after the first pass, the system keeps the files in memory (the *page cache*), so *read* is short on a
-# local disk. A first epoch, or data larger than memory, shows a longer bar. Part 4 has a slow disk.
+# The waterfall cannot show a cold disk. It reads its items once before the clock starts, so the system has their files
+# in memory (the *page cache*). If your data are larger than memory, or on a remote disk, a real epoch waits longer for
+# *read* than the bar says. To see that, time a pass over files that nobody has read yet. Part 4 has a slow disk.
 #
-# **Takeaway** Replay what a stage gave, and the step tells you what the stage costs. Start with the longest bar.
+# **Takeaway** Replay a stage from memory, and the step tells you what the stage costs. Start with the longest bar.
 
 # %% [markdown]
-# ## Is the step the same without loading?
+# ## Does loading slow the step down?
 #
-# You have two ceilings now: the replay, and $1 / (1 - w)$ from the first section. They agree only if a step takes as
+# You now have two ceilings: the replay, and $1 / (1 - w)$ from the first section. They agree only if a step takes as
 # long after a replay as after loading. The next cell tests that. It trains on one kept batch in two ways: alone, or
-# each time after another batch was loaded and dropped. Only the step is timed.
+# each time after it has loaded and dropped another batch. It times only the step.
 
 # %% tags=["experiment"]
 slowed = waterfall.step_after_loading(starved, learner.step, Ceiling_now, **limits)
@@ -470,45 +474,47 @@ course.claim("the same batch takes a step at least 5 % longer if another batch w
              step_alone, above=1.05)  # fmt: skip
 
 # %% [markdown]
-# **Shown**: if the third number exceeds 1, loading slows the step down, because only the loading differs. The replay
-# saves this time, too. So it promises more than $1 / (1 - w)$, and the bars of loading contain the difference.
+# **Shown**: if the third number exceeds 1, loading slows the step down, because nothing else differs. The replay saves
+# this time, too. So it promises more than $1 / (1 - w)$, and the loading bars contain the difference.
 #
-# **We think** that two causes add up: loading drives the step's weights and code out of the processor's caches, and any
-# pause lets other programs do so. To tell them apart, replace the loading by `torch.ones(8_000_000)`, which overwrites
-# the caches, and then by `sum(k * k for k in range(60_000))`, which takes time but touches almost no memory. If both
-# slow the step down alike, the pause is enough. (A step on a GPU does not use these caches, so it should suffer less.)
+# **We think** that loading pushes the step's weights and code out of the processor's caches. To test this, replace the
+# loading by `torch.ones(8_000_000)`, which overwrites the caches. Then replace it by `sum(k * k for k in
+# range(60_000))`, which takes time but touches almost no memory. If both slow the step down alike, the caches are not
+# the reason.
+#
+# Each bar has its own remedy. This table says where the course teaches it:
 #
 # | bar | what shortens it | part |
 # |---|---|---|
-# | read, decode, transform, collate | workers, which do it while the network computes | 2, 3, 4 |
+# | read, decode, transform, collate | workers, which load while the network computes | 2, 3, 4 |
 # | decode, transform, collate | fewer pixels, fewer bytes | 7 |
-# | transfer | pinned memory, a copy that runs ahead | 5 |
-# | read | larger files, orders that suit the disk | unit 04 |
-# | step | the network: only now | units 02, 03, 06 |
+# | transfer | pinned memory, and copies that run ahead | 5 |
+# | read | larger files, and an order that suits the disk | unit 04 |
+# | step | a faster network, but only after the other bars | units 02, 03, 06 |
 #
-# **For your own script**: `waterfall.measure(loader, step, Ceiling, to_device)` needs a `DataLoader` with a batch size,
-# a map-style dataset, and forked workers, if any. If your dataset does not open its files with Pillow, *read*, *decode*
-# and *transform* are one bar. The code is in `course/measure/waterfall.py`.
+# **For your own script**, call `waterfall.measure(loader, step, Ceiling, to_device)`. It needs a `DataLoader` with a
+# batch size and a map-style dataset. Its workers, if any, must be forked. If your dataset does not open its files with
+# Pillow, *read*, *decode* and *transform* become one bar. The code is in `course/measure/waterfall.py`.
 #
 # **Takeaway** A replay gains twice: the loop no longer waits, and the step itself may run faster. Removing only the
 # waiting gains less.
 
 # %% [markdown]
-# ## How much can your processor do simultaneously? · extra
+# ## How many cores can you use? · extra
 #
-# Loading runs on the processor, so look at yours before you ask it for workers.
+# Loading runs on the processor, so look at yours before you ask for workers.
 
 # %% tags=["experiment"]
 print(f"logical cores of this machine: {os.cpu_count()}, usable by this process: {loaders.cores()}")
 plots.cpu(loaders.cores(), physical_cores())
 
 # %% [markdown]
-# `os.cpu_count()` counts *hardware threads* (logical cores), so it already includes hyper-threading: don't double it.
-# Your process may get fewer, because of a scheduler or a container quota; `loaders.cores()` tells you how many. In a
-# virtual machine the figure shows what its host reports, which need not be the chip.
+# `os.cpu_count()` counts *hardware threads* (logical cores), so it already includes hyper-threading. A scheduler or a
+# container quota may give your process fewer, and `loaders.cores()` tells you how many. In a virtual machine the figure
+# shows what the host reports, which need not be the real chip.
 #
 # In most builds of Python, threads of one process share a global lock, so only one of them runs Python code at a time.
-# Pillow and PyTorch release the lock while they compute, so threads can load in parallel, too: part 6 measures how
-# well. A `DataLoader` uses processes, which share no lock. The starved script uses one process.
+# Pillow and PyTorch release the lock while they compute, so threads can load in parallel, too (part 6). A `DataLoader`
+# uses processes, which share no lock. The starved script uses one process.
 #
 # **Takeaway** Count the cores that your process may use, not the machine's.

@@ -3,13 +3,14 @@
 #
 # **Are two workers faster than none?**
 #
-# A stopwatch answers in a second, and often wrongly. You write a timer, and compare until you know how sure you are.
+# A stopwatch answers this in a second, and the answer is often wrong. In this part you write a better timer. Then you
+# compare loaders in rounds, until you know how sure you are.
 #
 # **You will be able to**
 #
-# - time a loader so that start-up, warm-up and queued GPU work are counted where they belong;
-# - compare two settings in rounds, with a control, and say how sure you are;
-# - say where a missing speed-up went.
+# - time a loader without mixing in its start-up, its warm-up or queued GPU work;
+# - compare two settings in rounds, with a control and an interval;
+# - say why a speed-up is smaller than the number of workers.
 #
 # **Minutes** 25 core · 32 in all
 #
@@ -38,8 +39,8 @@ print(course.machine())
 # %% [markdown]
 # ## What does a stopwatch say?
 #
-# Everybody makes this comparison first: one pass over the faces without workers, one with two. Then the cell times the
-# loader without workers five more times.
+# This is the comparison that everybody makes first: one pass over the faces without workers, and one with two. Then the
+# cell times the loader without workers five more times.
 
 # %% tags=["experiment"]
 torch.set_num_threads(1)  # as torch does in a worker: then only the number of processes differs
@@ -61,33 +62,34 @@ print(f"two workers were {first / with_two:.2f} times as fast as none")
 print("no workers, again: " + ", ".join(f"{first / seconds:.2f}" for seconds in again) + " times as fast as no workers")
 
 # %% [markdown]
-# The last line compares a loader with itself. Such a *control*, or A/A test, shows what the setting did not cause. If
-# its numbers are alike and far from 1, the very first pass was cold: it had to read files and allocate memory. If they
-# scatter, other programs interfered.
+# The last line compares a loader with itself. Such a *control*, or A/A test, shows differences that the setting cannot
+# have caused. If its numbers are alike and far from 1, only the very first pass was different. It was *cold*: it may
+# have read files from the disk, loaded code or allocated memory. If the numbers scatter, something else disturbed the
+# passes, such as other programs.
 #
-# The pass with two workers also started and ended them. By default a `DataLoader` does that in every epoch; with
-# `persistent_workers=True` it does so once. From here on `loaders.forked` sets this option, so a plain `DataLoader`
-# gives other numbers.
+# The pass with two workers also started the workers and ended them. By default a `DataLoader` does that in every epoch.
+# With `persistent_workers=True`, which `loaders.forked` sets, it does so once. So a plain `DataLoader` gives other
+# numbers than this course.
 #
-# **Takeaway** One pass with a stopwatch mixes loading with start-up, order and luck: time the same thing twice first.
+# **Takeaway** One pass with a stopwatch mixes loading with start-up, order and luck. Time the same thing twice first.
 
 # %% [markdown]
 # ## What should the time include?
 #
-# Three mistakes are easy to make:
+# A timer for loaders can be wrong in three ways that nobody notices:
 #
-# - *Timing work that is only queued.* A call on the GPU returns before its kernel has run, so synchronise before you
+# - *It times work that is only queued.* A call on the GPU returns before its kernel has run. Synchronise before you
 #   read the clock.
-# - *Drawing a batch too many.* `for i, batch in enumerate(loader): if i == n: break` draws n + 1 batches.
-# - *Reading a clock that jumps.* The system may adjust `time.time` while you measure; `time.perf_counter` only runs
-#   forward.
+# - *It draws one batch too many.* `for i, batch in enumerate(loader): if i == n: break` draws n + 1 batches.
+# - *Its clock jumps.* The system may adjust `time.time` while you measure. `time.perf_counter` only runs forward.
 #
-# A warm-up pass, which does not count, starts persistent workers and fills the disk cache.
+# A warm-up pass does not count. It starts persistent workers and brings the files into memory.
 
 # %% [markdown]
 # ### Exercise 1 · Seconds per pass
 #
-# Measure `repeats` passes over the first `n_batches` batches of a loader, after `warmup` passes that do not count.
+# Write the timer. It measures `repeats` passes over the first `n_batches` batches of a loader, after `warmup` passes
+# that do not count.
 #
 # **Must**
 # - make each pass in this order: read `now()`, make a fresh iterator, draw exactly `n_batches` batches, read `now()`;
@@ -106,7 +108,7 @@ print("no workers, again: " + ", ".join(f"{first / seconds:.2f}" for seconds in 
 #
 # <details><summary>Hint 1</summary>
 #
-# How often does your loop ask the loader for a batch, the last time included?
+# How often does your loop ask the loader for a batch? Count the last time, too.
 #
 # </details>
 #
@@ -119,9 +121,9 @@ print("no workers, again: " + ", ".join(f"{first / seconds:.2f}" for seconds in 
 #
 # <details><summary>Hint 3</summary>
 #
-# In the function of one pass, `start = now()`, `found = sum(1 for _ in itertools.islice(loader, n_batches))`,
-# `stop = now()`. Compare `found` with `n_batches`, return `stop - start`. Call it `warmup + repeats` times and keep the
-# results from place `warmup` on.
+# The function of one pass has three lines: `start = now()`, `found = sum(1 for _ in itertools.islice(loader,
+# n_batches))` and `stop = now()`. Compare `found` with `n_batches`, and return `stop - start`. Call the function
+# `warmup + repeats` times, and keep the results from place `warmup` on.
 #
 # </details>
 
@@ -138,7 +140,7 @@ def seconds_per_pass(loader, n_batches, repeats=5, warmup=1, synchronize=None, c
         repeats: passes that count, at least 1.
         warmup: passes before them that do not count, at least 0.
         synchronize: function without arguments that waits for queued work, called before each reading of the clock
-            (on CUDA: torch.cuda.synchronize); None if there is nothing to wait for.
+            (on CUDA: torch.cuda.synchronize); optional.
         clock: function without arguments that gives the time in seconds.
 
     Returns: float64 tensor (repeats,) on the CPU, in seconds.
@@ -178,11 +180,12 @@ check.seconds_per_pass(seconds_per_pass, seed=2476)
 # %% [markdown]
 # ## How many batches make a pass?
 #
-# A pass that is too short measures its end, not the loader. Here four workers each sleep 20 ms per batch, so your cores
-# do not matter. A pass of 12 batches takes three rounds of the four workers: 60 ms.
+# At the end of a pass, some workers have nothing left to do. In a short pass this end counts for much, so the time per
+# batch is too long. To see how much, the next cell lets four workers sleep 20 ms per batch, so your cores do not
+# matter. In a pass of 12 batches, each worker builds three, which takes 60 ms.
 #
 # **Predict**: how many times as fast is a pass of 10 batches? Perhaps 12/10, because it has fewer batches. Perhaps 1,
-# because it takes three rounds of the workers, too.
+# because some workers still build three.
 
 # %%
 predicted_ten_batches = None  # your number: 2 = twice as fast as the pass of 12 batches
@@ -205,27 +208,28 @@ course.claim("with four workers, 10 batches take as long as 12, within 10 %", sl
 plots.rounds_of_workers(slept, batches, workers=4, ms=20)
 
 # %% [markdown]
-# **Shown**: only the number of batches changes, and counting whole rounds of workers gives the line. In a long
-# pass, the last one hardly counts.
+# **Shown**: only the number of batches changes. The points follow the grey line, which counts the batches of the
+# busiest worker. In a long pass, one batch more or less hardly matters.
 #
-# **Known**: batches are dealt to the workers beforehand, so a fast worker takes no batch from a slow one. A batch that
-# is ready early waits in the main process until it is due (`in_order=True` in the documentation of `DataLoader`, the
-# default).
+# **Known**: the loader assigns batches to workers in advance, so a fast worker takes no batch from a slow one. A batch
+# that is ready early waits in the main process until its turn comes (`in_order=True`, the default, in the documentation
+# of `DataLoader`).
 #
-# **Takeaway** Time a loader in its steady state: with running workers, and for at least 40 batches, a multiple of the
-# number of workers.
+# **Takeaway** Time a loader in its steady state: with running workers, over at least 40 batches, and over a multiple of
+# the number of workers.
 
 # %% [markdown]
 # ## Are two workers faster than none?
 #
-# A machine's speed drifts, and other programs come and go. So `compare_workers` measures in *rounds*. From here on, a
-# round is one pass of 40 batches with each number of workers, in random order. It times 0 workers twice, as a control.
+# A machine's speed drifts, and other programs come and go. If you time one setting after the other, you also compare
+# two moments. So `compare_workers` measures in *rounds*. In each round, every number of workers makes one pass of 40
+# batches, in random order. The round times 0 workers twice, as a control.
 #
-# Rounds are added until each ratio's interval of 95 % is as narrow as ±5 %, or until a limit of rounds or time is
-# reached: the output says which. If the control differs from 1, every interval is widened by as much.
+# It adds rounds until every interval of 95 % is as narrow as ±5 %, or until it reaches a limit of rounds or time. The
+# output says why it stopped. If the control differs from 1, it widens every interval by as much.
 #
 # **Predict**: how many times as fast as none are two workers with `ToTensor`? Perhaps 2, because they decode different
-# batches at the same time. Perhaps less than 1, because each batch takes new shared memory and a message.
+# batches at the same time. Perhaps less than 1, because each batch has to be sent to your process.
 
 # %%
 predicted_speedup_plain = None  # your number: 2 = twice as fast as no workers
@@ -242,19 +246,21 @@ enough = {difference: light.passes.rounds_for("2 workers", difference) for diffe
 print(f"on this machine, a difference of 10 % takes about {enough[0.1]} rounds, one of 5 % {enough[0.05]}")
 
 # %% [markdown]
-# If an interval contains 1, this run has not decided which way is faster. That is not the same as "no difference". An
-# interval of half the width needs four times as many rounds. And an interval describes one machine on one day: compare
-# the recorded numbers.
+# If an interval contains 1, this run has not decided which setting is faster. That is not the same as "no difference".
 #
-# **Takeaway** A speed-up is a ratio with an interval. Compare in rounds, with a control; the noisier the machine, the
-# more rounds you need.
+# To prove a difference of 10 %, you need an interval of about ±5 %, and an interval of half the width needs four times
+# as many rounds. The last printed line computes that for your machine. An interval also describes only one machine on
+# one day, so compare it with the recorded numbers.
+#
+# **Takeaway** A speed-up is a ratio with an interval. Compare in rounds, with a control. A noisier machine needs more
+# rounds.
 
 # %% [markdown]
 # ## Do two workers help more if there is more work per image?
 #
-# Workers divide the work per image, and add a cost per batch. So they should help more if there is more work.
-# `lfw.heavy_transform()` turns, zooms, mirrors and recolours each image, then makes a tensor. A batch keeps its size,
-# so sending should cost as much as before, and be a smaller share of the time.
+# Workers divide the work per image, but add a cost per batch. So they should help more if an image takes more work.
+# `lfw.heavy_transform()` turns, zooms, mirrors and recolours each image, then makes a tensor. The batch keeps its size.
+# So sending it should cost as much as before, which is a smaller share of the time.
 
 # %% tags=["experiment"]
 more_transforms = []  # add some of v2, such as v2.GaussianBlur(5)
@@ -269,19 +275,19 @@ course.claim("two workers gain more with the heavy transform than with ToTensor"
 plots.speedups({"ToTensor": light, "heavy": augmented})
 
 # %% [markdown]
-# **Takeaway** More work per item favours workers; more bytes per item count against them. Batch size and memory matter,
-# too, so measure your own case.
+# **Takeaway** The more work an item takes, the more workers help. Measure them with your own transform.
 
 # %% [markdown]
 # ## Where is the missing speed?
 #
-# Two workers could be twice as fast as none. Two numbers say why they are not:
+# Two workers could be twice as fast as none. Two numbers tell you why they are not:
 #
-# - *parallelism* is the number of busy cores with workers, divided by the number without;
-# - *overhead* is the CPU time per image with workers, divided by the time without.
+# - *parallelism* is the number of busy cores with workers, divided by the number without workers;
+# - *overhead* is the CPU time per image with workers, divided by the CPU time without workers.
 #
-# The speed-up is parallelism ÷ overhead. `compare_workers` counted both in the passes above. The next cell removes one
-# cause of overhead: workers decode and stack the same images, but send only 8 × 8 pixels of each.
+# The speed-up is parallelism ÷ overhead. `compare_workers` has counted both in the passes above. The next cell prints
+# them, and adds a case called "unsent" that removes one cause of overhead. Its workers decode and stack the same
+# images, but send only 8 × 8 pixels of each.
 
 
 # %% tags=["experiment"]
@@ -298,11 +304,12 @@ course.claim("two workers raise the CPU time per image by at least 10 % more if 
              comparison.quotient(light.overhead(2), unsent.overhead(2)), above=1.1)  # fmt: skip
 
 # %% [markdown]
-# **Shown**: "unsent" decodes and stacks like "ToTensor", but its pixels stay in the worker. So the overhead that it
-# saves is the cost of sending pixels.
+# **Shown**: "unsent" decodes and stacks the same images as "ToTensor", but most pixels stay in the worker. So the
+# overhead that it saves is the cost of sending pixels, which includes writing them into memory that both processes
+# share.
 #
-# **We think** that the overhead of "unsent", if any, comes from cores that share caches or a core's hardware threads.
-# Part 4 tests that with processes that send nothing.
+# **We think** that most of the overhead left in "unsent" comes from processes that slow each other down, for example
+# because they share caches. Part 4 measures this slowdown with processes that send nothing.
 #
 # **Takeaway** Two numbers explain a disappointing speed-up: how many cores are busy, and how much CPU time an image
 # takes.
@@ -310,9 +317,9 @@ course.claim("two workers raise the CPU time per image by at least 10 % more if 
 # %% [markdown]
 # ## Is it the message or the memory? · extra
 #
-# Sending pixels costs CPU time. The main process must see the batch, so a worker stacks it into *new* shared memory,
-# and sends a message about it. Which of the two costs the time? The next cell stacks into new shared memory, too, but
-# has no worker and sends nothing.
+# Sending pixels costs CPU time. The main process must see the batch, so a worker stacks it into *new* shared memory and
+# sends a message about it. Which of these two steps costs the time? The next cell stacks into new shared memory, too,
+# but it has no worker and sends nothing.
 
 # %% tags=["experiment"]
 collates = {"usual memory": None, "new shared memory": loader_passes.collate_as_a_worker}
@@ -326,22 +333,22 @@ course.claim("without workers, stacking into new shared memory makes a pass at l
              memory.ratio("usual memory", to="new shared memory"), above=1.1)  # fmt: skip
 
 # %% [markdown]
-# **Shown**: only the memory differs, new or used before. Compare the printed milliseconds with those of "ToTensor" to
-# see how much of the cost is memory. Compare the sizes only: this cell times one process, and "ToTensor" counts the CPU
-# time of several.
+# **Shown**: only the memory differs. One way stacks into new shared memory, the other into memory that was used before.
+# Compare the printed milliseconds with those of "ToTensor" above. The comparison is rough, because this cell times one
+# process, while "ToTensor" counts the CPU time of three.
 #
 # **Known**: a worker asks for new shared memory for each batch that it sends (PyTorch,
 # [collate.py](https://github.com/pytorch/pytorch/blob/main/torch/utils/data/_utils/collate.py)), and the system clears
-# new pages first. Without workers, a batch reuses the memory of an earlier one, unless batches are large: see the
-# section on their size.
+# new pages first. Without workers, a batch reuses the memory of an earlier one. Only large batches do not (see the
+# section on batch size).
 #
-# **Takeaway** The memory of a batch can cost more than the message about it: send fewer bytes.
+# **Takeaway** The memory of a batch can cost more than the message about it. Send fewer bytes.
 
 # %% [markdown]
 # ## Does a training change the answer? · extra
 #
-# So far the loop dropped each batch, but yours trains on it. Without workers, loading and training alternate. With one
-# worker they overlap, but may compete for cores.
+# So far the loop dropped each batch, but your loop trains on it. Without workers, loading and training alternate. With
+# one worker they overlap, but they may compete for cores.
 
 # %% tags=["experiment"]
 network = torch.nn.Sequential(torch.nn.Conv2d(3, 16, 7, stride=4), torch.nn.ReLU(), torch.nn.AdaptiveAvgPool2d(1))
@@ -365,18 +372,18 @@ plots.speedups({"loads": light, "trains": trained}, workers=1)
 
 # %% [markdown]
 # **Known**: while the loop trains on a batch, a worker builds the next one (`prefetch_factor` in the documentation of
-# `DataLoader`). If each has a core for itself, a batch takes as long as the step or as *one worker's* loading,
-# whichever is longer. The last printed line divides load + step by the longer of the two. A worker that loads much more
-# slowly than the main process needs a long step to make up for it.
+# `DataLoader`). If each has its own core, a batch takes as long as the step or as *one worker's* loading, whichever is
+# longer. The last printed line divides load + step by the longer of the two. A worker that loads much more slowly than
+# the main process pays off only if the step is long.
 #
-# **Takeaway** A worker gains if load + step takes longer than the worker's own loading. Time the loader inside your
+# **Takeaway** A worker helps if load + step takes longer than the worker's own loading. Time the loader inside your
 # training.
 
 # %% [markdown]
 # ## Does the batch size change the answer? · extra
 #
-# Some guides advise a larger batch if workers do not help. The next cell tests that with four times the batch size, and
-# as many batches as before. (If the folder has too few images, a pass reads them again.)
+# Some guides advise a larger batch if workers do not help. The next cell tests this with four times the batch size and
+# the same number of batches. (If the folder has too few images, a pass reads them again.)
 
 # %% tags=["experiment"]
 large = compare(plain, 4 * sizes.pass_batch, [0, 2])
@@ -387,18 +394,18 @@ for label, case in ((f"batch {sizes.pass_batch}", light), (f"batch {4 * sizes.pa
     print(f"{label:<9}{case.breakdown(2)}")
 
 # %% [markdown]
-# A gain does not come from the messages: "unsent" sends as many, and pays little for them. **We think** that the loader
-# *without* workers loses. A batch above 32 MiB takes new memory each time, because glibc gives blocks of that size back
-# to the system (part 1 of unit 04). To test it, start Jupyter with `MALLOC_MMAP_THRESHOLD_=67108864` (64 MiB; old
-# versions of glibc ignore it).
+# If workers gain here, fewer messages per image are not the reason. "Unsent" sends as many messages as "ToTensor", and
+# its overhead is small. **We think** that the loader *without* workers gets slower. A batch above 32 MiB takes new
+# memory each time, because glibc returns blocks of that size to the system (part 1 of unit 04). To test this, start
+# Jupyter with `MALLOC_MMAP_THRESHOLD_=67108864`, which is 64 MiB. (Old versions of glibc ignore it.)
 #
-# **Takeaway** Compare workers at the batch size that you train with, and keep the number of batches.
+# **Takeaway** Compare numbers of workers at the batch size that you train with.
 
 # %% [markdown]
 # ## Is a mean with its spread enough? · extra
 #
-# Reports often show the mean and the standard deviation of five passes for each number of workers. Measure them, and
-# draw them with `plt.errorbar` in the empty cell.
+# Reports often show the mean and the standard deviation of five passes for each number of workers. The next cell
+# measures them. Draw them with `plt.errorbar` in the empty cell.
 
 # %% tags=["experiment"]
 workers = [0, 1, 2, 4]
@@ -423,8 +430,8 @@ for w, seconds in passes.items():
 #
 # </details>
 #
-# Overlapping error bars settle nothing: they show the spread of single passes, not the uncertainty of the ratio. And
-# each setting was timed at another time, while the machine's speed drifted. Compare with the ratios of the rounds
-# above.
+# Overlapping error bars decide nothing, because they show the spread of single passes, not the uncertainty of the
+# ratio. Also, each setting was timed at another moment, while the machine's speed drifted. Compare these numbers with
+# the ratios above, which come from rounds.
 #
-# **Takeaway** Show the spread of passes to describe a machine; compare in rounds to decide between settings.
+# **Takeaway** Use the spread of passes to describe a machine. Compare in rounds to choose between settings.

@@ -3,15 +3,15 @@
 #
 # **Which process does what, and what must you tell it?**
 #
-# A loader with workers is several processes. Some errors in it raise no exception: augmentations that repeat, or
-# workers that only slow you down. You ask the processes who builds which batch, write the plan of an epoch down, and
-# give each worker random numbers that differ and can be repeated.
+# A loader with workers is several processes, and some of its errors raise no exception. Augmentations repeat, or
+# workers only slow you down. In this part you ask the processes who builds which batch, and write down the plan of an
+# epoch. Then you give each worker random numbers that differ from the others' and that a second run repeats.
 #
 # **You will be able to**
 #
-# - say which worker builds which batch, and what crosses from process to process for it;
+# - say which worker builds which batch, and what the processes send each other for it;
 # - seed workers so that they differ, and so that a second run repeats them;
-# - recognise data that workers only slow down.
+# - recognise data for which workers only cost time.
 #
 # **Minutes** 31 core · 35 in all
 #
@@ -46,14 +46,15 @@ forks = dict(multiprocessing_context="fork")  # classes from a notebook cell exi
 # %% [markdown]
 # ## Who builds batch 4?
 #
-# With `num_workers=0` your process does everything: it reads the images of a batch, stacks them, trains, and only then
-# reads the next. With `num_workers=3` three *worker processes* start.
+# With `num_workers=0` your process does everything. It reads the images of a batch, stacks them, trains, and only then
+# reads the next batch. With `num_workers=3`, three *worker processes* start and load for you. How they divide the work
+# decides what they can speed up.
 #
 # **Predict**: 24 items in batches of four, three workers. Batches count from 0. Which workers build batch 4?
 #
-# - All of them: the loader cuts a batch up, and each worker makes its share of the images.
-# - One, the worker that is free first.
-# - One, which is known beforehand: batches are dealt like cards.
+# - All of them: the loader splits each batch, and each worker makes its share of the images.
+# - One of them: the worker that is free first.
+# - One of them, known in advance: batches are dealt like cards.
 
 # %%
 predicted_workers_of_batch_4 = None  # a set of numbers from 0 to 2
@@ -61,12 +62,12 @@ predicted_workers_of_batch_4 = None  # a set of numbers from 0 to 2
 # %% [markdown]
 # ### Exercise 1 · A witness in every worker
 #
-# Ask the workers: write a dataset whose items say who made them. `get_worker_info()` is an object with the worker's
-# `id` in a worker, and None in the main process.
+# To find out, ask the workers. Write a dataset whose items say who made them. In a worker, `get_worker_info()` returns
+# an object with the worker's `id`. In the main process it returns None.
 #
 # **Must** return, as item i, the int64 tensor [i, worker, process]
-# - with the id of the worker that makes the item, -1 in the main process;
-# - with the id of the process in the operating system.
+# - with the id of the worker that makes the item, or -1 in the main process;
+# - with the operating system's id of that process.
 #
 # **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 4 · **Lines** 2
 #
@@ -150,35 +151,36 @@ course.claim("the main process also opens one connection to a worker for each te
 plots.loader_diagram(num_workers=4, batch_size=8)
 
 # %% [markdown]
-# A drawing that is often copied shows eight indices split among four workers, two each. It is a natural guess. PyTorch
-# does something simpler:
+# It is natural to guess that eight indices are split among four workers, two each. PyTorch does something simpler:
 #
-# 1. The main process sends the indices of one *whole* batch to one worker, the next batch's to the next worker, in a
-#    circle.
-# 2. The worker calls `dataset[i]` for each index and *collates*: the `collate_fn` makes one batch of the items. By
+# 1. The main process sends the indices of one *whole* batch to one worker, and those of the next batch to the next
+#    worker, round robin.
+# 2. The worker calls `dataset[i]` for each index and *collates*: the `collate_fn` turns the items into one batch. By
 #    default it stacks them in memory that both processes can see.
-# 3. The worker sends back where the batch is, not the pixels.
+# 3. The worker sends back a message that says where the batch is. The pixels stay where they are.
 #
 # Each tensor of a batch costs extra. On Linux its memory is an open file of the worker. To get that file, your process
-# opens a connection to the worker, authenticates itself, and closes the connection again. **Shown** by the counts: the
-# connections grow with the number of tensors, which is all that changes. So a batch of one tensor arrives with less
-# effort than a dictionary of twenty. (**Known**: the documentation of `torch.multiprocessing` describes this strategy,
-# `file_descriptor`. With `file_system`, the message has the name of a file, and no connection is needed.)
+# opens a connection to the worker, authenticates itself, and closes the connection again. **Shown** by the counts: with
+# the same number of workers, only the number of tensors changes the connections. So a batch of one tensor arrives with
+# less effort than a dictionary of twenty.
 #
-# Each worker is given `prefetch_factor` batches ahead, two by default. The loop receives batches in order: a batch that
-# is ready early waits in your process until it is due. (With `in_order=False` it does not wait. An `IterableDataset`
-# has no indices to deal out: each worker reads its stream.)
+# **Known**: the documentation of `torch.multiprocessing` describes this strategy, `file_descriptor`. With the strategy
+# `file_system`, the message holds the name of a file, and your process needs no connection.
 #
-# **Takeaway** One worker builds and collates a whole batch. It costs two short messages in queues, and on Linux a
-# connection for each tensor in it.
+# The loader gives each worker the indices of `prefetch_factor` batches ahead, two by default. The loop receives batches
+# in order, so a batch that is ready early waits in your process until its turn comes. (With `in_order=False` it does
+# not wait. An `IterableDataset` has no indices to send, so each worker reads its own stream.)
+#
+# **Takeaway** One worker builds and collates a whole batch. A batch costs two short messages in queues, and on Linux a
+# connection for each of its tensors.
 
 # %% [markdown]
 # ## What is the plan of an epoch?
 #
 # ### Exercise 2 · The plan of an epoch
 #
-# If one batch is late or broken, which worker do you suspect? Write down, before it happens, which worker builds which
-# batch.
+# If one batch is late or broken, which worker do you suspect? You can tell in advance, because the plan of an epoch
+# follows from a few numbers. Write the function that computes it.
 #
 # **Must** return a pair (worker, indices) for each batch, in the order in which the loop receives them.
 #
@@ -187,7 +189,7 @@ plots.loader_diagram(num_workers=4, batch_size=8)
 # [(0, [0, 1]), (1, [2, 3]), (0, [4])]
 # ```
 #
-# **Convention** With `num_workers=0` the worker is None. With `drop_last`, leave out a last batch that is not full.
+# **Convention** With `num_workers=0` the worker is None. With `drop_last`, leave out the last batch if it is not full.
 #
 # **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 6 · **Lines** 6
 #
@@ -255,14 +257,14 @@ course.claim("each batch of four loaders was built by the one worker that the pl
              f"{agreed} of {checked}")  # fmt: skip
 
 # %% [markdown]
-# **Takeaway** By default batch $k$ of a dataset with indices comes from worker $k \bmod w$, and batches arrive in
-# order.
+# **Takeaway** By default, worker $k \bmod w$ builds batch $k$ of a map-style dataset, and batches arrive in order.
 
 # %% [markdown]
 # ## Does a second worker make a batch faster? · extra
 #
-# The next cell times each batch in the process that builds it, from its first image to the collated batch: in the main
-# process, in the only worker, and in one of two workers.
+# If two workers build different batches, is each batch ready sooner? The next cell times each batch in the process that
+# builds it, from its first image to the collated batch. It does so in the main process, in a single worker, and in one
+# of two workers.
 
 # %% tags=["experiment"]
 images = loader_passes.Repeated(loaders.evenly_spaced(LFWDataset_now(lfw.folder(sizes.dataset)), sizes.images),
@@ -285,20 +287,19 @@ drawn = one_batch.builds(ways["main process"])[:12] + one_batch.builds(ways["one
 plots.timeline(drawn, "One batch at a time without workers, two at a time with two", main=one_batch.MAIN)
 
 # %% [markdown]
-# Each row is a process, each box a batch. The two workers compute simultaneously, each on every other batch. They win
-# only if a batch takes each of them less than twice as long as it takes the main process. The figure shows just the
+# Each row is a process, and each box is a batch. The two workers compute simultaneously, each on every other batch. So
+# they win only if a batch takes them less than twice as long as it takes the main process. The figure shows only the
 # start of one pass, so take the speeds from the printed lines.
 #
-# **We think** that a batch takes longer in a worker for three reasons. The worker writes it into fresh shared memory.
-# The main process takes batches from the worker meanwhile. And a second worker shares caches and memory with the first,
-# and the cores if there are few. To test the fresh memory, return 8 × 8 pixels per image.
+# **We think** that a batch takes longer in a worker mainly because the worker writes it into new shared memory. To test
+# this, let the dataset return 8 × 8 pixels per image.
 #
-# **Takeaway** Workers do not make a batch faster; they build several batches simultaneously.
+# **Takeaway** Workers do not build a batch faster. They build several batches at the same time.
 
 # %% [markdown]
 # ## Do the workers draw different numbers?
 #
-# A training whose augmentations repeat sees less data than you think, and nothing tells you. This dataset adds noise
+# If augmentations repeat, your network sees less variety than you think, and nothing warns you. This dataset adds noise
 # from a generator that it keeps:
 #
 # ```python
@@ -310,9 +311,9 @@ plots.timeline(drawn, "One batch at a time without workers, two at a time with t
 #         return self.images[i] + self.rng.normal()
 # ```
 #
-# **Predict**: an epoch of 12 items, two workers, each item a number from 0 to 999 drawn from such a generator. How many
-# different numbers are among the 12? All, if the workers share the generator or have their own seeds; half of them, if
-# each has a copy.
+# **Predict**: two workers make an epoch of 12 items. Each item is a number from 0 to 999, drawn from such a generator.
+# How many different numbers are among the 12? All of them, if the workers share the generator or have their own seeds.
+# Half of them, if each worker has a copy.
 
 # %%
 predicted_different = None  # your number
@@ -353,25 +354,27 @@ course.claim("two workers draw the same numbers from a generator that the datase
 course.claim("the second epoch repeats the first one", copied[0] == copied[1])
 
 # %% [markdown]
-# Worker 0 builds batches 0 and 2, worker 1 the others. Both draw the same numbers, and the next epoch repeats them.
-# Nothing fails. The training just sees a fraction of the noise that you wanted.
+# Worker 0 builds batches 0 and 2, and worker 1 builds the others. Both draw the same numbers, and the next epoch
+# repeats them. Nothing fails, but the network sees only a fraction of the noise that you wanted.
 #
-# PyTorch seeds some generators for you. It draws a *base seed* whenever a loader's iterator is made, from the loader's
-# `generator` if there is one. In worker $w$ it seeds torch and Python's `random` with base seed + $w$. It seeds NumPy's
-# global generator, `np.random`, with a hash of both numbers (**Known**: `torch/utils/data/_utils/worker.py`). So
-# transforms of torchvision are safe.
+# PyTorch seeds some generators for you. Whenever you make an iterator of a loader, it draws a *base seed*, from the
+# loader's `generator` if there is one. In worker $w$ it seeds torch and Python's `random` with base seed + $w$. It
+# seeds NumPy's global generator, `np.random`, with a hash of both numbers (**Known**:
+# `torch/utils/data/_utils/worker.py`). So torchvision's transforms are safe.
 #
-# A generator that *you* keep in the dataset stays a copy, which `np.random.seed` does not reach. A `worker_init_fn` can
-# replace it: the loader calls that function in each worker as it starts.
+# But a generator that *you* keep in the dataset stays a copy, which `np.random.seed` does not reach. A `worker_init_fn`
+# can replace it. The loader calls this function in each worker when the worker starts.
 #
-# There, `get_worker_info()` has what you need: `seed`, which is base seed + $w$, and `dataset`, this worker's copy.
+# In that function, `get_worker_info()` has what you need: `seed`, which is base seed + $w$, and `dataset`, which is
+# this worker's copy.
 #
 # ### Exercise 3 · Seed the workers
 #
-# Write the `worker_init_fn` that gives the dataset of each worker a new generator.
+# Write the `worker_init_fn` that gives each worker's dataset a new generator.
 #
 # **Must**
-# - replace `rng` of the worker's dataset by a new `numpy.random.Generator`, different in each worker and each epoch;
+# - replace `rng` of the worker's dataset by a new `numpy.random.Generator`, which differs in each worker and each
+#   epoch;
 # - follow the loader's seed: the same `generator=torch.Generator().manual_seed(s)` gives the same numbers again;
 # - in the main process, do nothing and draw nothing.
 #
@@ -436,21 +439,23 @@ course.claim("with seed_worker no worker and no epoch repeats the numbers of ano
              f"{count} different numbers of 24")  # fmt: skip
 
 # %% [markdown]
-# Call `throws(seed_worker)` again: it prints the same 24 numbers. (A few may occur twice by chance.) With
-# `persistent_workers=True` the function is called once, when the workers start. So in the second epoch the same
-# generators continue. With several ranks you need one more step: a `DistributedSampler` repeats its order unless you
-# call `set_epoch` (unit 02).
+# If you call `throws(seed_worker)` again, it prints the same 24 numbers. (A few may occur twice by chance.) With
+# `persistent_workers=True`, the loader calls the function only once, when the workers start. In the second epoch, the
+# same generators continue.
 #
-# **Takeaway** A generator in the dataset is copied into each worker; seed it there, from `get_worker_info().seed`.
+# If you train with several ranks and seed torch alike on all of them, every rank draws the same base seed. Then worker
+# 0 of each rank draws the same numbers. Give each rank's loader a `generator` with its own seed.
+#
+# **Takeaway** Each worker gets a copy of a generator in the dataset. Seed it there, from `get_worker_info().seed`.
 
 # %% [markdown]
 # ## When do workers lose?
 #
-# A common rule says: four workers per GPU. Is it safe to follow? Here the items are rows of a tensor in memory, so
-# `dataset[i]` computes nothing.
+# A common rule says "four workers per GPU". Is it safe to follow? The next cell tests it on rows of a tensor in memory,
+# where `dataset[i]` computes nothing.
 #
-# **Predict**: how many times as fast as no workers are two workers? More than 1, if they divide the look-ups; less than
-# 1, if each batch costs more to send than to look up.
+# **Predict**: how many times as fast as no workers are two workers? More than 1, if dividing the look-ups helps. Less
+# than 1, if a batch costs more to send than to look up.
 
 # %%
 predicted_times_as_fast = None  # your number
@@ -467,14 +472,15 @@ print(course.score("01/3", "two workers against none, items in memory", predicte
                    lost.ratio("2 workers")))  # fmt: skip
 course.claim("one look-up per batch of rows in memory is more than three times as fast as one per row",
              lost.ratio("0 workers, one look-up per batch"), above=3)  # fmt: skip
-plots.ratios(lost, "Rows of a tensor in memory")
+by_look_up = lost.ratio("0 workers, one look-up per batch").estimate
+plots.ratios(lost, f"Rows in memory: 2 workers {lost.ratio('2 workers').estimate:.2f} times as fast as none, "
+                   f"one look-up per batch {by_look_up:.1f} times")  # fmt: skip
 
 # %% [markdown]
 # Workers divide the look-ups and the stacking, but each batch must then be sent. If an item costs almost nothing, there
-# is little to divide. The way with one look-up per batch removes the work instead: with `batch_size=None` and a
-# `BatchSampler` as the sampler, the loader calls `dataset[indices]` once, and nothing is collated (part 8).
+# is little to divide. One look-up per batch removes the work instead. With `batch_size=None` and a `BatchSampler` as
+# the sampler, the loader calls `dataset[indices]` once and collates nothing (part 8).
 #
-# So "four per GPU" fits only work that keeps four cores busy, on a machine where these cores are free. Part 4 computes
-# the number from what one worker costs.
+# So no fixed number fits all data. Part 4 computes the number from what one worker costs.
 #
-# **Takeaway** If an item is only a look-up, do not divide the work among workers: remove it.
+# **Takeaway** If an item is only a look-up, do not divide the work among workers. Remove it.

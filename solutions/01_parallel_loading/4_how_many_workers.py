@@ -3,14 +3,14 @@
 #
 # **How many workers, before you have tried them all?**
 #
-# Trying a few numbers of workers shows which is fastest here, but not why, and not what more cores would change. So
-# you measure *one* worker and what your cores can really do in parallel, and predict the rest. Then you check the
-# prediction.
+# If you try a few numbers of workers, you learn which is fastest here. You do not learn why, nor what more cores would
+# change. So in this part you measure *one* worker, and how much your cores really do in parallel. From these you
+# predict the rest, and then you check the prediction.
 #
 # **You will be able to**
 #
-# - derive which stage of a loader sets the pace, and whether more workers can change that;
-# - predict the speed of many workers from a measurement of one;
+# - tell which stage of a loader sets the pace, and whether more workers can change that;
+# - predict the speed of several workers from measurements of one;
 # - choose the fewest workers that are nearly the best.
 #
 # **Minutes** 23 core · 40 in all · session 2
@@ -39,8 +39,8 @@ print(course.machine())
 # %% [markdown]
 # ## How long does a pipeline take?
 #
-# Start with a loader in which nothing computes. A worker sleeps 36 ms per batch, the training loop sleeps 12 ms.
-# Without workers, one process does both, so a batch takes 48 ms.
+# Loading and training form a pipeline, so start with one in which nothing computes. A worker sleeps 36 ms per batch,
+# and the training loop sleeps 12 ms. Without workers, one process does both, so a batch takes 48 ms.
 #
 # **Predict**: how many ms does a batch take with four workers?
 
@@ -72,28 +72,30 @@ course.claim("four workers that sleep take as long as the loop sleeps, within 20
              slept.ratio(4), within=(4 / 1.2, 4 * 1.2))  # fmt: skip
 
 # %% [markdown]
-# Worker and loop sleep at the same time, on different batches, so with one worker a batch takes 36 ms and not 48. Two
-# workers alternate: a batch is ready every 18 ms. With four workers a batch is ready every 9 ms, but the loop takes 12.
+# The worker and the loop sleep at the same time, for different batches. So with one worker, a batch takes 36 ms and not
+# 48. Two workers alternate, so a batch is ready every 18 ms. With four workers a batch is ready every 9 ms, but the
+# loop still takes 12.
 #
-# **Takeaway** A pipeline takes as long as its slowest stage, not as long as the sum.
+# **Takeaway** A pipeline takes as long as its slowest stage, not as long as all stages together.
 
 # %% [markdown]
 # ## What is the time with w workers?
 #
-# Call the time per batch $T(w)$, for $w \ge 1$ workers:
+# At some point more workers no longer help, because other things take time, too. Four numbers decide the time per batch
+# $T(w)$ with $w \ge 1$ workers:
 #
-# - one worker needs $a$ seconds to build a batch, and the $w$ workers divide the batches among them;
-# - the main process needs $c$ seconds per batch: it unpacks the message, maps the shared memory and runs your loop;
-# - a device may train on the batch for *step* seconds, during which it needs no core;
-# - workers and main process share $n$ cores, which do at most $n$ seconds of work per second. (With a training on each
-#   of several GPUs of a machine, $n$ is the share of one.)
+# - One worker needs $a$ seconds to build a batch, and the $w$ workers divide the batches among them.
+# - The main process needs $c$ seconds per batch. It unpacks the message, maps the shared memory and runs your loop.
+# - A device may train on the batch for *step* seconds, during which it needs no core.
+# - The workers and the main process share $n$ cores, which do at most $n$ seconds of work per second. (If a machine
+#   trains on several GPUs, $n$ is the share of one GPU.)
 #
 # All of them work simultaneously, on different batches. Each of the four sets a time that a batch takes *at least*.
 # What are these four times, and what is $T(w)$?
 #
 # ### Exercise 1 · The pipeline's time
 #
-# Compute $T(w)$ for several numbers of workers.
+# Write the function that computes $T(w)$ for several numbers of workers.
 #
 # **Must**
 # - take the longest of the four times per batch;
@@ -112,21 +114,22 @@ course.claim("four workers that sleep take as long as the loop sleeps, within 20
 #
 # <details><summary>Hint 1</summary>
 #
-# Which of the four times does another worker make shorter? In the example, why 0.2 with two workers and with four?
+# Which of the four times does another worker make shorter? In the example, why is the result 0.2 both with two and with
+# four workers?
 #
 # </details>
 #
 # <details><summary>Hint 2</summary>
 #
-# $T(w) = \max(a / w,\; c,\; (a + c) / n,\; \text{step})$: however many processes share it, each batch is $a + c$
-# seconds of work for the cores.
+# $T(w) = \max(a / w,\; c,\; (a + c) / n,\; \text{step})$. Each batch is $a + c$ seconds of work for the cores, however
+# many processes share it.
 #
 # </details>
 #
 # <details><summary>Hint 3</summary>
 #
-# `torch.as_tensor(workers, dtype=torch.float64)` takes lists and tensors; `tensor.clamp(min=number)` is the larger of
-# the two, and Python's `max` takes three numbers.
+# `torch.as_tensor(workers, dtype=torch.float64)` takes lists and tensors. `tensor.clamp(min=number)` gives the larger
+# of the two, and Python's `max` takes three numbers.
 #
 # </details>
 
@@ -162,27 +165,28 @@ check.predict_seconds(predict_seconds, seed=1967)
 predict_now = course.solved(check.predict_seconds)
 predicted = 1000 * predict_now([1, 2, 4], a=0.036, c=0.0, cores=float("inf"), step=0.012)
 for w, of_w in zip((1, 2, 4), predicted.tolist(), strict=True):
-    print(f"{w} workers that sleep: predicted {of_w:.1f} ms per batch, measured {ms[w]}")
+    print(f"{loader_passes.way_of(w)} that sleep: predicted {of_w:.1f} ms per batch, measured {ms[w]}")
 
 # %% [markdown]
-# **Takeaway** More workers shorten one of the four times. Ask which one is the longest.
+# **Takeaway** More workers shorten only one of the four times. Ask which of the four is the longest.
 
 # %% [markdown]
 # ## Can one worker predict the others?
 #
-# Workers that sleep need no core. Real workers do, so test the formula on a loader that computes. `loaders.OneWorker`
-# runs it with one worker and reads from the system how much CPU time the worker ($a$) and the main process ($c$) used
-# per batch.
+# Workers that sleep need no core, but real workers do. So test the formula on a loader that computes.
+# `loaders.OneWorker` runs it with one worker. It asks the system how much CPU time the worker ($a$) and the main
+# process ($c$) used per batch.
 #
 # And $n$? Two cores that compute simultaneously may do less than twice the work of one. `loaders.effective_cores`
-# measures that without a loader: it makes items in one process, then in as many as there are cores. The ratio of the
-# two speeds is $n$.
+# measures this without a loader. It makes items in one process, then in as many processes as there are cores. The ratio
+# of the two speeds is $n$.
 #
-# Then come whole passes with other numbers of workers. A machine's speed drifts, so each round measures one worker, $n$
-# and all other passes in random order. It compares the passes with what the costs of *this* round predict.
+# Then come whole passes with other numbers of workers. Because a machine's speed drifts, each round measures one
+# worker, $n$ and all other passes, in random order. The passes are compared with what the costs of *this* round
+# predict.
 #
-# **Predict**: with the heavy transform, what will the formula say: how many times as fast as one worker are two? Twice
-# as fast, if your cores keep up; less, if workers and main process together need more cores than there are.
+# **Predict**: how many times as fast as one worker are two, according to the formula, with the heavy transform? Twice
+# as fast, if your cores keep up. Less, if the workers and the main process together need more cores than there are.
 
 # %%
 predicted_speedup_heavy = None  # your number
@@ -232,21 +236,21 @@ course.claim("one worker predicts the time with every other number of workers wi
              comparison.furthest(missed["heavy"].values()), within=(1 / 1.15, 1.15))  # fmt: skip
 
 # %% [markdown]
-# Where a line goes flat, the formula says that the cores are full. With two cores nearly all of the line is flat, so
-# this section tests the term for the cores. The sleeping workers tested the other terms. The formula says nothing about
-# $T(0)$, the dotted line: measure it.
+# Where a line goes flat, more workers no longer help, because all cores or the main process are busy all the time. With
+# two cores nearly all of the line is flat, so this section tests the term for the cores. The sleeping workers tested $a
+# / w$ and *step*. The formula says nothing about $T(0)$, the dotted line, so measure it.
 #
-# **We think** that a time above the prediction comes from new memory: workers stack batches into fresh shared memory,
-# and $n$ was measured on items that are not stacked. To test it, return 8 × 8 pixels per image, as part 2 does.
+# **We think** that passes take longer than predicted because workers stack batches into new shared memory, while $n$
+# was measured on items that nobody stacks. To test this, return 8 × 8 pixels per image, as part 2 does.
 #
 # **Takeaway** Measure one worker and your cores, predict the rest, and check the prediction at one number of workers.
 
 # %% [markdown]
 # ## What does the formula leave out? · extra
 #
-# The formula describes an endless pass. The figure draws a short one, batch by batch, with the times that your machine
-# takes to build batches with the heavy transform. A step of the loop takes a third of their mean time, and each worker
-# has a core for itself.
+# The formula describes an endless pass, but real passes end. The figure draws a short pass, batch by batch. It uses the
+# times that your machine takes to build batches with the heavy transform. A step of the loop takes a third of their
+# mean, and each worker has its own core.
 #
 # Move the figure's sliders. **With how many workers does the waiting vanish? And with a step of 0 ms, why do 10 batches
 # with 4 workers take nearly as long as 12?**
@@ -261,22 +265,22 @@ step_ms = sum(load_ms) / len(load_ms) / 3
 figures.pipeline(load_ms, step_ms, workers=1, batches=20)
 
 # %% [markdown]
-# Each of four workers builds every fourth batch. Of 10 batches, two workers build three each; of 12, all four do. So
-# both passes take as long as three batches of one worker. The loop always waits for the first batch. Here the batches
-# take nearly equal times. If a few take much longer, the loop waits for those, although the workers keep up on average.
-# Then a longer queue helps (part 8).
+# Each of four workers builds every fourth batch. Of 10 batches, two workers build three each. Of 12 batches, all four
+# do. So both passes take as long as three batches of one worker.
 #
-# **Takeaway** If batches take equal times and workers keep up, the loop waits only for the first one. A short pass
-# ends with the worker that has one batch more.
+# The loop always waits for the first batch. Here all batches take nearly the same time. If a few take much longer, the
+# loop waits for those, although the workers keep up on average. Then a longer queue helps (part 8).
+#
+# **Takeaway** If batches take equal times and the workers keep up, the loop waits only for the first batch.
 
 # %% [markdown]
 # ## Which number do you take? · extra
 #
-# A worker costs memory: it is a process with batches under way. So a worker that gains 1 % is not worth it.
+# A worker is a process that holds several batches, so it costs memory. A worker that gains 1 % is not worth it.
 #
 # ### Exercise 2 · Choose
 #
-# Return the fewest workers that are nearly as good as the best.
+# Write the function that returns the fewest workers that are nearly as good as the best number.
 #
 # **Must**
 # - return the smallest number whose seconds are at most (1 + `slack`) times the smallest seconds;
@@ -294,13 +298,13 @@ figures.pipeline(load_ms, step_ms, workers=1, batches=20)
 #
 # <details><summary>Hint 1</summary>
 #
-# Smallest seconds, smallest number: which of the two minima comes first?
+# You need two minima, of the seconds and of the numbers. Which comes first?
 #
 # </details>
 #
 # <details><summary>Hint 2</summary>
 #
-# The minimum of the dictionary's values gives the limit, the minimum of the keys within it the answer.
+# The minimum of the dictionary's values gives the limit. The smallest key within this limit is the answer.
 #
 # </details>
 
@@ -345,17 +349,17 @@ course.claim("the number chosen from the prediction takes at most 15 % longer th
              comparison.furthest(losses), below=1.15)  # fmt: skip
 
 # %% [markdown]
-# On few cores, several candidates take nearly the same time, so the claim can hardly fail. It is a real test on many
-# cores, where the predicted line falls and then turns flat.
+# On few cores, several candidates take nearly the same time, so the claim can hardly fail. On many cores it is a real
+# test, because the predicted line first falls and then turns flat.
 #
 # **Takeaway** Take the fewest workers that are nearly the best, zero included.
 
 # %% [markdown]
-# ## How many workers, if each image is waited for? · extra
+# ## How many workers, if the disk is slow? · extra
 #
-# Your files may lie on a remote disk. Here 5 ms of sleep per image stand for it. Workers can wait without a core. So
-# the cell calls your formula twice and takes the longer time: once with the seconds by the clock and `cores=math.inf`,
-# once with the CPU seconds and the effective cores.
+# Your files may be on a remote disk. A sleep of 5 ms per image stands for that. A worker that waits needs no core, so
+# the cell calls your formula twice and takes the longer time. One call has the seconds by the clock and
+# `cores=math.inf`. The other has the CPU seconds and the effective cores.
 #
 # **Predict**: which number of workers is fastest?
 
@@ -393,15 +397,15 @@ plots.predicted_workers({("5 ms of waiting", small): drawn_slow}, many)
 
 # %% [markdown]
 # If the fastest number is the largest one tried, more may be faster still. Any number of workers can sleep
-# simultaneously. A real disk or network serves only so many requests: beyond that they wait for each other, and the
-# line goes flat.
+# simultaneously. But a real disk or network serves only so many requests at a time. Beyond that, workers wait for each
+# other, and the line goes flat.
 #
-# **Takeaway** A worker that waits needs no core, so waiting pays for more workers than cores.
+# **Takeaway** A worker that waits needs no core. For slow storage, use more workers than cores.
 
 # %% [markdown]
 # ## From the command line
 #
-# This unit's measurements are also a program, which uses your answers:
+# You can also show a batch and time loaders from the command line, with your answers:
 #
 # ```
 # python -m course.lfw_dataset -answers notebooks/01_parallel_loading -visualize_batch

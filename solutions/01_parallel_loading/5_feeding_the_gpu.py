@@ -4,15 +4,17 @@
 # **How does the next batch reach the GPU while it computes on this one?**
 #
 # First you see what `pin_memory` and `non_blocking` do, and when copying matters at all. Then you write a prefetcher,
-# which lets a GPU copy one batch while it computes on another. You can solve all of it without a GPU: a stand-in for
-# `torch.cuda` checks the order of your calls. A claim that needs a GPU then says "no GPU here", and shows what we
-# recorded on one. For the prefetcher nothing is recorded yet: what it gains is open until you run it on a GPU.
+# which lets a GPU copy one batch while it computes on another.
+#
+# You can solve all of this without a GPU, because a stand-in for `torch.cuda` checks the order of your calls. A claim
+# that needs a GPU then says "no GPU here" and shows what we recorded on one. For the prefetcher we have no record yet.
+# Only a run on a GPU will tell you what it gains.
 #
 # **You will be able to**
 #
 # - say what `pin_memory` and `non_blocking` do, and compute whether they can matter;
-# - measure which share of the time a training loop waits;
-# - overlap copies with computing, without a race and without stopping the processor.
+# - measure what share of its time a training loop waits;
+# - overlap copies with computing, without a race and without making the processor wait.
 #
 # **Minutes** 8 core · 65 in all · session 2
 #
@@ -50,15 +52,16 @@ heavy = loaders.evenly_spaced(LFWDataset_now(lfw.folder(sizes.dataset), lfw.heav
 # %% [markdown]
 # ## What do `pin_memory` and `non_blocking` do?
 #
-# Two options decide whether your loop waits for a copy to the GPU. A GPU fetches a batch from memory by itself, while
+# Two options decide whether your loop waits for a copy to the GPU. A GPU can fetch a batch from memory by itself, while
 # the processor does something else. That works only from *pinned* memory, whose pages the system may not move. Ordinary
-# memory is *pageable*: the driver first copies each piece into a pinned buffer, and your program waits for that.
+# memory is *pageable*. From there, the driver first copies each piece into a pinned buffer, and your program waits for
+# that.
 #
-# - `DataLoader(..., pin_memory=True)` lets a thread of your process copy each batch into pinned memory. The extra copy
-#   is still made, but your loop no longer waits for it.
+# - With `DataLoader(..., pin_memory=True)`, a thread of your process copies each batch into pinned memory. The extra
+#   copy still happens, but your loop no longer waits for it.
 # - `batch.to(device, non_blocking=True)` does not wait for the end of the copy. From pinned memory, it returns as soon
-#   as the copy is queued. From pageable memory, it returns only when the driver has taken the data, so your loop cannot
-#   queue a step meanwhile.
+#   as the copy is queued. From pageable memory, it returns only when the driver has taken the data. Until then your
+#   loop cannot queue a step.
 
 # %% tags=["experiment"]
 copies = feeding.compare_copies(sizes.pass_batch * 3 * 250 * 250 * 4, device, sizes.pass_seconds)
@@ -73,34 +76,34 @@ course.claim("from pageable memory, a non_blocking copy keeps the processor for 
 print("\nRecorded copies:", recorded.step_lines("copies") or "nothing yet", sep="\n")
 
 # %% [markdown]
-# The printed lines are from `course bench gpu copies`, which copies from pinned memory while a matrix product runs in
-# another queue. They show that a copy can hide behind a step. The numbers in the claims cover pageable memory, too.
+# The printed lines come from `course bench gpu copies`, which copies from pinned memory while a matrix product runs in
+# another queue. They show that a copy can hide behind computing. The claims also cover pageable memory.
 #
-# **Known**: PyTorch's tutorial
-# [on pin_memory and non_blocking](https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html), whose
-# measurements on a GPU also show three surprises:
+# **Known**: PyTorch's tutorial [on pin_memory and
+# non_blocking](https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html) measures this on a GPU, and shows
+# three surprises:
 #
-# - `non_blocking=True` helps without pinned memory, too, if a batch has many small tensors: the loop waits once, and
-#   not after each of them.
+# - `non_blocking=True` helps even without pinned memory if a batch has many small tensors. The loop waits once, instead
+#   of after each tensor.
 # - `tensor.pin_memory()` in the training loop is often slower than a plain copy, because the loop waits for the
 #   pinning.
-# - A `non_blocking` copy *from* the GPU may be read before it has arrived. Synchronise first.
+# - Your program may read a `non_blocking` copy *from* the GPU before it has arrived. Synchronise first.
 #
-# **Takeaway** A copy runs during a step only from pinned memory, with `non_blocking=True`, and on another stream. The
-# first two alone only free the processor.
+# **Takeaway** A copy runs during a step only from pinned memory, with `non_blocking=True`, and on another stream.
+# Without the other stream, you only free the processor.
 
 # %% [markdown]
 # ## When can copying matter?
 #
-# Is hiding copies worth the effort? One division tells you. Divide the bytes per second that you load by the bytes per
-# second that the bus can carry: this is the share of the time for which it copies, if the memory is pinned. A
-# prefetcher hides these copies behind the steps, so it saves this share at most.
+# Is it worth the effort to hide copies behind steps? One division tells you. Divide the bytes per second that you load
+# by the bytes per second that the bus can carry. This is the share of the time in which the bus copies, if the memory
+# is pinned. A prefetcher hides these copies behind the steps, so it saves at most this share.
 #
-# From pageable memory a copy takes longer, and pinning saves the difference. **We think** that the difference is about
+# From pageable memory a copy takes longer, and pinning saves the difference. **We think** that this difference is about
 # as long as the extra copy within memory, which you can measure without a GPU.
 #
-# **Predict**: a loader yields 2,000 LFW images per second as floats, and the bus of an H200 takes 55 GB/s. Which share
-# of the time does it copy?
+# **Predict**: a loader yields 2,000 LFW images per second as floats, and the bus of an H200 carries 55 GB/s. For what
+# share of the time does the bus copy?
 
 # %%
 predicted_bus_share = None  # your number, from 0 to 1
@@ -123,28 +126,31 @@ print(course.score("01/5", "share of the time that the bus copies", predicted_bu
                    feeding.copy_share(4 * image, 2_000, BUS), null=None, form="{:.1%}"))  # fmt: skip
 
 # %% [markdown]
-# The first column is the most that prefetching from pinned memory saves. The second column is a guess at what pinning
-# saves. With a GPU you need no guess: if a copy from pageable memory takes $r$ times as long as one from pinned memory,
-# pinning saves $r - 1$ times the first column. The first claim of this part measures $r$. Test the guess with it.
+# The first column is the most that prefetching from pinned memory can save. The second column is a guess at what
+# pinning saves. On a GPU you need no guess. If a copy from pageable memory takes $r$ times as long as one from pinned
+# memory, pinning saves $r - 1$ times the first column. The first claim of this part measures $r$, so you can test the
+# guess.
 #
-# The bus rarely starves a GPU: decoding images on the processor is slower by far. Prefetching pays if data come
-# straight from memory, as in unit 04, or if several GPUs share a slow bus.
+# The bus rarely starves a GPU that trains on images, because decoding them on the processor is far slower. Prefetching
+# pays off if data come straight from memory, as in unit 04, or if several GPUs share a slow bus.
 #
-# **Takeaway** Bytes per second ÷ speed of the bus is all that hiding copies saves. Pinning saves the difference between
-# two copy times.
+# **Takeaway** Hiding copies saves at most the bytes per second divided by the speed of the bus. Compute that before you
+# write a prefetcher.
 
 # %% [markdown]
 # ## How long does the loop wait? · extra
 #
-# A faster loader can save only the time that the loop waits, so measure that time. A sleep stands for the GPU's step,
-# because the processor is free while a GPU computes. The step takes half as long again as two workers need for a batch.
-# So after the first batch none should be late. Does the loop still wait? And what does it cost to drop a batch, whose
-# memory goes back to the system? The last way has the same workers, which send 8 × 8 pixels of each image.
+# If a GPU computes the step, a faster loader saves the time that the loop waits, so measure that time. The next cell
+# sleeps instead of a GPU's step, because the processor is free while a GPU computes. The sleep takes 1.5 times as long
+# as two workers need for a batch, so only the first batch should be late. Does the loop still wait?
+#
+# The cell also measures how long it takes to drop a batch, whose memory goes back to the system. The workers of its
+# last row send only 8 × 8 pixels of each image.
 
 # %% tags=["experiment"]
 n_batches = comparison.steady_batches(2)
 steady = loader_passes.Repeated(heavy, n_batches * sizes.pass_batch)
-ways = {f"{w} workers": loaders.forked(steady, sizes.pass_batch, w) for w in (0, 1, 2)}
+ways = {loader_passes.way_of(w): loaders.forked(steady, sizes.pass_batch, w) for w in (0, 1, 2)}
 ways["2 workers, unsent"] = loaders.forked(steady, sizes.pass_batch, 2, collate_fn=feeding.stack_and_crop)
 with_two = course.solved(check.seconds_per_pass)(ways["2 workers"], n_batches)
 pause = feeding.sleeping(1.5 * with_two.quantile(0.5).item() / n_batches)
@@ -156,31 +162,31 @@ course.claim("in the steady state, the loop waits for a share that two workers l
              comparison.difference_interval(share["0 workers"], share["2 workers"]), above=10)  # fmt: skip
 course.claim("dropping batches of whole images takes at least 2 percentage points more of the time than 8 × 8 pixels",
              comparison.difference_interval(dropping["2 workers"], dropping["2 workers, unsent"]), above=2)  # fmt: skip
-plots.bars(share, "% of the time spent waiting", "Waiting after the first batch", "{:.0f} %")
+plots.bars(share, "% of the time spent waiting", "How long the loop waits after the first batch", "{:.0f} %")
 
 # %% [markdown]
-# **Shown**: dropping a batch that a worker has sent takes long if the batch is large. It is timed apart from the
-# waiting, and only the bytes differ. In `for batch in loader`, Python drops the old batch as it takes the new one, so
-# the time looks like waiting. The main process drops the batch, so fewer bytes help, and more workers do not.
+# **Shown**: dropping a batch takes longer if the worker has sent more bytes, because nothing else differs between the
+# two rows with two workers. In `for batch in loader`, Python drops the old batch when it takes the new one, so this
+# time looks like waiting. The main process drops the batch. So fewer bytes help, and more workers do not.
 #
-# Do not subtract the waiting of "unsent" from the waiting of two workers: unsent batches are also built faster, so
+# Do not subtract the waiting of "unsent" from the waiting of two workers. Workers also build unsent batches faster, so
 # fewer of them are late.
 #
-# The printed line has the first batch alone. In a pass of few batches it is most of the waiting. It says nothing about
-# the hours after it.
+# The printed line is about the first batch alone. In a short pass, it is most of the waiting. It says nothing about the
+# rest of a long training.
 #
-# **Takeaway** Count the first batch apart from the rest: a faster loader saves no more than the share of waiting.
+# **Takeaway** Measure the wait for the first batch apart from the rest. The rest is what a long training feels.
 
 # %% [markdown]
 # ## How can a GPU copy and compute at the same time? · extra
 #
-# The processor does not run a step on a GPU. It *queues* work and returns immediately. A queue is called a *stream*:
-# work in one stream runs in order, work in two streams may overlap. So copies go to a side stream, steps to the
-# computing stream. A loop that reads `loss.item()` after each step waits for the GPU each time, and queues nothing
-# ahead.
+# To hide a copy, you need two queues. The processor does not run a step on a GPU: it *queues* the work and returns
+# immediately. Such a queue is called a *stream*. Work in one stream runs in order, and work in two streams may overlap.
+# So copies go to a side stream, and steps go to the computing stream.
 #
 # A step must not read a batch that is still being copied. An *event* marks a place in a stream, and another stream can
-# wait for that place. The GPU waits, not the processor.
+# wait for that place. Then the GPU waits, not the processor. (A loop that reads `loss.item()` after each step makes the
+# processor wait for the GPU each time, so it cannot queue anything ahead.)
 
 # %%
 plots.streams()
@@ -194,16 +200,15 @@ plots.streams()
 # | let a stream wait for that place only | `stream.wait_event(event)` |
 # | keep a tensor's memory until a stream has read it | `tensor.record_stream(stream)` |
 #
-# The last line is easily forgotten. PyTorch gives freed GPU memory back to the stream that asked for it. When Python
-# drops a batch, the side stream may copy the next one into the same memory, even if the computing stream still reads
-# it.
+# Most people forget the last line. PyTorch gives freed GPU memory back to the stream that allocated it. So when Python
+# drops a batch, the side stream may copy the next one into the same memory while the computing stream still reads it.
 #
 # ### Exercise 1 · Move a batch
 #
-# A batch is often a dictionary or a tuple of tensors. Move whatever a loader gives to a device.
+# A batch is often a dictionary or a tuple of tensors. Write a function that moves such a batch to a device.
 #
 # **Must**
-# - move every tensor with `.to(device, non_blocking=True)`, however deep it is in containers;
+# - move every tensor with `.to(device, non_blocking=True)`, however deeply it is nested;
 # - return new containers of the same types and keys;
 # - return every other object unchanged.
 #
@@ -221,7 +226,7 @@ plots.streams()
 #
 # <details><summary>Hint 1</summary>
 #
-# If you could already move everything inside a list, how would you move the list?
+# If you could already move each item of a list, how would you move the list?
 #
 # </details>
 #
@@ -234,8 +239,8 @@ plots.streams()
 #
 # <details><summary>Hint 3</summary>
 #
-# Five cases: a tensor; a `dict`, into whose copy you write the moved values; a namedtuple, `type(batch)(*items)`; a
-# `list` or `tuple`, `type(batch)(items)`; all else, `return batch`.
+# There are five cases. A tensor is moved. For a `dict`, write the moved values into its copy. For a namedtuple, return
+# `type(batch)(*items)`. For a `list` or `tuple`, return `type(batch)(items)`. For everything else, return `batch`.
 #
 # </details>
 
@@ -278,16 +283,17 @@ check.to_device(to_device, seed=17)
 # %% [markdown]
 # ### Exercise 2 · Prefetch to the GPU
 #
-# Write `__iter__` so that calls come in the order of the figure. One side stream serves the whole pass. Record an
-# event right behind the copy of a batch, and keep the two together until you yield the batch. Take streams from
-# `self.cuda`: it is `torch.cuda`, or a stand-in that watches the queues without a GPU.
+# Write `__iter__` so that the calls come in the order of the figure. Use one side stream for the whole pass. Record an
+# event right after the copy of a batch, and keep both until you yield the batch. Take streams from `self.cuda`, which
+# is `torch.cuda` or a stand-in that watches the queues without a GPU.
 #
 # **Must**
-# - before you yield batch $k$, draw batch $k + 1$ and queue its copy on a side stream, and draw no further ahead;
-# - let the current stream, in which the caller computes, wait for the copy of batch $k$ and not for that of $k + 1$;
+# - before you yield batch $k$, draw batch $k + 1$ and queue its copy on a side stream, but draw no further ahead;
+# - let the current stream, in which the caller computes, wait for the copy of batch $k$ but not for the copy of $k +
+#   1$;
 # - call `record_stream` with the current stream on every tensor of a batch.
 #
-# **Convention** The processor waits for nothing: no `synchronize`.
+# **Convention** The processor waits for nothing, so do not call `synchronize`.
 #
 # **Points** 5 · **Extra** · **Difficulty** ●●● · **Minutes** 35 · **Lines** 14
 #
@@ -295,24 +301,25 @@ check.to_device(to_device, seed=17)
 #
 # <details><summary>Hint 1</summary>
 #
-# Write down, for three batches, in which order these happen: draw, queue the copy, let the computing stream wait,
-# yield. When must the event of batch 1 be recorded so that waiting for it is not waiting for batch 2?
+# Write down for three batches in which order these happen: draw, queue the copy, let the computing stream wait, yield.
+# When must you record the event of batch 1, so that waiting for it does not mean waiting for batch 2?
 #
 # </details>
 #
 # <details><summary>Hint 2</summary>
 #
-# Keep one batch together with its event: `with self.cuda.stream(side):` move it, then `event = side.record_event()`,
-# before anything else is queued there. What the caller computes must not land on `side`: leave the `with` block before
-# you yield.
+# Keep a batch together with its event. Inside `with self.cuda.stream(side):`, move the batch, then call `event =
+# side.record_event()` before you queue anything else there. The caller must not compute on `side`, so leave the `with`
+# block before you yield.
 #
 # </details>
 #
 # <details><summary>Hint 3</summary>
 #
-# Two generators. The first draws a batch, queues its copy, and yields the copy and its event. `__iter__` takes `ready =
-# next(copies, None)`; while it is not None: `batch, event = ready`, then `ready = next(copies, None)`, which queues the
-# next copy; then `wait_event(event)` and `record_stream` with the current stream; then `yield batch`.
+# Write two generators. The first draws a batch, queues its copy, and yields the copy and its event. `__iter__` begins
+# with `ready = next(copies, None)`. While `ready` is not None, it takes `batch, event = ready`, and queues the next
+# copy by `ready = next(copies, None)`. Then it calls `wait_event(event)` and `record_stream` with the current stream,
+# and yields `batch`.
 #
 # </details>
 
@@ -371,8 +378,9 @@ check.Prefetcher(Prefetcher, seed=8)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# With a GPU, the next cell trains a small network on the heavy faces in four ways: from pinned or pageable memory, with
-# the copy in the loop or with your prefetcher. The GPU counts as idle when no step runs.
+# What does your prefetcher gain? With a GPU, the next cell trains a small network on the heavy faces in four ways: from
+# pinned or pageable memory, with the copy in the loop or with your prefetcher. It counts the GPU as idle when no step
+# runs.
 #
 # **Predict**: which of the four leaves the GPU idle least?
 
@@ -407,8 +415,8 @@ course.claim("with pinned memory, the prefetcher leaves the GPU idle for a small
 plots.bars(idle, "% of the time without a step", "The GPU, four ways to feed it", "{:.0f} %") if idle else None
 
 # %% [markdown]
-# torch's profiler shows a timeline: what the processor does, when copies run, when the GPU computes. Without a GPU the
-# next cell draws nothing.
+# torch's profiler shows on a timeline when the processor works, when copies run and when the GPU computes. Without a
+# GPU, the next cell draws nothing.
 
 # %% tags=["experiment"]
 watched = ("pageable, copy in the loop", "pinned, prefetcher") if ways else ()
@@ -421,8 +429,8 @@ strips = {row: spans for trace in traces.values() for row, spans in trace.items(
 plots.strips(strips) if strips else None
 
 # %% [markdown]
-# **We think** that the loop of this small network waits for decoding, which no prefetcher shortens. A prefetcher can
-# even hurt: it draws batch $k + 1$ before it yields batch $k$. If the loader is late, a batch that has arrived waits.
-# To test it, take images that are tensors in memory already.
+# **We think** that this small network waits mostly for decoding, which no prefetcher shortens. A prefetcher can even
+# hurt, because it draws batch $k + 1$ before it yields batch $k$. If the loader is late, a batch that has already
+# arrived must wait. To test this, use images that are tensors in memory already.
 #
 # **Takeaway** Pinned memory, a side stream and an event per batch allow copy $k + 1$ to run during step $k$.

@@ -1,16 +1,16 @@
 # %% [markdown]
 # # Parallel loading, part 6: Resume a loader, and load with threads
 #
-# **Where does a run continue after a cut, and can threads replace the workers?**
+# **Where does a run continue after it was stopped, and can threads replace the workers?**
 #
-# A machine fails in the middle of an epoch. If the checkpoint holds only the model, the run that continues repeats
-# data. You write a loader that continues at the batch where the run was cut. Then you write a loader whose workers are
-# threads, which need not send their batches. All exercises of this part are extra.
+# A machine fails in the middle of an epoch. If the checkpoint holds only the model, the resumed run repeats data. In
+# this part you write a loader that resumes at the batch where the run stopped. Then you write a loader whose workers
+# are threads, which need not send their batches. All exercises of this part are extra.
 #
 # **You will be able to**
 #
-# - save and restore the position of a loader, whatever its workers have built ahead;
-# - write a loader of threads, and say when it beats processes.
+# - save and restore the position of a loader, even if its workers have built batches ahead;
+# - write a loader that uses threads, and say when threads beat processes.
 #
 # **Minutes** 0 core · 65 in all
 #
@@ -48,11 +48,13 @@ compared = functools.partial(loader_passes.compare_loaders, seconds_per_pass=cou
 # %% [markdown]
 # ## How far ahead is the loader? · extra
 #
-# Your loop is at batch 3 when the machine fails. What has the loader done by then? The next cell counts the batches
-# whose indices the sampler has given away.
+# To resume, you need to know the position. But workers build ahead, so the loader is further along than your loop. How
+# much further? The next cell counts the batches whose indices the sampler has given away when your loop has three
+# batches.
 #
-# **Predict**: two workers, `prefetch_factor=2`, and the loop has drawn three batches. How many has the sampler given
-# away? Three, if it moves with the loop; all, if the workers have the list; or something between.
+# **Predict**: with two workers and `prefetch_factor=2`, the loop has drawn three of 20 batches. How many has the
+# sampler given away? Three, if it moves with the loop. All 20, if the workers get the whole list. Or something in
+# between.
 
 # %%
 predicted_given_away = None  # your number
@@ -82,51 +84,52 @@ course.claim("the sampler is workers x prefetch_factor batches ahead of the loop
              all(away == 3 + 2 * w for w, away in found.items()), f"{found}")  # fmt: skip
 
 # %% [markdown]
-# So the sampler is ahead of the training. A checkpoint that saves the sampler's position loses the batches in flight.
+# So the sampler is ahead of your loop. If a checkpoint saves the sampler's position, the resumed run never sees the
+# batches that were in flight.
 #
-# **Takeaway** The position of a run is the batch that the loop has, not the one that a worker builds.
+# **Takeaway** The position of a run is the batch that the loop has, not a batch that a worker is building.
 
 # %% [markdown]
 # ## Where does the run continue? · extra
 #
-# Three things say which batch comes next: the order of the epoch, its number, and the position in it. If the order
-# depends only on the seed and the epoch, two numbers are enough. The loop asks for them while your generator stands at
-# its `yield`, so count a batch before you yield it.
+# Which batch comes next depends on the number of the epoch, on its order, and on the position in it. If the order
+# follows from a seed and the number of the epoch, two numbers are enough: the epoch and the position. The loop asks for
+# these numbers while your generator stands at its `yield`, so count a batch before you yield it.
 #
 # ### Exercise 1 · A loader that resumes
 #
-# Write a loader that can be cut at any batch. A second loader, made in the same way, loads the state of the first and
+# Write a loader that you can stop at any batch. A second loader, made in the same way, loads the state of the first and
 # continues. `order` and `batches` are given.
 #
 # **Must**
-# - continue behind the batch that the loop has when it calls `state_dict()`, whatever workers have built ahead;
-# - let the passes after that be the next epochs;
-# - read no item again that lies before the cut.
+# - continue after the batch that the loop has when it calls `state_dict()`, even if workers have built further ahead;
+# - continue with the next epochs in the passes after that;
+# - read no item again that comes before that position.
 #
 # ```python
 # >>> ResumingLoader(range(6), 2).state_dict() == ResumingLoader(range(6), 2).state_dict()
 # True
 # ```
 #
-# **You may assume** that a state is loaded into a new loader, and that the loader that was cut is not used again. The
-# state may go through a file: numbers, strings, lists and dictionaries survive that.
+# **You may assume** that a state is loaded into a new loader, and that nobody uses the stopped loader again. The state
+# may be saved to a file, so use numbers, strings, lists and dictionaries only.
 #
 # **Points** 4 · **Extra** · **Difficulty** ●●○ · **Minutes** 15 · **Lines** 9
 #
 # **Source** `StatefulDataLoader` of [torchdata](https://github.com/meta-pytorch/data), whose two methods have these
-# names. It saves what datasets and workers hold, too.
+# names. It also saves the state of datasets and workers.
 #
 # <details><summary>Hint 1</summary>
 #
-# The loop calls `state_dict()` between two batches, when your `__iter__` stands at its `yield`. What must be counted
-# by then?
+# The loop calls `state_dict()` while your `__iter__` stands at its `yield`. Which batches must you have counted by
+# then?
 #
 # </details>
 #
 # <details><summary>Hint 2</summary>
 #
-# Keep the number of the epoch and the number of its batches that were yielded. `self.order(epoch)[done:]` are the
-# batches that are left. What becomes of both numbers when a pass ends?
+# Keep the number of the epoch, and how many of its batches you have yielded. `self.order(epoch)[done:]` are the batches
+# that are left. What happens to both numbers when a pass ends?
 #
 # </details>
 #
@@ -197,8 +200,8 @@ check.ResumingLoader(ResumingLoader, seed=31)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# A run of two epochs is cut after batch 4 of its second epoch. The next cell continues it in two ways: with your state,
-# and as scripts do that save the model and the number of the epoch.
+# A run of two epochs stops after five batches of its second epoch. The next cells resume it in two ways: with your
+# state, and as scripts do that save only the model and the number of the epoch.
 
 
 # %% tags=["experiment"]
@@ -237,31 +240,35 @@ print(f"By arithmetic, without workers: the first batch after the cut costs {(pa
       f"the loader reads past {past} batches, {sizes.pass_batch} if it continues.")  # fmt: skip
 
 # %% [markdown]
-# What is still missing? Random augmentations: a worker that starts again draws other numbers. If those must be equal
-# too, seed each image by run, epoch and index (part 8). A stream has no order to cut: each worker must save how far it
-# read, as torchdata does.
+# Two things are still missing. A worker that starts again draws other random numbers. If the augmentations must be
+# equal, too, seed each image by run, epoch and index (part 8). And a stream has no order of indices, so each worker
+# must save how far it has read, as torchdata's loader does.
 #
-# **Takeaway** Let the order follow from seed and epoch. Then two numbers in the checkpoint say where to continue.
+# **Takeaway** Let the order follow from the seed and the epoch. Then two numbers in the checkpoint say where to
+# continue.
 
 # %% [markdown]
 # ## Can threads replace processes? · extra
 #
 # Workers pay for each batch that they send (part 2). Threads share the memory of one process, so they send nothing. But
 # Python usually runs one thread at a time, because each needs the interpreter's lock. Code in C can release the lock
-# while it works: the JPEG decoders of PIL and torchvision do, and so does NumPy on large arrays. So threads can decode
-# in parallel. `loaders.JpegDecoder(paths)` is given: `decoder(index, out)` writes one image into `out`.
+# while it works. The JPEG decoders of PIL and torchvision do so, and so does NumPy on large arrays. So threads can
+# decode in parallel. You are given `decoder = loaders.JpegDecoder(paths)`, and `decoder(index, out)` writes one image
+# into `out`.
 #
 # ### Exercise 2 · The loader of threads
 #
-# Write the generator `run`, in which the threads of `pool` write items into *slots*: memory for one batch each, which
-# is used again and again. Batch k goes to the first rows of slot k % slots, each item by `load_into(index, row)`.
-# `pool.submit(f, x)` returns a future immediately; `future.result()` waits, and raises what `f` raised. With one
-# slot, a batch is started when it is asked for. You may add methods to the class.
+# Write the generator `run`, in which the threads of `pool` write items into *slots*. A slot is memory for one batch,
+# which you use again and again. Batch k goes into the first rows of slot k % slots, and `load_into(index, row)` writes
+# each item. With a single slot, start a batch when the caller asks for it.
+#
+# `pool.submit(f, x)` returns a future immediately. `future.result()` waits, and raises what `f` raised. You may add
+# methods to the class.
 #
 # **Must**
-# - divide the items of each batch among the threads, and yield the batch when all are written;
-# - while the caller has a batch, fill all other slots;
-# - start the batch that needs a slot again only when the next batch is asked for.
+# - divide the items of each batch among the threads, and yield the batch when all items are written;
+# - fill all other slots while the caller has a batch;
+# - reuse the slot of a batch only when the caller asks for the next batch.
 #
 # **Raises** what `load_into` raises, when that batch is due.
 #
@@ -271,20 +278,21 @@ print(f"By arithmetic, without workers: the first batch after the cut costs {(pa
 #
 # <details><summary>Hint 1</summary>
 #
-# Which batches may be written while the caller has batch k, and which event frees its slot?
+# Which batches may the threads write while the caller has batch k? What frees the slot of batch k?
 #
 # </details>
 #
 # <details><summary>Hint 2</summary>
 #
-# Keep a `deque` of batches that are being built, oldest first: the rows of each and its futures.
+# Keep a `deque` of the batches in progress, oldest first. For each, keep its rows and its futures.
 #
 # </details>
 #
 # <details><summary>Hint 3</summary>
 #
-# For each batch: submit one task per thread, and append (rows, futures) to the deque. Once the deque is as long as
-# there are slots, take the oldest, wait for its futures and yield its rows. After the loop, the rest likewise.
+# For each batch, submit one task per thread, and append (rows, futures) to the deque. Once the deque has as many
+# batches as there are slots, take the oldest, wait for its futures and yield its rows. After the loop, do the same for
+# the rest.
 #
 # </details>
 
@@ -344,13 +352,13 @@ check.ThreadedLoader(ThreadedLoader, seed=12)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Now the race. All ways yield batches of equal floats, and torch's workers live on between passes. A worker makes each
-# image, stacks a batch in new memory, channel by channel, and sends it. Your threads decode into slots that exist
-# already, in which the colours of a pixel lie together, as the decoder writes them. So ways with the same decoder
-# differ in who decodes, where, and how a batch lies in memory.
+# Are threads faster? All loaders in the next cell yield batches of equal floats, and torch's workers stay alive between
+# passes. A worker makes each image, stacks a batch in new memory, and sends it. Your threads decode into slots that
+# already exist. The layout differs, too: a worker stores a batch channel by channel, and your slots store the colours
+# of a pixel together, as the decoder writes them.
 #
-# **Predict**: with the same decoder, how many times as fast as two persistent workers are two threads? More than 1 if
-# the way between processes costs much; 1 if decoding is all that counts; less if the lock stops the threads.
+# **Predict**: with the same decoder, how many times as fast as two persistent workers are two threads? More than 1, if
+# sending batches costs much. About 1, if only decoding counts. Less than 1, if the lock stops the threads.
 
 # %%
 predicted_times_threads = None  # your number
@@ -382,18 +390,20 @@ course.claim("your loader of threads is at least twice as fast as PIL + ToTensor
              race.ratio(two), above=2)  # fmt: skip
 course.claim("two threads are at least 10 % faster than two persistent workers with the same decoder",
              race.ratio(two, "torchvision, two workers"), above=1.1)  # fmt: skip
-plots.ratios(race, "Equal batches, six ways")
+plots.ratios(race, f"Your two threads are {race.ratio(two)} times as fast as PIL without workers")
 
 # %% [markdown]
-# From the first way to the last, three things change. Compare two rows for each:
+# From the first loader to the last, three things change. For each of them, compare two rows:
 #
-# - the decoder: PIL and torchvision, both without workers;
-# - the slots (reused memory and its layout): torchvision without workers, and one thread;
-# - the second thread: one thread, and two.
+# - the decoder: PIL or torchvision, both without workers;
+# - the slots (reused memory and its layout): torchvision without workers, or with one thread;
+# - the second thread: one thread, or two.
 #
-# **We think** that the workers lose mainly because they send floats. To test it, let both ways give bytes (part 8).
+# **We think** that the workers lose mainly because they send floats. To test this, let both loaders yield bytes (part
+# 8).
 #
-# The last cell changes only what `load_into` does: it decodes, or it computes in Python, which keeps the lock.
+# How much do the threads owe to decoders that release the lock? The last cell changes only what `load_into` does. It
+# decodes, or it computes in Python, which keeps the lock.
 #
 # **Predict**: with work in Python, how many times as fast are two threads as one?
 
@@ -422,18 +432,18 @@ course.claim("a second thread gains at least 10 % more if the threads decode tha
                        "Python 3.13 or later.")  # fmt: skip
 
 # %% [markdown]
-# **Shown** The last cell changes the work of the threads and nothing else, and with it what a second thread gains.
-# **Known** Python code holds the interpreter's lock while it runs (Python's documentation of `threading`).
+# **Shown**: the work of the threads decides what a second thread gains, because the last cell changes nothing else.
+# **Known**: Python code holds the interpreter's lock while it runs (Python's documentation of `threading`).
 #
-# **Known** Others load with threads, too: [SPDL](https://github.com/facebookresearch/spdl) decodes in threads that hold
-# no lock, and Python builds without the lock ([PEP 703](https://peps.python.org/pep-0703/)) run even Python code in
+# Others load with threads, too. [SPDL](https://github.com/facebookresearch/spdl) decodes in threads that release the
+# lock. Builds of Python without the lock ([PEP 703](https://peps.python.org/pep-0703/)) run even Python code in
 # parallel.
 #
 # A second thread that decodes may still gain less than a second core could give. **We think** that the threads wait for
-# the lock between two files, where Python code runs. To test it, decode larger images: then this code takes a smaller
-# share of the time.
+# the lock between two files, where Python code runs. To test this, decode larger images, so that this code takes a
+# smaller share of the time.
 #
-# torch's loader does more than yours: it collates any structure, pins batches in a thread, reads streams, and has a
-# `timeout`. For the race on all images, run `course bench lfw paths --batch-size 64`.
+# torch's loader does more than yours. It collates any structure, pins batches in a thread, reads streams, and has a
+# `timeout`. To compare the loaders on all images, run `course bench lfw paths --batch-size 64`.
 #
-# **Takeaway** Threads share memory and need no start; they pay if the work releases Python's lock.
+# **Takeaway** Threads share memory, so they send nothing. They pay off if the work releases Python's lock.

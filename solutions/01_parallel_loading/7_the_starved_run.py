@@ -1,16 +1,17 @@
 # %% [markdown]
 # # Parallel loading, part 7: Rescue a starved run
 #
-# **How near to its ceiling do repairs bring a starved training?**
+# **How close to its ceiling can you bring a starved training?**
 #
-# The script of part 1 has six loading faults. You read it, rewrite its dataset, its loader and its loop, and see in the
-# waterfall which bars get shorter. Then counts of files, pixels, processes and bytes tell you which faults are gone.
+# The script of part 1 has six faults in its loading. You read it, rewrite its dataset, its loader and its loop, and see
+# in the waterfall which bars get shorter. Then you count files, pixels, processes and bytes to see which faults are
+# gone.
 #
 # **You will be able to**
 #
-# - decode, downscale and augment no more pixels than the network gets;
-# - say what a repair was worth, and what is left up to the ceiling;
-# - confirm a fix by a count, not by a feeling.
+# - decode and augment hardly more pixels than the network gets;
+# - say what a fix was worth, and how far the ceiling still is;
+# - confirm a fix by a count.
 #
 # **Minutes** 41 core · 41 in all · session 2
 #
@@ -48,14 +49,16 @@ print(course.machine())
 #
 # The network learns to tell by how many quarter turns an image was rotated, which needs no labels (Gidaris, Singh and
 # Komodakis 2018, "Unsupervised representation learning by predicting image rotations"). It takes images of 60 × 60
-# pixels, and has no fault. The next cell prints the rest of the script, which has six. How many of them do you see?
+# pixels. The network is fine, but the rest of the script has six faults. The next cell prints that rest. How many
+# faults do you see?
 
 # %%
 print(inspect.getsource(starved_script))
 
 # %% [markdown]
-# And this is its waterfall. As in part 1, a bar is what a step gains if one more stage is replayed from memory, and the
-# last bar is the step with data for free. (Part 1 drew the same bars in another run, so its numbers differ a little.)
+# The next cell draws its waterfall. As in part 1, a bar is what a step gains if one more stage is replayed from memory,
+# and the last bar is the step with data for free. (Part 1 drew these bars in another run, so its numbers differ a
+# little.)
 
 # %% tags=["experiment"]
 torch.set_num_threads(1)  # the network is small, and the workers need the cores
@@ -70,11 +73,12 @@ learner = starved_run.Learner()
 found = {"as found": measure(starved_script.starved_loader(task.faces(starved_script.StarvedFaces), task.batch_size, 0),
                              learner.step)}  # fmt: skip
 print(found["as found"])
-plots.waterfall(found, f"As found: {found['as found'].share(waterfall.STEP):.0%} of a step is training")
+plots.waterfall(found, f"As found, training takes {found['as found'].share(waterfall.STEP):.0%} of a step")
 
 # %% [markdown]
-# One fault has no bar, because it happens between the epochs. And did you spot the one behind *collate*? It looks like
-# a mere conversion. PyTorch warns of it, but the script silences the warning. This cell changes that line alone:
+# One fault has no bar, because it happens between the epochs. And did you spot the fault behind *collate*? The line
+# looks like a mere conversion. PyTorch warns of it, but the script silences the warning. The next cell changes only
+# that line:
 
 # %% tags=["experiment"]
 faces = starved_script.StarvedFaces(task.train, starved_run.SIDE)
@@ -85,29 +89,30 @@ course.claim("torch.tensor of one stacked array is more than ten times as fast a
              made.ratio("stacked"), above=10)  # fmt: skip
 
 # %% [markdown]
-# **Shown**: the list is slow, because the stacking is all that differs. **Known**: of a list of arrays,
-# `torch.tensor` makes a Python object of every number (`torch/csrc/utils/tensor_new.cpp`). Of one array it copies the
+# **Shown**: the list makes it slow, because nothing else differs. **Known**: if `torch.tensor` gets a list of arrays,
+# it makes a Python object of every number (`torch/csrc/utils/tensor_new.cpp`). If it gets one array, it copies the
 # memory.
 #
-# **Takeaway** A bar says where to look, not what is wrong there. Change one line, and measure again.
+# **Takeaway** A bar tells you where to look, not what is wrong there. Change one line, then measure that line.
 
 # %% [markdown]
 # ## How few pixels can you decode?
 #
-# A JPEG file holds blocks of 8 × 8 pixels as frequencies. A decoder that leaves out the high ones gives the picture at
-# 1/2, 1/4 or 1/8 of its size for less work. `file.draft("RGB", (side, side))`, called before the pixels are loaded,
-# lets PIL take the smallest of these sizes that is not below `side`.
+# The script decodes whole pictures, but the network takes small ones. A JPEG decoder can do less. The file holds blocks
+# of 8 × 8 pixels as frequencies. If the decoder leaves out the high frequencies, it gets the picture at 1/2, 1/4 or 1/8
+# of its size for less work. Call `file.draft("RGB", (side, side))` before the pixels are loaded, and PIL takes the
+# smallest of these sizes that is not below `side`.
 
 # %% [markdown]
 # ### Exercise 1 · The images
 #
-# Rewrite the dataset without its three faults.
+# Rewrite the dataset. It has three faults.
 #
 # **Must**
 # - give item i as a uint8 tensor (3, side, side): file i in RGB, decoded as a draft, then brought to size by PIL's
 #   `resize` with its default filter;
-# - open each file once per item, and leave it closed;
-# - if there is an `augment`, apply it to the downscaled picture, each time that an item is asked for.
+# - open each file once per item, and leave no file open;
+# - if there is an `augment`, apply it to the downscaled picture, each time that somebody asks for an item.
 #
 # **Raises** OSError for a file that is cut off.
 #
@@ -119,13 +124,14 @@ course.claim("torch.tensor of one stacked array is more than ten times as fast a
 #
 # <details><summary>Hint 1</summary>
 #
-# Does anybody need to look whether the file is broken, if decoding it raises an error anyway?
+# Do you need to check whether the file is broken, if decoding it raises an error anyway?
 #
 # </details>
 #
 # <details><summary>Hint 2</summary>
 #
-# `draft` only promises a size near the one you ask for. What has to come after it, and what should come after that?
+# `draft` only promises a size near the one you ask for. What has to come after `draft`, and where does `augment` cost
+# least?
 #
 # </details>
 #
@@ -144,7 +150,7 @@ class LeanFaces(Dataset):
     Args:
         paths: list of JPEG files.
         side: pixels of an item, across and down.
-        augment: function of a PIL image or a uint8 tensor that gives the same, changed at random; None for none.
+        augment: function that changes a PIL image or a uint8 tensor at random and returns it; optional.
     """
 
     def __init__(self, paths, side, augment=None):
@@ -175,7 +181,7 @@ check.LeanFaces(LeanFaces, seed=1991)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Are these still the same images? Above from the script, below from yours.
+# Are these still the same images? The upper row is from the script's dataset, the lower row from yours.
 
 # %% tags=["experiment"]
 LeanFaces_now = course.solved(check.LeanFaces)
@@ -191,7 +197,7 @@ course.claim("without augmentation the script's dataset and yours yield nearly t
 plots.batch_grid(torch.stack(shown), [f"{w}{a}" for w in ("script", "yours") for a in (", augmented", "") * 3], 6)
 
 # %% [markdown]
-# **Takeaway** Work on the pixels that the network gets, not on the file's.
+# **Takeaway** Work on the pixels that the network gets, not on all pixels of the file.
 
 # %% [markdown]
 # ## What is wrong with the loader and the loop?
@@ -201,8 +207,8 @@ plots.batch_grid(torch.stack(shown), [f"{w}{a}" for w in ("script", "yours") for
 # Rewrite the loader. It has two faults.
 #
 # **Must** return a `DataLoader` of shuffled, full batches
-# - of uint8, like the items: no item becomes a list, an array or a float on its way;
-# - built by `num_workers` forked processes that start once for all epochs, and pinned if `pin_memory`.
+# - of uint8, like the items, so no item becomes a list, an array or a float on its way;
+# - built by `num_workers` forked processes that start once for all epochs, and pinned if `pin_memory` is true.
 #
 # `num_workers` may be 0. (`persistent_workers=True` keeps workers for all epochs, and `multiprocessing_context="fork"`
 # forks them. `DataLoader` refuses both if there are no workers.)
@@ -256,11 +262,11 @@ check.lean_loader(lean_loader, seed=35)
 # %% [markdown]
 # ### Exercise 3 · The training
 #
-# Rewrite the loop. The last fault is here: what is the same in every epoch?
+# Rewrite the loop, which has the last fault. What does it do in every epoch, although the result is always the same?
 #
 # **Must**
-# - in each of `epochs` epochs call `step(batch)` for every batch of a pass over `loader`, then `accuracy(images)`;
-# - read each validation image once in the whole training, and stack them in their order: these are the `images`;
+# - in each epoch, call `step(batch)` for every batch of a pass over `loader`, then `accuracy(images)`;
+# - read each validation image once in the whole training, and stack all of them in their order, which gives `images`;
 # - return the accuracies of all epochs, a list of floats.
 #
 # **You may assume** that validation images are not augmented and fit into memory.
@@ -317,12 +323,12 @@ check.lean_training(lean_training, seed=60)
 # %% [markdown]
 # ## Which bars are gone?
 #
-# Three waterfalls on one axis: as found, with your dataset in the script's loader, and with your dataset and your
-# loader. The last has workers, and a bar shows only what the step *waits* for.
+# The next cell draws three waterfalls on one axis: as found, with your dataset in the script's loader, and with your
+# dataset and your loader. Only the last one has workers. Remember that a bar shows only what the step *waits* for.
 #
-# **Predict**: after both repairs, which stage has the longest bar? Decoding and transforming are most of the work that
-# is left, but the workers do it while the network trains. Collating now stacks bytes. And what workers send costs the
-# main process time.
+# **Predict**: after both fixes, which stage has the longest bar? Decoding and transforming are most of the work that is
+# left, but the workers do them while the network trains. Collating now stacks bytes. And receiving what workers send
+# costs the main process time.
 
 # %%
 predicted_longest_bar = None  # "read", "decode", "transform", "collate" or "transfer"
@@ -339,33 +345,34 @@ rescued = found["and your loader"]
 print(course.score("01/7", "the longest bar after the repairs", predicted_longest_bar, rescued.longest, null=None))
 print(f"as found 1 process, rescued {1 + workers} on {loaders.cores()} cores")
 before, after = (1000 * one.step for one in (found["as found"], rescued))
-plots.waterfall(found, f"A step takes {before:.0f} ms as found, {after:.0f} ms rescued; "
-                f"the training itself takes {rescued.share(waterfall.STEP):.0%} of it")  # fmt: skip
+plots.waterfall(found, f"A step takes {before:.0f} ms as found, and {after:.0f} ms rescued, "
+                f"of which training takes {rescued.share(waterfall.STEP):.0%}")  # fmt: skip
 
 # %% [markdown]
-# **Shown**: between the first two waterfalls only the dataset changes, so it shortens *decode* and *transform*. The
-# figure does not say which of its three repairs did how much.
+# **Shown**: between the first two waterfalls only the dataset changes, so it is your dataset that shortens *decode* and
+# *transform*. The figure does not say how much each of its three fixes did.
 #
-# Your loader changes three things: no list of arrays, bytes instead of floats, and workers. The cell on `torch.tensor`
-# showed how slow the list is. **We think** that without the list *collate* is short already, and that workers hide what
-# is left behind the training. To test it, measure your loader with no workers.
+# Your loader changes three things: it has no list of arrays, it sends bytes instead of floats, and it has workers. The
+# cell on `torch.tensor` showed how slow the list is. **We think** that without the list, *collate* is short even
+# without workers. To test this, measure your loader with no workers.
 #
-# A bar of the rescued run is what these workers cannot hide. If one is long, compare the processes with the cores that
-# the cell prints:
+# A loading bar that is left is work that these workers cannot hide behind the training. If such a bar is long, compare
+# the numbers of processes and cores that the cell prints:
 #
-# - If the cores are full, more workers do not help, but less work per item does. The decoded items are small, so they
-#   fit into memory before they are augmented. And a device that waits can augment whole batches itself.
-# - If some cores are idle, more workers help: the script asks for four at most. More workers also help if items wait
+# - If the cores are full, more workers do not help, but less work per item does. For example, keep the decoded items in
+#   memory, because they are small, and only augment them in each epoch. Or let a GPU that waits augment whole batches.
+# - If some cores are idle, more workers help. (This cell asks for four at most.) More workers also help if items wait
 #   for a disk (part 4).
 #
-# **Takeaway** Repair until all bars of loading together are small compared with the step. If cores are idle, add
-# workers; if they are full, remove work.
+# **Takeaway** Fix the loading until its bars together are short compared with the step. If cores are idle, add workers.
+# If they are full, remove work.
 
 # %% [markdown]
 # ## How fast is the whole training now?
 #
-# Now whole trainings of a few epochs, start of the workers included: as found, then with your dataset, your loader and
-# your training added one after the other. Each is repeated with other seeds.
+# A step is not the whole training. The next cell times whole trainings of a few epochs, and includes the start of the
+# workers. It begins with the script as found, then adds your dataset, your loader and your training one after the
+# other. It repeats each with other seeds.
 #
 # **Predict**: how many times as fast is the training with all three? The waterfalls tell you what a step gains.
 # Starting workers costs time, and reading the validation images only once saves time.
@@ -402,8 +409,8 @@ course.claim("your loader makes the training at least 1.2 times as fast",
 plots.ratios(trainings, f"With all three: {times} times as fast")
 
 # %% [markdown]
-# Does it still learn as well? Your dataset augments after it downscales, so it changes other pixels than the script
-# did. That changes the training, not only its speed. So compare the accuracies of several seeds.
+# Does the network still learn as well? Your dataset augments after it downscales, so the network sees slightly
+# different images. This can change what it learns. So compare the accuracies of several seeds.
 
 # %% tags=["experiment"]
 pairs = list(zip(reached["and your training"], reached["the script"], strict=False))  # by seed
@@ -414,17 +421,18 @@ print(f"accuracy after {task.epochs} epochs, {len(pairs)} seeds: rescued minus a
 course.claim("the rescued training is at most 0.1 less accurate than as found", change, above=-0.1)
 
 # %% [markdown]
-# Chance is 0.25, so a loss of 0.1 would be a large part of what so few epochs learn: the claim excludes a broken
-# training, not a small loss. The seed alone moves the accuracy by several points. A narrower claim needs more seeds and
-# more validation images.
+# Chance is 0.25, so a loss of 0.1 would be a large part of what the network learns in so few epochs. The claim excludes
+# a broken training, but not a small loss of accuracy. The seed alone moves the accuracy by several points. A narrower
+# claim would need more seeds and more validation images.
 #
-# **Takeaway** A starved training gets faster without touching the network. If you change what it sees, compare seeds.
+# **Takeaway** You can speed up a starved training without touching the network. If you change what the network sees,
+# compare accuracies over several seeds.
 
 # %% [markdown]
 # ## Are all six faults gone?
 #
-# A gain may be luck. So count what the two trainings do, as found and now. A fault is gone if its count is "at most"
-# the printed limit. Only processes must reach their limit, because fewer leave cores idle.
+# A faster run does not prove that each fault is gone. So count what the training does, as found and now. The column
+# "due" says what the count must be for the fault to be gone.
 
 # %% tags=["experiment"]
 before = starved_run.counted(task, starved)
@@ -448,7 +456,7 @@ course.claim("all six faults are gone", all(gone), f"{sum(gone)} of 6")
 # | sending a batch takes long | floats against bytes (8), tensors per batch (3) | `uint8` until the batch has arrived |
 # | each epoch starts late | time to the first batch (8) | `persistent_workers=True` |
 # | the queue runs empty now and then | batches ready (8) | a larger `prefetch_factor` |
-# | copies stall the GPU | the copy and compute streams (5) | `pin_memory`, `non_blocking`, a second stream |
+# | copies stall the GPU | the share of time that the bus copies (5) | `pin_memory`, `non_blocking`, a second stream |
 # | augmentations repeat | different numbers per epoch (3) | `worker_init_fn`, or a seed per image |
 
 # %% [markdown]
@@ -456,9 +464,10 @@ course.claim("all six faults are gone", all(gone), f"{sum(gone)} of 6")
 #
 # **Is your own loader fast enough?**
 #
-# Here is the waterfall of the rescued run again, from two lines that you replace by yours: `my_loader` is a
-# `DataLoader`, `my_step` trains on a batch. `course.checkup` watches the same training. It says where time goes, tries
-# other numbers of workers, and advises what to change first, or that you are at the ceiling.
+# Replace the first two lines of the next cell by yours: `my_loader` is a `DataLoader`, and `my_step` trains on a batch.
+# As it stands, the cell measures the rescued run again. Below the waterfall, `course.checkup` watches the same
+# training. It says where time goes, tries other numbers of workers, and advises what to change first, or says that you
+# are at the ceiling.
 
 # %% tags=["experiment"]
 my_loader = lean_loader_now(lean, task.batch_size, workers)
@@ -469,14 +478,13 @@ print(course.checkup(my_loader, my_step, steps=20, minutes=sizes.checkup_minutes
 
 # %% [markdown]
 # The waterfall and the report may promise different gains. The report's line "if this took no time" removes only the
-# *waiting*. The waterfall removes the workers, too, and gives their cores back to the step. The bound of an advice may
-# count these cores, too.
+# *waiting*. The waterfall also removes the workers, and so gives their cores back to the step.
 #
-# **We think** that this explains the difference, where workers and network share few cores. To test it, compare the
-# phases of the step in the check-up with those of a loader without workers.
+# **We think** that this explains the difference on a machine where workers and network share few cores. To test this,
+# compare the phases of the step in the check-up with the phases for a loader without workers.
 #
-# Lines under "not advised" were tried and gained too little to be sure, or change what is learned, as a larger batch
-# does. A script needs no notebook: `course checkup train.py` in a terminal gives the same report.
+# The report also lists what it does not advise, and why. A script needs no notebook: `course checkup train.py` in a
+# terminal gives the same report.
 #
 # **Takeaway** A loader is fast enough when the training does not wait for data.
 

@@ -1,13 +1,14 @@
 # %% [markdown]
 # # Parallel loading, part 8: Know what a worker costs
 #
-# **What do you pay for a process, and what does it not know?**
+# **What does a worker process cost, and what does it not know?**
 #
-# Each section answers a question that people ask about worker processes. Read them in any order; all are extra.
+# Each section answers one question that people ask about worker processes. Read the sections in any order. All of them
+# are extra.
 #
 # **You will be able to**
 #
-# - choose a start method, and let workers start quickly on Python 3.14;
+# - choose a start method, and make workers start quickly on Python 3.14;
 # - say why memory grows with workers, and what fills `/dev/shm`;
 # - set the loader options that concern processes.
 #
@@ -46,15 +47,15 @@ folder = lfw.folder(sizes.dataset)
 forks = dict(multiprocessing_context="fork")  # classes from a notebook cell exist only in forked workers
 
 # %% [markdown]
-# ## What does a start cost? · extra
+# ## What does it cost to start a worker? · extra
 #
 # By default a `DataLoader` starts its workers again in each epoch, and the start method decides whether you notice.
-# *Fork* copies the running process, memory and all. *Spawn* starts a new Python. *Forkserver* starts a clean helper
-# process once, which then forks each worker. Linux forks by default up to Python 3.13 and uses forkserver from 3.14 on;
-# macOS and Windows spawn. You choose with `DataLoader(..., multiprocessing_context="spawn")`.
+# *Fork* duplicates the running process. *Spawn* starts a new Python. *Forkserver* starts a clean helper process once,
+# which then forks each worker. Linux forks by default up to Python 3.13 and uses forkserver from 3.14 on. macOS and
+# Windows spawn. To choose a method, write `DataLoader(..., multiprocessing_context="spawn")`.
 #
-# **Predict**: how many times as long as a forked worker does a spawned one take from the start of an epoch to the first
-# batch? About 1, if a process costs the same either way; much more, if it must import torch.
+# **Predict**: how many times as long does the first batch of an epoch take with spawned workers as with forked ones?
+# About 1, if a process costs the same either way. Much more, if a new Python must import torch.
 
 # %%
 predicted_spawn_times = None  # your number
@@ -71,28 +72,29 @@ course.claim("a forkserver that has preloaded torch starts two workers at least 
              starts.ratio(worker_costs.PRELOADED, "forkserver"), above=3)  # fmt: skip
 course.claim("persistent workers give the first batch of a later epoch in less than half the time of forking new ones",
              starts.ratio(worker_costs.PERSISTENT), above=2)  # fmt: skip
-plots.seconds(starts, "From the start of an epoch to its first batch, two workers")
+plots.seconds(starts, f"With two workers, spawn takes {spawn.estimate:.0f} times as long as fork to the first batch")
 
 # %% [markdown]
-# **Shown** Forkserver is hardly faster than spawn, because its helper knows nothing of torch: every worker that it
-# forks imports torch again. The preloading server differs only in what it has imported. At the top of a script, before
-# any worker starts:
+# **Shown**: importing torch is what makes forkserver slow, because the preloading server differs only in what it has
+# imported. Without preloading, the helper has no torch, so every worker that it forks imports torch again. To preload
+# it, write at the top of a script, before any worker starts:
 #
 # ```python
 # import multiprocessing
 # multiprocessing.set_forkserver_preload(["__main__", "torch", "torch.utils.data", "my_dataset"])
 # ```
 #
-# Your list replaces Python's, which is `["__main__"]`.
+# Your list replaces Python's own, which is `["__main__"]`.
 #
-# **Takeaway** A start costs the imports: let a forkserver preload them, or pay once with `persistent_workers=True`.
+# **Takeaway** Starting a worker costs its imports. Let a forkserver preload them, or pay only once with
+# `persistent_workers=True`.
 
 # %% [markdown]
 # ## What does a worker inherit? · extra
 #
-# With forkserver and spawn the dataset is sent to the worker as a pickle. The next cell starts a worker by each method
-# and lets it look: at the dataset's generator, at attributes that the main process changes later, at the names of your
-# notebook, and at a lock that another thread holds.
+# A script that runs with one start method may fail, hang or ignore your settings with another. What a worker inherits
+# explains why. The next cell starts a worker by each method. The worker looks at the dataset's generator, at attributes
+# that the main process changes later, at the names of your notebook, and at a lock that another thread holds.
 
 # %% tags=["experiment"]
 has = {method: inherited.inherited(method, "sizes") for method in worker_costs.METHODS}
@@ -110,31 +112,33 @@ course.claim("under every start method a worker sees changes of shared memory, a
              all(of_worker[shared] and not of_worker[plain] for of_worker in has.values()))  # fmt: skip
 
 # %% [markdown]
-# So you need `seed_worker` of part 3 under every start method. The other rows say which one to use:
+# The first row says that you need `seed_worker` of part 3 under every start method. The other rows tell you which
+# method to use:
 #
-# - In a *notebook*, ask for `multiprocessing_context="fork"`. The others look for your class in a notebook that they do
-#   not have, and fail.
-# - In a *script*, leave the default alone. Put the dataset into a module, and the start of your program below
-#   `if __name__ == "__main__":`. Pass settings through the dataset, since globals that you have set do not arrive.
-# - A forked worker may hang on a lock that another thread held, and it cannot use CUDA once your process has. So let
-#   the dataset return CPU tensors.
+# - In a *notebook*, ask for `multiprocessing_context="fork"`. With the other methods, a worker does not find the
+#   classes that you defined in cells, and fails.
+# - In a *script*, keep the default. Put the dataset into a module, and start your program below `if __name__ ==
+#   "__main__":`. Forkserver and spawn send the dataset to the worker as a pickle, but not the globals that you have
+#   set. So pass settings through the dataset.
+# - A forked worker may hang on a lock that another thread held. It also cannot use CUDA once your process has used it,
+#   so let the dataset return CPU tensors.
 #
 # **Takeaway** Every start method copies the dataset, its generator included. Only fork also copies your notebook.
 
 # %% [markdown]
 # ## Why does memory grow with workers? · extra
 #
-# A forked worker shares all pages of memory with your process, until one of them writes to a page: then it gets a copy.
-# Workers only read the list of file names. So why can a job with 16 workers end up with 16 copies of a list that nobody
-# writes to?
+# A forked worker shares all pages of memory with your process. When one of them writes to a page, it gets its own copy
+# of that page. But workers only read the list of file names. So why can a job with 16 workers end up with 16 copies of
+# a list that nobody writes to?
 #
-# The next cell lets two workers read all names in random order, from a list of `str` and from one NumPy array. A
-# third run is the null: its workers have the list, and do not read it. The cell adds up the memory that each worker
-# has for itself: pages that it shares with no other process.
+# In the next cell, two workers read all names in random order, from a list of `str` or from one NumPy array. A third
+# run is the null: its workers have the list, but do not read it. The cell adds up the memory that each worker has for
+# itself, in pages that it shares with no other process.
 #
-# **Predict**: how many MB more do the two workers have for themselves after an epoch with the list? About 0, if
-# reading copies nothing; the size of the list, if each worker copies what it reads; more, if a worker also copies
-# what lies next to it.
+# **Predict**: how many MB more do the two workers have for themselves after an epoch with the list? About 0, if reading
+# copies nothing. The size of the list, if each worker copies the half that it reads. More, if a worker also copies what
+# lies next to it.
 
 # %%
 predicted_grown = None  # your number
@@ -162,24 +166,26 @@ course.claim("workers that read one array copy less than half of its size, beyon
              worker_costs.copied_share(of_array, unread, array.nbytes / 1e6), below=0.5)  # fmt: skip
 
 # %% [markdown]
-# **Shown** Reading is what copies the list: in the null, the same workers have it and do not read it. (The claims
-# give shares of the size, from the smallest to the largest of the epochs.) An epoch reads each name once, in one of
-# the workers, but memory is copied in pages that hold dozens of names. Once all pages are copied, the growth ends: if
-# yours does not, look for another leak.
+# **Shown**: reading the list is what copies it, because the null differs only in that nobody reads. (The claims give
+# shares of the size of the list or array, with the range over the epochs.) In an epoch, only one of the workers reads a
+# name, but the system copies whole pages, which hold dozens of names. Once all pages are copied, the growth ends. If
+# your memory keeps growing, look for another leak.
 #
-# **Known** Python counts the references to each object, in the object: reading a `str` writes to its page, which is
-# then copied. Many users report this ([pytorch issue 13246](https://github.com/pytorch/pytorch/issues/13246)). The
-# array holds the same names, but it is one object, in one block. Reading makes a new object of an item, so nothing is
-# written to the block. With spawn and forkserver each worker has the whole list from the start.
+# **Known**: Python keeps the number of references to an object inside the object. So reading a `str` writes to its
+# page, which is then copied. Many users report this ([pytorch issue
+# 13246](https://github.com/pytorch/pytorch/issues/13246)). The array holds the same names in one block. Reading an item
+# makes a new object, so nothing is written to the block. With spawn and forkserver, each worker has the whole list from
+# the start.
 #
-# Your `LFWDataset` keeps a list of paths. That is fine for thousands of files, and not for millions.
+# Your `LFWDataset` keeps a list of paths. That is fine for thousands of files, but not for millions.
 #
 # **Takeaway** Keep paths and labels in one array or tensor, not in lists of Python objects.
 
 # %% [markdown]
 # ## What fills /dev/shm? · extra
 #
-# A container says `Bus error` or `unable to write to file` if its shared memory is full. How many batches lie there?
+# If the shared memory of a container is full, a training stops with `Bus error` or `unable to write to file`. How many
+# batches are in there at a time?
 
 
 # %% tags=["experiment"]
@@ -204,7 +210,7 @@ course.claim("the shared memory holds workers x prefetch_factor batches, and the
              None if None in found.values() else [round(n) for n in found.values()] == [3, 5])  # fmt: skip
 
 # %% [markdown]
-# Docker gives a container 64 MB by default: `docker run --shm-size=8g`, or `--ipc=host`.
+# Docker gives a container 64 MB by default. Raise that with `docker run --shm-size=8g`, or use `--ipc=host`.
 #
 # **Takeaway** Shared memory needs (workers × `prefetch_factor` + 1) × the bytes of a batch, per rank.
 
@@ -227,20 +233,20 @@ for cores, ranks, workers, threads in ((64, 8, 8, 8), (64, 8, 7, 1), (8, 1, 8, 8
     print(worker_costs.shared_cores(cores, ranks, workers, threads))
 
 # %% [markdown]
-# torch gives each worker one thread. Other libraries do not know that they are in a worker, so workers × threads share
-# the cores. OpenCV needs `cv2.setNumThreads(0)`. NumPy needs the environment variable `OMP_NUM_THREADS=1`, which limits
-# torch in your own process, too.
+# torch gives each worker one thread. Other libraries do not know that they run in a worker, so each worker may start as
+# many threads as there are cores. For OpenCV, call `cv2.setNumThreads(0)`. For NumPy, set the environment variable
+# `OMP_NUM_THREADS=1`, which limits torch in your own process, too.
 #
-# **Takeaway** Ranks × (1 + workers) processes share the cores of a host: divide the cores by the ranks first.
+# **Takeaway** Ranks × (1 + workers) processes share the cores of a host. Divide the cores by the ranks first.
 
 # %% [markdown]
 # ## Do persistent workers notice a new epoch? · extra
 #
-# With seeded workers, an image gets another augmentation when you change the number of workers. A seed for each image
-# avoids that. The cell makes it from three numbers: run, epoch and index.
+# If you seed workers, an image gets another augmentation when you change the number of workers. A seed for each image
+# avoids that. The next cell makes such a seed from three numbers: run, epoch and index.
 #
-# The dataset keeps the number of the epoch, which the main process sets before each epoch. *Persistent* workers live
-# for all epochs.
+# The dataset keeps the number of the epoch, and the main process sets it before each epoch. But *persistent* workers
+# live for all epochs, with their own copy of the dataset. Do they see the new number?
 
 
 # %% tags=["experiment"]
@@ -295,13 +301,13 @@ course.claim(
 )
 
 # %% [markdown]
-# **Takeaway** Persistent workers keep the dataset that they started with: tell them the epoch through shared memory.
+# **Takeaway** Persistent workers keep the dataset that they started with. Tell them the epoch through shared memory.
 
 # %% [markdown]
 # ## How many numbers does a stream give? · extra
 #
-# An `IterableDataset` has no indices, only an `__iter__`.
-# A stream of 8 numbers, two workers: how many arrive?
+# An `IterableDataset` has no indices, only an `__iter__`, so the loader cannot divide it among workers. If two workers
+# read a stream of 8 numbers, how many numbers arrive?
 
 
 # %% tags=["experiment"]
@@ -325,17 +331,18 @@ course.claim("each worker yields the whole stream unless the dataset divides it"
 course.claim("with the stream sharded by worker, each number arrives once", sorted(arrived[True]) == list(range(8)))
 
 # %% [markdown]
-# With several ranks, divide by rank too: start at `rank * num_workers + info.id`, in steps of `world_size *
-# num_workers`.
+# With several ranks, divide the stream by rank, too. Start at `rank * num_workers + info.id`, and go in steps of
+# `world_size * num_workers`.
 #
-# **Takeaway** A stream arrives once per worker, unless it asks which worker it is in and yields its share.
+# **Takeaway** A stream arrives once per worker, unless its dataset asks which worker it is in and yields only that
+# share.
 
 # %% [markdown]
-# ## What does a batch cost on its way? · extra
+# ## What does it cost to send a batch? · extra
 #
-# Floats are convenient, bytes are small: which should a worker send? Its `collate_fn` stacks the images into shared
-# memory, and its message says only where they are (part 3). So does the type of the numbers matter, or only the number
-# of bytes?
+# Floats are convenient, and bytes are small. Which should a worker send? The worker's `collate_fn` stacks the images
+# into shared memory, and the message says only where the batch is (part 3). Does the type of the numbers matter, or
+# only the number of bytes?
 
 
 # %% tags=["experiment"]
@@ -355,39 +362,42 @@ course.claim("the message is as short for 64 images as for 8", is_as_short,
 # %% tags=["experiment"]
 n_batches = sizes.handed_over
 items = {
-    "floats, 24 MB": image.float(),
-    "bytes, 6 MB": image,
-    "larger images, bytes, 24 MB": torch.zeros(3, 500, 500, dtype=torch.uint8),
+    "floats from a worker, 24 MB": image.float(),
+    "bytes from a worker, 6 MB": image,
+    "bytes of larger images, 24 MB": torch.zeros(3, 500, 500, dtype=torch.uint8),
 }
 # %% tags=["experiment"]
 ways = {label: loaders.forked(Same(item, 32 * n_batches), 32, 1) for label, item in items.items()}
-ways["floats, 24 MB, no worker"] = DataLoader(Same(image.float(), 32 * n_batches), 32)
-collate = loader_passes.collate_as_a_worker
-ways["floats, 24 MB, no worker, new shared memory"] = DataLoader(ways["floats, 24 MB"].dataset, 32, collate_fn=collate)
+floats, collate = Same(image.float(), 32 * n_batches), loader_passes.collate_as_a_worker
+ways["no worker, used memory"] = DataLoader(floats, 32)
+ways["no worker, new shared memory"] = DataLoader(floats, 32, collate_fn=collate)
 sent = loader_passes.compare_loaders(ways, n_batches, seconds_per_pass_now, **limits)
 print(sent)
 course.claim("sending floats takes as long as sending the same number of bytes of another type, within 20 %",
-             sent.ratio("larger images, bytes, 24 MB"), within=(0.8, 1.2))  # fmt: skip
+             sent.ratio("bytes of larger images, 24 MB"), within=(0.8, 1.2))  # fmt: skip
 course.claim("sending images as bytes is at least twice as fast as sending them as floats",
-             sent.ratio("bytes, 6 MB"), above=2)  # fmt: skip
-plots.ratios(sent, "A batch of 32 images on its way from one worker")
+             sent.ratio("bytes from a worker, 6 MB"), above=2)  # fmt: skip
+faster = sent.ratio("bytes from a worker, 6 MB")
+plots.ratios(sent, f"From a worker, bytes arrive {faster} times as fast as floats")
 
 # %% [markdown]
-# **Shown** The two ways without a worker send nothing, and differ only in where they stack: in memory that an earlier
-# batch used, or in new shared memory, as a worker does. (Larger batches get new memory in any case: part 2.)
+# **Shown**: the two rows without a worker differ because of new shared memory, since nothing else changes between them.
+# Both send nothing. One stacks a batch in memory that an earlier batch used, the other in new shared memory, as a
+# worker does. (Larger batches get new memory in any case, see part 2.)
 #
-# Do not subtract a pass without a worker from one with a worker. With a worker, two processes divide the work: it
-# builds a batch while yours drops another. So the length of a pass can hide what sending costs. CPU time, which part 2
-# counts, shows it.
+# Do not subtract the time of a pass without a worker from one with a worker. With a worker, two processes share the
+# work: the worker builds a batch while your process drops another. So the time of a pass can hide what sending costs.
+# The CPU time, which part 2 counts, shows it.
 #
-# **Takeaway** The number of bytes counts, not their type: send `uint8`, and convert to float on the device that
+# **Takeaway** The number of bytes counts, not their type. Send `uint8`, and convert to float on the device that
 # computes.
 
 # %% [markdown]
 # ## How far should a worker build ahead? · extra
 #
-# In the next dataset an item takes 1 ms, but every 45th takes 40 ms (a slow disk, a long recording). The loop takes 6
-# ms per batch, as if a GPU were busy. The figure shows how many batches the loop could take at any moment.
+# Real items take unequal times: a disk is slow now and then, or a recording is long. In the next dataset an item takes
+# 1 ms, but every 45th takes 40 ms. The loop takes 6 ms per batch, as if a GPU were busy. The figure shows how many
+# batches the loop could take at any moment.
 
 
 # %% tags=["experiment"]
@@ -436,16 +446,16 @@ whole = comparison.compare_measured(["prefetch_factor=1", "prefetch_factor=4"], 
 print(whole)
 course.claim("with uneven work, prefetch_factor=4 is at least 5 % faster than 1",
              whole.ratio("prefetch_factor=4"), above=1.05)  # fmt: skip
-plots.queue({f"{way}: empty {empty_share(*queues[way]):.0%}": queues[way] for way in sorted(queues)})
+plots.queue({f"{way}: empty {empty_share(*queues[way]):.0%} of the time": queues[way] for way in sorted(queues)})
 
 # %% [markdown]
-# In the grey bands nothing is ready, and the loop waits. One slow item empties the short queue. The long queue runs
-# empty less often, as the titles say.
+# In the grey bands nothing is ready, and the loop waits. One slow item empties the short queue. The titles say for what
+# share of the time each queue is empty.
 #
-# **Takeaway** workers × `prefetch_factor` batches are built ahead. Choose just enough to bridge the longest gap.
+# **Takeaway** Workers build workers × `prefetch_factor` batches ahead. Choose just enough to bridge the longest gap.
 
 # %% [markdown]
-# These loader options concern processes:
+# To sum up, these options of a `DataLoader` concern processes:
 #
 # | option | what it does | set it |
 # |---|---|---|
@@ -458,11 +468,12 @@ plots.queue({f"{way}: empty {empty_share(*queues[way]):.0%}": queues[way] for wa
 # %% [markdown]
 # ## What if an item costs nothing? · extra
 #
-# Part 3 made one look-up per batch, and nothing was collated. A dataset with `__getitems__(indices)` is asked once per
-# batch, too, by an ordinary `DataLoader`. But it returns a list of items, which the loader collates.
+# Part 3 made one look-up per batch and collated nothing. PyTorch has another way: if a dataset has
+# `__getitems__(indices)`, an ordinary `DataLoader` calls it once per batch. But it returns a list of items, which the
+# loader collates. Is this as fast as looking up the whole batch?
 #
-# **Predict**: how many times as fast as one look-up per row is `__getitems__`, with batches of 256 rows? As fast as
-# batches in part 3, because the look-ups are what takes the time; hardly faster, because the stacking is.
+# **Predict**: how many times as fast as one look-up per row is `__getitems__`, with batches of 256 rows? As fast as one
+# look-up per batch in part 3, if the look-ups take most of the time. Hardly faster, if the stacking does.
 
 # %%
 predicted_times_as_fast = None  # your number
@@ -510,20 +521,20 @@ course.claim("taking a batch apart into 256 rows takes longer than collating the
              pieces.ratio("take apart"), below=1)  # fmt: skip
 
 # %% [markdown]
-# `__getitems__` replaces 256 look-ups by one, but splits the result into 256 small tensors, which the loader stacks
-# again. The last claim compares the splitting with the stacking. If the look-up *is* the batch (part 3), both
+# `__getitems__` replaces 256 look-ups by one, but it splits the result into 256 small tensors, which the loader stacks
+# again. The last claim compares the splitting with the stacking. If one look-up returns the whole batch (part 3), both
 # disappear.
 #
-# **Takeaway** If an item is only a look-up, let the look-up be the batch.
+# **Takeaway** If an item is only a look-up, look up the whole batch and return it as it is.
 #
 # ### Question · Would you use workers here?
 #
 # **Points** 4, by hand
 #
-# A colleague trains on 200,000 sensor recordings of 2 kB each, all in memory as one tensor of 400 MB. `__getitem__`
-# is `return self.data[i]`. The GPU is idle for two thirds of the time, and 16 workers have made it worse. Write, in
-# about ten lines: why the workers do not help; which two measurements of this unit to make first, and what each
-# outcome would mean; what to do instead; and when you would advise workers after all.
+# A colleague trains on 200,000 sensor recordings of 2 kB each, all in memory as one tensor of 400 MB. `__getitem__` is
+# `return self.data[i]`. The GPU is idle for two thirds of the time, and 16 workers have made it worse. Answer in about
+# ten lines. Why do the workers not help? Which two measurements of this unit should your colleague make first, and what
+# would each outcome mean? What should your colleague do instead? And when would you advise workers after all?
 
 # %% [markdown] answer="advice" points=4
 # <!-- BEGIN SOLUTION -->

@@ -53,7 +53,7 @@ MISTAKES = {
         ("yield batch\n", "yield batch\n            ready = next(copies, None)\n"),
     ),
     "LosesTheLastBatch": (
-        "The last batch is lost: when the loader ends, one batch is still in hand. Hand it out too.",
+        "The last batch is lost: when the loader ends, one copied batch is left. Yield it, too.",
         (
             "            computing = self",
             "            if ready is None:\n                return\n            computing = self",

@@ -9,7 +9,7 @@ from course.engine.known_answers import alternative
 
 MISTAKES = {
     "CountsPrefetchedBatches": (
-        "The position counts batches as workers get them, so those in flight are lost. Count what you yield.",
+        "The position counts batches that workers get, so batches in flight are lost. Count what you yield.",
         (
             "        for batch in self.batches(left):\n            self.done += 1",
             "        def counted():\n            for indices in left:\n                self.done += 1\n"

@@ -42,11 +42,11 @@ MISTAKES = {
         ("task.result()", "pass"),
     ),
     "LosesErrors": (
-        "wait() comes back when the tasks have ended, also by an error, which is lost. Call result() on each.",
+        "wait() also returns if a task has failed, and the error is lost. Call result() on each task.",
         ("task.result()", "task.exception()"),
     ),
     "WholeSlots": (
-        "A batch that is smaller comes with old rows after its own. Cut the slot to len(indices) rows.",
+        "A smaller batch comes with old rows after its own rows. Cut the slot to len(indices) rows.",
         (", : len(indices)]", "]"),
     ),
     "LosesTheLast": (

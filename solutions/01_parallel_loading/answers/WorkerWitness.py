@@ -34,11 +34,11 @@ MISTAKES = {
         ("os.getpid()", '__import__("threading").get_ident() if info else os.getpid()'),
     ),
     "Floats": (
-        "The numbers are floats, which round large ones. Make an int64 tensor of whole numbers.",
+        "The numbers are floats, and floats round large numbers. Make an int64 tensor.",
         ("os.getpid()])", "os.getpid()]).float()"),
     ),
     "NoneNotExpected": (
-        "In the main process there is no worker: get_worker_info() is None there. Give -1.",
+        "In the main process there is no worker: get_worker_info() is None there. Return -1.",
         ("-1 if info is None else info.id", "info.id"),
     ),
 }

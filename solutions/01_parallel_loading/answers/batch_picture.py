@@ -24,11 +24,11 @@ MISTAKES = {
         (", nrow=columns", ""),
     ),
     "stays_on_the_gpu": (
-        "A batch on a GPU has no array. Copy the picture to the CPU first: .cpu().numpy().",
+        "A tensor on a GPU has no NumPy array. Copy the picture to the CPU first: .cpu().numpy().",
         (".cpu().numpy()", ".numpy()"),
     ),
     "normalised": (
-        "make_grid stretches the values of the batch to 0 and 1. Leave out normalize.",
+        "make_grid stretches the values of the batch to the range from 0 to 1. Leave out normalize.",
         ("nrow=columns", "nrow=columns, normalize=True"),
     ),
     "rows_for_columns": (

@@ -27,7 +27,7 @@ MISTAKES = {
         ("None, batch)", "None, list(range(n_items))[k // step * step * batch_size + k % step :: step][: len(batch)])"),
     ),
     "worker_zero_always": (
-        "With num_workers=0 there is no worker 0: the main process builds the batches. Say None.",
+        "With num_workers=0 there is no worker 0: the main process builds the batches. The worker is None.",
         ("k % num_workers if num_workers else None", "k % (num_workers or 1)"),
     ),
     "last_always_dropped": (
@@ -51,7 +51,7 @@ MISTAKES = {
         ("[list(range(start, min(start + batch_size, stop)))", "[range(start, min(start + batch_size, stop))"),
     ),
     "worker_of_the_first_item": (
-        "The worker is chosen by the batch's first item. Batches are dealt out, not items: batch k % num_workers.",
+        "The batch's first item chooses the worker. Deal out batches: batch k goes to worker k % num_workers.",
         ("(k % num_workers", "(batch[0] % num_workers"),
     ),
 }

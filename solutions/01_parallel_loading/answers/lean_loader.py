@@ -7,7 +7,7 @@ from course.engine.known_answers import alternative
 
 MISTAKES = {
     "no_workers": (
-        "The main process builds all batches: num_workers is not used. Pass it on.",
+        "The main process builds all batches: num_workers is not used. Pass it to DataLoader.",
         ("    workers =", "    num_workers = 0\n    workers ="),
     ),
     "started_again": (
@@ -39,7 +39,7 @@ MISTAKES = {
         ('"fork"', '"spawn"'),
     ),
     "never_pins": (
-        "pin_memory is not handed on.",
+        "pin_memory is not used. Pass it to DataLoader.",
         ("pin_memory=pin_memory", "pin_memory=False"),
     ),
 }

@@ -33,7 +33,7 @@ MISTAKES = {
         ("(a + c) / cores, ", ""),
     ),
     "main_process_needs_no_core": (
-        "Only the workers' work is divided by the cores. The main process computes on the same cores: (a + c) / cores.",
+        "Only the workers' work is divided by the cores. The main process uses the same cores: (a + c) / cores.",
         ("(a + c) / cores", "a / cores"),
     ),
     "step_added": (
@@ -45,7 +45,7 @@ MISTAKES = {
         ("max(c, (a + c) / cores, step)", "max(c + step, (a + c) / cores)"),
     ),
     "step_forgotten": (
-        "The step is left out. No batch is used before the step on the last one is done.",
+        "The step is left out, but a batch takes at least as long as its step. Take the largest of all four times.",
         (", step))", "))"),
     ),
     "smallest": (
@@ -66,7 +66,7 @@ MISTAKES = {
         ("workers, dtype=torch.float64)", "workers).float()"),
     ),
     "step_takes_a_core": (
-        "The step is divided by the cores with the rest. The device computes it, without a core: (a + c) / cores.",
+        "The step is divided by the cores, too. The device computes it without a core, so write (a + c) / cores.",
         ("(a + c) / cores", "(a + c + step) / cores"),
     ),
     "the_sum_or_the_step": (

@@ -31,7 +31,7 @@ MISTAKES = {
         ("(info.seed)", "(info.seed - info.id)"),
     ),
     "seed_of_the_system": (
-        "default_rng() without a seed cannot be repeated by anybody. Give it get_worker_info().seed.",
+        "default_rng() without a seed gives other numbers in every run. Pass it get_worker_info().seed.",
         ("(info.seed)", "()"),
     ),
     "seed_from_the_copy": (
@@ -39,7 +39,7 @@ MISTAKES = {
         ("(info.seed)", "(info.dataset.rng.integers(2**32))"),
     ),
     "few_seeds": (
-        "The seed is cut to a few values, so workers and epochs meet again. Use the whole info.seed.",
+        "The seed is cut to a few values, so some workers or epochs get the same one. Use the whole info.seed.",
         ("(info.seed)", "(info.seed % 1000)"),
     ),
     "no_main_process": (

@@ -14,15 +14,15 @@ MISTAKES = {
         ("drop_last=True, ", ""),
     ),
     "no_workers": (
-        "num_workers is not used: the main process builds everything. Hand it on.",
+        "num_workers is not used: the main process builds everything. Pass it to DataLoader.",
         (", num_workers=num_workers)", ")"),
     ),
     "one_by_one": (
-        "batch_size is not used: a batch has one item, torch's default. Hand it on.",
+        "batch_size is not used: a batch has one item, torch's default. Pass it to DataLoader.",
         ("dataset, batch_size, shuffle", "dataset, shuffle"),
     ),
     "shuffled_once": (
-        "The order is drawn once, so every epoch has the same. Let the loader shuffle.",
+        "The order is drawn only once, so every epoch has the same one. Let the loader shuffle.",
         ("shuffle=True", "sampler=torch.randperm(len(dataset)).tolist()"),
     ),
 }
