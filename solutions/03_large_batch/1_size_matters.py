@@ -66,7 +66,7 @@ plots.neumf_diagram()
 #
 # **HR@10 with sampled negatives** ranks the held-out film among 100 films that the user never rated. It is the share of
 # users whose film is among the first ten. **NDCG@10** also counts how high the film comes. Guessing reaches about a
-# tenth. Ranking all films by popularity, the same for all users, is harder to beat.
+# tenth. A ranking by popularity, the same for all users, is harder to beat.
 #
 # Two choices of ours affect every run. Embeddings start with a standard deviation of 0.1 instead of the paper's 0.01,
 # because plain SGD is slow to leave zero. The output bias starts at the log odds of a positive.
@@ -85,8 +85,8 @@ print(f"HR@10 of guessing {10 / 101:.3f}, of the most popular films {experiment.
 # %% [markdown]
 # ## Has the small batch converged?
 #
-# Everything below is compared with the small batch. If you stop it while it still improves, you measure only when you
-# stopped. So train the baseline first.
+# Everything below is compared with the small batch. If you stop its training while the score still rises, every
+# comparison measures only when you stopped. So train the baseline first.
 #
 # SGD minimises the mean loss over all samples. It estimates the gradient from a batch $\mathcal B_k$ of $B$ samples and
 # takes a step with the learning rate $\alpha$:
@@ -101,16 +101,12 @@ baseline = experiment.train_fresh(sgd(sizes.base_lr), batches[0], epochs=sizes.l
 print_log(baseline)
 
 # %% [markdown]
-# **Known** The workshop trained on MovieLens 20M with batch 4,096. Its HR@10 rises from 0.8325 after one epoch to
-# 0.9004 after 20 minutes. Your numbers differ, because scores are comparable only with the same data, candidates and
-# model.
-#
 # **Takeaway** Train a baseline until its score stops rising, then compare.
 
 # %% [markdown]
 # ## How much faster is a larger batch?
 #
-# Larger batches are bought for speed. The terms of the sum above do not depend on each other, so they can run in
+# The reason for a larger batch is speed. The terms of the sum above do not depend on each other, so they can run in
 # parallel. Other costs occur once *per update*, whatever the batch size: the machine starts kernels, and the optimizer
 # reads and writes every weight.
 #
@@ -145,7 +141,8 @@ ways = {k: updates(batch) for k, batch in timed_batches.items()}
 compared = compare(ways, device=course.device(), seconds=sizes.seconds, progress=False)
 
 # %% [markdown]
-# The smallest and the largest batch give $c$ and $s$. The batches between them test the formula.
+# The smallest and the largest batch give $c$ and $s$, and the batches between them test the formula. Three claims
+# follow. They say whether a larger batch pays, whether it fills the machine, and whether the formula holds.
 
 # %% tags=["experiment"]
 seconds = {k: compared.time(k).estimate / sizes.perf_steps for k in ways}
@@ -221,7 +218,7 @@ plots.accuracy(first, title, experiment.popularity, CONSTANT_LOSS, by_update=Tru
 # %% [markdown]
 # Now judge with the training loss. Poor generalisation means that the large batch ends with a training loss as low as
 # the small batch's, but with a worse score. Too few updates means that the small batch is no further when it has made
-# the same number of updates.
+# the same number of updates. A claim tests each.
 
 
 # %% tags=["experiment"]
@@ -253,8 +250,8 @@ print(course.score("03/1", "what costs the score", predicted_cause, cause))
 # ## Was it the batch, or the learning rate?
 #
 # The large batch made too few updates at *this* learning rate. At a better one, as many might be enough. Test this with
-# Adam, where the learning rate alone sets how far a weight moves, because Adam divides each coordinate of the gradient
-# by its recent size.
+# Adam. It divides each coordinate of the gradient by its recent size, so the learning rate alone sets how far a weight
+# moves.
 #
 # The cell trains Adam for half as many epochs: at 1×, at 16× with the same learning rate, and at 16× with one tuned for
 # it. Both runs at 16× make equally many updates. **If the batch itself did harm, could a learning rate repair it?**

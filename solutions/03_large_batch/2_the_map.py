@@ -304,17 +304,13 @@ course.claim("at 192×, both tuned by the same sweep, Adam beats SGD by more tha
              difference_interval(adam_192, sgd_192), above=0.1, otherwise=otherwise)  # fmt: skip
 
 # %% [markdown]
-# **Shown** At 16×, the three runs of SGD differ only in the learning rate, and all make equally many updates. Where the
-# last MLP layer is silent, the logit comes from the GMF half alone. There the rule restores the score, and loses half
-# of the model.
+# The first three claims judge the rule at 16×, and the last two say what is left at 192×. **Shown** At 16×, the three
+# runs of SGD differ only in the learning rate, and all make equally many updates. Where the last MLP layer is silent,
+# the logit comes from the GMF half alone. There the rule restores the score, and loses half of the model.
 #
 # The square root lies between two learning rates that do better. **We think** there are two reasons. This learning rate
 # already silences the MLP with some seeds: in its rows above, the worst seeds should be the silent ones. And it is
 # still too small for the GMF half. To test this, give the GMF tables a larger learning rate.
-#
-# **We think** that this also explains the valley at the square root. That learning rate already silences the MLP with
-# some seeds, and is still too small for the GMF half. To test it, compare its seeds: those with a low HR@10 should be
-# the silent ones. Part 3 gives every layer a learning rate.
 #
 # At 192×, if no square of the map is dark, SGD is not badly tuned: none of these learning rates is good there. A best
 # score below popularity is luck.
@@ -324,17 +320,13 @@ course.claim("at 192×, both tuned by the same sweep, Adam beats SGD by more tha
 # %% [markdown]
 # ## Does another model have the same ridge?
 #
-# The ridge of one model says little about yours. The switch above the figure shows the same map for Adam and LARS. It
-# also has a small transformer on drawn text and a CNN on Fashion-MNIST, which train for one epoch. Draw your rule over
-# each.
+# The ridge of one model says little about yours. The switch above the figure shows the same map for Adam and LARS, for
+# a small transformer on drawn text, and for a CNN on Fashion-MNIST. The last two train for one epoch. Draw your rule
+# over each.
 #
 # Then ask all maps a stricter question. A rule starts at the best square of the smallest batch. **Up to which batch
 # does it reach at least nine tenths of each column's best score?** Half way between two squares, the lower learning
 # rate counts. A square that was not run ends the rule.
-#
-# The cell asks a stricter question of all maps. Start a rule at the best square of the smallest batch. **Up to which
-# batch does it reach at least nine tenths of each column's best score?** Half way between two squares, the lower
-# learning rate counts.
 
 # %% tags=["experiment"]
 print(f"{'map':<20}{'smallest batch':>15}{'constant':>12}{'square root':>14}{'linear':>9}   (times the smallest batch)")
@@ -351,7 +343,7 @@ figures.rate_maps(maps, "transformer, SGD")
 #
 # Two warnings for reading the table. The transformer and the CNN train for one epoch, so a large batch makes very few
 # updates, and even the best squares grow pale to the right. And at NCF's smallest batch, Adam has two squares and LARS
-# one, so not all neighbours of their starts were run. Part 5 computes where a larger batch stops helping.
+# one, so not all neighbours of their starts were run.
 #
 # **Takeaway** A scaling rule is a first guess. Sweep around it.
 

@@ -51,7 +51,8 @@ otherwise = "At this scale, or with this data, the boundary lies at other learni
 # weights $w$. Above 1, the update is longer than the tensor.
 #
 # The linear rule of part 2 multiplies $\alpha$ by 192 for 192 times the batch. The cell makes one update of the
-# recommender by this rule, and one with Adam.
+# recommender by this rule, and one with Adam. The first claim answers the question above. The other two say how evenly
+# the tensors move.
 
 # %% tags=["experiment"]
 lr_192 = sizes.base_lr * experiment.batches[2] / experiment.batches[0]
@@ -93,10 +94,6 @@ plots.layer_ratios({label: by_seed[0] for label, by_seed in ratios.items()}, tit
 #
 # **Known** You et al. found the same in AlexNet: $\lVert w\rVert / \lVert g\rVert$ differs more than a hundredfold
 # between its layers (arXiv:1708.03888, section 4).
-#
-# **Known** You et al. found the same in AlexNet: $\lVert w\rVert / \lVert g\rVert$ differs more than a hundredfold
-# between its layers (arXiv:1708.03888, section 4). Whether the longest update here exceeds its tensor may depend on the
-# seed.
 #
 # **Takeaway** Compare an update with the weights that it changes. The learning rate alone does not say how far a layer
 # moves.
@@ -449,8 +446,10 @@ course.claim("LARS moves every tensor by the same share of its norm", torch.allc
 # So the comparison has to be fair. SGD and LARS get the same schedule, a ramp over one epoch and then quadratic decay,
 # and each tries three peaks. Two seeds choose the peak, and other seeds judge it.
 #
-# Two more contestants run with them. One is LARS with `exclude_1d=True`, as in later implementations: its biases move
-# as under SGD. The other is Adam, without ramp and decay.
+# Two more contestants run with them:
+#
+# - LARS with `exclude_1d=True`, as in later implementations: its biases move as under SGD;
+# - Adam, without ramp and decay.
 #
 # **Predict**: by how many points of HR@10 (a point is 0.01) is LARS, with a trust ratio for all tensors, ahead of SGD
 # at 192 times the batch?
@@ -488,12 +487,9 @@ title = f"LARS is {ahead.estimate:.0f} points of HR@10 ahead of SGD at 192 times
 plots.by_seed(scores, {"popularity": experiment.popularity}, "HR@10", title)
 
 # %% [markdown]
-# Between SGD and LARS, two things differ: the trust ratio, and the velocity, which contains the learning rate under
-# LARS. **We think** that the trust ratio decides. To test it, run `move` with a ratio of 1.
-#
-# LARS without a trust ratio for biases may end lower. **We think** that the best peaks of LARS are too large for
-# biases, which then move by the peak times their gradient. To test it, give the biases a parameter group with
-# `lr_scale=0.01`, by which the training loop multiplies the learning rate.
+# The claims compare LARS first with SGD, then with the version for biases, then with Adam. Between SGD and LARS, two
+# things differ: the trust ratio, and the velocity, which contains the learning rate under LARS. **We think** that the
+# trust ratio decides. To test it, run `move` with a ratio of 1.
 #
 # **Takeaway** LARS gives SGD a learning rate for every layer. Compare it with a tuned SGD and a tuned Adam before you
 # adopt it.
@@ -590,8 +586,8 @@ title = f"HR@10 {middle['tensor']:.2f} with one scale per tensor, {middle['model
 plots.by_seed({f"one scale per {scale}": of for scale, of in scores.items()}, levels, "HR@10", title)
 
 # %% [markdown]
-# **Shown**: the three differ only in how the scale is shared. Where the first claim holds, the gain comes from a scale
-# for each tensor. Where the second holds, too, a finer scale, such as one for each rare film, adds little.
+# **Shown**: the three differ only in how the scale is shared. Where the first claim holds, a scale for each tensor
+# makes the difference. Where the second holds, too, a finer scale, such as one for each rare film, adds little.
 #
 # **Takeaway** Where one scale per tensor does as well as Adam, a learning rate for every layer is most of Adam's gain
 # at a large batch.

@@ -44,9 +44,9 @@ print(experiment)
 # %% [markdown]
 # ## What if the batch does not fit?
 #
-# You can make the update of a batch that does not fit into memory. The gradient of a mean is a weighted mean of
-# gradients, and `backward()` *adds* to `grad`. So process the batch in pieces, weight each piece by its share of the
-# rows, and let the optimizer step after the last one.
+# Sooner or later a batch does not fit into memory. You can still make its update. The gradient of a mean is a weighted
+# mean of gradients, and `backward()` *adds* to `grad`. So process the batch in pieces, weight each piece by its share
+# of the rows, and let the optimizer step after the last one.
 #
 # Two things need care. Batch norm, which NeuMF does not use, would see only the pieces. Under DDP, each piece would
 # wait for an all-reduce, so run all pieces but the last in `model.no_sync()`.
@@ -141,8 +141,8 @@ check.accumulated_step(accumulated_step, seed=14)
 # ## How much memory do pieces and 16 bits save?
 #
 # Both remedies save some of what autograd keeps between forward and backward pass, and you need to know which saves
-# enough. Saved-tensor hooks count these bytes for the whole batch in fp32, for pieces, and under autocast to bf16. "The
-# large model" is NeuMF in the sizes that NVIDIA trains (reference 3).
+# enough. Saved-tensor hooks count these bytes for the whole batch in fp32, for pieces, and under autocast to bf16. A
+# timing then says whether pieces take longer. "The large model" is NeuMF in the sizes that NVIDIA trains (reference 3).
 #
 # **Predict**: by what factor does bf16 reduce these bytes at 192 times the batch? By 2, because all numbers have half
 # the bits? By less, because part of what is kept stays in fp32? Or by 1, because the weights stay in fp32?
@@ -194,9 +194,11 @@ course.claim("an update in 12 pieces takes at most 10 % longer than the whole ba
 # %% [markdown]
 # ## What do 16 bits keep?
 #
-# Before you train in 16 bits, know what they can do to a number. It can lose digits, and it can become zero or
-# infinite. Which of these happens depends on how the 16 bits are divided: the exponent sets the range, and the fraction
-# sets the spacing.
+# 16 bits can spoil a training. **Known** When the object detector SSD was trained in fp16, most of the activations'
+# non-zero gradients became zero, and the training diverged (reference 6).
+#
+# A number in 16 bits can lose digits, and it can become zero or infinite. Which of these happens depends on how the 16
+# bits are divided. The exponent sets the range, and the fraction sets the spacing.
 #
 # | format | exponent bits | largest | smallest normal | smallest above 0 | spacing at 1 |
 # |---|---|---|---|---|---|
@@ -207,9 +209,6 @@ course.claim("an update in 12 pieces takes at most 10 % longer than the whole ba
 # `torch.amp.autocast` runs matrix products and a few other operations in 16 bits. Weights, optimizer and `p.grad` stay
 # in fp32, but in the backward pass the gradients of activations are 16-bit. A mean loss weights each row by $1/B$, so
 # these gradients shrink as the batch grows. A gradient that becomes zero trains nothing. **How many become zero?**
-#
-# **Known** In a training of the object detector SSD, most of the activations' non-zero gradients became zero in fp16,
-# and the training diverged (reference 6).
 
 # %% tags=["experiment"]
 small, lost = [], []
@@ -355,10 +354,13 @@ check.amp_step(amp_step, seed=13)
 # So the cell takes few rows and makes their gradients as small as in that batch: it multiplies their mean loss by the
 # number of rows over $2^{20}$.
 #
-# A `GradScaler` applies this factor as its scale. In "fp16 without a scale", the scale stays at this factor. In "fp16
-# with a scaler", it starts $2^{16}$ times higher, which is torch's default. It grows after 50 good steps instead of
-# 2,000, because the training is short. Both divide in fp32 afterwards, so the updates are the same except for what 16
-# bits lose.
+# Four ways make the same updates, except for what 16 bits lose:
+#
+# - *fp32*, where this factor would change nothing;
+# - *fp16 without a scale*: a `GradScaler` whose scale is this factor, and stays there;
+# - *fp16 with a scaler*: its scale starts $2^{16}$ times higher, which is torch's default, and grows after 50 good
+#   steps instead of 2,000, because the training is short;
+# - *bf16*: the constant factor, as in the second way.
 #
 # **Predict** the loss at the end of fp16 without a scale over that of fp32. Is it 1, because Adam makes up for small
 # gradients? Is it about a third more, the loss of a model that says the same to all, because nothing moves? Or is it
@@ -458,8 +460,8 @@ course.claim("bf16 makes an update of NVIDIA's NeuMF at least 10 % faster than f
 # LARS, the exponential warm-up, mixed precision, and weight decay of $10^{-4}$. The learning rate decays quadratically.
 # The warm-up lasts one epoch, because a tenth of an epoch would be a single update here.
 #
-# Then take ingredients out, with the same seeds. The second way has no weight decay. The third has no mixed precision,
-# either. On a CPU mixed precision means bf16, on a GPU fp16 with a scaler. **Does the whole recipe end highest?**
+# Then take ingredients out, with the same seeds: the second way has no weight decay, the third also no mixed precision.
+# On a CPU, mixed precision means bf16, on a GPU fp16 with a scaler. **Does the whole recipe end highest?**
 
 # %% tags=["experiment"]
 Lars, ramp = course.solved(check.LARS), course.solved(check.exponential_warmup)
@@ -495,8 +497,9 @@ course.claim("under LARS at 192x, weight decay of 1e-4 costs at least 0.1 of HR@
              otherwise="Your gradients are larger than the decay, or the training is too short.")  # fmt: skip
 
 # %% [markdown]
-# **Shown** Each way differs from the one before it in one ingredient, so you see what each is worth. The whole recipe
-# need not be the best, and may even end below popularity.
+# The first claim asks whether the recipe works without decay, the others what 16 bits and the decay cost. **Shown**
+# Each way differs from the one before it in one ingredient. So the whole recipe need not be the best, and may even end
+# below popularity.
 #
 # **We think** that the decay costs so much because of the trust ratio. LARS scales $g + \beta w$ to a fixed share of
 # $w$. Where $\beta \lVert w \rVert$ exceeds $\lVert g \rVert$, the layer mostly shrinks. To test it, print both norms
