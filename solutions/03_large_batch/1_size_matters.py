@@ -250,8 +250,8 @@ print(course.score("03/1", "what costs the score", predicted_cause, cause))
 # ## Was it the batch, or the learning rate?
 #
 # The large batch made too few updates at *this* learning rate. At a better one, as many might be enough. Test this with
-# Adam. It divides each coordinate of the gradient by its recent size, so the learning rate alone sets how far a weight
-# moves.
+# Adam. It divides each coordinate of the gradient by its recent size, so how far a weight moves depends mostly on the
+# learning rate.
 #
 # The cell trains Adam for half as many epochs: at 1×, at 16× with the same learning rate, and at 16× with one tuned for
 # it. Both runs at 16× make equally many updates. **If the batch itself did harm, could a learning rate repair it?**
