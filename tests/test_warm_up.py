@@ -138,14 +138,16 @@ def test_a_way_is_tuned_with_some_seeds_and_judged_with_others():
     assert found.best == 2.0 and found.scores == [0.0, 0.1, 0.0]
     assert set(found.tried) == {1.0, 2.0, 3.0}
     assert {seed for _, seed in asked[:6]} == {FIRST_TUNING_SEED, FIRST_TUNING_SEED + 1}
-    assert "tried 1: -0.950" in str(found) and "other seeds at 2:" in str(found)
+    assert "tried learning rate 1: -0.950" in str(found)
+    assert "other seeds at learning rate 2:" in str(found)
     at_the_edge = tuned(lambda lr, seed: lr, (1.0, 2.0), seeds=1)
-    assert "other seeds at 2, the edge: 2.000" in str(at_the_edge)
+    assert "other seeds at learning rate 2, the edge: 2.000" in str(at_the_edge)
 
 
 def test_a_way_with_one_learning_rate_is_not_tuned():
     found = tuned(lambda lr, seed: lr + seed, (5.0,), seeds=2)
-    assert found.tried == {} and found.scores == [5.0, 6.0] and str(found) == "at 5: 5.000 6.000"
+    rates = "at learning rate 5: 5.000 6.000"
+    assert found.tried == {} and found.scores == [5.0, 6.0] and str(found) == rates
 
 
 def test_update_ratios_compare_the_update_with_the_weights_before_it():

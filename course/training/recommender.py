@@ -1,7 +1,7 @@
 """The setting that all experiments of unit 03 share.
 
 How ratings are split, how negatives are drawn and how a ranking is judged are arguments, because
-they are exercises of part 1. The library's own are in implicit_feedback.py, the training loop in
+they are exercises of part 6. The library's own are in implicit_feedback.py, the training loop in
 recommender_loop.py.
 """
 

@@ -25,14 +25,14 @@ class Tuned:
     def __str__(self) -> str:
         scores = " ".join(f"{score:.3f}" for score in self.scores)
         if not self.tried:
-            return f"at {self.best:g}: {scores}"
+            return f"at learning rate {self.best:g}: {scores}"
         rates = sorted(self.tried)
         is_edge = self.best in (rates[0], rates[-1])
-        place = f"{self.best:g}{', the edge' if is_edge else ''}"
+        place = f"learning rate {self.best:g}{', the edge' if is_edge else ''}"
         found = []
         for lr, tuning_scores in self.tried.items():
             found.append(f"{lr:g}: {statistics.mean(tuning_scores):.3f}")
-        return f"tried {', '.join(found)}; other seeds at {place}: {scores}"
+        return f"tried learning rate {', '.join(found)}; other seeds at {place}: {scores}"
 
 
 def tuned(

@@ -3,17 +3,19 @@
 #
 # **What does a larger batch gain, and what does it lose?**
 #
-# NVIDIA's workshop on scaling trains a recommender with a batch of 4,096, then with 16 and 192 times as many samples.
-# Each larger batch trains more samples per second, and each ends with a worse score. The workshop wins the score back
-# with a larger learning rate, a warm-up and LARS, and saves time with mixed precision. This unit follows it, on data
-# that a laptop trains in seconds. In this part you measure what a larger batch gains and what it loses, and find out
-# what causes the loss.
+# A larger batch keeps the machine busy, so a training sees more samples per second. Often the model ends up worse.
+# NVIDIA's workshop on scaling shows both with a recommender. It trains with a batch of 4,096, then with 16 and 192
+# times as many samples, and the score falls each time. A larger learning rate, a warm-up and LARS win the score back,
+# and mixed precision saves time.
+#
+# This unit follows the workshop on data that a laptop trains in seconds. In this part you measure what a larger batch
+# gains and what it loses. Then you find out why it loses.
 #
 # **You will be able to**
 #
 # - predict how throughput grows with the batch size, and say where it stops growing;
 # - say whether a baseline has converged before you compare anything with it;
-# - tell a training that has not moved far enough from one that generalises badly.
+# - tell a training that has made too little progress from one that generalises badly.
 #
 # **Minutes** 16 core · 35 in all
 #
@@ -47,26 +49,27 @@ sizes = course.sizes("03_large_batch")
 # %% [markdown]
 # ## What is trained, and how is it judged?
 #
-# You will compare scores in the whole unit, so look first at what they count. MovieLens holds ratings: user, film,
+# The whole unit compares scores, so first look at what a score counts. MovieLens is a list of ratings: user, film,
 # stars, time. Neural collaborative filtering (NCF) ignores the stars and predicts which film a user picks next. Each
-# rating becomes a 1. For each 1, four films that the user never rated are drawn as zeros.
+# rating becomes a 1. For each 1, we draw four films that the user never rated as zeros.
 
 # %%
 plots.neumf_diagram()
 
 # %% [markdown]
 # The model is NeuMF with 8 factors. Four tables turn user and film into vectors. The GMF half (generalised matrix
-# factorisation) multiplies two of the vectors element by element. The MLP half is a small network with ReLUs. A
-# linear layer turns both halves into one logit, and the loss is the binary cross entropy. Part 6 builds all of this.
+# factorisation) multiplies two vectors element by element. The MLP half is a small network with ReLUs. A linear layer
+# turns both halves into one logit, and the loss is the binary cross entropy. Part 6 builds all of this.
 #
-# Each user's latest film is kept for the test, and the one before it for validation. Every score below is on
-# validation. **HR@10 with sampled negatives** ranks the held-out film among 100 films that the user never rated, and
-# counts how often it is in the first ten. **NDCG@10** counts a high rank for more. Guessing reaches 10 / 101. A
-# ranking by popularity, the same for all users, is harder to beat.
+# Each user's latest film is kept for the test, and the one before it for validation. Every score in this part is on
+# validation.
 #
-# Three choices of ours are easy to miss. Embeddings start with a standard deviation of 0.1 instead of the paper's
-# 0.01, because plain SGD leaves zero slowly. The output bias starts at the log odds of a positive. And we tuned the
-# learning rate of each optimizer, as part 2 explains.
+# **HR@10 with sampled negatives** ranks the held-out film among 100 films that the user never rated. It is the share of
+# users whose film is among the first ten. **NDCG@10** also counts how high the film comes. Guessing reaches about a
+# tenth. A ranking by popularity, the same for all users, is harder to beat.
+#
+# Two choices of ours affect every run. Embeddings start with a standard deviation of 0.1 instead of the paper's 0.01,
+# because plain SGD is slow to leave zero. The output bias starts at the log odds of a positive.
 
 # %% tags=["experiment"]
 experiment = Experiment(sizes)
@@ -82,38 +85,36 @@ print(f"HR@10 of guessing {10 / 101:.3f}, of the most popular films {experiment.
 # %% [markdown]
 # ## Has the small batch converged?
 #
-# If you stop a baseline while it still improves, every comparison with it measures when you stopped. So the baseline
-# comes first.
+# Everything below is compared with the small batch. If you stop its training while the score still rises, every
+# comparison measures only when you stopped. So train the baseline first.
 #
-# SGD with momentum 0.9 minimises the mean loss over all samples. It estimates the gradient from a batch
-# $\mathcal B_k$ of $B$ samples and steps with the learning rate $\alpha$:
+# SGD minimises the mean loss over all samples. It estimates the gradient from a batch $\mathcal B_k$ of $B$ samples and
+# takes a step with the learning rate $\alpha$:
 #
 # $$w_{k+1} = w_k - \alpha\, \frac{1}{B} \sum_{i \in \mathcal B_k} \nabla f_i(w_k)$$
 #
-# The cell trains the small batch, 1×, and prints a line per epoch, as the workshop does. A star marks the best score
-# so far. **When would you stop?**
+# The cell trains the small batch, 1×, by SGD with momentum 0.9. It prints a line per epoch, and a star marks the best
+# score so far. **When would you stop?**
 
 # %% tags=["experiment"]
 baseline = experiment.train_fresh(sgd(sizes.base_lr), batches[0], epochs=sizes.long_epochs)
 print_log(baseline)
 
 # %% [markdown]
-# **Known** The workshop's own log, with MovieLens 20M, batch 4,096 and learning rate 0.005 on one GPU: HR@10 rises
-# from 0.8325 after the first epoch to 0.9004, in 20 minutes, at 0.74 to 0.92 million samples/s. Compare scores only
-# within one protocol: the same data, candidates and model.
-#
 # **Takeaway** Train a baseline until its score stops rising, then compare.
 
 # %% [markdown]
 # ## How much faster is a larger batch?
 #
-# People buy larger batches for speed. The terms of the sum above do not depend on each other, so they can run in
-# parallel. Other costs occur once *per update*, whatever the batch size: starting kernels, and reading and writing
-# every weight in the optimizer. With $c$ seconds per update and $s$ seconds per sample, an update takes $c + sB$
-# seconds, so the throughput is $B / (c + sB)$.
+# The reason for a larger batch is speed. The terms of the sum above do not depend on each other, so they can run in
+# parallel. Other costs occur once *per update*, whatever the batch size: the machine starts kernels, and the optimizer
+# reads and writes every weight.
+#
+# Say these fixed costs take $c$ seconds per update, and each sample adds $s$ seconds. Then an update takes $c + sB$
+# seconds, and the throughput is $B / (c + sB)$.
 #
 # **Predict** by what factor the throughput grows with 16 times the batch, and with 192 times. If $c$ were 0, it would
-# not grow. If $s$ were 0, it would grow with the batch.
+# not grow at all. If $s$ were 0, it would grow as much as the batch.
 
 # %%
 predicted_speedup_16 = None  # your number: how many times the samples/s of the 1x batch at 16x
@@ -140,7 +141,8 @@ ways = {k: updates(batch) for k, batch in timed_batches.items()}
 compared = compare(ways, device=course.device(), seconds=sizes.seconds, progress=False)
 
 # %% [markdown]
-# $c$ and $s$ follow from the smallest and the largest batch. The batches between them test the formula.
+# The smallest and the largest batch give $c$ and $s$, and the batches between them test the formula. Three claims
+# follow. They say whether a larger batch pays, whether it fills the machine, and whether the formula holds.
 
 # %% tags=["experiment"]
 seconds = {k: compared.time(k).estimate / sizes.perf_steps for k in ways}
@@ -166,30 +168,30 @@ course.claim("c + sB, fitted to the 1× and the 192× batch, is within 25 % of a
              otherwise="The cost per sample changes with the batch size: see below.")  # fmt: skip
 
 # %% [markdown]
-# At $B = c / s$, the fixed cost of an update equals the cost of its samples. Beyond that batch, throughput at most
-# doubles, by the formula. The recorded GPU gains much more from 16× to 192× than a CPU, so its $c / s$ is larger: it
-# needs more samples before its arithmetic takes longer than starting its kernels.
+# At $B = c / s$, the samples of an update cost as much as the update itself. By the formula, throughput can at most
+# double beyond that batch. The recorded GPU gains more from 1× to 16× than a CPU does, so its $c / s$ is larger.
 #
-# The formula takes $s$ as constant, but a sample may cost less in a large batch. **We think** that NeuMF's code is
-# the reason: where the same users and films occur often enough in a batch, it multiplies once per table row instead
-# of once per sample. To test it, set `course.training.models.TABLE_PRODUCTS_FROM` to infinity and time the updates
-# again.
+# The formula takes $s$ as constant, but a sample may cost less in a large batch. **We think** that NeuMF's code is the
+# reason. Once a batch repeats its users and films often enough, the code multiplies each table row only once. To test
+# it, set `course.training.models.TABLE_PRODUCTS_FROM` to infinity and time the updates again.
 #
 # **Takeaway** A batch is large enough for a machine when the fixed cost of an update equals the cost of its samples.
 
 # %% [markdown]
 # ## What does it lose?
 #
-# More samples per second are worth little if the model ends worse. **Known** Keskar et al. found that large batches
-# fit the training data as well as small ones, but lose up to five points of test accuracy: a loss of
-# *generalisation*. Goyal et al. trained ResNet-50 for the same number of epochs with each batch. If the learning rate
-# grew with the batch, the error stayed flat up to a batch of 8,192, and rose beyond. At the small batch's learning
-# rate, 32 times the batch raised the error from 23.6 % to 41.7 %.
+# Speed is worth little if the model ends worse. Published results point to two reasons. **Known** Keskar et al. found
+# that large batches fit the training data as well as small ones and still lose up to five points of test accuracy. That
+# is a loss of *generalisation*.
 #
-# With 16 times the batch, an epoch has a sixteenth of the updates. So there are two suspects: too few updates, or
-# poor generalisation, which means weights that fit the training data and nothing else. The cell trains 1× and 16×
-# with the same learning rate for the same number of epochs, with pairs of seeds. **Predict** the culprit. Which
-# numbers would tell the two apart?
+# Goyal et al. trained ResNet-50 for the same number of epochs with each batch. At the small batch's learning rate, 32
+# times the batch raised the error from 23.6 % to 41.7 %. A larger learning rate removed nearly all of this loss.
+#
+# So there are two suspects. With 16 times the batch, an epoch has a sixteenth of the updates, which may be too few. Or
+# the model generalises badly: it fits the training data, and not much else.
+#
+# The cell trains 1× and 16× with the same learning rate, the same number of epochs and the same pairs of seeds.
+# **Predict** the culprit. Which numbers would tell the two apart?
 
 # %%
 predicted_cause = None  # your answer: "too few updates" or "poor generalisation"
@@ -213,8 +215,9 @@ title = f"HR@10 of 16× is {final_scores(small)[0] - final_scores(large)[0]:.2f}
 plots.accuracy(first, title, experiment.popularity, CONSTANT_LOSS, by_update=True)
 
 # %% [markdown]
-# Now judge. If generalisation is poor, the large batch ends with a training loss as low as the small batch's, and
-# with a worse score. If the updates are too few, the small batch has no lower loss after the same number of updates.
+# Now judge with the training loss. Poor generalisation means that the large batch ends with a training loss as low as
+# the small batch's, but with a worse score. Too few updates means that the small batch is no further when it has made
+# the same number of updates. A claim tests each.
 
 
 # %% tags=["experiment"]
@@ -235,19 +238,21 @@ cause = "too few updates" if higher.low > 0.02 and few.low > -0.01 else None
 print(course.score("03/1", "what costs the score", predicted_cause, cause))
 
 # %% [markdown]
-# **Shown** The second claim compares both runs after the same number of updates with the same learning rate: only the
-# batch differs. Where it holds, the updates are too few at this learning rate. Part 2 asks whether longer updates
-# make up for it.
+# **Shown** The second claim compares both runs after equally many updates at the same learning rate, so only the batch
+# differs. Where the claim holds, a larger batch does not learn less per update. It just makes too few updates for this
+# learning rate. Part 2 asks whether longer updates make up for it.
 #
-# **Takeaway** Compare training losses first. A large batch that ends with a higher training loss has not overfitted:
-# it has trained too little, or at a wrong learning rate.
+# **Takeaway** Compare training losses first. A large batch with a higher training loss has not overfitted: it has
+# trained too little, or at a wrong learning rate.
 
 # %% [markdown]
 # ## Was it the batch, or the learning rate?
 #
-# Too few updates do harm at *this* learning rate. Would they still do harm at a better one? Adam is a good control.
-# It divides each coordinate of the gradient by its own recent size, so all coordinates move about equally far. The
-# cell trains Adam for half as many epochs: at 1×, at 16× with the same learning rate, and at 16× with one tuned for
+# The large batch made too few updates at *this* learning rate. At a better one, as many might be enough. Test this with
+# Adam. It divides each coordinate of the gradient by its recent size, so how far a weight moves depends mostly on the
+# learning rate.
+#
+# The cell trains Adam for half as many epochs: at 1×, at 16× with the same learning rate, and at 16× with one tuned for
 # it. Both runs at 16× make equally many updates. **If the batch itself did harm, could a learning rate repair it?**
 
 # %% tags=["experiment"]
@@ -268,16 +273,17 @@ course.claim("Adam at 16× ends less than 0.03 below the small batch with SGD, i
              otherwise="Adam needs more epochs here.")  # fmt: skip
 
 # %% [markdown]
-# **Shown** Between the second row and the third, only the learning rate changes. Between the first and the second,
-# the batch changes, and with it the number of updates. If the third row is as good as the first, neither did harm:
-# the learning rate of the small batch made the few updates too short. Part 2 asks the same of SGD.
+# **Shown** From the second row to the third, only the learning rate changes. If the third row is as good as the first,
+# then neither the batch nor the number of updates did the harm. The small batch's learning rate made each update too
+# short. Part 2 asks the same of SGD.
 #
 # **Takeaway** Before you say what a large batch loses, tune its learning rate.
 
 # %% [markdown]
 # ## Can you write the step? · extra
 #
-# Momentum keeps a decaying sum of past gradients, the velocity $v$, and steps along it.
+# You used momentum above without seeing it. It keeps a decaying sum of past gradients, the velocity $v$, and steps
+# along it.
 
 # %% [markdown]
 # ### Exercise 1 · SGD with momentum
@@ -370,13 +376,13 @@ course.claim("20 of your steps lead to the same weights as torch.optim.SGD",
 # %% [markdown]
 # ## Does the small batch train the whole model? · extra
 #
-# HR@10 does not show *what* trains. If the input of a ReLU is negative for every sample, the unit outputs 0 and its
-# gradient is 0. Then the weights before it get nothing to learn from. A **silent unit** of the MLP is one that
+# A score does not show *what* trains. If the input of a ReLU is negative for every sample, the unit outputs 0 and its
+# gradient is 0. Then the weights before it have nothing to learn from. We call a unit of the MLP **silent** if it
 # outputs 0 for all of 8,192 samples.
 #
-# NeuMF as published starts with an output bias near 0, so the untrained model says "one half" to every pair. Ours
-# starts at the log odds of a positive. **Does that matter?** The cell trains half an epoch with SGD at twice the
-# learning rate of the small batch, with three seeds each.
+# The published NeuMF starts with an output bias near 0, so the untrained model gives every pair a chance of one half.
+# Ours starts at the log odds of a positive. **Does that matter?** The cell trains half an epoch with SGD, with three
+# seeds for each start. It uses twice the learning rate of the small batch.
 
 # %% tags=["experiment"]
 twice = sgd(2 * sizes.base_lr)
@@ -392,8 +398,8 @@ course.claim("after the small batch, units of the last MLP layer are alive", all
              f"silent: {listed(after)}", otherwise="The product half of the model does all the work.")  # fmt: skip
 
 # %% [markdown]
-# These claims may fail on other data or with another learning rate. The recorded GPU had both. A model whose last
-# layer is silent can still score well, because the GMF half learns.
+# These claims may fail on other data or at another learning rate, and the recorded GPU run had both. A model whose last
+# layer is silent can still score well, because its GMF half learns.
 #
 # **Takeaway** A score does not show a dead layer. Count silent units before you tune.
 

@@ -4,16 +4,16 @@
 # **Which learning rate does a larger batch need?**
 #
 # In part 1, SGD with 16 times the batch made too few updates for its learning rate. The classic remedy makes each
-# update longer: multiply the learning rate by the factor of the batch. Does this rule work, up to which batch, and
-# compared with what? A map answers all three. It shows the final score for each batch size and each learning rate.
-# The best squares of all columns form its *ridge*. A rule is a line on the map, and a comparison is fair if it
-# compares best squares.
+# update longer: multiply the learning rate by the same factor as the batch. Does this work, and up to which batch?
+#
+# A map answers both. It shows the final score for each batch size and each learning rate. The best squares of its
+# columns form a *ridge*, and a scaling rule is a line across the map. A good rule stays on the ridge.
 #
 # **You will be able to**
 #
 # - scale the learning rate with the batch, over ranks and accumulation, and say why it may fail;
 # - find a learning rate whose neighbours are both worse, with few runs;
-# - read from a map how far a scaling rule stays on the ridge, for three models and three optimizers.
+# - read from a map how far a scaling rule stays on the ridge, for other models and optimizers, too.
 #
 # **Minutes** 33 core · 38 in all
 #
@@ -40,17 +40,18 @@ maps = figures.recorded_maps()
 # %% [markdown]
 # ## Why should the learning rate grow with the batch?
 #
-# A learning rate that was tuned for a small batch need not suit a large one. To see which one may, follow the weights
-# through $k$ small steps, with batches of $n$ samples and learning rate $\alpha$, and through one step on all these
-# $kn$ samples with learning rate $\hat\alpha$:
+# You have a learning rate that works with a small batch, and you want one for a large batch. So ask when one large step
+# does the same as several small ones. Follow the weights through $k$ steps, with batches of $n$ samples and learning
+# rate $\alpha$. Compare them with one step on all these $kn$ samples, with learning rate $\hat\alpha$:
 #
 # $$w_{k} = w_0 - \alpha\, \frac{1}{n} \sum_{j < k} \sum_{i \in B_j} \nabla f_i(w_{\color{red}{j}}), \qquad
 # \hat w_{1} = w_0 - \hat\alpha\, \frac{1}{kn} \sum_{j < k} \sum_{i \in B_j} \nabla f_i(w_{\color{red}{0}})$$
 #
-# The two lines differ in where the gradients are taken, marked red. If the gradient hardly changes over $k$ small
-# steps, both end at the same weights for $\hat\alpha = k \alpha$. This is the **linear scaling rule**. On a parabola
-# with curvature $\lambda$, a step multiplies the distance to the minimum by $1 - \alpha\lambda$. So one step of
-# $k \alpha$ lands well if the parabola is flat, and overshoots if it is steep:
+# The two lines differ in where the gradients are taken, marked red. If the gradient hardly changes over the small
+# steps, both end at the same weights for $\hat\alpha = k \alpha$. This is the **linear scaling rule**.
+#
+# On a parabola you can see when it fails. One step of $k \alpha$ lands well if the parabola is flat, and overshoots if
+# it is steep:
 
 # %%
 plots.many_small_steps_or_one_large()
@@ -58,7 +59,7 @@ plots.many_small_steps_or_one_large()
 # %% [markdown]
 # ### Exercise 1 · The learning rate that fits the batch
 #
-# Compute the learning rate for a batch by the linear scaling rule, from one that works with another batch. The loss of
+# Compute the learning rate for a batch by the linear scaling rule, given one that works with another batch. The loss of
 # an update is the *mean* over its samples.
 #
 # **Must** count all samples of one *update*: `accumulation` micro-steps of `batch` samples on each of `ranks`
@@ -114,17 +115,17 @@ check.scaled_lr(scaled_lr, seed=256)
 # %% [markdown]
 # ## What is a fair learning rate?
 #
-# "Adam beats SGD" says nothing if only one of them was tuned. So tune both, in the same way, at each batch size. The
+# "Adam beats SGD" says nothing if only one of them was tuned. So tune both in the same way, at each batch size. The
 # Deep Learning Tuning Playbook (Godbole et al. 2023) first asks where the best value lies. If it lies at the edge of
-# what you tried, you have not found the best one.
+# what you tried, a better one may lie beyond.
 
 # %% [markdown]
 # ### Exercise 2 · A sweep
 #
-# Search a grid of learning rates, `start` times powers of `factor`. `score(lr)` trains once and returns a score,
-# larger is better, or NaN if the run diverged. A run takes minutes, so make few: begin at `start`, which does not
-# diverge, and always try a neighbour, above or below, of the best learning rate so far. Return the best one once it
-# lies between two that were tried.
+# Search a grid of learning rates, `start` times powers of `factor`. `score(lr)` trains once and returns a score, where
+# larger is better, or NaN if the run diverged. A training takes minutes, so run few. Begin at `start`, which does not
+# diverge. Then always try a neighbour, above or below, of the best learning rate so far. Return the best one once both
+# its neighbours were tried.
 #
 # **Must**
 # - return the best learning rate after both its neighbours were tried, or after `most` runs;
@@ -194,9 +195,9 @@ check.sweep(sweep, seed=4)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Now sweep SGD and Adam, at 16× and at 192×, with one run per learning rate. **Predict** SGD's best learning rate at
+# Now sweep SGD and Adam at 16× and at 192×, with one run per learning rate. **Predict** SGD's best learning rate at
 # 16×, as a multiple of the small batch's. The linear rule says 16. Krizhevsky's square root, which keeps the variance
-# of a step the same, says 4. If the learning rate may not grow, it is 1.
+# of a step the same, says 4. If the learning rate may not grow at all, it is 1.
 
 # %%
 predicted_multiple = None  # your number: best learning rate of SGD at 16x, over that of the small batch
@@ -229,9 +230,10 @@ print(course.score("03/2", "best rate of SGD at 16x over the small batch's", pre
                    tuned_sgd[0] / sizes.base_lr))  # fmt: skip
 
 # %% [markdown]
-# SGD was swept from two starts: the unchanged learning rate and the linear rule's. A sweep only goes uphill, so a
-# small hill or one lucky seed can stop it. If your two sweeps found different learning rates, at least one of them
-# stopped early. Where all scores are below popularity, there is no ridge, and the best score is luck.
+# SGD was swept from two starts: the unchanged learning rate and the one of the linear rule. If they found different
+# learning rates, at least one sweep stopped early. A sweep only goes uphill, so a small hill or a lucky seed can stop
+# it. So can a start that diverges, because all its neighbours may diverge, too. The library's `ncf_score` gives such
+# runs the score 0.
 #
 # **Takeaway** Tune every contestant with the same sweep, start it where a rule points, and trust a best value only
 # between two that are worse.
@@ -239,24 +241,30 @@ print(course.score("03/2", "best rate of SGD at 16x over the small batch's", pre
 # %% [markdown]
 # ## How far does the linear rule lead?
 #
-# A sweep sees one column. The recorded map shows all: SGD, each square one training with as many epochs as in part 1.
-# The orange line is the linear rule, from the best learning rate of the smallest batch. Red frames are squares that
-# your sweep ran just now. A run that diverged counts as 0, and guessing scores about a tenth. Move the slider "power
-# of the batch size" to 0.5 (square root) and to 0 (constant). **Which line stays on dark squares, and up to which
-# batch?**
+# A sweep sees one column. The recorded map shows all columns for SGD, with as many epochs as in part 1. Each square is
+# one training. Red frames mark what your sweep just ran. A run that diverged counts as 0, and guessing scores about a
+# tenth.
+#
+# The orange line is the linear rule, from the best learning rate of the smallest batch. Move the slider "power of the
+# batch size" to 0.5 (square root) and to 0 (constant). **Which line stays on dark squares, and up to which batch?**
 
 # %% tags=["experiment"]
 here = [(batch, lr, score) for name, batch, lr, score in runs if name == "SGD"]
 figures.rate_maps(maps, "NCF, SGD", rate=sizes.map_rate, here=here)
 
 # %% [markdown]
-# The map has one seed per square, so two squares may differ by luck. The cell repeats some of them with pairs of
-# seeds: at 16×, the linear rule, the square root and the unchanged learning rate; at 192×, the best of your sweeps.
-# It also prints the share of **silent** ReLUs in the last MLP layer. They output 0 for all of 8,192 samples, so the
-# weights before them learn nothing.
+# **Takeaway** A scaling rule is a line on a map, and it helps as far as the ridge follows it.
 #
-# **Predict** which share of the lost HR@10 the rule restores at 16×. It is all of it if the gradient hardly changes
-# over 16 small steps, and none if the loss is too steep for long steps.
+# ## Does the rule hold with other seeds?
+#
+# Each square of the map is one seed, so two squares may differ by luck. The cell repeats some of them with pairs of
+# seeds: at 16×, the linear rule, the square root and the unchanged learning rate, and at 192×, the best of your sweeps.
+#
+# A score does not show which half of the model trains. So the cell also prints the share of **silent** ReLUs in the
+# last MLP layer. They output 0 for all of 8,192 samples, so the weights before them learn nothing.
+#
+# **Predict** which share of the lost HR@10 the rule restores at 16×. If the gradient hardly changes over 16 small
+# steps, it restores all. If the loss is too steep for long steps, it restores nothing.
 
 # %%
 predicted_restored = None  # your number: 0 = nothing of the lost HR@10, 1 = all of it
@@ -296,29 +304,29 @@ course.claim("at 192×, both tuned by the same sweep, Adam beats SGD by more tha
              difference_interval(adam_192, sgd_192), above=0.1, otherwise=otherwise)  # fmt: skip
 
 # %% [markdown]
-# **Shown** At 16×, only the learning rate differs between the three runs of SGD, and all make equally many updates.
-# Where the last MLP layer is silent, the logit comes from the GMF half alone. Then the rule restores the score and
-# loses half of the model.
+# The first three claims judge the rule at 16×, and the last two say what is left at 192×. **Shown** At 16×, the three
+# runs of SGD differ only in the learning rate, and all make equally many updates. Where the last MLP layer is silent,
+# the logit comes from the GMF half alone. There the rule restores the score, and loses half of the model.
 #
-# **We think** that this also explains the valley at the square root. That learning rate already silences the MLP with
-# some seeds, and is still too small for the GMF half. To test it, compare its seeds: those with a low HR@10 should be
-# the silent ones. Part 3 gives every layer a learning rate.
+# The square root lies between two learning rates that do better. **We think** there are two reasons. This learning rate
+# already silences the MLP with some seeds: in its rows above, the worst seeds should be the silent ones. And it is
+# still too small for the GMF half. To test this, give the GMF tables a larger learning rate.
 #
-# At 192×, if no square of the map is dark, SGD is not badly tuned: none of these learning rates is good there.
+# At 192×, if no square of the map is dark, SGD is not badly tuned: none of these learning rates is good there. A best
+# score below popularity is luck.
 #
-# **Takeaway** The linear rule is a line on a map, and helps as far as the ridge follows it. Check which layers it
-# leaves alive.
+# **Takeaway** Before you trust a rule, train with other seeds and check which layers stay alive.
 
 # %% [markdown]
 # ## Does another model have the same ridge?
 #
-# The ridge of one model says little about yours. The switch above the figure shows the same map for Adam and LARS,
-# for a small transformer on drawn text, and for a CNN on Fashion-MNIST. The last two train for one epoch. Draw your
-# rule over each.
+# The ridge of one model says little about yours. The switch above the figure shows the same map for Adam and LARS, for
+# a small transformer on drawn text, and for a CNN on Fashion-MNIST. The last two train for one epoch. Draw your rule
+# over each.
 #
-# The cell asks a stricter question of all maps. Start a rule at the best square of the smallest batch. **Up to which
-# batch does it reach at least nine tenths of each column's best score?** Half way between two squares, the lower
-# learning rate counts.
+# Then ask all maps a stricter question. A rule starts at the best square of the smallest batch. **Up to which batch
+# does it reach at least nine tenths of each column's best score?** Half way between two squares, the lower learning
+# rate counts. A square that was not run ends the rule.
 
 # %% tags=["experiment"]
 print(f"{'map':<20}{'smallest batch':>15}{'constant':>12}{'square root':>14}{'linear':>9}   (times the smallest batch)")
@@ -329,21 +337,20 @@ for label, one in maps.items():
 figures.rate_maps(maps, "transformer, SGD")
 
 # %% [markdown]
-# **Known** Shallue et al. (2019) searched the learning rate for each batch, on many models and data sets. Some
-# followed the linear rule, some the square root, some neither. Beyond a batch size that depends on the model, a
-# larger batch saves no more updates. For Adam, Malladi et al. (2022) derive the square root.
+# **Known** Shallue et al. (2019) searched the learning rate for each batch, on many models and data sets. Some followed
+# the linear rule, some the square root, some neither. Beyond a batch size that depends on the model, a larger batch
+# saves no more updates. For Adam, Malladi et al. (2022) derive the square root.
 #
-# In the maps of the transformer and the CNN, even the best square of a column grows pale to the right: the batch
-# leaves too few updates for any learning rate. NCF trains longer, and with Adam its columns stay dark. At NCF's
-# smallest batch, Adam has two squares and LARS one, so their rules start at a learning rate whose neighbours were not
-# all run. Part 5 computes where a larger batch stops helping.
+# Two warnings for reading the table. The transformer and the CNN train for one epoch, so a large batch makes very few
+# updates, and even the best squares grow pale to the right. And at NCF's smallest batch, Adam has two squares and LARS
+# one, so not all neighbours of their starts were run.
 #
 # **Takeaway** A scaling rule is a first guess. Sweep around it.
 
 # %% [markdown]
 # ## Does your machine draw the same map? · extra
 #
-# A map that someone else recorded may not be yours. The cell runs one of SGD on your data, one seed per square, with
+# A map that someone else recorded may not be yours. The cell draws one for SGD on your data, with one seed per square,
 # five of the recorded learning rates and fewer epochs. It takes minutes. **Does the ridge lie where it lay?**
 
 # %% tags=["experiment"]
@@ -355,9 +362,9 @@ for batch in mine:
 figures.rate_map(mine, rates, table, name="HR@10")
 
 # %% [markdown]
-# **We think** that fewer epochs move the ridge up, because each of the fewer updates has to go further. To test it,
-# train your first column for as many epochs as the recorded map, 12. The stand-in has other data, too: the recorded map
-# is from real MovieLens 100K.
+# If your ridge lies higher, **we think** that the fewer epochs move it up, because each update has to go further. To
+# test it, train your first column for as many epochs as the recorded map, 12. If your data are the stand-in, they
+# differ, too: the recorded map is from real MovieLens 100K.
 #
 # **Takeaway** A map belongs to a model, its data and the length of the training.
 

@@ -3,9 +3,9 @@
 #
 # **When does a training need a warm-up, and when a learning rate for every layer?**
 #
-# A larger batch makes fewer updates, so each has to go further. Early in a training that can go wrong: one update can
-# be longer than the weights that it changes. There are two remedies. A warm-up makes the first updates small. LARS
-# gives every layer its own learning rate. You write both, and find out when each of them decides.
+# A larger batch makes fewer updates, so each has to go further. Early in a training this can go wrong: one update may
+# be longer than the weights that it changes. A warm-up makes the first updates small. LARS gives every layer its own
+# learning rate. You write both, and find out when each decides.
 #
 # **You will be able to**
 #
@@ -45,13 +45,14 @@ otherwise = "At this scale, or with this data, the boundary lies at other learni
 # %% [markdown]
 # ## Can one update be longer than the weights?
 #
-# Whether a learning rate is too large depends on the gradient and on the weights. The **update-to-weight ratio**
-# combines the three: it divides the norm of a tensor's update by the norm of the tensor. Under SGD it is
-# $\alpha\,\lVert g\rVert / \lVert w\rVert$, with learning rate $\alpha$, gradient $g$ and weights $w$. Above 1, the
-# update is longer than the tensor, so it decides more about the new values than the old ones do.
+# A learning rate alone does not say whether an update is too long. That also depends on the gradient and on the
+# weights. The **update-to-weight ratio** combines all three: it is the norm of a tensor's update over the norm of the
+# tensor. Under SGD it is $\alpha\,\lVert g\rVert / \lVert w\rVert$, with learning rate $\alpha$, gradient $g$ and
+# weights $w$. Above 1, the update is longer than the tensor.
 #
 # The linear rule of part 2 multiplies $\alpha$ by 192 for 192 times the batch. The cell makes one update of the
-# recommender by this rule, and one with Adam.
+# recommender by this rule, and one with Adam. The first claim answers the question above. The other two say how evenly
+# the tensors move.
 
 # %% tags=["experiment"]
 lr_192 = sizes.base_lr * experiment.batches[2] / experiment.batches[0]
@@ -87,11 +88,12 @@ title = f"SGD's first update is {first[0][longest]:.1f} times as long as {longes
 plots.layer_ratios({label: by_seed[0] for label, by_seed in ratios.items()}, title)
 
 # %% [markdown]
-# One learning rate means a tiny step for one tensor and a leap for another. Look which tensors leap: biases. A bias
-# has few numbers, so its norm is small, and every sample of the batch adds to its gradient. A row of an embedding
-# table gets a gradient only from its own user or film. Whether the longest update is longer than its tensor may
-# depend on the seed. You et al. found the same spread in AlexNet: $\lVert w\rVert / \lVert g\rVert$ differs more than
-# a hundredfold between its layers (arXiv:1708.03888, section 4).
+# With one learning rate, some tensors barely move and others leap. The ones that leap are biases. A weight's gradient
+# contains its input as a factor, and these inputs are small. A bias's gradient does not. A row of an embedding table
+# gets a gradient only from its own user or film.
+#
+# **Known** You et al. found the same in AlexNet: $\lVert w\rVert / \lVert g\rVert$ differs more than a hundredfold
+# between its layers (arXiv:1708.03888, section 4).
 #
 # **Takeaway** Compare an update with the weights that it changes. The learning rate alone does not say how far a layer
 # moves.
@@ -100,16 +102,16 @@ plots.layer_ratios({label: by_seed[0] for label, by_seed in ratios.items()}, tit
 # ## When does a warm-up decide?
 #
 # The simplest way to make the first updates small is a *warm-up*: start with a small learning rate and raise it.
-# Goyal et al. trained ResNet-50 with 32 times the batch. With the large learning rate from the first step the error
-# was 24.8 %. With a warm-up it was 23.7 %, close to the 23.6 % of the small batch. You write their ramp, a straight
-# line. NVIDIA's workshop uses another ramp for this recommender. It grows by equal factors, from a hundredth of the
-# learning rate, in a tenth of an epoch. Exercise 3 asks for it.
+# **Known** Goyal et al. trained ResNet-50 with 32 times the batch. Without a warm-up the error was 24.8 %. With one it
+# was 23.7 %, nearly that of the small batch.
+#
+# You write their ramp, a straight line. NVIDIA's workshop uses one that grows by equal factors, which is exercise 3.
 
 # %% [markdown]
 # ### Exercise 1 · Linear warm-up
 #
-# Let the learning rate grow by equal amounts from the small batch's to the large batch's, then stay. The length may be
-# a fraction of a step: do not round.
+# Let the learning rate grow by equal amounts from the small batch's to the large batch's, and then stay. The length may
+# be a fraction of a step: do not round.
 #
 # **Must**
 # - give step 0 exactly `base_lr`, and lie on the straight line in the warm-up;
@@ -167,14 +169,14 @@ check.linear_warmup(linear_warmup, seed=512)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# A deep network may need a warm-up even with a small batch, because its learning rate is too large for the start, as
-# the linear rule's may be. So train a transformer of 12 layers with Adam. Its blocks are *post-norm*, as in Vaswani
-# et al. 2017: they normalise after each addition. In its text, the last two tokens decide how likely each next one
-# is.
+# A large batch is one reason for a learning rate that is too large at the start. A deep network is another, and quicker
+# to test. The cell trains a transformer of 12 layers with Adam. Its blocks are *post-norm*, as in Vaswani et al. 2017:
+# they normalise after each addition. In its text, the last two tokens decide how likely each next one is. **Which of
+# the four trainings learn?**
 #
-# In the figure, a line is the middle seed and a band holds all seeds. The upper dashed line is the loss of a model
-# that knows only how frequent each token is. The lower one is the loss of a model that knows how likely each token is
-# after any two.
+# In the figure, a line is the middle seed and a band holds all seeds. The upper dashed line is the loss of a model that
+# knows only how frequent each token is. The lower one is the loss of a model that knows how likely each token is after
+# any two.
 
 # %% tags=["experiment"]
 text = warmed_transformers.text_of_pairs(sizes.warm_rows, course.device())
@@ -211,20 +213,26 @@ title = f"No ramp: no seed ends below {lowest:.2f}. Straight line: none above {h
 plots.warm_up(runs, levels, title)
 
 # %% [markdown]
-# Why does the training fail without a ramp? There are two explanations.
+# Where the first two claims hold, the ramp decides whether this network learns. Where the third holds, its shape
+# matters less.
+#
+# **Takeaway** A warm-up can decide whether a training works, even with a small batch.
+#
+# ## Why does it fail without a ramp?
+#
+# The reason tells you which of your trainings are at risk. There are two explanations.
 #
 # - *Adam's averages*: at first, Adam's mean square comes from very few gradients, so its steps have the wrong size (Liu
 #   et al. 2020, arXiv:1908.03265).
 # - *The weights*: near its initial weights, this network does not survive steps of that size (Xiong et al. 2020,
 #   arXiv:2002.04745: in post-norm blocks, gradients near the output start large).
 #
-# A test tells them apart. Keep the learning rate at 0 for a quarter of the steps. Adam's averages fill with
-# gradients, but the weights stay where they are. Then switch to the full learning rate, without a ramp. If the
-# averages were at fault, the training now learns.
+# A wait tells them apart. Keep the learning rate at 0 for a quarter of the steps. Adam's averages fill with gradients,
+# but the weights stay where they are. Then switch to the full learning rate, without a ramp. If the averages were at
+# fault, the training now learns.
 #
-# Liu et al. blame the mean square alone. So two controls wait as long and keep the mean square, but start the mean
-# gradient from 0 again. The first control applies Adam's bias correction to the new mean, so its steps have full
-# size. The second does not, so its first ten steps are short.
+# Two controls wait as long and keep the mean square, but start the mean gradient from 0 again. One applies Adam's bias
+# correction to the new mean, so its steps have full size. The other does not, so its first ten steps are short.
 #
 # **Predict**: does the training with both averages full learn or fail?
 
@@ -252,14 +260,19 @@ course.claim("with a full mean square and short first steps, it ends at least 0.
              gap_after(new_mean_at=wait, corrects_mean=False), above=0.2, otherwise=otherwise)  # fmt: skip
 
 # %% [markdown]
-# **Shown**: where the first two claims hold, full averages are not enough at these sizes. The two controls differ
-# only in the size of their first steps. So where the third claim holds too, a short ramp was all that was missing:
-# the weights have to move slowly at first. **Known**: Liu et al. cured their training by a wait of 2,000 steps.
-# During this wait their mean gradient stayed 0, so the same hidden ramp followed.
+# **Shown**: where the first two claims hold, full averages are not enough. The two controls differ only in the size of
+# their first steps. So where the third claim holds, too, short first steps were all that was missing.
 #
-# Which trainings need no ramp? The next cell changes one thing at a time: a quarter of the learning rate, a third of
-# the layers, or *pre-norm* blocks, which normalise before attention and MLP. Each is trained with the ramp and
-# without.
+# **Known**: Liu et al. cured their training by a wait. Their mean gradient stayed 0 meanwhile, so the steps after it
+# began short, too.
+#
+# **Takeaway** Full averages do not replace a warm-up. The weights have to move slowly at first.
+#
+# ## Which trainings need no ramp?
+#
+# If you can leave the ramp out, you have one thing less to tune. The cell changes one thing at a time: a quarter of the
+# learning rate, a third of the layers, or *pre-norm* blocks, which normalise before attention and MLP. **After which
+# change does the ramp still matter?**
 
 
 # %% tags=["experiment"]
@@ -295,26 +308,27 @@ title = f"The ramp lowers the loss by {saved[0]:.2f} nats; after one of three ch
 plots.by_seed(rows, levels, "loss, nats per token", title)
 
 # %% [markdown]
-# A warm-up is not the only cure. A smaller learning rate, fewer layers or pre-norm blocks prevent the failure, too,
-# and may end lower: compare the rows. **Known**: a warm-up mainly lets a network tolerate a larger learning rate
-# (Kalra and Barkeshli 2024, arXiv:2406.09405), so the learning rate need not be tuned as carefully (Wortsman et al.
-# 2023, arXiv:2309.14322).
+# A warm-up is not the only cure. Where the claims hold, each of the three changes is one, too, and may end lower:
+# compare the rows.
 #
-# **Takeaway** A warm-up protects against a learning rate that the initial weights cannot take. Where the learning
-# rate is safe from the first step, a warm-up changes little.
+# **Known** A warm-up mainly lets a network tolerate a larger learning rate (Kalra and Barkeshli 2024,
+# arXiv:2406.09405). So you need not tune the learning rate as carefully (Wortsman et al. 2023, arXiv:2309.14322).
+#
+# **Takeaway** A warm-up protects against a learning rate that the initial weights cannot take. Where the learning rate
+# is safe from the first step, it changes little.
 
 # %% [markdown]
 # ## Can SGD have a learning rate for every layer?
 #
-# A warm-up slows all layers down alike. LARS (layer-wise adaptive rate scaling) instead makes the update-to-weight
-# ratio the same everywhere. It multiplies the learning rate of each layer $l$ by a trust ratio $\lambda^l$. With
-# trust coefficient $\eta$, weight decay $\beta$ and momentum $m$:
+# A warm-up slows all layers by the same factor, although they may need different ones. LARS (layer-wise adaptive rate
+# scaling) makes the update-to-weight ratio the same everywhere. It multiplies the learning rate of each layer $l$ by a
+# trust ratio $\lambda^l$. With trust coefficient $\eta$, weight decay $\beta$ and momentum $m$:
 #
 # $$\lambda^l = \eta\,\frac{\lVert w^l\rVert}{\lVert g^l\rVert + \beta\,\lVert w^l\rVert}, \qquad
 # v^l \leftarrow m\,v^l + \alpha\,\lambda^l\,(g^l + \beta\,w^l), \qquad w^l \leftarrow w^l - v^l$$
 #
-# Here $v$ is the velocity. Without momentum and decay, a layer moves by $\alpha\,\eta$ of its own norm. Where a norm
-# is 0, the trust ratio is 1 and the decay still acts.
+# Here $v$ is the velocity. Without momentum and decay, a layer moves by $\alpha\,\eta$ of its own norm. Where a norm is
+# 0, the trust ratio is 1, and the decay still acts.
 
 # %% [markdown]
 # ### Exercise 2 · LARS
@@ -363,7 +377,7 @@ plots.by_seed(rows, levels, "loss, nats per token", title)
 
 # %% solution="LARS"
 class LARS(torch.optim.Optimizer):
-    """An optimizer with a learning rate of its own for each parameter tensor, after You et al. 2017, Algorithm 1.
+    """An optimizer with a separate learning rate for each parameter tensor, after You et al. 2017, Algorithm 1.
 
     Args:
         params: parameters, or dictionaries of parameter groups with settings of their own.
@@ -422,15 +436,23 @@ course.claim("LARS moves every tensor by the same share of its norm", torch.allc
              f"largest over smallest {of_lars.max() / of_lars.min():.3f}")  # fmt: skip
 
 # %% [markdown]
-# **Known** With LARS, You et al. trained AlexNet with a batch of 8,192 and ResNet-50 with one of 32,768, without
-# losing accuracy. Nado et al. later tuned Nesterov's momentum as carefully, and it did as well (arXiv:2102.06356).
+# **Takeaway** LARS moves every tensor by the same share of its norm, whatever its gradient.
 #
-# So the comparison has to be fair. Here SGD gets the same schedule as LARS, a ramp over one epoch and then quadratic
-# decay, and as many peaks to try. Two seeds choose the peak, and other seeds judge it. A third contestant is LARS
-# with `exclude_1d=True`, as in later implementations: its biases move as under SGD.
+# ## Does LARS beat a tuned SGD?
 #
-# **Predict**: by how many points of HR@10 (a point is 0.01) is LARS (with all tensors) ahead of SGD at 192 times the
-# batch?
+# **Known** You et al. trained ResNet-50 with LARS and a batch of 32,768, without losing accuracy. Later, Nado et al.
+# tuned Nesterov's momentum as carefully, and it did as well (arXiv:2102.06356).
+#
+# So the comparison has to be fair. SGD and LARS get the same schedule, a ramp over one epoch and then quadratic decay,
+# and each tries three peaks. Two seeds choose the peak, and other seeds judge it.
+#
+# Two more contestants run with them:
+#
+# - LARS with `exclude_1d=True`, as in later implementations: its biases move as under SGD;
+# - Adam, without ramp and decay.
+#
+# **Predict**: by how many points of HR@10 (a point is 0.01) is LARS, with a trust ratio for all tensors, ahead of SGD
+# at 192 times the batch?
 
 # %%
 predicted_lars = None  # points of HR@10, 0 if tuning is all that SGD lacked
@@ -465,16 +487,9 @@ title = f"LARS is {ahead.estimate:.0f} points of HR@10 ahead of SGD at 192 times
 plots.by_seed(scores, {"popularity": experiment.popularity}, "HR@10", title)
 
 # %% [markdown]
-# The seeds of SGD lie far apart: where a learning rate is too large, the result depends on the initial weights.
-#
-# Between SGD and LARS, schedule, seeds and number of peaks are the same. Two things differ: the trust ratio, and the
-# velocity, which contains the learning rate under LARS. **We think** that the trust ratio decides. To test it, run
-# `move` with a ratio of 1. Adam has neither ramp nor decay here. LAMB (arXiv:1904.00962) gives Adam's update a trust
-# ratio, too.
-#
-# **We think** that biases need the trust ratio because the best peaks of LARS are so large. Without it, a bias moves
-# by the peak times its gradient, as under SGD. To test it, give the biases a parameter group with `lr_scale=0.01`, by
-# which the training loop multiplies the learning rate.
+# The claims compare LARS first with SGD, then with the version for biases, then with Adam. Between SGD and LARS, two
+# things differ: the trust ratio, and the velocity, which contains the learning rate under LARS. **We think** that the
+# trust ratio decides. To test it, run `move` with a ratio of 1.
 #
 # **Takeaway** LARS gives SGD a learning rate for every layer. Compare it with a tuned SGD and a tuned Adam before you
 # adopt it.
@@ -482,11 +497,12 @@ plots.by_seed(scores, {"popularity": experiment.popularity}, "HR@10", title)
 # %% [markdown]
 # ## Where does LARS stop winning? · extra
 #
-# With smaller batches, SGD makes more updates and needs shorter ones, so a trust ratio may gain less. The cell
-# compares both optimizers at 16 and at 4 times the base batch, with the same schedule as above. At 16 times, each
-# optimizer tries three peaks. At 4 times, each has one peak, the best of a grid that we searched with two seeds.
-# These trainings have fewer epochs than those of part 2, so compare scores within this section. A seed that diverged
-# has the score 0.
+# With smaller batches, SGD makes more updates and needs shorter ones, so a trust ratio may gain less. The cell compares
+# both optimizers at 16 and at 4 times the base batch, with the same schedule as above. At 16 times, each tries three
+# peaks. At 4 times, each has one peak, the best of a grid that we searched with two seeds. A seed that diverged has the
+# score 0.
+#
+# These trainings have fewer epochs than those of part 2, so compare scores only within this section.
 #
 # **What is left of LARS' lead, and what does a trust ratio cost?**
 
@@ -524,24 +540,25 @@ course.claim("at the base batch, an update with LARS takes at least 10 % longer 
              timed.ratio("SGD", to="LARS"), above=1.1, otherwise=otherwise)  # fmt: skip
 
 # %% [markdown]
-# The map of part 2 shows more batch sizes: switch it from SGD to LARS. Its trainings are longer, without a ramp.
+# For more batch sizes, switch the map of part 2 from SGD to LARS. Its trainings are longer and have no ramp.
 #
-# **Takeaway** A trust ratio costs time in every update. It pays where SGD finds no good learning rate for the updates
-# that it may make.
+# **Takeaway** A trust ratio costs time in every update. It pays where SGD finds no good learning rate for the few
+# updates that it has.
 
 # %% [markdown]
 # ## How many learning rates does Adam need? · extra
 #
-# At 192 times the batch, what does Adam have that SGD lacks? It does two things that plain SGD does not. It averages
-# the gradient over the last updates, as momentum does. And it divides each coordinate by $\sqrt v$, the root of its
-# mean square, so every coordinate moves by about the learning rate.
+# At 192 times the batch, what does Adam have that SGD lacks? Like momentum, it averages the gradient over the last
+# updates. Unlike SGD, it also divides each coordinate by $\sqrt v$, the root of its mean square, so every coordinate
+# moves by about the learning rate.
 #
-# `SharedScaleAdam` is Adam with one choice: a mean square $v$ for each coordinate (which is Adam itself), for each
-# tensor, or for the whole model. With one $v$ for the model, all coordinates keep their proportions, as under SGD.
-# Each variant tries three learning rates. Two seeds choose the best, and other seeds judge it.
+# How finely does this have to be done? `SharedScaleAdam` is Adam with one choice: a mean square $v$ for each
+# coordinate, which is Adam itself, for each tensor, or for the whole model. With one $v$ for the model, all coordinates
+# keep their proportions, as under SGD. Each variant tries three learning rates. Two seeds choose the best, and other
+# seeds judge it.
 #
-# **Predict** how much of Adam's lead over one scale for the model remains with one scale per tensor. Say 0 if every
-# coordinate needs its own learning rate, and 1 if every layer does.
+# **Predict** which share of Adam's lead over one scale for the model remains with one scale per tensor. Say 0 if every
+# coordinate needs its own learning rate, and 1 if a learning rate for every layer is enough.
 
 # %%
 predicted_share = None  # your number from 0 to 1
@@ -569,9 +586,8 @@ title = f"HR@10 {middle['tensor']:.2f} with one scale per tensor, {middle['model
 plots.by_seed({f"one scale per {scale}": of for scale, of in scores.items()}, levels, "HR@10", title)
 
 # %% [markdown]
-# **Shown**: only the sharing of the scale differs between the three. Where the first claim holds, a scale for each
-# tensor is what SGD lacks. Where the second holds, too, a scale for each coordinate, such as those of a rare film,
-# adds little.
+# **Shown**: the three differ only in how the scale is shared. Where the first claim holds, a scale for each tensor
+# makes the difference. Where the second holds, too, a finer scale, such as one for each rare film, adds little.
 #
 # **Takeaway** Where one scale per tensor does as well as Adam, a learning rate for every layer is most of Adam's gain
 # at a large batch.
@@ -579,7 +595,8 @@ plots.by_seed({f"one scale per {scale}": of for scale, of in scores.items()}, le
 # %% [markdown]
 # ## Can you write the other ramp? · extra
 #
-# The ramp of NVIDIA's workshop stays low for longer than a straight line of the same length.
+# The ramp of NVIDIA's workshop grows by equal factors. So it stays low for longer than a straight line of the same
+# length.
 
 # %% [markdown]
 # ### Exercise 3 · Exponential warm-up
@@ -669,8 +686,8 @@ plots.learning_rates(ramp_lrs, f"Halfway, the linear ramp is {fast / slow:.0f} t
 # %% [markdown]
 # ## Would you notice a parameter that never trains? · extra
 #
-# A public implementation of LARS (reference 2) had two faults. One keeps parameters from moving, the other is in the
-# schedule. The class below has both.
+# An optimizer may leave a parameter where it was and raise no error. A public implementation of LARS (reference 2) did
+# so, and had a second fault in its schedule. The class below has both. **How would you notice?**
 
 
 # %% locked="wild_lars"
@@ -848,8 +865,7 @@ is_same = torch.allclose(torch.tensor(from_torch), torch.tensor(fixed))
 course.claim("the fixed decay equals torch.optim.lr_scheduler.PolynomialLR", is_same)
 
 # %% [markdown]
-# **Takeaway** Under the public code a bias that starts at zero never moves, and the learning rate climbs back to its
-# start after the end of the schedule.
+# **Takeaway** Test an optimizer on a parameter that starts at zero, and a schedule past its end.
 
 # %% [markdown]
 # ## References

@@ -4,8 +4,8 @@
 # **A large batch does not fit into memory, and it takes long. What do 16 bits change, and what can go wrong?**
 #
 # Two remedies save memory. Gradient accumulation takes the batch in pieces and still makes the same update. Mixed
-# precision computes in 16 bits where 16 bits suffice. You measure what each saves and what it costs. Then you see a
-# training that fails in 16 bits, and repair it with a few lines.
+# precision computes in 16 bits where 16 bits are enough. You measure what each saves and what it costs. Then you see a
+# training fail in 16 bits, and repair it with a few lines.
 #
 # **You will be able to**
 #
@@ -44,15 +44,17 @@ print(experiment)
 # %% [markdown]
 # ## What if the batch does not fit?
 #
-# You can make the update of a batch that does not fit. The gradient of a mean is a weighted mean of gradients, and
-# `backward()` *adds* to `grad`. So process the batch in pieces, weight each piece by its share of the rows, and let
-# the optimizer step after the last one. Batch norm, which NeuMF does not use, would see only the pieces. Under DDP,
-# run all pieces but the last in `model.no_sync()`. Otherwise each piece waits for an all-reduce.
+# Sooner or later a batch does not fit into memory. You can still make its update. The gradient of a mean is a weighted
+# mean of gradients, and `backward()` *adds* to `grad`. So process the batch in pieces, weight each piece by its share
+# of the rows, and let the optimizer step after the last one.
+#
+# Two things need care. Batch norm, which NeuMF does not use, would see only the pieces. Under DDP, each piece would
+# wait for an all-reduce, so run all pieces but the last in `model.no_sync()`.
 #
 # **Known** The weight is what people forget. Where the loss is a mean over tokens, pieces have different numbers of
-# tokens. The mean of the pieces' means then gives the tokens of short pieces too much weight. In 2024 the widely used
-# trainers were found to do that (reference 5). To prevent it, divide the sum over each piece by the token count of
-# the whole batch.
+# tokens. A mean of the pieces' means then gives the tokens of short pieces too much weight. In 2024, widely used
+# trainers were found to do this (reference 5). Divide the sum over each piece by the token count of the whole batch
+# instead.
 
 # %% [markdown]
 # ### Exercise 1 · Accumulated step
@@ -103,7 +105,7 @@ print(experiment)
 
 # %% solution="accumulated_step"
 def accumulated_step(model, users, items, labels, optimizer, micro_batch):
-    """Make the training step of the whole batch from pieces of at most `micro_batch` rows; return the mean loss.
+    """Make the training step of the whole batch in pieces of at most `micro_batch` rows; return the mean loss.
 
     Args:
         model: called with (users, items), gives logits.
@@ -136,13 +138,14 @@ check.accumulated_step(accumulated_step, seed=14)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Now count what the two remedies save. "The large model" is NeuMF in the sizes that NVIDIA trains (reference 3).
-# Saved-tensor hooks count the bytes that autograd keeps between forward and backward pass: for the whole batch in
-# fp32, in pieces, and under autocast to bf16.
+# ## How much memory do pieces and 16 bits save?
 #
-# **Predict**: by what factor does bf16 reduce the bytes kept for the backward pass, at 192 times the batch? By 2,
-# because all numbers have half the bits? By less, because part of what is kept stays in fp32? Or by 1, because the
-# weights stay in fp32?
+# Both remedies save some of what autograd keeps between forward and backward pass, and you need to know which saves
+# enough. Saved-tensor hooks count these bytes for the whole batch in fp32, for pieces, and under autocast to bf16. A
+# timing then says whether pieces take longer. "The large model" is NeuMF in the sizes that NVIDIA trains (reference 3).
+#
+# **Predict**: by what factor does bf16 reduce these bytes at 192 times the batch? By 2, because all numbers have half
+# the bits? By less, because part of what is kept stays in fp32? Or by 1, because the weights stay in fp32?
 
 # %%
 predicted_bf16_saving = None  # your number: bytes kept in fp32 over bytes kept in bf16
@@ -178,20 +181,24 @@ course.claim("an update in 12 pieces takes at most 10 % longer than the whole ba
              otherwise="Larger pieces tell whether the fixed costs of each piece take the time.")  # fmt: skip
 
 # %% [markdown]
-# **Known** Autocast runs matrix products in 16 bits (documentation of `torch.amp`), so autograd keeps their 16-bit
-# inputs. Sums, the loss, the indices of the embeddings and the masks of dropout are kept as they are. So the bytes
-# shrink by less than half. The two remedies can be combined.
+# **Known** Autocast runs matrix products in 16 bits (documentation of `torch.amp`), so autograd keeps their inputs in
+# 16 bits. Element-by-element products keep the type of their inputs. Those of the GMF half come from fp32 tables, and
+# stay in fp32. So the bytes shrink by less than half. You can combine the two remedies.
 #
 # **We think** that pieces take longer, where they do, because each piece pays part 1's fixed costs again, all but the
-# optimizer's. These costs weigh less, the further a piece lies above $c / s$. To test it, make the pieces larger.
+# optimizer's. To test it, make the pieces larger: the further a piece lies above $c / s$, the less these costs should
+# weigh.
 #
 # **Takeaway** With micro-batches the bytes follow the micro-batch, not the batch, and the update stays the same.
 
 # %% [markdown]
 # ## What do 16 bits keep?
 #
-# A number in 16 bits can lose digits, and it can become zero or infinite. Which of these happens depends on how the
-# 16 bits are divided. The exponent sets the range, and the fraction sets the spacing.
+# 16 bits can spoil a training. **Known** When the object detector SSD was trained in fp16, most of the activations'
+# non-zero gradients became zero, and the training diverged (reference 6).
+#
+# A number in 16 bits can lose digits, and it can become zero or infinite. Which of these happens depends on how the 16
+# bits are divided. The exponent sets the range, and the fraction sets the spacing.
 #
 # | format | exponent bits | largest | smallest normal | smallest above 0 | spacing at 1 |
 # |---|---|---|---|---|---|
@@ -199,13 +206,9 @@ course.claim("an update in 12 pieces takes at most 10 % longer than the whole ba
 # | fp16 | 5 | 65504 | 6.1e-5 (2^-14) | 6.0e-8 (2^-24) | 9.8e-4 |
 # | bf16 | 8 | 3.4e38 | 1.2e-38 | 9.2e-41 | 7.8e-3 |
 #
-# `torch.amp.autocast` runs some operations, above all matrix products, in 16 bits. Weights, optimizer and `p.grad`
-# stay in fp32. But in the backward pass the gradients of activations are 16-bit. A mean loss weights each row by
-# $1/B$, so these gradients shrink as the batch grows. A gradient that becomes zero trains nothing. **How many become
-# zero?**
-#
-# **Known** In a training of the object detector SSD, most of the gradients of activations that were not zero became
-# zero in fp16, and the training diverged (reference 6).
+# `torch.amp.autocast` runs matrix products and a few other operations in 16 bits. Weights, optimizer and `p.grad` stay
+# in fp32, but in the backward pass the gradients of activations are 16-bit. A mean loss weights each row by $1/B$, so
+# these gradients shrink as the batch grows. A gradient that becomes zero trains nothing. **How many become zero?**
 
 # %% tags=["experiment"]
 small, lost = [], []
@@ -238,20 +241,20 @@ course.claim("p.grad has larger values than the activations' gradients, so it li
              otherwise="Your batch is small.")  # fmt: skip
 
 # %% [markdown]
-# The last printed line shows the remedy. Multiply the loss by a constant, the **loss scale**, before the backward
-# pass. Before the update, divide the gradients by it, in fp32.
+# The last printed line shows the remedy. Before the backward pass, multiply the loss by a constant, the **loss scale**.
+# Before the update, divide the gradients by it, in fp32.
 #
-# How large may the scale be? Weight gradients are the largest numbers of the backward pass, and they are computed in
-# fp16 before they are cast to fp32. So they set the limit. Zeros that ReLU makes stay zero under each scale.
+# The scale must not make any gradient infinite. Where the last claim holds, weight gradients set this limit: they are
+# the largest numbers, and they are computed in fp16 before they are cast to fp32. Zeros that ReLU makes stay zero under
+# each scale.
 #
 # **Takeaway** The larger the batch, the smaller the gradients of activations. They lose digits long before they become
 # zero, and a constant factor moves them back.
 
 # %% [markdown]
-# ## When does fp16 fail?
+# ## Can you write the step in mixed precision?
 #
-# The histogram shows that gradients can vanish. Whether a training then fails is another question. First you write
-# the step in mixed precision. Then you train with it in four ways.
+# The next experiments train in mixed precision in four ways. All of them need this step, and so will you at home.
 
 # %% [markdown]
 # ### Exercise 2 · The training step under autocast
@@ -341,22 +344,27 @@ check.amp_step(amp_step, seed=13)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Is a loss scale needed? NeuMF rarely needs one: its GMF half is two products away from the loss, so its gradients
-# stay large. The MLP half alone is a harder test. All that reaches an embedding has come through five layers, and
-# each makes the gradient smaller.
+# ## When does fp16 fail?
 #
-# NVIDIA trains NeuMF with batches of $2^{20}$ samples. That is more than an epoch of a small data set. So the cell
-# takes few rows and makes their gradients as small as in that batch: it multiplies their mean loss by the number of
-# rows over $2^{20}$.
+# The histogram shows that gradients can vanish in fp16. Whether the training then fails is another question. In NeuMF,
+# the GMF half is only two products away from the loss, so its gradients stay large. The MLP half alone is a harder
+# test: the gradient of an embedding passes through five layers, and each one shrinks it.
 #
-# A `GradScaler` applies this factor as its scale. In "fp16 without a scale" the scale stays at this factor. In "fp16
-# with a scaler" it starts $2^{16}$ times higher, torch's default, and grows after 50 good steps instead of 2,000,
-# because the training is short. Both divide in fp32 afterwards, so the update is the same except for what 16 bits
-# lose.
+# The batch matters, too. NVIDIA trains NeuMF with batches of $2^{20}$ samples, more than an epoch of a small data set.
+# So the cell takes few rows and makes their gradients as small as in that batch: it multiplies their mean loss by the
+# number of rows over $2^{20}$.
+#
+# Four ways make the same updates, except for what 16 bits lose:
+#
+# - *fp32*, where this factor would change nothing;
+# - *fp16 without a scale*: a `GradScaler` whose scale is this factor, and stays there;
+# - *fp16 with a scaler*: its scale starts $2^{16}$ times higher, which is torch's default, and grows after 50 good
+#   steps instead of 2,000, because the training is short;
+# - *bf16*: the constant factor, as in the second way.
 #
 # **Predict** the loss at the end of fp16 without a scale over that of fp32. Is it 1, because Adam makes up for small
 # gradients? Is it about a third more, the loss of a model that says the same to all, because nothing moves? Or is it
-# far more, because a part of the network moves and the rest does not?
+# far more, because the few gradients that survive mislead the training?
 
 # %%
 predicted_alone = None  # your number: loss of fp16 without a scale over loss of fp32, at the end
@@ -391,11 +399,9 @@ course.claim("in bf16 without a loss scale the same training ends within 0.01 of
              difference_interval(ends[BF16], ends[FP32]), within=(-0.01, 0.01), otherwise=otherwise)  # fmt: skip
 
 # %% [markdown]
-# **Shown** Only the loss scale differs between the two runs in fp16, so the small gradients are the reason. Adam
-# cannot make up for a gradient that is zero.
-#
-# Some runs do not just stay where they are: they diverge. **We think** that the last layers, whose gradients survive,
-# train on the outputs of layers that do not follow. To test it, print which `p.grad` are zero, layer by layer.
+# **Shown** The two runs in fp16 differ only in the loss scale, so the small gradients are the reason. Adam cannot make
+# up for a gradient that is zero. Some runs do not just stay where they are: they end far above the loss of a constant
+# model.
 #
 # If you clip gradients, call `scaler.unscale_(optimizer)` first. Until then the gradients carry the scale.
 #
@@ -405,9 +411,9 @@ course.claim("in bf16 without a loss scale the same training ends within 0.01 of
 # %% [markdown]
 # ## Is it faster here?
 #
-# Memory is one gain of 16 bits, time may be another. Take bf16 on NVIDIA GPUs since Ampere (2020) and on CPUs that
-# multiply bf16 in hardware, and fp16 with a loss scale on older GPUs. Does 16-bit arithmetic save time on *your*
-# machine? The cell times an update of the large model, and one matrix product alone.
+# 16 bits save memory. They may save time as well, but not on every machine. NVIDIA GPUs since Ampere (2020) and some
+# CPUs multiply bf16 in hardware. On older GPUs, use fp16 with a loss scale. Does 16-bit arithmetic save time on *your*
+# machine? The cell times an update of the large model, and a matrix product alone.
 #
 # **Predict** how many times as fast the update is in bf16. If bytes decide, half the bits are twice as fast. If your
 # processor has to convert each number, it may be below 1. And only products are in 16 bits.
@@ -437,25 +443,25 @@ course.claim("bf16 makes an update of NVIDIA's NeuMF at least 10 % faster than f
 
 # %% [markdown]
 # If the line of instructions names none, your CPU has no unit for bf16. **We think** that torch then converts each
-# value to fp32 before it multiplies, so 16 bits cost time. To test it, compare two CPUs, one of them with
-# `avx512_bf16` or `amx_bf16` in `lscpu`.
+# value to fp32 before it multiplies, so 16 bits cost time. To test it, compare two CPUs, one of them with `avx512_bf16`
+# or `amx_bf16` in `lscpu`.
 #
-# A GPU with tensor cores gains in the products. The smaller the matrices, the less it gains, because casts and
-# launches remain. On the recorded GPU the size decides. At this batch, bf16 makes an update slower. At batch
-# $2^{20}$, in [results-gpu.md](../../docs/results-gpu.md), all 16-bit ways make NCF faster.
+# A GPU with tensor cores gains in the products, but casts and kernel launches remain. On the recorded GPUs the size
+# decides. At this batch, bf16 makes an update slower. At batch $2^{20}$, in
+# [results-gpu.md](../../docs/results-gpu.md), it makes NCF faster.
 #
-# **Takeaway** 16 bits save memory where activations outweigh weights, and time where the hardware multiplies 16 bits.
-# Measure before you switch.
+# **Takeaway** 16 bits save memory where activations outweigh weights, and time where large products take most of an
+# update. Measure before you switch.
 
 # %% [markdown]
 # ## Does the whole recipe work?
 #
-# Remedies that work one by one need not work together. So here is all that this unit has built, in one run at 192
-# times the batch: LARS, the exponential warm-up, mixed precision, and weight decay of $10^{-4}$. The learning rate
-# decays quadratically. The warm-up lasts one epoch, because a tenth of an epoch would be a single update here.
+# Remedies that work one by one need not work together. So run all that this unit has built, at 192 times the batch:
+# LARS, the exponential warm-up, mixed precision, and weight decay of $10^{-4}$. The learning rate decays quadratically.
+# The warm-up lasts one epoch, because a tenth of an epoch would be a single update here.
 #
-# The second way leaves out the weight decay, and the third also the mixed precision, all with the same seeds. On a
-# CPU mixed precision means bf16, on a GPU fp16 with a scaler.
+# Then take ingredients out, with the same seeds: the second way has no weight decay, the third also no mixed precision.
+# On a CPU, mixed precision means bf16, on a GPU fp16 with a scaler. **Does the whole recipe end highest?**
 
 # %% tags=["experiment"]
 Lars, ramp = course.solved(check.LARS), course.solved(check.exponential_warmup)
@@ -491,21 +497,21 @@ course.claim("under LARS at 192x, weight decay of 1e-4 costs at least 0.1 of HR@
              otherwise="Your gradients are larger than the decay, or the training is too short.")  # fmt: skip
 
 # %% [markdown]
-# **Shown** Each way differs from the one before it in one ingredient. So the whole recipe need not be the best one,
-# and it may end below popularity. **We think** that the decay costs so much because of the trust ratio. LARS scales
-# $g + \beta w$ to a fixed share of $w$. So where $\beta \lVert w \rVert$ exceeds $\lVert g \rVert$, the layer mostly
-# shrinks. In a large batch $g$ has little noise, so its norm is small. To test it, print both norms per layer.
+# The first claim asks whether the recipe works without decay, the others what 16 bits and the decay cost. **Shown**
+# Each way differs from the one before it in one ingredient. So the whole recipe need not be the best, and may even end
+# below popularity.
 #
-# The learning rate was tuned in fp32 without decay, and nothing was tuned again. So the decay may cost less at
-# another learning rate.
+# **We think** that the decay costs so much because of the trust ratio. LARS scales $g + \beta w$ to a fixed share of
+# $w$. Where $\beta \lVert w \rVert$ exceeds $\lVert g \rVert$, the layer mostly shrinks. To test it, print both norms
+# per layer. The decay may also cost less at another learning rate, because ours was tuned in fp32 without decay.
 #
 # **Takeaway** 16 bits need not cost accuracy. Test each ingredient alone before you trust the sum.
 
 # %% [markdown]
 # ## Can you find the scale yourself? · extra
 #
-# You write the two other pieces of mixed precision in fp16: a measure of what fp16 loses, and a scaler that finds its
-# scale.
+# `torch.amp.GradScaler` hides two things that you need when a training in fp16 fails: how much fp16 loses, and how the
+# scale is found. You write both.
 
 # %% [markdown]
 # ### Exercise 3 · What fp16 loses
@@ -541,7 +547,7 @@ course.claim("under LARS at 192x, weight decay of 1e-4 costs at least 0.1 of HR@
 # <details><summary>Hint 3</summary>
 #
 # `g = torch.cat([...flatten()...])`, `alive = g[g != 0]`, then the zeros of `(alive * loss_scale).half()` over
-# `len(alive)`, with a case of its own for an empty `alive`.
+# `len(alive)`, with a separate case for an empty `alive`.
 #
 # </details>
 
@@ -575,8 +581,8 @@ check.flushed_share(flushed_share, seed=10)
 # %% [markdown]
 # ### Exercise 4 · A loss scaler that finds its scale
 #
-# A dynamic scaler starts high, skips a step whose gradients overflow and lowers the scale, and raises it after many
-# good steps in a row. Its state is given; write its methods, for one optimizer.
+# A dynamic scaler starts with a high scale. If gradients overflow, it skips the step and lowers the scale. After many
+# good steps in a row, it raises the scale. The state is given. Write the methods, for one optimizer.
 #
 # **Must**
 # - `unscale_`: divide every gradient by the scale in place, once per update, and note whether one was `inf` or `nan`;
@@ -688,7 +694,7 @@ check.LossScaler(LossScaler, seed=12)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Your scaler starts at $2^{24}$, too high on purpose, and trains the MLP of above. What does it do first?
+# Your scaler starts at $2^{24}$, too high on purpose, and trains the MLP from above. **What does it do first?**
 
 # %% tags=["experiment"]
 Scaler, flushed = course.solved(check.LossScaler), course.solved(check.flushed_share)
@@ -719,7 +725,7 @@ course.claim("the scaler skips a few updates until its scale fits, and trains on
              otherwise="The training is too short: the skipped updates are most of it.")  # fmt: skip
 
 # %% [markdown]
-# **Takeaway** A scaler finds its scale itself and costs the updates that it skips. One that starts too low loses
+# **Takeaway** A scaler finds its scale itself, and pays with the updates that it skips. One that starts too low loses
 # gradients until it may grow.
 
 # %% [markdown]
@@ -735,7 +741,7 @@ course.claim("the scaler skips a few updates until its scale fits, and trains on
 
 # %% [markdown] answer="what_else" points=4
 # <!-- BEGIN SOLUTION -->
-# My critical batch is about 25,000 samples (part 5), so four times the rows per update help only below it.
+# My critical batch is about 20,000 samples (part 5), so four times the rows per update help only below it.
 #
 # *Data parallelism* (unit 02): each of four ranks takes a quarter of the batch. The limit is the all-reduce. I would
 # measure samples/s with 1, 2 and 4 ranks at a fixed batch per rank.

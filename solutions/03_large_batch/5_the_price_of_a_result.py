@@ -3,8 +3,8 @@
 #
 # **Which batch size reaches your target first?**
 #
-# Part 1 measured what an update costs, and the parts after it made a large batch learn. What you pay in the end is
-# the time to a target: seconds per update, times updates. This product has a minimum, and you can predict where. For
+# Part 1 measured what an update costs, and parts 2 to 4 made a large batch learn. What you pay in the end is the time
+# to a target: seconds per update, times updates. This product has a minimum, and you can predict where it lies. For
 # that you need one number of your own training, the gradient noise scale. You write the few lines that measure it.
 #
 # **You will be able to**
@@ -43,25 +43,26 @@ print(experiment)
 # %% [markdown]
 # ## Where does a larger batch stop helping?
 #
-# Twice the batch can halve the updates, or change nothing. Noise decides which. The gradient $g_B$ of a batch of $B$
-# samples is the true gradient $G$ plus noise, whose variance falls with $B$. With $S$ for the sum of the variances of
-# one sample's gradient over all parameters, on average
+# Twice the batch can halve the updates, or change nothing. The noise of the gradient decides which. Let $G$ be the true
+# gradient. The gradient $g_B$ of a batch of $B$ samples is $G$ plus noise, and the variance of the noise falls with
+# $B$. With $S$ for the sum of the variances of one sample's gradient over all parameters, on average
 #
 # $$\lVert g_B \rVert^2 = \lVert G \rVert^2 + S / B .$$
 #
-# Signal and noise are equal at $B = S / \lVert G \rVert^2$, the **gradient noise scale**. McCandlish et al. (2018,
-# reference 1) take it as an estimate of the *critical batch* $B_c$. With $u$ for the fewest updates that any batch
-# needs,
+# At $B = S / \lVert G \rVert^2$, signal and noise are equal. This is the **gradient noise scale**. McCandlish et al.
+# (2018, reference 1) take it as an estimate of the *critical batch* $B_c$. With $u$ for the fewest updates that any
+# batch needs,
 #
 # $$\text{updates to the target} = u\,(1 + B_c / B).$$
 #
-# Far below $B_c$, twice the batch halves the updates. At $B_c$, a run needs $2u$. Far above $B_c$, a larger batch
-# saves nearly nothing.
+# Far below $B_c$, twice the batch halves the updates. At $B_c$, a run needs $2u$. Far above $B_c$, a larger batch saves
+# nearly nothing.
 
 # %% [markdown]
 # ### Exercise 1 · The gradient noise scale
 #
-# Two mean squared norms give two equations for $\lVert G \rVert^2$ and $S$. Solve them. `small_batch < large_batch`.
+# The mean squared norms at two batch sizes give two equations for $\lVert G \rVert^2$ and $S$. Solve them.
+# `small_batch < large_batch`.
 #
 # **Must**
 # - estimate $S$ and $\lVert G \rVert^2$ from the means of the *squared* norms of each batch size;
@@ -120,21 +121,21 @@ check.noise_scale(noise_scale, seed=17)
 # %% [markdown]
 # ## Can you measure it while you train?
 #
-# You need the norms at two batch sizes, and a training in micro-batches has both already. After the first
-# `backward()` of an update, `grad` belongs to one micro-batch. After the last, it belongs to the whole batch. Across
-# ranks it is the same: a rank has its own gradient before the all-reduce, and the mean after it. So the noise scale
-# costs two norms per update.
+# The formula needs norms at two batch sizes, and a training in micro-batches has both. After the first `backward()` of
+# an update, `grad` belongs to one micro-batch. After the last, it belongs to the whole batch. Across ranks it is the
+# same: a rank has its own gradient before the all-reduce, and the mean after it. So the noise scale costs two norms per
+# update.
 #
-# The norms have to be in the optimizer's units. Adam divides each coordinate by $\sqrt{v}$, the root of its mean
-# square. This equals plain gradient descent on rescaled weights, $w\,v^{1/4}$, whose gradient is $g / v^{1/4}$. So
-# for Adam you measure $\sqrt{\sum g^2 / (\sqrt{v} + \epsilon)}$, with $v$ = `exp_avg_sq` / $(1 - \beta_2^t)$. This is
-# our extension of reference 1, which takes the plain norm. The experiment compares the two.
+# Take the norms in the units in which your optimizer moves. Adam divides each coordinate by $\sqrt{v}$, the root of its
+# mean square. This equals plain gradient descent on rescaled weights, $w\,v^{1/4}$, whose gradient is $g / v^{1/4}$. So
+# for Adam you measure $\sqrt{\sum g^2 / (\sqrt{v} + \epsilon)}$, with $v$ = `exp_avg_sq` / $(1 - \beta_2^t)$. Reference
+# 1 takes the plain norm, and this is our extension of it.
 
 # %% [markdown]
 # ### Exercise 2 · Noise meter
 #
 # Write a callback that you can take to any training. It is called after each `backward()`. Each update consists of
-# `pieces` micro-batches of equal size, and the loss of each is divided by the rows of the whole batch, as in part 4.
+# `pieces` micro-batches of equal size. The loss of each is divided by the rows of the whole batch, as in part 4.
 #
 # **Must**
 # - `norm()` returns the norm of the gradients of all parameters of all groups (skip those without one), in Adam's units
@@ -238,7 +239,7 @@ check.NoiseMeter(NoiseMeter, seed=11)
 
 # %% [markdown]
 # The cell trains with Adam at 16 times the batch, in four pieces, until HR@10 reaches the target. Two meters watch:
-# yours, and one with plain norms.
+# yours, and one with plain norms. **Do the units matter?**
 
 # %% tags=["experiment"]
 noise_scale_now, Meter = course.solved(check.noise_scale), course.solved(check.NoiseMeter)
@@ -282,22 +283,22 @@ course.claim("under Adam, the noise scale in Adam's units is at least three time
 # ## Which batch is fastest?
 #
 # You now have both factors of the time to the target. An update takes $c + s B$ seconds (part 1): $c$ for the update,
-# $s$ for each sample. Part 1 timed SGD with momentum, which keeps one number per weight. Adam keeps two, so its $c$
-# is larger. The updates to the target are $u\,(1 + B_c / B)$. The time is the product:
+# $s$ for each sample. Part 1 timed SGD with momentum, which keeps one number per weight. Adam keeps two, so expect a
+# larger $c$. The updates to the target are $u\,(1 + B_c / B)$. The time is the product:
 #
 # $$T(B) = u\,\Big(1 + \frac{B_c}{B}\Big)(c + s B) = u\,\Big(c + s B_c + s B + \frac{c\,B_c}{B}\Big).$$
 #
-# The term $s B$ grows and $c B_c / B$ falls, so $T$ has a minimum. There the two terms are equal (the derivative
-# $s - c B_c / B^2$ is 0):
+# One term grows with the batch, $s B$, and one falls, $c B_c / B$. So $T$ has a minimum, where its derivative is 0 and
+# the two terms are equal:
 #
 # $$B^* = \sqrt{\frac{c}{s}\,B_c} .$$
 #
-# Below $c / s$, a larger batch uses the machine better. Above $B_c$, it wastes samples. The best batch is the
-# geometric mean of $c / s$ and $B_c$. The samples to the target, $B$ times the updates, only grow with $B$.
+# So the best batch is the geometric mean of $c / s$ and $B_c$. Below $c / s$, a larger batch uses the machine better.
+# Above $B_c$, it wastes samples. The samples to the target, $B$ times the updates, only grow with $B$.
 #
-# **Predict** from $B_c$ above and part 1's $c / s$, which is larger for Adam: of 4, 16, 64, 192 and 576 times the
-# base batch, which is fastest? And how many times as long does 192 times the batch take as 16 times? Below 1, because
-# it trains more samples per second? Or above 1, because beyond $B_c$ it saves hardly any updates?
+# **Predict** from $B_c$ above and part 1's $c / s$, which is larger for Adam. Of 4, 16, 64, 192 and 576 times the base
+# batch, which is fastest? And how many times as long does 192 times the batch take as 16 times? Below 1, because it
+# trains more samples per second? Or above 1, because beyond $B_c$ it saves hardly any updates?
 
 # %%
 predicted_fastest = None  # your number: the fastest of these batches, in samples
@@ -319,10 +320,13 @@ print(f"c {1e3 * cost.per_update:.2f} ms, s {1e6 * cost.per_sample:.2f} µs, "
 print(f"predicted fastest batch: {fastest:,.0f} samples")
 
 # %% [markdown]
-# Now the test: five batch sizes, each with its own tuned learning rate, several seeds. (`course bench ncf critical`
-# searched the learning rates on a grid of factors of two, with three seeds each.) The seconds to the target are the
-# updates that a run made, times the seconds of one such update. Interleaved rounds timed the updates, because the
-# clock of one short run says little.
+# Now test the prediction with five batch sizes, each with its own tuned learning rate and several seeds. (`course bench
+# ncf critical` searched the learning rates on a grid of factors of two, with three seeds each.) The clock of one short
+# run says little. So the seconds to the target are the updates that a run made, times the seconds of one such update,
+# timed in interleaved rounds.
+#
+# The first claim is about your prediction. The next two say how well the noise scale and the formula predict. The last
+# one says what a larger batch costs in samples.
 
 # %% tags=["experiment"]
 updates_of, seconds_of = {}, {}
@@ -363,29 +367,32 @@ course.claim("from the smallest to the largest batch, the samples to the target 
              ratio_interval(largest, smallest), above=2, otherwise=otherwise)  # fmt: skip
 
 # %% [markdown]
-# By the formula, the minimum is flat: half or twice $B^*$ takes at most an eighth longer. **Known** Shallue et al.
-# (reference 2) measured updates against batch size for many models. They found the same two ends, and critical
-# batches that differ a hundredfold between models.
+# You need not hit the best batch exactly. By the formula, half or twice $B^*$ takes at most an eighth longer. **Known**
+# Shallue et al. (reference 2) measured updates against batch size for many models. They found the same two ends, and
+# critical batches that differ a hundredfold between models.
 #
-# **We think** that the curve errs because the noise scale grows during a training, and one number stands for all of
-# it. To test it, print the meter's value for the first and the last third of the updates.
+# **We think** that the curve errs because the noise scale grows during a training, and one number stands for all of it.
+# To test it, print the meter's value for the first and the last third of the updates.
 #
-# A GPU has a larger $c / s$ (part 1), so its best batch is larger. **We think** that more ranks raise $c / s$ as
-# well: $s$ falls with their number, and the all-reduce adds to $c$. To test it, time an update on one and on two
-# ranks.
+# A GPU has a larger $c / s$ (part 1), so the same training has a larger best batch there. **We think** that more ranks
+# raise $c / s$ as well: $s$ falls with their number, and the all-reduce adds to $c$. To test it, time an update on one
+# and on two ranks.
 #
 # **Takeaway** The fastest batch is the geometric mean of what fills the machine and what the gradient's noise allows.
 
 # %% [markdown]
 # ## Can a growing batch replace a falling learning rate? · extra
 #
-# Trainings often lower the learning rate late. A larger batch might do the same job with fewer updates. **Known** In
-# SGD the noise of the weights depends on learning rate over batch. So Smith et al. (reference 3) increase the batch
-# where others decay the learning rate, and need fewer updates.
+# Most schedules lower the learning rate towards the end. A larger batch might do the same with fewer updates. **Known**
+# In SGD, the noise of the weights depends on the learning rate over the batch. So Smith et al. (reference 3) increase
+# the batch where others lower the learning rate, and need fewer updates.
 #
-# Here Adam trains one epoch as before. Then it either divides the learning rate by four, twice, or multiplies the
-# batch by four, twice, which is the rule for SGD. (For Adam, the square root of reference 4 would ask for 16.) The
-# third way does neither.
+# Here Adam trains one epoch as before, and continues in one of three ways:
+#
+# - *falling learning rate*: divided by four, twice;
+# - *growing batch*: multiplied by four, twice, which is the rule for SGD (for Adam, the square root of reference 4
+#   would ask for 16);
+# - *neither*.
 
 # %% tags=["experiment"]
 rate, batch = time_to_target.TUNED[16][0], batches[1]
@@ -415,21 +422,20 @@ course.claim("the growing batch makes at most two thirds of the updates of the f
 
 # %% [markdown]
 # First ask whether a falling learning rate helped at all. If the constant one ends as high or higher, shorter steps
-# cost at least what less noise gains. Then the first claim only says that the growing batch and the falling learning
-# rate cost equally much.
+# cost at least what less noise gains. Then the first claim only says that a growing batch costs as much.
 #
 # **Takeaway** A larger batch late in a training acts like a smaller learning rate. Compare both with doing nothing.
 
 # %% [markdown]
 # ## What is today's recipe worth? · extra
 #
-# Recipes are often copied whole. Which of their ingredients matter here? A common one for language models is AdamW
-# with a short warm-up, then **cosine** decay to 0 (reference 5), and gradients **clipped** to a joint norm of 1.
-# Reference 4 derives for Adam that the learning rate grows with the **square root** of the batch.
+# Recipes are often copied whole, although few of their ingredients may matter. A common one for language models is
+# AdamW with a short warm-up, **cosine** decay to 0 (reference 5), and gradients **clipped** to a joint norm of 1. Ours
+# also raises the learning rate with the **square root** of the batch, which reference 4 derives for Adam.
 #
-# Each way below changes one ingredient, at 192 times the batch. "No decay" stays at the peak after the warm-up. The
-# seeds come in pairs. No way was tuned: the learning rate at 16 times the batch was, and the rules say what it
-# becomes.
+# **Which ingredients matter here?** Each way changes one of them, at 192 times the batch. "No decay" stays at the peak
+# after the warm-up. The seeds come in pairs. No way was tuned: the learning rate at 16 times the batch was, and the
+# rules say what it becomes.
 
 # %% tags=["experiment"]
 rates = {"root": sizes.adam_lr[0] * math.sqrt(batches[2] / batches[1]), "same": sizes.adam_lr[0],
@@ -461,8 +467,8 @@ course.claim("weight decay changes HR@10 by less than 0.03", worth["no weight de
 
 # %% [markdown]
 # **We think** that the linear rule and the constant learning rate gain for the same reason: both move further in these
-# few updates. To test it, double the epochs and look whether the gains shrink. Clipping was not tested if hardly any
-# gradient was longer than 1.
+# few updates. To test it, double the epochs and see whether the gains shrink. Where hardly any gradient was longer than
+# 1, clipping was not tested.
 #
 # **Takeaway** A recipe is a starting point. In a training of few updates, the learning rate is worth more than the
 # rest.
@@ -470,24 +476,26 @@ course.claim("weight decay changes HR@10 by less than 0.03", worth["no weight de
 # %% [markdown]
 # ## The unit on one page
 #
+# Look for the symptom of your own training.
+#
 # | symptom | measurement | fix | part |
 # |---|---|---|---|
-# | is a larger batch worth it? | c / s: an update costs as much as so many samples | a larger batch, up to c / s | 1 |
-# | large batch learns less | loss after equal updates, rate swept | a learning rate from the map | 1, 2 |
-# | loss blows up early | update-to-weight ratios | warm-up, LARS, Adam | 3 |
+# | few samples per second | c / s, the batch whose samples cost as much as the update | a larger batch | 1 |
+# | a large batch learns less | training loss after equal updates | a learning rate from a sweep or a map | 1, 2 |
+# | the loss blows up early | update-to-weight ratios | a warm-up, LARS, Adam | 3 |
 # | memory is full | bytes kept for backward | accumulation, bf16 | 4 |
-# | loss stays constant in fp16 | zeros among the gradients | loss scale, bf16 | 4 |
-# | how large a batch? | noise scale, c and s | the geometric mean of B_c and c / s | 5 |
-# | score too good | HR@10 of a constant model | strict comparison | 6 |
+# | the loss stays constant in fp16 | zeros among the gradients | a loss scale, bf16 | 4 |
+# | no idea how large the batch may be | noise scale, c and s | the geometric mean of B_c and c / s | 5 |
+# | the score is too good | HR@10 of a constant model | a strict comparison | 6 |
 
 # %% [markdown]
 # ## On your own training
 #
 # **How large may your own batch be?**
 #
-# Take the measurement home. `course.checkup` watches a training and prints its noise scale, in the optimizer's units.
-# Your `noise_scale` computes it from the gradients of consecutive steps. Your meter watches the same training.
-# Replace `loader` and the step with yours: `NoiseMeter` needs nothing from this course.
+# Take the measurement home. `course.checkup` watches a training and prints its noise scale in the optimizer's units. It
+# uses your `noise_scale` on the gradients of consecutive steps. Your meter watches the same training. Replace `loader`
+# and the step with yours: `NoiseMeter` needs nothing from this course.
 
 # %% tags=["experiment"]
 model, meters = experiment.fresh_model(), []
@@ -505,11 +513,12 @@ course.claim("the noise meter and the check-up take the same norm of the same gr
              otherwise="Your optimizer keeps a mean square under another name.")  # fmt: skip
 
 # %% [markdown]
-# The two numbers may differ several times over, or be infinite. Your meter compares pieces of one update, while the
-# check-up compares steps, between which the weights move. And a batch far below the noise scale holds hardly any
-# signal, so $\lVert G \rVert^2$ is a small difference of two large numbers. **We think** that these are the reasons.
-# To test it, train with a learning rate near 0: then the two should come close. Numbers that differ so much say one
-# thing: the noise scale is far above your batch.
+# The two numbers may differ several times over, or be infinite. A batch far below the noise scale holds hardly any
+# signal, so $\lVert G \rVert^2$ is a small difference of two large numbers. And your meter compares pieces of one
+# update, while the check-up compares steps, between which the weights move. **We think** that these are the reasons. To
+# test it, train with a learning rate near 0: then the two should come close over the last steps.
+#
+# Do not read such numbers as a batch size. They say that the noise scale is far above your batch, and no more.
 #
 # **Takeaway** Measure the noise scale of your own training before you make its batch larger.
 

@@ -3,9 +3,9 @@
 #
 # **When does a score say that a recommender is good?**
 #
-# The other parts of this unit take a recommender and its score as given. A score can be wrong, though, and then every
+# The other parts of this unit take a recommender and its score as given. But a score can be wrong, and then every
 # comparison is. Here you build both: the model, the two rankings that judge it, and the data that it learns from. All
-# of this part is extra. Every experiment runs without the exercises, because the library has its own versions.
+# of this part is extra. Its experiments run without the exercises, because the library has its own versions.
 #
 # **You will be able to**
 #
@@ -38,9 +38,9 @@ print(course.machine())
 # %% [markdown]
 # ## How does NeuMF match a user with a film? · extra
 #
-# A recommender has to predict which film a user picks next. MovieLens holds ratings: user, film, stars, time. We
-# ignore the stars, so each rating becomes a 1. This is *implicit feedback*: it says what a user chose, and never what
-# a user dislikes. The zeros are drawn: for each positive of an epoch, four films that the user has not touched.
+# A recommender has to predict which film a user picks next. MovieLens is a list of ratings: user, film, stars, time. We
+# ignore the stars, so each rating becomes a 1. This is *implicit feedback*: it says what a user chose, and never what a
+# user dislikes. So the zeros are drawn: for each positive of an epoch, four films that the user has not touched.
 
 # %%
 plots.neumf_diagram()
@@ -60,14 +60,14 @@ plots.neumf_diagram()
 # $\hat y_{ui}$ is a *logit*: the probability that $u$ takes $i$ is $\sigma(\hat y_{ui})$. The loss is the binary cross
 # entropy between this probability and the label.
 #
-# The MLP has a weak point, which part 1 measures. If the input of a ReLU is negative for every sample, the unit
-# outputs 0 and its gradient is 0. Then the weights before it get nothing to learn from.
+# The MLP has a weak point, which part 1 measures. If the input of a ReLU is negative for every sample, the unit outputs
+# 0 and its gradient is 0. Then the weights before it have nothing to learn from.
 
 # %% [markdown]
 # ## Can you write its forward pass? · extra
 #
-# A forward pass of six lines shows that nothing in the figure is hidden. As a dictionary, with $F$ factors and MLP
-# layers of widths $d_0, d_1, \dots, d_L$, the weights are
+# You understand a model when you can write its forward pass, and this one takes six lines. With $F$ factors and MLP
+# layers of widths $d_0, d_1, \dots, d_L$, its weights are a dictionary:
 #
 # | key | what | shape |
 # |---|---|---|
@@ -158,18 +158,18 @@ check.neumf_forward(neumf_forward, seed=2017)
 # %% [markdown]
 # ## How can a broken model get a perfect score? · extra
 #
-# The held-out film of a user is ranked among 100 films that the user has never seen. **HR@10** is the share of users
-# whose film has one of the ten best scores. **NDCG@10** gives a hit at 0-based rank $r$ the value $1 / \log_2(r + 2)$,
-# and a miss nothing.
+# A score is a ranking that was counted. Each user's held-out film is ranked among 100 films that the user has never
+# seen. **HR@10** is the share of users whose film has one of the ten best scores. **NDCG@10** gives a hit at 0-based
+# rank $r$ the value $1 / \log_2(r + 2)$, and a miss nothing.
 #
-# Three mistakes distort the score. The 100 films are drawn with repetition, so one film may count twice. The held-out
-# film may win a tie of *equal* scores. And a training that diverges gives NaN: every comparison with NaN is False, so
+# Three things distort this count. The 100 films are drawn with repetition, so one film may count twice. The held-out
+# film may win a tie of *equal* scores. And a training that diverges gives NaN. Every comparison with NaN is False, so
 # no film seems to precede the held-out one.
 
 # %% [markdown]
 # ### Exercise 2 · Hit rate and NDCG
 #
-# Compute both metrics from scores: one row per user, the held-out item in column 0, which is never marked as a
+# Compute both metrics from scores: one row per user, the held-out item in column 0. That column is never marked as a
 # duplicate.
 #
 # **Must**
@@ -243,8 +243,8 @@ check.rank_metrics(rank_metrics, seed=7)
 
 # %% [markdown]
 # Two models know nothing: one says 0 for every pair, one says NaN. **Predict** the HR@10 of the first if a candidate
-# precedes the film only when its score is *larger*, the comparison that one writes first. Nothing is larger than an
-# equal score: does the film then come first or last?
+# precedes the film only when its score is *larger*, which is the comparison that one writes first. Nothing is larger
+# than an equal score, so does the film come first or last?
 
 # %%
 predicted_hit_rate_of_a_constant = None  # your number: HR@10 of a model that always says 0, with the first comparison
@@ -270,14 +270,13 @@ course.claim("a model that always says NaN earns nothing", strict["NaN"] == 0,
 # %% [markdown]
 # ## Which score must a model beat? · extra
 #
-# A score means little until you know what a model without learning reaches. The next cell prepares the data. Two
-# choices of each user are held out: the latest is the **test**, the latest of the rest is for **validation**. We
-# choose settings, such as a learning rate, on validation. The test is for the end, because a score that decided a
-# choice contains the luck of that choice.
+# A score means little until you know what a model without learning reaches. The next cell prepares the data. It holds
+# out two choices of each user: the latest for the **test**, and the latest of the rest for **validation**. We choose
+# settings, such as a learning rate, on validation. The test is for the end, because a score that decided a choice
+# contains the luck of that choice.
 #
-# Before you train a model, rank the 101 candidates by how many users took them: the same order for everybody.
-# **HR@10** is the share of users whose held-out film is among the first ten. A model that guesses reaches 10/101.
-# **How much better is popularity?**
+# Before you train a model, rank the 101 candidates by how many users took them, in the same order for everybody. A
+# model that guesses has an HR@10 of about 10/101. **How much better is popularity?**
 
 # %% tags=["experiment"]
 sizes = course.sizes("03_large_batch")
@@ -298,15 +297,15 @@ course.claim("popularity alone ranks better than guessing", popularity, above=10
 # ## Is NeuMF the right model, and is this the right score? · extra
 #
 # NeuMF came with the claim that a network matches user and item better than a dot product does. Rendle, Krichene, Zhang
-# and Anderson (2020) tuned the dot product and report that it wins on the same data. You train both with Adam, with
+# and Anderson (2020) tuned the dot product, and report that it wins on the same data. You train both with Adam and
 # pairs of seeds.
 #
-# The score is in doubt, too: HR@10 among 100 sampled films is a **sampled metric**. Krichene and Rendle (2020) show
-# that sampled metrics can rank two models in another order than the same metric over all films does, even on average.
-# So the cell also ranks each test film among *all* films that its user never took.
+# The score is in doubt, too. HR@10 among 100 sampled films is a **sampled metric**. Krichene and Rendle (2020) show
+# that it can rank two models in another order than the same metric over all films does, even on average. So the cell
+# also ranks each test film among *all* films that its user never took.
 #
-# **Predict**: what remains of a sampled HR@10 if all films compete? A model that guesses has 10 of 101 places in one
-# ranking and 10 of all films in the other. A good model leaves most films behind in both.
+# **Predict** what remains of a sampled HR@10 if all films compete. A model that guesses has 10 of 101 places in one
+# ranking, and 10 of all films in the other. A good model leaves most films behind in both.
 
 # %%
 predicted_full = None  # your number: NeuMF's HR@10 among all films
@@ -340,28 +339,30 @@ course.claim("among all films the same models have less than half of their sampl
              below=0.5, otherwise="Your data has few films, so 100 of them are nearly all.")  # fmt: skip
 
 # %% [markdown]
-# Both models share a learning rate of Adam that was tuned for NeuMF: the dot product is not tuned. The pairs of seeds
-# share the users, so their interval says nothing about other users.
+# Read the comparison with care. Both models use the learning rate that was tuned for NeuMF, so the dot product is not
+# tuned. And all seeds are judged on the same users, so the interval says nothing about other users.
 #
-# **We think** a dot product must do well on the stand-in, because its films were drawn with a dot product of tastes and
-# genres. To test it, train on real MovieLens.
+# On the stand-in, **we think** a dot product must do well, because its films were drawn with a dot product of tastes
+# and genres. To test it, train on real MovieLens.
 #
 # **Takeaway** Name the candidates when you quote a score, and pair the seeds when you compare two models.
 
 # %% [markdown]
 # ## What does careless data preparation cost? · extra
 #
-# Two functions prepared the data above, and a mistake in either would not raise an error. The first function chooses
-# the test. If the test row were drawn at random, the model would learn from its user's future, so we hold out the
-# *latest* choice of each user. The second function draws the zeros. A drawn film may be one that the user would have
-# liked, and we accept that. But a negative that is one of the user's positives has the wrong label.
+# Two functions prepared the data above, and a mistake in either would not raise an error. The first chooses the test.
+# If the test row were drawn at random, the model would learn from its user's future, so we hold out the *latest* choice
+# of each user.
+#
+# The second function draws the zeros. A drawn film may be one that the user would have liked, and we accept that. But a
+# negative that is one of the user's positives has the wrong label.
 
 # %% [markdown]
 # ### Exercise 3 · Leave one out
 #
-# Split interactions in two: each user's latest, held out, and all others. No loop over users is needed:
-# `zeros.scatter_reduce(0, users, values, "amax")` is a maximum for each user. The last cell calls your function for the
-# test, and once more on the rest for validation. The rows are not sorted.
+# Split interactions in two: each user's latest, held out, and all others. The rows are not sorted. You need no loop
+# over users: `zeros.scatter_reduce(0, users, values, "amax")` is a maximum for each user. The last cells call your
+# function for the test, and once more on the rest for validation.
 #
 # **Must**
 # - return two masks over the rows, (rest, latest), with every row in exactly one;
@@ -505,7 +506,7 @@ check.sample_negatives(sample_negatives, seed=5031)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# **Predict**: if negatives were drawn from all films, how many percent of them would be the user's own positives? As
+# **Predict** how many percent of the negatives would be the user's own positives if they were drawn from all films. As
 # many as the mean user has taken of the films, or more, because active users have more rows?
 
 # %% tags=["experiment"]
@@ -544,8 +545,8 @@ difference = (logits - of_module).abs().max().item()
 course.claim("your forward pass returns the logits of the module", is_same, f"{difference:.0e} apart at most")
 
 # %% [markdown]
-# **Shown** The share among rows is larger than the mean user's share, because a row is drawn from an active user more
-# often.
+# **Shown** The share among rows is larger than the mean user's share, because a row more often belongs to an active
+# user.
 #
 # **Takeaway** A mean over rows is not a mean over users. Look each negative up before you use it.
 

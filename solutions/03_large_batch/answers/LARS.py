@@ -18,7 +18,7 @@ MISTAKES = {
         (" + decay * w_norm", ""),
     ),
     "RateOutsideTheVelocity": (
-        "The velocity is multiplied by lr as in torch.optim.SGD. Here lr goes into it: add lr * local * (...).",
+        "The velocity is multiplied by lr as in torch.optim.SGD. Here lr goes into it: add lr * ratio * (...).",
         ('group["lr"] * ', ""),
         ("w.sub_(", 'w.sub_(group["lr"] * '),
     ),
@@ -59,7 +59,7 @@ MISTAKES = {
         ("ratio, decay = 1", "group, ratio, decay = self.defaults, 1"),
     ),
     "SettingsOfTheFirstGroup": (
-        "All parameters get the settings of the first group. Read those of `group`, the parameter's own.",
+        "All parameters get the settings of the first group. Read them from `group`, which holds this parameter.",
         ("ratio, decay = 1", "group, ratio, decay = self.param_groups[0], 1"),
     ),
     "VelocityForgotten": (

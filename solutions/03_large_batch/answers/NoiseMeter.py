@@ -27,7 +27,7 @@ MISTAKES = {
         (' / (1 - group["betas"][1] ** state["step"])', ""),
     ),
     "FirstBeta": (
-        "v is corrected with the first beta, which belongs to the mean. Its own is betas[1].",
+        "v is corrected with the first beta, which belongs to the mean. For v it is betas[1].",
         ('group["betas"][1]', 'group["betas"][0]'),
     ),
     "WithoutEps": (
