@@ -492,19 +492,19 @@ check.fit(fit, seed=36)
 # %% [markdown]
 # ## Can a step read its batch only twice? · extra
 #
-# Six passes over a batch are more than its arithmetic needs. You can normalise the weights instead of the data:
+# A step needs fewer than six passes over its batch, if you normalise the weights instead of the data:
 #
 # $$z w + b = x \frac{w}{\text{std}} + \left(b - \text{mean} \cdot \frac{w}{\text{std}}\right), \qquad
 # z^T r = \frac{x^T r - \text{mean} \sum r}{\text{std}}.$$
 #
-# Two products with x remain, so two passes, and the loader's buffer stays as it is. A batch may also come in blocks of
-# rows, because the gradients of blocks add up.
+# Only the two products with x remain, so there are two passes, and the loader's buffer stays as it is. A batch may
+# also come in blocks of rows, because the gradients of blocks add up.
 #
 # ### Exercise 3 · A step in two passes
 #
 # Write one step of SGD on the squared loss without a copy of x. The loop and its buffers are given: `scaled` is
-# $w / \text{std}$, `shift` the bracket above, `gradient` is filled with zeros. Write the body of the loop, and what
-# follows it.
+# $w / \text{std}$, `shift` is the bracket above, and `gradient` is filled with zeros. Write the body of the loop, and
+# what follows it.
 #
 # ```python
 # >>> w, b, one = torch.zeros(1), torch.zeros(1), torch.ones(1)
@@ -658,11 +658,11 @@ print(f"after {sizes.epochs} epochs: raw columns {raw[0.5][-1]:.3f}, normalised 
 # ## Can one pass find the standard deviation? · extra
 #
 # The step needs the mean and the standard deviation of each column, and every pass over a large file takes time. The
-# textbook formula, which the guide uses, gets the variance in one pass: $E[x^2] - E[x]^2$. In float32 it subtracts two
-# large numbers that are nearly equal.
+# textbook formula, which the guide uses, gets the variance in one pass as $E[x^2] - E[x]^2$. But if the mean is far
+# larger than the standard deviation, it subtracts two large numbers that are nearly equal.
 #
-# Another way is to merge batches by their means and sums of squared deviations. Say $n$ rows have the mean $m$ and the
-# sum of squared deviations $S$, and $k$ more rows have $m'$ and $S'$. With $\delta = m' - m$, all of them together have
+# Another way is to merge batches by their means and sums of squared deviations. Let $n$ rows have the mean $m$ and the
+# sum of squared deviations $S$, and $k$ more rows have $m'$ and $S'$. With $\delta = m' - m$, all rows together have
 #
 # $$\text{mean} = m + \delta \frac{k}{n + k}, \qquad
 # \text{sum of squared deviations} = S + S' + \delta^2 \frac{n k}{n + k}.$$
@@ -760,9 +760,9 @@ course.claim("merging batches finds the standard deviation to 2 %", is_found, f"
 # %% [markdown]
 # ## How few passes are enough? · extra
 #
-# When the data do not fit into memory, every pass reads them from the disk again, so the best method is the one with
-# the fewest passes. The guide notes that plain SGD is a bad choice for a *regularised* regression, and names two
-# better ones. The objective is
+# If the data do not fit into memory, every pass reads them from the disk again. Then the best method is the one with
+# the fewest passes. The guide notes that plain gradient descent is a bad choice for a *regularised* regression, and
+# names two better methods. The objective is
 #
 # $$\frac{1}{2n} |Xw - y|^2 + \frac\lambda2 |w|^2.$$
 #
@@ -776,10 +776,12 @@ course.claim("merging batches finds the standard deviation to 2 %", is_found, f"
 # | SGD | few for a rough answer, then it meets a floor | one vector | a learning rate, its decay |
 # | *variance-reduced* (SVRG) | grows with the digits, if there are many rows | three vectors | a learning rate |
 #
-# Forming A takes D² multiplications per row, as many as D / 2 passes of CG. With 10,000 columns A takes 400 MB next to
-# 40 GB of rows, so one pass is the right answer if the disk is slow. CG needs A only as a product with one vector:
-# $X^\top X v$ is $X^\top (X v)$, a sum over batches of $x^\top (x v)$, so one pass per product. It starts from $w = 0$,
-# with the residual $r = c$ and the direction $p = c$. An iteration is
+# Forming A takes D² multiplications per row, as many as D / 2 passes of CG. With 10,000 columns A takes 400 MB, next
+# to 40 GB of rows. So if the disk is slow, one pass is the right answer.
+#
+# CG never forms A, because it needs only products of A with one vector. $X^\top X v$ is $X^\top (X v)$, a sum over
+# batches of $x^\top (x v)$, so a product takes one pass. CG starts from $w = 0$, with the residual $r = c$ and the
+# direction $p = c$. An iteration is
 #
 # $$\alpha = \frac{r \cdot r}{p \cdot A p}, \quad w \leftarrow w + \alpha p, \quad r' = r - \alpha A p, \quad
 # p \leftarrow r' + \frac{r' \cdot r'}{r \cdot r} p.$$
