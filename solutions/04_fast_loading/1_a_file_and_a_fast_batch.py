@@ -17,7 +17,7 @@
 # - gather a random batch in one copy, and say when new memory is expensive
 # - write a file of rows, and open it without reading it
 #
-# **Minutes** 39 core · 39 in all
+# **Minutes** 42 core · 42 in all
 #
 # **Needs** nothing
 
@@ -268,8 +268,8 @@ check.gather(gather, seed=418)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Now measure five ways to assemble a batch, small and large. The claims below answer three questions. Which function
-# is fastest? When does a new tensor cost page faults? And what does a buffer gain?
+# The next cell measures five ways to assemble a batch, for small and for large batches. The claims below it answer
+# three questions. Which function is fastest? When does a new tensor cost page faults? And what does a buffer gain?
 #
 # **Predict** Batches of 34 MiB are gathered one after the other, each into a new tensor. How many page faults does a
 # batch cost? If the C library keeps the memory of the last batch for the next one, there are none. If it returns this

@@ -15,7 +15,7 @@
 # - judge any shuffle by the variance of its batch means, and predict it by 1 + B / W
 # - choose an order for a file that does not fit into memory
 #
-# **Minutes** 46 core · 46 in all
+# **Minutes** 49 core · 49 in all
 #
 # **Needs** nothing; what you solved in part 1 is not used here
 
@@ -237,8 +237,8 @@ plots.orders(drawn, 16, 32, f"A batch of 32 rows holds {first['windows of 4 page
 #
 # Let W be the pages of a window, B the rows of a batch, and s² the variance of the values of all rows. The means of
 # random batches have the variance s² / B. Now take the worst file, in which the rows of a page are all alike. Windows
-# add a second source of variance. As before, it varies which B rows of the window a batch gets. In addition, it varies
-# which W pages the window got, so the mean of the window is a mean of W random pages.
+# add a second source of variance. A batch still draws B random rows, now from its window. But the window itself is a
+# draw of W pages, so its mean is a mean of W random pages.
 #
 # ### Exercise 3 · The bias of batches
 #
@@ -309,9 +309,9 @@ check.batch_bias(batch_bias, seed=358)
 # %% [markdown]
 # Now measure the worst file: its values are sorted, so the rows of a page are nearly alike.
 #
-# **Predict** With windows of *one* page, how many times as large as with random batches is the variance of batch
-# means? (The first cell printed B.) Then W grows. If the share of the file in memory decides, a second page makes no
-# difference. If B / W decides, twice the pages halve the variance.
+# **Predict** With windows of *one* page, how many times the variance of random batches do the batch means have? (The
+# first cell printed B.) Then W grows. If the share of the file in memory decides, a second page makes no difference.
+# If B / W decides, twice as many pages halve the variance.
 
 # %%
 predicted_at_one = None  # times
@@ -379,8 +379,8 @@ plots.bias(held, [ratio_interval(values, nothing).estimate for values in is_sort
 # - *excess loss*: the loss minus the loss of the true weights, which is the variance of the noise of y, here 1;
 # - *of it, b*: the part of the excess loss that comes from the intercept.
 #
-# The claims below it decide what windows save and what they cost, compared with a random order. Then they compare
-# windows of one page with the order of the file.
+# The claims below the table compare windows of B pages with a random order, in seconds, bytes and loss. They also say
+# what the order of the file costs, and whether V / V₀ sees this.
 #
 # **Predict** How many times does an epoch in random order read the file?
 

@@ -62,10 +62,9 @@ answers = SimpleNamespace(**{exercise.name: course.solved(exercise) for exercise
 # time, the reader owns it. With one buffer the two threads alternate. With two, batch i + 1 is read while the consumer
 # computes on batch i.
 #
-# The loader is given. `course.loading.loaders.Loader` gets row numbers from `order(epoch)`, and fetches the rows by
-# `fill(index, buffer)`. If it has more than one buffer, a thread fills them
-# (`course.loading.reading_ahead.read_ahead`). A batch is a view of a buffer, so **it is yours only until you ask for
-# the next one**. Clone what you want to keep.
+# The loader is given (`course.loading.loaders.Loader`). With more than one buffer, a thread fills them
+# (`course.loading.reading_ahead`). A batch is a view of a buffer, so **it is yours only until you ask for the next
+# one**. Clone what you want to keep.
 #
 # ### Exercise 1 · Predict the pipeline
 #
@@ -244,15 +243,14 @@ plots.timelines({f"{kind}, {n} buffer{'s' * (n > 1)}": recorded_epochs.typical(r
                  for kind, n in shown})  # fmt: skip
 
 # %% [markdown]
-# **Shown** Only the step differs between the two kinds: one needs the machine, the other hardly does. So if the step
-# that computes gains less, reading and computing compete. The formula itself is right. It promises too much if its
-# times were measured while only one of the two worked.
+# **Shown** Only the step differs between the two kinds: one needs the machine's cores and memory, the other hardly
+# does. So if the step that computes gains less, reading and computing compete. The formula itself is right. It
+# promises too much if its times were measured while only one of the two worked.
 #
 # **We think** that they compete for cores, because the reading threads copy and the products use all cores. To test
 # it, call `torch.set_num_threads(1)` above the measurement. If you have two cores, this leaves one to the reader.
 #
-# Short steps that only wait miss some of the gain, too. **We think** that passing buffers takes this time. To test it,
-# make the batches larger.
+#
 #
 # In the figure below, try your own times. Its worker is the reading thread, and "asked ahead" is one less than the
 # number of buffers.
@@ -329,8 +327,7 @@ course.claim("without room for the file, page reads are at least twice as fast a
 # but the program waits for a fault per row. Page reads bring every page once, in large requests. (If they bring more
 # than the file, the system has read ahead, past the rows that this comparison uses.)
 #
-# Why does room for a quarter not save a quarter of the reads of `MADV_RANDOM`? Each row is used once per epoch. It is
-# still in memory only if it came late in the last epoch and comes early in this one.
+#
 #
 # **Known** The disk's setting `read_ahead_kb` says how many neighbours a fault brings (Linux,
 # Documentation/ABI/stable/sysfs-block). Linux's default is 128, and the cell prints yours. So the bytes differ between

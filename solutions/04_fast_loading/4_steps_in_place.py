@@ -14,7 +14,7 @@
 # - find out why a training loop reports a wrong time, loss and intercept
 # - choose a method by how many passes over the data you can afford
 #
-# **Minutes** 38 core · 123 in all · session 2
+# **Minutes** 39 core · 124 in all · session 2
 #
 # **Needs** parts 1 to 3 (their answers are used if you solved them)
 
@@ -82,8 +82,8 @@ def guide_step(x, y, w, b):
 
 # %% [markdown]
 # This step goes through the batch six times. It reads x, writes $x - \text{mean}$, reads that, writes $z$, and reads
-# $z$ for two products. A step in place does the same arithmetic in as many passes, but it writes where x lies. It may
-# do so, because the loader refills this buffer anyway.
+# $z$ for two products. A step in place does the same arithmetic in as many passes, but it writes where x lies. This is
+# safe, because the loader refills this buffer anyway.
 #
 # **Predict** How many times as fast is an epoch in place? If arithmetic and passes decide, it is about 1. If each new
 # tensor needs memory that the system has to find and clear, as in part 1, it is clearly more.
@@ -256,7 +256,7 @@ course.claim("an epoch in place is at least 10 % faster than one that writes int
 # faults. The rest of the gain has another reason. The step with own buffers needs no new memory, and makes the same
 # six passes as the step in place. They differ only in where they write.
 #
-# **We think** that the cache is this reason. Other memory takes room in the cache, and a processor fetches memory
+# **We think** that this reason is the cache. Other memory takes room in the cache, and a processor fetches memory
 # before it writes to it. In place, it has this memory already. To test it, take batches so small that they fit into
 # the cache with both buffers.
 #
@@ -264,8 +264,7 @@ course.claim("an epoch in place is at least 10 % faster than one that writes int
 # they read it. So it has two passes and hardly any page faults. (`TORCH_LOGS=output_code` prints this code.)
 #
 # Whether your own step pays for page faults depends on the size of its tensors, and on what the process has freed
-# before (part 1). So count them. On a GPU, torch's allocator keeps freed memory for the same reason. From here on,
-# this notebook keeps it, too.
+# before (part 1). So count them. From here on, this notebook keeps freed memory.
 #
 # **Takeaway** Equal arithmetic need not take equal time: new memory and passes cost, too. Change one of them at a
 # time.
@@ -339,9 +338,8 @@ course.claim("with TensorDataset, the step computes for less than a quarter of t
              busy.ratio(STANDARD, to=ALONE), below=0.25)  # fmt: skip
 
 # %% [markdown]
-# To judge a loader, compare the epoch with the step *without* a loader. Do not time the loader alone. **We think**
-# that a loader alone finds the memory of its last batch in the cache, and next to a step it does not. To test it, time
-# 20 batches of the loader without a step, and add the time of the step alone. Is the sum the time of the epoch?
+# To judge a loader, compare the epoch with the step *without* a loader. Do not time the loader alone, because without
+# a step it has the cache and all cores for itself.
 #
 # `course loader-report` (part 5) measures your own loader inside your own step.
 #
@@ -958,8 +956,9 @@ course.claim("with few rows and a tight target, SVRG needs more passes than CG",
 # **Known** The passes that CG needs for a digit grow with $\sqrt\kappa$ (Hestenes and Stiefel 1952). The passes of
 # SVRG do not depend on $\kappa$ once there are far more rows than $\kappa$ (Johnson and Zhang 2013).
 #
-# **Shown** Between the two halves of the figure only the number of rows changes. CG hardly notices it, SVRG does.
-# (Hollow dots were stopped: they need at least as many passes as the figure and the ratios say.)
+# **Shown** Between the two halves of the figure only the number of rows changes. CG needs about as many passes as
+# before, while SVRG needs far fewer with many rows. (Hollow dots were stopped: they need at least as many passes as
+# the figure and the ratios say.)
 #
 # CG has another advantage, which the figure does not show. It needs no learning rate, while SVRG and SGD may need
 # several trainings to find a good one.

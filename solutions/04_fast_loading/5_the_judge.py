@@ -13,7 +13,7 @@
 # - choose a format by its shuffle, the bytes that it reads and its distance from `memcpy`;
 # - judge your own loader in your own training step with `course loader-report`.
 #
-# **Minutes** 25 core · 25 in all · session 2
+# **Minutes** 26 core · 26 in all · session 2
 #
 # **Needs** `quasi_random_order` and `batch_bias` of part 2
 
@@ -134,10 +134,10 @@ check.shuffle_buffer(shuffle_buffer, seed=811)
 # the variance of batch means? If the buffer mixes like a window, it is about 1 + B / W with W = K / S. If the buffer
 # holds only neighbours, hardly anything is gained, and without any shuffle it is about B.
 #
-# Then hold a sixteenth of the samples in memory. The *excess* is the same ratio minus 1, because random batches have
-# 1. How many times as large is the excess of the windows as that of the buffer over shuffled shards? If memory
-# decides, both are equal. But a window is emptied before the next one is filled, and a buffer keeps some samples for a
-# long time.
+# Then hold a sixteenth of the samples in memory. Random batches have the ratio 1, so call what is above 1 the
+# *excess*. How many times as large is the excess of windows as the excess of the buffer over shuffled shards? If
+# memory decides, both are equal. But a window is emptied before the next one is filled, and a buffer keeps some
+# samples for long.
 
 # %%
 predicted_in_order = None  # times the variance of random batches
@@ -183,9 +183,9 @@ course.claim("with a sixteenth or an eighth of the file in a buffer, 1 + BS / 2K
 #
 # With shuffled shards the buffer is close to 1 + BS / 2K. You can derive this rule. In each step, a sample leaves the
 # buffer with probability 1 / K. So of the samples that came t steps ago, the share exp(-t / K) is still there. The
-# buffer therefore holds much of the latest shards and little of older ones. If w are the shares of the shards, they
-# mix like 1 / Σw² equal shares, which is 2K / S while a shard is small compared with the buffer. A window has only K /
-# S.
+# buffer therefore holds much of the latest shards and little of older ones. Shards with unequal shares w mix like
+# 1 / Σw² shards with equal shares. This is 2K / S while a shard is small compared with the buffer. A window has only
+# K / S.
 #
 # **Takeaway** Shuffle the shards first. Then a buffer of several shards mixes like a window of twice its size.
 
@@ -250,12 +250,12 @@ course.claim("a batch from a folder of JPEGs takes at least 20 times as long as 
 # number of calls. To test it, slice `np.asarray(memmap)`, a plain array of the same memory.
 #
 # **Known** A fault in a mapped file brings up to `read_ahead_kb` from the disk (part 3), so a random sample brings its
-# neighbours. They leave memory before they are used, so the file is read again and again, on a disk with 128 KiB less
-# often than on one with more. Each JPEG is a separate file, so it brings only the rest of its last memory page. (The
-# token file in order is read more than once only because our emulation also drops what was read ahead.)
+# neighbours. They leave memory before they are used, so the file is read again and again. Each JPEG is a separate
+# file, so it brings only the rest of its last memory page. (The token file in order is read more than once only
+# because our emulation also drops what was read ahead.)
 #
 # **We think** that decoding is most of what the folder of JPEGs costs, because for × memcpy all files lie in the page
-# cache. To test it, decode all pictures beforehand. Tar shards add the work of Python's `tarfile`.
+# cache. To test it, decode all pictures beforehand.
 #
 # **Takeaway** Large shards read little but shuffle less. Random samples of a mapped file shuffle well but read much.
 # Decoding makes batches slowest, so decode once if the disk has room.
@@ -264,9 +264,8 @@ course.claim("a batch from a folder of JPEGs takes at least 20 times as long as 
 # ## What would the judge say about your loader?
 #
 # The command `course loader-report module:make_loader` prints these numbers for any loader, from the values in its
-# batches, and a few lines more. One of them, "ten in a row", judges the order of the batches (part 2). With `--step`
-# you name your training step. The judge then waits for batches *inside* it, because a loader that is timed alone has
-# the cache and all cores for itself.
+# batches. It also prints "ten in a row", which judges the order of the batches (part 2). With `--step` you name your
+# training step, and the judge waits for batches *inside* it.
 #
 # The next cell judges a small loader with two workers over shards that are sorted by label. **Which faults does it
 # have, and which lines tell?**
