@@ -244,13 +244,11 @@ plots.timelines({f"{kind}, {n} buffer{'s' * (n > 1)}": recorded_epochs.typical(r
 
 # %% [markdown]
 # **Shown** Only the step differs between the two kinds: one needs the machine's cores and memory, the other hardly
-# does. So if the step that computes gains less, reading and computing compete. The formula itself is right. It
+# does. So if the step that computes gains less, reading and computing compete. The formula itself is right, but it
 # promises too much if its times were measured while only one of the two worked.
 #
 # **We think** that they compete for cores, because the reading threads copy and the products use all cores. To test
 # it, call `torch.set_num_threads(1)` above the measurement. If you have two cores, this leaves one to the reader.
-#
-#
 #
 # In the figure below, try your own times. Its worker is the reading thread, and "asked ahead" is one less than the
 # number of buffers.
@@ -282,8 +280,9 @@ figures.pipeline([1000 * taken for taken in alone.durations(READ)], 1000 * alone
 # The table also counts *major faults*: touches of a mapped page that waited for the disk.
 #
 # **Predict** Random rows come from a mapping, with room for a quarter of the file. How many times the bytes of the
-# file come from the disk per epoch? Three quarters come if only what is missing is read. The whole file comes about
-# once if each row is read once. It comes several times if neighbours are read, and dropped before they are used.
+# file come from the disk per epoch? If only what is missing is read, three quarters of the file come. If each row is
+# read once, the file comes about once. If neighbours are read, and dropped before they are used, it comes several
+# times.
 
 # %%
 predicted_rereads = None  # times the bytes of the file
@@ -327,11 +326,9 @@ course.claim("without room for the file, page reads are at least twice as fast a
 # but the program waits for a fault per row. Page reads bring every page once, in large requests. (If they bring more
 # than the file, the system has read ahead, past the rows that this comparison uses.)
 #
-#
-#
 # **Known** The disk's setting `read_ahead_kb` says how many neighbours a fault brings (Linux,
-# Documentation/ABI/stable/sysfs-block). Linux's default is 128, and the cell prints yours. So the bytes differ between
-# machines.
+# Documentation/ABI/stable/sysfs-block). Linux's default is 128 KiB, and the cell prints yours. So the bytes differ
+# between machines.
 #
 # **Takeaway** Count bytes, not only seconds. If the file does not fit into memory, read whole pages of rows, each of
 # them once.

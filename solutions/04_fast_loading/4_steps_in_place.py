@@ -312,9 +312,8 @@ course.claim("the intercept of SGD is off by at most three times what the noise 
 #
 # Should you now improve the loader or the step? The guide says of its faster loader: "As expected, GPU utilization
 # also increases dramatically". By *utilisation* we mean the share of an epoch in which the step computes. It is the
-# time of the steps alone, on a batch that is there already, over the time of the epoch. The rest is the most that a
-# faster loader can gain. (In fact it gains less, because a step alone has its batch in the cache.) The step here is
-# the one in two passes.
+# time of the steps alone, on a batch that is there already, over the time of the epoch. A faster loader can gain the
+# rest at most. The step here is the one in two passes.
 
 # %% tags=["experiment"]
 rows, labels = rows_in_memory(data)
@@ -340,8 +339,6 @@ course.claim("with TensorDataset, the step computes for less than a quarter of t
 # %% [markdown]
 # To judge a loader, compare the epoch with the step *without* a loader. Do not time the loader alone, because without
 # a step it has the cache and all cores for itself.
-#
-# `course loader-report` (part 5) measures your own loader inside your own step.
 #
 # **Takeaway** If utilisation is low, work on the loader. If it is high, work on the step.
 
@@ -400,8 +397,8 @@ def published_fit(x, y, epochs, batch_size, lr, clock=time.perf_counter, synchro
 #
 # **Must**
 # - normalise by mean and standard deviation (divided by n) of all rows, and use all rows in order in every epoch;
-# - report as loss of an epoch the mean of r² over all rows, and return w and b for x as it is, from z w + b = x (w /
-#   std) + (b - mean · (w / std));
+# - report as loss of an epoch the mean of r² over all rows, and return w and b for x as it is, from
+#   $z w + b = x\,(w / \text{std}) + (b - \text{mean} \cdot (w / \text{std}))$;
 # - read the time with `clock()`, right after `synchronize()`, and start the total before the statistics.
 #
 # **Points** 5 · **Core** · **Difficulty** ●●○ · **Minutes** 18 · **Lines** 24
