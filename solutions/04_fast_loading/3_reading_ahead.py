@@ -389,7 +389,7 @@ plots.memory(memory, x_bytes)
 # | call | what it does | who waits |
 # |---|---|---|
 # | `copy = copies.start(tensors)` | queues the copy of a batch | nobody |
-# | `copy.tensors()` | returns the tensors on the device; work queued after this call begins after the copy's end | the GPU |
+# | `copy.tensors()` | the tensors on the device; work queued after this call begins after the copy's end | the GPU |
 # | `copy.wait()` | returns when the copy is over; the source may then be refilled | the CPU |
 #
 # `x` and `y` are views of one buffer. `start` copies this buffer in one transfer, padding included, and makes the same

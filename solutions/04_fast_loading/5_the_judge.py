@@ -121,8 +121,8 @@ check.shuffle_buffer(shuffle_buffer, seed=811)
 # ## How random are the batches of a buffer?
 #
 # A buffer of a thousand samples looks like a good shuffle. Try it on the worst file again, whose samples are sorted.
-# `batch_bias` of part 2 compares the variance of batch means with that of random batches. For windows of W shards it
-# gave 1 + B / W. Three ways hold the same K samples in memory:
+# `batch_bias` of part 2 compares the variance of batch means with that of random batches. For windows of W pages it
+# gave 1 + B / W, and here shards take the place of pages. Three ways hold the same K samples in memory:
 #
 # | way | how |
 # |---|---|
@@ -130,9 +130,9 @@ check.shuffle_buffer(shuffle_buffer, seed=811)
 # | buffer, shuffled shards | your buffer over the shards in random order |
 # | windows | K / S shards in memory, all their samples shuffled (part 2); S is the samples of a shard |
 #
-# **Predict** In file order, a buffer holds an eighth of all samples. How many times as large as with random batches is
-# the variance of batch means? If the buffer mixes like a window, it is about 1 + B / W with W = K / S. If the buffer
-# holds only neighbours, hardly anything is gained, and without any shuffle it is about B.
+# **Predict** In file order, a buffer holds an eighth of all samples. How many times the variance of random batches do
+# its batch means have? If the buffer mixes like a window, it is about 1 + B / W with W = K / S. If the buffer holds
+# only neighbours, it is nearly as much as without any shuffle, which is about B.
 #
 # Then hold a sixteenth of the samples in memory. Random batches have the ratio 1, so call what is above 1 the
 # *excess*. How many times as large is the excess of windows as the excess of the buffer over shuffled shards? If
@@ -181,7 +181,7 @@ course.claim("with a sixteenth or an eighth of the file in a buffer, 1 + BS / 2K
 # **Shown** Only the order of the shards differs between the first two ways, and it decides. In file order, everything
 # in the buffer comes from one stretch of the file, so each batch does, too.
 #
-# With shuffled shards the buffer is close to 1 + BS / 2K. You can derive this rule. In each step, a sample leaves the
+# With shuffled shards, the ratio is close to 1 + BS / 2K. You can derive this rule. In each step, a sample leaves the
 # buffer with probability 1 / K. So of the samples that came t steps ago, the share exp(-t / K) is still there. The
 # buffer therefore holds much of the latest shards and little of older ones. Shards with unequal shares w mix like
 # 1 / Σw² shards with equal shares. This is 2K / S while a shard is small compared with the buffer. A window has only
@@ -246,8 +246,8 @@ course.claim("a batch from a folder of JPEGs takes at least 20 times as long as 
 # %% [markdown]
 # The two rows of random tokens read the same file in the same order. The first is nanoGPT's loop: it slices an
 # `np.memmap` per sample, converts the slice to int64 and stacks the results. The second, "one call", gathers the
-# tokens of two bytes in one call and converts them once. **We think** that slicing the memmap costs more than the
-# number of calls. To test it, slice `np.asarray(memmap)`, a plain array of the same memory.
+# two-byte tokens of a batch in one call and converts them once. **We think** that slicing the memmap costs more than
+# the number of calls. To test it, slice `np.asarray(memmap)`, a plain array of the same memory.
 #
 # **Known** A fault in a mapped file brings up to `read_ahead_kb` from the disk (part 3), so a random sample brings its
 # neighbours. They leave memory before they are used, so the file is read again and again. Each JPEG is a separate
