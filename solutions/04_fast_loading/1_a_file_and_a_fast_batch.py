@@ -1,29 +1,30 @@
 # %% [markdown]
 # # Fast loading, part 1: A file and a fast batch
 #
-# **How close to the speed of memory can you put a batch together?**
+# **How close to memory speed can you assemble a batch?**
 #
-# [FFCV's guide](https://docs.ffcv.io/ffcv_examples/linear_regression.html) fits a linear regression to a million rows
-# of 10,000 float32 values. (FFCV is a library for fast data loading.) These 40 GB are too much for most GPUs and barely
-# fit into RAM. With one A100 and eight CPU cores, the guide reports 16 seconds per epoch with torch's `TensorDataset`,
-# and 6 with a file in FFCV's format.
+# FFCV is a library for fast data loading. [Its guide](https://docs.ffcv.io/ffcv_examples/linear_regression.html) fits
+# a linear regression to a million rows of 10,000 float32 values. These 40 GB are too much for most GPUs, and for the
+# RAM of many machines. On one A100 and eight CPU cores, the guide reports 16 seconds per epoch with torch's
+# `TensorDataset`, and 6 with a file in FFCV's format.
 #
-# What takes so long, and is your own loader as slow? This unit takes such a loader apart. You begin with its two ends:
-# how a batch is put together, and what is in the file.
+# Where do the 16 seconds go, and does your own loader lose time in the same places? This unit takes such a loader
+# apart. The first part looks at its two ends: how a batch is assembled, and how the rows are stored in a file.
 #
 # **You will be able to**
 #
-# - say how far a loader is from copying the same bytes
-# - gather a random batch in one copy, and say when fresh memory is expensive
+# - compare a loader with a plain copy of the same bytes
+# - gather a random batch in one copy, and say when new memory is expensive
 # - write a file of rows, and open it without reading it
 #
-# **Minutes** 39 core · 39 in all
+# **Minutes** 42 core · 42 in all
 #
 # **Needs** nothing
 
 # %% [markdown]
-# Write down what you expect (a cell with `None`), solve the exercise, run its check, and look at the measurement. If
-# your check passed, later cells use your answer under a name that ends in `_now`: `gather_now` is your `gather`.
+# First write down what you expect, in the cell that says `None`. Then solve the exercise, run its check, and look at
+# the measurement. Once your check has passed, later cells use your answer under a name that ends in `_now`:
+# `gather_now` is your `gather`.
 
 # %% locked="setup"
 import tempfile
@@ -51,13 +52,14 @@ sizes = course.sizes("04_fast_loading")
 # %% [markdown]
 # ## What are the data?
 #
-# Linear regression computes little per byte, so it is a hard test for a loader. The guide draws its data: x is uniform
-# in [0, 1), y = x w + b + noise, and the training has to find w and b again. A function that draws some rows can be
-# called for each part of the 40 GB.
+# A linear regression does little arithmetic per byte, so the loader matters more than in most trainings. The guide
+# generates its data: x is uniform in [0, 1), and y = x w + b + noise. The training has to recover w and b. You will
+# generate the rows in parts, because all 40 GB may not fit into memory.
 #
 # ### Exercise 1 · Draw the rows
 #
-# Draw `rows` rows of such data. A row holds its x values first, then its y. (The guide draws b but forgets to add it.)
+# Draw `rows` rows of such data. A row holds its x values, followed by its y. (The guide draws b but forgets to add
+# it.)
 #
 # ```python
 # >>> draw_rows(3, np.ones(2, dtype=np.float32), 5.0, np.random.default_rng(0)).shape
@@ -113,20 +115,23 @@ check.draw_rows(draw_rows, seed=257)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## How much does one call per batch gain?
+# ## How much faster is one call per batch?
 #
-# Most loaders fetch a batch row by row. What does that cost? The guide's loader is one of them:
+# Most loaders fetch a batch row by row. How much time does that cost? The guide's loader is one of them:
 #
 # ```python
 # train_loader = DataLoader(TensorDataset(X, Y), num_workers=8, shuffle=True)
 # ```
 #
-# It names no batch size, so each batch is one row, and an epoch has a million steps. We also measure batches of
-# `sizes.batch_size` rows. At full scale these are 2,048, as in the guide's FFCV loader.
+# It sets no batch size, so every batch is one row, and an epoch takes a million steps. We measure this, and also
+# batches of `sizes.batch_size` rows. At full scale these are 2,048, as in the guide's FFCV loader.
 #
-# A `DataLoader` fetches the rows of a batch one by one, as `dataset[i]`, and stacks them. There are two ways to speed
-# this up. *Workers* do the same in other processes and send the batches. *Batched indexing* makes one call per batch:
-# since torch 2, a `DataLoader` calls `dataset.__getitems__(list_of_i)` if the dataset has this method.
+# For each row of a batch, a `DataLoader` calls `dataset[i]`. Then it stacks the rows. You can speed this up in two
+# ways:
+#
+# - *Workers* build batches in other processes, and send them to the training loop.
+# - *Batched indexing* fetches all rows of a batch in one call. Since torch 2, a `DataLoader` calls
+#   `dataset.__getitems__(list_of_i)` if the dataset has this method.
 #
 # ```python
 # class WholeBatches(TensorDataset):
@@ -136,12 +141,13 @@ check.draw_rows(draw_rows, seed=257)
 # loader = DataLoader(WholeBatches(x, y), batch_size, shuffle=True, collate_fn=lambda batch: batch)
 # ```
 #
-# Its method returns a complete batch, so `collate_fn`, which usually stacks rows, returns it as it is. (With
-# `sampler=BatchSampler(...), batch_size=None`, as in torch's documentation, it calls `dataset[list_of_i]`.)
+# Usually `collate_fn` stacks rows. Here the batch is already complete, so `collate_fn` returns it unchanged. (Torch's
+# documentation shows another way: with `sampler=BatchSampler(...), batch_size=None`, the loader calls
+# `dataset[list_of_i]`.)
 #
-# **Predict**: how many times as fast does an epoch become with two workers, and with batched indexing? If memory
-# bandwidth is the limit, both gain little. If Python's calls take the time, two workers nearly double the speed, and
-# batched indexing gains far more. If sending a batch costs as much as making it, workers gain nothing.
+# **Predict** How many times as fast is an epoch with two workers, and with batched indexing? If memory bandwidth is
+# the limit, both gain little. If Python's calls take the time, two workers nearly double the speed, and batched
+# indexing gains far more. If sending a batch costs as much as making it, workers gain nothing.
 
 # %%
 predicted_workers = None  # times as fast as no workers
@@ -179,28 +185,27 @@ course.claim("without a batch size, TensorDataset takes at least twice as long",
 del loaders[WORKERS], loaders[ONE_ROW]  # and the processes of the workers
 
 # %% [markdown]
-# **Shown**: batched indexing copies the same bytes with fewer calls, so the time that it saves is the time of the
-# calls.
+# **Shown** Batched indexing copies the same bytes, but it handles no single rows. So the time it saves is the overhead
+# per row: calls in Python, a view of each row, and stacking.
 #
-# Two workers share the calls, so each makes half of them. Where they gain little, **we think** that sending costs what
-# the sharing saves: each batch goes into new memory that both processes can see. To test it, let the workers send
-# copies of one ready batch.
+# Two workers share this overhead. If they gain little, **we think** that sending costs as much as sharing saves: each
+# batch is written into new shared memory. To test it, let the workers send copies of one ready batch.
 #
-# **Takeaway** Ask the dataset for a whole batch in one call before you add workers.
+# **Takeaway** Fetch a whole batch in one call before you add workers.
 
 # %% [markdown]
-# ## What does fresh memory cost?
+# ## What does new memory cost?
 #
-# The rows of a random batch lie anywhere in `table`, so they must be copied to one place. `table[index]` copies them
-# into a new tensor, and new memory has a price. For a large tensor the system only *promises* memory. The first write
-# to each *memory page* of 4,096 bytes stops the program until the system has found a free page and filled it with
-# zeros. This is a *page fault*.
+# The rows of a random batch are scattered over `table`, so they must be copied to one place. `table[index]` copies
+# them into a new tensor, and new memory has a price. When a program asks for a large block, the operating system only
+# *promises* the memory. The first write to each *memory page* of 4,096 bytes interrupts the program, because the
+# system has to find a free page and fill it with zeros. This is a *page fault*.
 #
-# The alternative is a buffer that you make once and fill again for each batch.
+# The alternative is a buffer that you allocate once and refill for each batch.
 #
 # ### Exercise 2 · Gather a batch
 #
-# Copy the rows of a batch into a buffer that exists already. The given lines refuse a buffer that does not fit.
+# Copy the rows of a batch into an existing buffer. The given lines reject a buffer that does not fit.
 #
 # ```python
 # >>> table, out = torch.tensor([[1, 10], [2, 20], [3, 30]]), torch.zeros(3, 2, dtype=int)
@@ -211,10 +216,10 @@ del loaders[WORKERS], loaders[ONE_ROW]  # and the processes of the workers
 #
 # **Must**
 # - put row `index[i]` of `table` into `out[i]`, and leave all other rows of `out` as they are;
-# - return the first rows of `out` as a view;
+# - return the rows that you filled, as a view of `out`;
 # - copy each row once, straight into `out`, without a call per row.
 #
-# **Raises** any exception for a row number below 0 or above N - 1.
+# **Raises** any exception if a row number is below 0 or above N - 1.
 #
 # **Points** 3 · **Core** · **Difficulty** ●○○ · **Minutes** 6 · **Lines** 1
 #
@@ -263,8 +268,12 @@ check.gather(gather, seed=418)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# **Predict**: a batch of 34 MiB is gathered into a new tensor each time. How many page faults does a batch cost? None,
-# if the C library keeps the memory of the batch before. One per memory page, if it does not.
+# The next cell measures five ways to assemble a batch, for small and for large batches. The claims below it answer
+# three questions. Which function is fastest? When does a new tensor cost page faults? And what does a buffer gain?
+#
+# **Predict** Batches of 34 MiB are gathered one after the other, each into a new tensor. How many page faults does a
+# batch cost? If the C library keeps the memory of the last batch for the next one, there are none. If it returns this
+# memory to the system, there is one per memory page.
 
 # %%
 predicted_faults = None  # of a batch of 34 MiB
@@ -304,33 +313,35 @@ course.claim("for small batches, a buffer makes index_select at most 10 % faster
              otherwise="The new tensor may lie elsewhere in the cache each time.")  # fmt: skip
 
 # %% [markdown]
-# **Shown**: the new tensor and the buffer differ only in where the rows go. Where the new tensor costs page faults,
-# the buffer is faster. Where it costs none, as for small batches, a buffer gains nothing, and the whole gain over
-# `table[tensor]` comes from the function. **We think** that `index_select` copies each row as one block, and
-# `table[index]` one value at a time. To test it, compare both on a table with one column.
+# **Shown** The two variants of `index_select` differ only in where the rows go. Where a new tensor costs page faults,
+# the buffer is faster. Small batches cost no page faults, so the buffer gains nothing there. Their whole gain over
+# `table[tensor]` comes from the function.
 #
-# **Takeaway** Gather whole rows with `index_select`. A buffer that you own pays off as soon as a new batch would need
-# new memory pages.
+# **We think** that `index_select` copies each row as one block, and `table[index]` copies one value at a time. To test
+# it, compare both on a table with one column.
+#
+# **Takeaway** Gather whole rows with `index_select`. Reuse a buffer if a new batch would need new memory pages.
 
 # %% [markdown]
-# ## From which size on is memory new?
+# ## From which size on does a tensor need new memory?
 #
-# When a tensor is freed, the C library decides whether to keep its memory or to return it to the system. If it returns
-# the memory, the next batch pays the page faults again. **Known**: glibc decides by two limits (`man 3 mallopt`). A
-# block above M_MMAP_THRESHOLD is returned when it is freed. Smaller blocks lie in the heap, and the free end of the
-# heap is returned when it is larger than M_TRIM_THRESHOLD. Both limits grow with the blocks that a process frees: the
-# first up to 32 MiB, the second to twice the first. So a new tensor can cost little in one program and much in another
-# (part 4).
+# When a tensor is freed, the C library either keeps its memory or returns it to the system. If it returns the memory,
+# the next batch pays for the page faults again.
 #
-# Two environment variables fix both limits, even for code that you cannot change. (Older versions of glibc allow at
+# **Known** glibc, the C library of most Linux systems, decides by two limits (`man 3 mallopt`). A block larger than
+# M_MMAP_THRESHOLD is returned as soon as it is freed. Smaller blocks lie in the heap, and the free end of the heap is
+# returned when it exceeds M_TRIM_THRESHOLD. Both limits grow with the blocks that a process frees, the first up to 32
+# MiB, the second to twice the first. So the same tensor can be cheap in one program and expensive in another (part 4).
+#
+# Two environment variables fix both limits, even for code that you cannot change. (Older versions of glibc accept at
 # most 32 MiB for the first one. There, set `MALLOC_MMAP_MAX_=0` instead.)
 #
 # ```
 # MALLOC_MMAP_THRESHOLD_=1073741824 MALLOC_TRIM_THRESHOLD_=1073741824 python train.py
 # ```
 #
-# The cell starts two processes, one of them with these variables. Each copies the same data into one new tensor after
-# another.
+# The cell starts two processes, one of them with these variables. Each process copies the same data into one new
+# tensor after another.
 
 # %% tags=["experiment"]
 AS_IT_IS, KEPT = "the C library as it is", "told to keep freed memory"
@@ -348,18 +359,20 @@ course.claim("with glibc told to keep freed memory, a copy into a new tensor of 
 plots.page_faults(sizes.fresh_mib, new_pages)
 
 # %% [markdown]
-# **Shown**: the two processes differ only in these variables. The price is that a process keeps its peak memory.
+# **Shown** The two processes differ only in these variables. The price is that a process keeps the memory that it has
+# freed.
 #
-# This concerns every training on a CPU and every loader: 256 images of ImageNet in float32 are a batch of 147 MiB. (On
-# a GPU, torch itself keeps freed blocks. If Linux uses huge pages of 2 MiB, faults are far fewer.)
+# Batches of this size are common: 256 images of ImageNet in float32 take 147 MiB. The variables help a loader without
+# workers, and every step on the CPU. They do not help workers, which write their batches into shared memory. (On a
+# GPU, torch itself keeps freed blocks. With huge pages of 2 MiB, Linux has far fewer faults.)
 #
 # **Takeaway** If your batches are larger than what the allocator keeps, raise its limit or reuse a buffer.
 
 # %% [markdown]
-# ## How far from a copy is a whole epoch?
+# ## How far is a whole epoch from a plain copy?
 #
-# A loader has to read and write each byte at least once. `memcpy` does only this, so it is the yardstick. The gather
-# uses all threads of torch, so it is compared with `memcpy` on all threads.
+# To assemble a batch, a loader must read and write each byte at least once. `memcpy` does only this, so it is our
+# yardstick. The gather uses all of torch's threads, so it is compared with `memcpy` on all threads.
 
 # %% tags=["experiment"]
 buffer, OURS = torch.empty(sizes.batch_size, table.shape[1]), "ours: gather into one buffer"
@@ -388,27 +401,27 @@ plots.epoch_times(epoch, table.nbytes,
                   "memcpy with as many threads")  # fmt: skip
 
 # %% [markdown]
-# A gather with several threads can be faster than `memcpy` with *one*. **We think** that the cache helps, too: the
-# gather's buffer holds one batch and stays in the cache, while `memcpy` writes all bytes to memory. To test it, use a
-# buffer for the whole epoch.
+# With several threads, a gather can be faster than `memcpy` with *one*. **We think** that the cache helps, too: the
+# gather's buffer holds one batch and stays in the cache, while `memcpy` writes all bytes to memory. To test it, gather
+# the whole epoch into one large buffer.
 #
 # **Takeaway** Compare a loader with `memcpy` of the same bytes and *with the same number of threads*.
 
 # %% [markdown]
 # ## How long does it take to open a file of rows?
 #
-# A `TensorDataset` needs all 40 GB in RAM. With less, the program dies. A file can be larger than RAM if it is
-# *mapped*: it gets a range of addresses, and the system reads a memory page from the disk when the program touches it.
-# Pages that were read stay in the *page cache* while there is room.
+# The guide's `TensorDataset` keeps all 40 GB in RAM, and the program dies if there is less. A *mapped* file can be
+# larger than RAM. Mapping gives the file a range of addresses, and reads nothing. When the program touches a memory
+# page of it, the system reads this page from the disk. Then the page stays in the *page cache* while there is room.
 #
-# Rows of equal size need no index: row i begins at byte i · (bytes per row). But Ctrl-C or a full disk can cut off a
-# file that takes minutes to write. So write it under another name in the same folder, and rename it when it is whole.
-# (To survive a power cut, call `os.fsync` before the rename.)
+# If all rows have the same size, a file needs no index: row i begins at byte i · (bytes per row). But such a file
+# takes minutes to write, and Ctrl-C or a full disk can cut it off. So write it under another name in the same folder,
+# and rename it when it is complete. (To survive a power cut, call `os.fsync` before the rename.)
 #
 # ### Exercise 3 · Write the rows
 #
-# Write parts of rows to a file, one after the other, then open the file. Use `np.memmap(path, np.float32, "c")`, which
-# maps a file without reading it. In mode "c", what a program writes into the array does not reach the file.
+# Write parts of rows to a file, one after the other, then open the file. `np.memmap(path, np.float32, "c")` maps it
+# without reading it. In mode "c" you may write into the array, but nothing of it reaches the file.
 #
 # ```python
 # >>> write_rows("/tmp/rows.f32", [np.zeros((2, 3), "f4"), np.ones((1, 3), "f4")])
@@ -418,8 +431,8 @@ plots.epoch_times(epoch, table.nbytes,
 # ```
 #
 # **Must**
-# - write each part when it comes, so that two parts are never needed in memory;
-# - leave `path` as it was until the new file is whole;
+# - write each part as it comes, so that two parts are never needed in memory;
+# - leave `path` as it was until the new file is complete;
 # - return all rows as a float32 tensor (N, columns) on the mapped file.
 #
 # **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 9 · **Lines** 6
@@ -485,7 +498,7 @@ course.claim("opening the whole file takes as long as opening a tenth of it, wit
              opening.ratio(OPEN_TENTH, to=OPEN), within=(0.8, 1.25))  # fmt: skip
 
 # %% [markdown]
-# Opening reads nothing, however large the file is. The same `gather` works on the mapped file.
+# Opening reads nothing, however large the file is. Your `gather` works on the mapped file, too.
 #
 # **Takeaway** Rows of equal size need no index and no parsing. Map the file: touching a row reads it.
 
@@ -493,7 +506,7 @@ course.claim("opening the whole file takes as long as opening a tenth of it, wit
 # ## Where are these pieces in FFCV?
 #
 # The guide replaces the `TensorDataset` by a file of FFCV (Leclerc et al. 2023, arXiv:2306.12517). The table says what
-# FFCV's pieces do, and where you meet them in this unit:
+# FFCV's pieces do, and where this unit explains them:
 #
 # | FFCV | what it does | here |
 # |---|---|---|
@@ -507,6 +520,6 @@ course.claim("opening the whole file takes as long as opening a tenth of it, wit
 #
 # ## What to take home
 #
-# - Compare a loader with `memcpy` of the same bytes, with as many threads.
+# - Compare a loader with `memcpy` of the same bytes, on as many threads.
 # - Copy a batch once, in one call, into memory that you already own or that the allocator keeps.
-# - A file of equal rows needs no index. Write it under another name and rename it when it is whole.
+# - A file of equal rows needs no index. Write it under another name, and rename it when it is complete.

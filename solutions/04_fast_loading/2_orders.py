@@ -1,12 +1,12 @@
 # %% [markdown]
 # # Fast loading, part 2: Orders
 #
-# **Which shuffles keep batches nearly random and disk reads large?**
+# **Which shuffle gives nearly random batches and still reads the disk in large pieces?**
 #
-# SGD needs batches that resemble the whole file, and a disk is fastest in long reads. If the file fits into memory,
-# you can have both: a random order costs little (part 1). If it is larger than RAM, a random order makes every row a
-# request to the disk. You write a random order and an order that shuffles windows of pages, and measure what both cost
-# in seconds, bytes and loss.
+# SGD needs batches that resemble the whole file, but a disk is fastest in long reads. If the file fits into memory,
+# there is no conflict: gathering rows in random order costs little (part 1). If the file is larger than RAM, each row
+# of a random order is a separate request to the disk. You write a random order, and an order that shuffles windows of
+# pages. Then you measure what both cost in seconds, bytes and loss.
 #
 # **You will be able to**
 #
@@ -15,14 +15,14 @@
 # - judge any shuffle by the variance of its batch means, and predict it by 1 + B / W
 # - choose an order for a file that does not fit into memory
 #
-# **Minutes** 46 core · 46 in all
+# **Minutes** 49 core · 49 in all
 #
 # **Needs** nothing; what you solved in part 1 is not used here
 
 # %% [markdown]
-# Write down what you expect (a cell with `None`), solve the exercise, run its check, and look at the measurement. If
-# your check passed, later cells use your answer under a name that ends in `_now`: `random_order_now` is your
-# `random_order`.
+# First write down what you expect, in the cell that says `None`. Then solve the exercise, run its check, and look at
+# the measurement. Once your check has passed, later cells use your answer under a name that ends in `_now`:
+# `random_order_now` is your `random_order`.
 
 # %% locked="setup"
 import tempfile
@@ -49,21 +49,20 @@ print(f"a file of {rows // page_rows} pages of {page_rows} rows; batches of B = 
 # ## Which orders can a disk read in long runs?
 #
 # SGD uses the gradient of a batch in place of the gradient of all data. On average that is right, if the batch is a
-# random draw. But the rows of a file are seldom in random order: they were written day by day or class by class. If
-# you read in the order of the file, each batch knows one day or one class.
+# random draw. But the rows of a file are seldom in random order, because they were written day by day or class by
+# class. If you read such a file from beginning to end, each batch sees only one day or one class.
 #
-# A *random* order avoids that. But then each row comes from another place of the file, and the disk gets one request
-# per row. (If several processes train together, each is a *rank*, and they share the rows of an epoch.)
+# A *random* order avoids this. But then each row comes from another place in the file, and the disk gets one request
+# per row.
 #
 # ### Exercise 1 · A random order
 #
-# Write the order that all others are compared with: the row numbers that one rank reads in one epoch. Seed a generator
-# of NumPy with both numbers, `np.random.default_rng((seed, epoch))`.
+# Write the order that all others are compared with: the row numbers that one process reads in one epoch. If several
+# processes train together, each is called a *rank*, and they share the rows. Seed a generator of NumPy with both
+# numbers, `np.random.default_rng((seed, epoch))`.
 #
-# Why not `seed + epoch`, as in torch's `DistributedSampler` and FFCV's `RANDOM`? Then epoch 1 of seed 0 has the order
-# of epoch 0 of seed 1, so runs with neighbouring seeds share most of their orders. (In your order, one rank may have
-# one row more than another. `DistributedSampler` repeats rows instead, because in DDP (`DistributedDataParallel`) each
-# rank waits for the others.)
+# Why not with `seed + epoch`, as in torch's `DistributedSampler` and FFCV's `RANDOM`? Then epoch 1 of seed 0 has the
+# order of epoch 0 of seed 1, so runs with neighbouring seeds share most of their orders.
 #
 # ```python
 # >>> whole = random_order(6, seed=0, epoch=3)
@@ -122,12 +121,15 @@ check.random_order(random_order, seed=613)
 ### END HIDDEN TESTS
 
 # %% [markdown]
+# In your order, one rank may have one row more than another. In DDP (`DistributedDataParallel`), every rank waits for
+# the others, so `DistributedSampler` repeats some rows to give all ranks the same number.
+#
 # ### Exercise 2 · An order of windows
 #
-# A *page* in this part is `page_rows` consecutive rows of the file, which one request reads. CorgiPile (Xu et al.
-# 2022) shuffles the pages, cuts them into *windows* of W pages, reads a window into memory and shuffles its rows. So
-# each page is read once per epoch, in one run. (FFCV calls a similar order `QUASI_RANDOM`.) Write this order for one
-# rank.
+# A disk is fast if one request reads many rows. In this part, a *page* is `page_rows` consecutive rows of the file,
+# which one request reads. CorgiPile (Xu et al. 2022) shuffles the pages and cuts them into *windows* of W pages. Then
+# it reads one window after the other into memory, and shuffles the rows of each. So each page is read once per epoch.
+# (FFCV calls a similar order `QUASI_RANDOM`.) Write this order for one rank.
 #
 # ```python
 # >>> order = quasi_random_order(6, page_rows=2, window_pages=1, seed=0, epoch=0)
@@ -140,7 +142,7 @@ check.random_order(random_order, seed=613)
 # - cut the pages into windows of `window_pages`, of which the last may have fewer;
 # - shuffle the rows of each window together, with the same generator as in `random_order`.
 #
-# **Not allowed**: a Python loop over rows. One over windows is welcome.
+# **Not allowed**: a Python loop over rows. A loop over windows is fine.
 #
 # **Points** 5 · **Core** · **Difficulty** ●●○ · **Minutes** 14 · **Lines** 8
 #
@@ -200,10 +202,10 @@ check.quasi_random_order(quasi_random_order, seed=947)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# The cell draws two orders of a file of 256 rows, with pages of 16 rows, batches of 32 rows and windows of 4 pages.
-# Each square is a row, coloured by its page.
+# The cell draws two orders of a small file. It has 256 rows in pages of 16 rows, batches have 32 rows, and windows
+# have 4 pages. Each square is a row, and its colour is its page.
 #
-# **Predict**: from how many different pages do the rows of the first batch come, with windows?
+# **Predict** With windows, from how many different pages do the rows of the first batch come?
 
 # %%
 predicted_pages = None
@@ -220,29 +222,29 @@ plots.orders(drawn, 16, 32, f"A batch of 32 rows holds {first['windows of 4 page
                             f"{first['random']} in random order")  # fmt: skip
 
 # %% [markdown]
-# A window of 4 pages has as many rows as two batches, so every two batches the colours change. In the random order,
+# A window of 4 pages has as many rows as two batches, so the colours change after every second batch. In random order,
 # every batch holds most of the colours.
 #
-# **Takeaway** Shuffle pages first, then the rows of each window: the disk reads whole pages, and a batch sees W of
-# them.
+# **Takeaway** Shuffle the pages first, then the rows of each window. The disk reads whole pages, and a batch mixes W
+# of them.
 
 # %% [markdown]
 # ## How random are the batches?
 #
-# Can you tell before a training whether an order is random enough? A batch mean, such as the gradient of a batch,
-# varies from batch to batch. If it varies more than with random batches, each batch knows less of the file. One value
-# per row is enough for this comparison.
+# Can you tell before a training whether an order is random enough? The gradient of a batch is a mean over its rows, so
+# look at batch means. They vary from batch to batch. The more they vary, the less a batch represents the file. One
+# value per row is enough for this comparison.
 #
 # Let W be the pages of a window, B the rows of a batch, and s² the variance of the values of all rows. The means of
-# random batches have variance s² / B. Now take the worst file, in which the rows of a page are all alike. With
-# windows, two things vary: which B rows of its window a batch gets, and which W pages its window got. The second is a
-# mean of W random pages.
+# random batches have the variance s² / B. Now take the worst file, in which the rows of a page are all alike. Windows
+# add a second source of variance. A batch still draws B random rows, now from its window. But the window itself is a
+# draw of W pages, so its mean is a mean of W random pages.
 #
 # ### Exercise 3 · The bias of batches
 #
-# Compute V / V₀, the variance of an order's batch means over the variance of random batches. (Part 5 judges real
-# loaders by it.) The given lines refuse input for which the ratio is 0 / 0. In the example the batch means are 0.5 and
-# 2.5, each 1 away from the mean, so V = 1. With `s² = 1.25`, V₀ is `1.25 / 2 · 2 / 3`.
+# Compute V / V₀: the variance V of an order's batch means, over the variance V₀ of the means of random batches. (Part
+# 5 judges real loaders by this ratio.) The given lines reject input for which it is 0 / 0. In the example the batch
+# means are 0.5 and 2.5, each 1 away from the mean, so V = 1. With `s² = 1.25`, V₀ is `1.25 / 2 · 2 / 3`.
 #
 # ```python
 # >>> round(batch_bias(torch.tensor([0.0, 1.0, 2.0, 3.0]), torch.arange(4), 2), 6)
@@ -266,8 +268,8 @@ plots.orders(drawn, 16, 32, f"A batch of 32 rows holds {first['windows of 4 page
 #
 # <details><summary>Hint 2</summary>
 #
-# `off = values - values.mean()` in float64; `off[order][: n // batch * batch].view(-1, batch).mean(1)` are the
-# batch means; `off.square().mean()` is s². `.item()` makes a float of the ratio.
+# `off = values - values.mean()` in float64; `off[order][: n // batch * batch].view(-1, batch).mean(1)` are the batch
+# means; `off.square().mean()` is s². `.item()` makes a float of the ratio.
 #
 # </details>
 
@@ -305,11 +307,11 @@ check.batch_bias(batch_bias, seed=358)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Take the worst file: its values are sorted, so the rows of a page are nearly alike.
+# Now measure the worst file: its values are sorted, so the rows of a page are nearly alike.
 #
-# **Predict**: with windows of *one* page, how many times as large is the variance of batch means as with random
-# batches? (The first cell printed B.) Then W grows. If the share of the file in memory decides, a second page makes no
-# difference. If B / W decides, twice the pages halve the variance.
+# **Predict** With windows of *one* page, how many times the variance of random batches do the batch means have? (The
+# first cell printed B.) Then W grows. If the share of the file in memory decides, a second page makes no difference.
+# If B / W decides, twice as many pages halve the variance.
 
 # %%
 predicted_at_one = None  # times
@@ -343,38 +345,44 @@ course.claim("in a file shuffled once, batches of one-page windows vary as rando
 plots.bias(held, [ratio_interval(values, nothing).estimate for values in is_sorted.values()], batch)
 
 # %% [markdown]
-# The two variances add up: s² / B + s² / W is **1 + B / W** times the variance of random batches. The size of the file
-# does not matter while a window is a small part of it. For large windows the curve lies below the rule: they leave
-# fewer pages to chance, and an epoch then has so few windows that its typical variance is below the mean over many
-# epochs.
+# The two variances are about s² / B and s² / W. Together they are **1 + B / W** times the variance of random batches.
+# The size of the file does not matter while a window is a small part of it. A window that holds much of the file
+# leaves less to chance, so for large windows the curve lies below the rule.
 #
-# The rule is the worst case. **Shown**: if the rows were shuffled once, when the file was written, a page is itself a
-# random draw, and no window is needed.
+# The rule is the worst case. **Shown** If the rows were shuffled once, when the file was written, each page is itself
+# a random draw. Then windows of one page give batches that vary as random ones do.
 #
 # V / V₀ looks at each batch alone, so it does not see in which order the batches come. The next section shows what
 # this order costs.
 #
-# **Takeaway** With windows of W = B pages, the variance of one batch mean at most doubles. For a file that was
-# shuffled once, windows of one page are enough.
+# **Takeaway** With windows of W = B pages, the variance of a batch mean at most doubles. For a file that was shuffled
+# once, windows of one page are enough.
 
 # %% [markdown]
-# ## What does an order cost from the disk, and in loss?
+# ## What does an order cost in seconds, and in loss?
 #
-# How much loss does a fast order cost? You train a regression of 31 columns on a file whose rows are sorted by y, 128
-# bytes each. The file is dropped from the page cache before each read, as if it were much larger than RAM. A given
-# reader ([page_reader.py](../../course/loading/page_reader.py)) makes one request per page, `os.preadv(file, rows,
-# offset)`, which puts each row of the page directly in its place in the shuffled window. A page is read when its first
-# row is due and dropped after its last one. (FFCV does so with `os_cache=False` and `QUASI_RANDOM`.) A random order
-# reads single rows. For each of them the disk gives at least a memory page of 4,096 bytes.
+# How much loss does a fast order cost? You train a regression of 31 columns on a file whose rows are sorted by y. Each
+# row has 128 bytes. The file is dropped from the page cache before each read, as if it were much larger than RAM.
 #
-# The columns of the table:
+# A given reader ([page_reader.py](../../course/loading/page_reader.py)) makes one request per page.
+# `os.preadv(file, rows, offset)` puts each row of the page directly in its place in the shuffled window. A page is
+# read when its first row is due, and dropped after its last one. (FFCV does so with `os_cache=False` and
+# `QUASI_RANDOM`.) In random order, the reader asks for single rows. For each of them the disk gives at least a memory
+# page of 4,096 bytes.
+#
+# The table has these columns:
 #
 # - *times the file*: bytes from the disk per epoch, over the bytes of the file;
-# - *V / V₀* of one batch, and *of ten* in a row: with a learning rate of 1 / 10, SGD averages about ten batches;
+# - *kB held*: the pages that are in memory at the same time;
+# - *V / V₀* of one batch, and *of ten* in a row, because SGD with a learning rate of 1 / 10 averages about ten
+#   batches;
 # - *excess loss*: the loss minus the loss of the true weights, which is the variance of the noise of y, here 1;
 # - *of it, b*: the part of the excess loss that comes from the intercept.
 #
-# **Predict**: how many times the file does an epoch in random order read?
+# The claims below the table compare windows of B pages with a random order, in seconds, bytes and loss. They also say
+# what the order of the file costs, and whether V / V₀ sees this.
+#
+# **Predict** How many times does an epoch in random order read the file?
 
 # %%
 predicted_times_read = None
@@ -452,20 +460,17 @@ plots.order_against_learning({name: 8 * compared.time(name).estimate for name in
                              f"leave {more.estimate:.1f} times its excess loss")  # fmt: skip
 
 # %% [markdown]
-# Why is a random order slow? Each of its rows is a request, and each brings a memory page, most of which is thrown
-# away. With the file in memory the random order is still slower. **We think** that this is our reader's call per row.
-# To test it, gather from a mapping, which makes no calls.
+# Why is a random order slow? Each of its rows is a request, and each request brings a memory page, most of which is
+# thrown away. All other orders read each page once, with one request.
 #
-# All other orders read each page once, with one request. They differ in where the next page lies, and in how many
-# pages are asked for together.
+# With the file in memory, the random order is still slower. **We think** that our reader's call per row takes the
+# time. To test it, gather the rows from a mapping, which makes no calls.
 #
-# **Shown**: windows of one page and the order of the file have batches of the same variance, but only the windows come
-# in random order. That decides. Neighbouring batches of a sorted file are alike, so SGD follows them and forgets the
-# rest. V / V₀ of several batches in a row sees this.
+# **Shown** Windows of one page and the order of the file have batches of the same variance. But windows read the pages
+# in random order, and this decides the loss. Neighbouring batches of a sorted file are alike, so SGD follows them and
+# forgets the rest. V / V₀ of ten batches in a row sees this: it ranks the orders of the table as the excess loss does.
 #
-# Compare the columns "of ten" and "of it, b" in three rows: random, W = 64 and W = 16. From row to row, both columns
-# grow by similar factors. The file is sorted by y, and b follows y. The whole excess loss grows far less: most weights
-# of this model do not notice the order. In your model, more of them may.
+# The intercept b suffers most, because the file is sorted by y and b follows y. In your model it may be other weights.
 #
 # **Takeaway** Make few, large requests: windows of pages save the seconds. Compare the losses of orders by V / V₀ of
 # as many batches as your SGD averages, here ten.
@@ -473,9 +478,10 @@ plots.order_against_learning({name: 8 * compared.time(name).estimate for name in
 # %% [markdown]
 # ## What to take home
 #
-# - A random order costs a disk one request per row, and a memory page for each. Windows of pages avoid both.
+# - In random order, a disk gets one request per row, and reads a memory page for each. Windows of pages avoid both.
 # - On a sorted file, windows of W pages multiply the variance of a batch mean by about 1 + B / W.
-# - Shuffle a file once, when you write it: then an order that the disk likes is random enough.
-# - The variance of a single batch mean does not see in which order the batches come. The variance of ten in a row
-#   does: the larger it is, the more loss an order costs.
-# - `DataLoader(dataset, batch_size, sampler=order.tolist())` takes any order that you write; make a new one per epoch.
+# - Shuffle a file once, when you write it. Then windows of one page give batches that vary as random ones do.
+# - The variance of single batch means does not see in which order the batches come. The variance of the mean of ten in
+#   a row does.
+# - `DataLoader(dataset, batch_size, sampler=order.tolist())` takes any order that you write. Make a new one for each
+#   epoch.

@@ -3,14 +3,14 @@
 #
 # **When is it worth reading the next batch while the model computes on this one?**
 #
-# A loop that reads a batch and then computes takes the sum of both times. A thread that reads ahead can hide the
-# shorter one, but few loops gain that much. You predict the gain, measure it, and find out what comes between.
+# A loop that reads a batch and then computes on it takes the sum of both times. If a thread reads ahead, the shorter
+# time can hide behind the longer one. You predict the gain, measure it, and find out what gets in the way.
 #
 # **You will be able to**
 #
 # - predict from recorded times what reading ahead gains, and with how many buffers
 # - tell whether a loader and a step compete for the same cores
-# - say how many bytes a loader reads from the disk, also when the file is larger than memory
+# - say how many bytes a loader reads from the disk, also if the file is larger than memory
 # - copy batches to a GPU while it computes
 #
 # **Minutes** 29 core · 56 in all · session 2
@@ -18,7 +18,7 @@
 # **Needs** parts 1 and 2 (their answers are used if you solved them)
 
 # %% [markdown]
-# If your check passed, later cells use your answer under a name that ends in `_now`: `pipeline_now` is your
+# Once your check has passed, later cells use your answer under a name that ends in `_now`: `pipeline_now` is your
 # `pipeline_seconds`.
 
 # %% locked="setup"
@@ -52,18 +52,19 @@ asked = (check.gather, check.random_order, check.quasi_random_order)
 answers = SimpleNamespace(**{exercise.name: course.solved(exercise) for exercise in asked})
 
 # %% [markdown]
-# ## How long does a pipeline of two take?
+# ## How long does an epoch take if a thread reads ahead?
 #
-# What would a thread that reads ahead gain? The times of reading and of computing give a first answer.
+# What would a thread that reads ahead gain in your loop? You can compute a first answer from the times of reading and
+# computing.
 #
-# One thread reads, the other computes. Both run in C code that releases Python's lock, so they can overlap. The
-# consumer owns a buffer from the moment it gets a batch until it asks for the next one. The rest of the time the
-# reader owns it. With one buffer they alternate. With two, batch i + 1 is read while the consumer computes on batch i.
+# One thread reads, the other computes. Both run in C code that releases Python's lock, so they can overlap. They share
+# buffers. The consumer owns a buffer from the moment it gets a batch until it asks for the next one. The rest of the
+# time, the reader owns it. With one buffer the two threads alternate. With two, batch i + 1 is read while the consumer
+# computes on batch i.
 #
-# The given `course.loading.loaders.Loader` joins the pieces: `order(epoch)` gives row numbers, and `fill(index,
-# buffer)` fetches rows. With more than one buffer, `course.loading.reading_ahead.read_ahead` fills them in a thread.
-# (Its 40 lines show how such a thread ends when its consumer leaves.) A batch is a view of a buffer, so **it is yours
-# only until you ask for the next one**. Clone what you want to keep.
+# The loader is given (`course.loading.loaders.Loader`). With more than one buffer, a thread fills them
+# (`course.loading.reading_ahead`). A batch is a view of a buffer, so **it is yours only until you ask for the next
+# one**. Clone what you want to keep.
 #
 # ### Exercise 1 · Predict the pipeline
 #
@@ -128,15 +129,17 @@ check.pipeline_seconds(pipeline_seconds, seed=44)
 # %% [markdown]
 # ## What is reading ahead worth?
 #
-# The formula takes the times of a fill and of a step, and assumes that neither slows the other down. Test that with two
-# kinds of step, equally long. One *computes*: it multiplies the batch by a matrix, again and again. The other only
-# *waits*, as your program does while a GPU computes. Here two threads share each fill. In the formula they are one
-# reader. The file is cold: pages of rows are read past the page cache where the file system allows it. Elsewhere the
-# file is dropped from the cache before each epoch.
+# Your formula takes the times of fills and steps, and assumes that neither slows the other down. Test this with two
+# kinds of step that are equally long. One *computes*: it multiplies the batch by a matrix, again and again. The other
+# only *waits*, as your program does while a GPU computes.
+#
+# The file is cold. Where the file system allows it, pages of rows are read past the page cache. Elsewhere the file is
+# dropped from the cache before each epoch. Two threads share each fill, and the formula counts them as one reader.
 #
 # **Predict** A step computes for as long as a fill takes. How many times as fast is an epoch with three buffers as
-# with one? Your formula gives an answer. If passing buffers between threads costs time, both kinds of step gain less
-# than that. If reading and computing want the same cores, only the step that computes gains less.
+# with one? Your formula gives an answer for `sizes.cold_rows // sizes.batch_size` batches, which are 8 at the laptop
+# scale. If passing buffers between threads costs time, both kinds of step gain less than that. If reading and
+# computing need the same cores, only the step that computes gains less.
 
 # %%
 predicted_gain = None  # times as fast, a step as long as a fill
@@ -166,6 +169,9 @@ def epoch(buffers, step):
 # %% [markdown]
 # The next cell finds out how long a fill takes, and how many products make a step of a given length. Then it measures
 # five lengths. Each round runs one epoch of each of four ways: both kinds of step, with one buffer and with three.
+#
+# The claims below the figure decide how much of the predicted gain is found, first for a step as long as a fill, then
+# for all lengths.
 
 # %% tags=["experiment"]
 epoch(1, computing)  # not counted: it warms up threads and memory
@@ -219,8 +225,8 @@ course.claim("reading ahead gains at least 10 % more if the step waits than if i
              otherwise="There are cores to spare, or reading itself is what slows down.")  # fmt: skip
 
 # %% [markdown]
-# Where does the rest of the gain go? Put times into your formula that fills and steps take *while both run*, instead of
-# the times that each takes alone.
+# Where does the rest of the gain go? So far your formula got the times that fills and steps take alone. Now give it
+# the times that they take *while both run*.
 
 # %% tags=["experiment"]
 for kind in gains:
@@ -237,15 +243,14 @@ plots.timelines({f"{kind}, {n} buffer{'s' * (n > 1)}": recorded_epochs.typical(r
                  for kind, n in shown})  # fmt: skip
 
 # %% [markdown]
-# **Shown** Only the step differs between the two kinds: one needs the machine, the other hardly does. So where the
-# step that computes gains less, reading and computing compete. The formula itself is right. It promises too much if
-# its times were measured while only one of the two worked.
+# **Shown** Only the step differs between the two kinds: one needs the machine's cores and memory, the other hardly
+# does. So if the step that computes gains less, reading and computing compete. The formula itself is right, but it
+# promises too much if its times were measured while only one of the two worked.
 #
 # **We think** that they compete for cores, because the reading threads copy and the products use all cores. To test
-# it, call `torch.set_num_threads(1)` above the measurement, which leaves a core to the reader if you have two. We also
-# think that passing buffers costs what short waiting steps miss. To test it, make the batches larger.
+# it, call `torch.set_num_threads(1)` above the measurement. If you have two cores, this leaves one to the reader.
 #
-# Play with your own times: the worker of the figure is the reading thread, and "asked ahead" is one less than the
+# In the figure below, try your own times. Its worker is the reading thread, and "asked ahead" is one less than the
 # number of buffers.
 
 # %% tags=["experiment"]
@@ -254,29 +259,30 @@ figures.pipeline([1000 * taken for taken in alone.durations(READ)], 1000 * alone
                  prefetch=2)  # fmt: skip
 
 # %% [markdown]
-# A `DataLoader` with workers reads ahead, too: `prefetch_factor` batches per worker, two by default.
+# A `DataLoader` with workers reads ahead, too. Each worker prepares `prefetch_factor` batches, two by default.
 #
 # **Takeaway** Reading ahead hides the shorter of two times, as long as reading and computing do not compete.
 
 # %% [markdown]
 # ## How many bytes come from the disk?
 #
-# What if the file is larger than memory? The page cache keeps what was read while there is room. FFCV relies on it by
-# default (`os_cache=True`). With too little memory such a loader still works but gets slow, while a `TensorDataset`
-# ends the program. How slow depends on how you read:
+# What if the file is larger than memory? The page cache keeps what was read while there is room, and FFCV relies on it
+# by default (`os_cache=True`). With too little memory, such a loader still works but gets slow. How slow depends on
+# how you read:
 #
-# - A mapping fetches a memory page when it is touched. By default it fetches neighbours too, because the system
-#   guesses that they come next. `madvise(MADV_RANDOM)` tells it not to.
-# - A page read asks for many rows in one call. With `O_DIRECT` it bypasses the page cache.
+# - A *mapping* fetches a memory page when the program touches it. By default it fetches neighbours too, because the
+#   system guesses that they come next. `madvise(MADV_RANDOM)` tells it not to.
+# - A *page read* asks for many rows in one call. With `O_DIRECT` it bypasses the page cache.
 #
-# Each way runs two epochs from a cold start, once with room for the whole file and once with room for a quarter. To
-# emulate a quarter, the cell counts the bytes that come from the disk. Once they exceed a quarter of the file, it drops
-# the file from the page cache before the next batch, and counts again from zero. The table counts *major faults*, too:
-# touches of a mapped page that waited for the disk.
+# Each way runs two epochs from a cold start, once with room for the whole file and once with room for a quarter. The
+# cell emulates the small memory. Whenever a quarter of the file has come from the disk, it drops the file from the
+# page cache before the next batch. (A machine without room drops pages within a batch, too, so it reads even more.)
+# The table also counts *major faults*: touches of a mapped page that waited for the disk.
 #
 # **Predict** Random rows come from a mapping, with room for a quarter of the file. How many times the bytes of the
-# file come from the disk per epoch? Three quarters, if only what is missing is read. About once, if each row is read
-# once. Several times, if neighbours are read and dropped before they are used.
+# file come from the disk per epoch? If only what is missing is read, three quarters of the file come. If each row is
+# read once, the file comes about once. If neighbours are read, and dropped before they are used, it comes several
+# times.
 
 # %%
 predicted_rereads = None  # times the bytes of the file
@@ -313,26 +319,25 @@ course.claim("without room for the file, page reads are at least twice as fast a
              otherwise="Compare the bytes and the major faults of the two rows.")  # fmt: skip
 
 # %% [markdown]
-# With room for the file, epoch 2 reads nothing from the disk, except with `O_DIRECT`, which reads the file every time.
-# Without room, each fault of a mapping brings neighbours, and they are dropped before they are used.
+# With room for the file, epoch 2 reads nothing from the disk. Only `O_DIRECT` reads the file every time. Without room,
+# each fault of a mapping brings neighbours, and they are dropped before they are used.
 #
-# **Shown** `MADV_RANDOM` changes only that: a fault then brings one memory page, so fewer bytes come from the disk. But
-# the program waits for a fault per row. Page reads bring every page once, in large requests. (Where page reads bring
-# more than the file, the system has read ahead, past the rows that this comparison uses.)
+# **Shown** `MADV_RANDOM` changes only that. A fault then brings one memory page, so fewer bytes come from the disk,
+# but the program waits for a fault per row. Page reads bring every page once, in large requests. (If they bring more
+# than the file, the system has read ahead, past the rows that this comparison uses.)
 #
-# A quarter of the file has room. Why does `MADV_RANDOM` not save a quarter of the reads? Each row is used once per
-# epoch. It is still in memory only if it came late in the last epoch and comes early in this one.
+# **Known** The disk's setting `read_ahead_kb` says how many neighbours a fault brings (Linux,
+# Documentation/ABI/stable/sysfs-block). Linux's default is 128 KiB, and the cell prints yours. So the bytes differ
+# between machines.
 #
-# **Known** How many neighbours a fault brings is a setting of the disk, `read_ahead_kb`, printed above (Linux,
-# Documentation/ABI/stable/sysfs-block). So the bytes differ between machines.
-#
-# **Takeaway** Count bytes, not only seconds. Without room for the file, read whole pages, each of them once.
+# **Takeaway** Count bytes, not only seconds. If the file does not fit into memory, read whole pages of rows, each of
+# them once.
 
 # %% [markdown]
 # ## How much memory does a loader hold? · extra
 #
 # A loader competes with your training for memory. A mapped file takes no memory of the program, so our loader needs
-# only its buffers. A `TensorDataset` holds all rows, and a new tensor for each batch.
+# only its buffers. A `TensorDataset` of tensors in memory holds all rows, and a new tensor for each batch.
 
 
 # %% tags=["experiment"]
@@ -375,25 +380,25 @@ plots.memory(memory, x_bytes)
 # ## When may you refill a buffer that a GPU reads? · extra
 #
 # A separate engine of the GPU makes the copies over the bus, so the GPU can compute meanwhile. A copy is *queued*: the
-# call returns immediately, and the bytes are read from the buffer later. For that the buffer must be *pinned*, which
+# call returns immediately, and the bytes are read from the buffer later. For this the buffer must be *pinned*, which
 # keeps its memory in place. Pin a buffer once and use it for all batches.
 #
-# Nobody may write into the buffer before the copy ends. But the loader will, as soon as it is asked for the next
-# batch. So somebody has to wait. The given `course.loading.copies.DeviceCopies` offers two waits:
+# Nobody may write into the buffer before the copy ends. But the loader will, as soon as you ask it for the next batch.
+# So somebody has to wait. The given `course.loading.copies.DeviceCopies` offers two ways to wait:
 #
 # | call | what it does | who waits |
 # |---|---|---|
 # | `copy = copies.start(tensors)` | queues the copy of a batch | nobody |
 # | `copy.tensors()` | the tensors on the device; work queued after this call begins after the copy's end | the GPU |
-# | `copy.wait()` | returns when the copy is over; the source may then be refilled | the processor |
+# | `copy.wait()` | returns when the copy is over; the source may then be refilled | the CPU |
 #
-# `x` and `y` are views of one buffer. `start` copies this buffer in one transfer, padding included, and makes the
-# views again on the device. On the CPU `start` copies immediately.
+# `x` and `y` are views of one buffer. `start` copies this buffer in one transfer, padding included, and makes the same
+# views on the device. On the CPU `start` copies immediately.
 #
 # ### Exercise 2 · Copy ahead
 #
 # Yield the batches of a loader on the device. While the consumer computes on one batch, the next one is copied. The
-# end is given: it also runs if the consumer leaves early.
+# end of the function is given, and it also runs if the consumer leaves early.
 #
 # **Must**
 # - yield `tensors()` of each copy, in order;
@@ -500,8 +505,7 @@ course.claim("copying ahead is at least 10 % faster than copying, waiting and co
 
 # %% [markdown]
 # **Known** A copy to a GPU and a kernel can overlap if they are in different streams and the source is pinned (CUDA
-# C++ Programming Guide, "Overlap of Data Transfer and Kernel Execution"). Without a GPU the cell measures nothing.
-# Then the line shows recorded machines, if one has a GPU.
+# C++ Programming Guide, "Overlap of Data Transfer and Kernel Execution"). Without a GPU, the cell measures nothing.
 #
 # **Takeaway** Wait for the copy before the loader refills its source, and start the next copy before you compute.
 
@@ -509,5 +513,5 @@ course.claim("copying ahead is at least 10 % faster than copying, waiting and co
 # ## What to take home
 #
 # - A buffer belongs to the consumer until it asks for the next batch, and to the thread or the copy after that.
-# - Record the times of fills and steps, alone and while both run, before you blame the formula.
-# - Drop a file from the cache before you time reading it.
+# - Before you blame the formula, record the times of fills and steps while both run, not only alone.
+# - Drop a file from the page cache before you time reading it.

@@ -3,8 +3,9 @@
 #
 # **What does a step cost when the loader is no longer in its way?**
 #
-# FFCV's guide ends with advice: once loading is fast, optimise the loop, and normalise and update in place. You follow
-# this advice and find out why it helps. Then you compare your step with `torch.compile`, and repair the guide's loop.
+# FFCV's guide ends with advice. Once loading is fast, it says, optimise the loop: normalise and update in place. You
+# follow this advice and find out why it helps. Then you compare your step with `torch.compile`, and fix the guide's
+# loop.
 #
 # **You will be able to**
 #
@@ -13,7 +14,7 @@
 # - find out why a training loop reports a wrong time, loss and intercept
 # - choose a method by how many passes over the data you can afford
 #
-# **Minutes** 39 core · 123 in all · session 2
+# **Minutes** 39 core · 124 in all · session 2
 #
 # **Needs** parts 1 to 3 (their answers are used if you solved them)
 
@@ -65,10 +66,10 @@ mean, std = course.solved(check.mean_and_std)(on_device(loader))
 # %% [markdown]
 # ## What do new tensors cost?
 #
-# Once batches come fast, you wait for the step. Many steps make tensors as large as their batch, as this one does.
-# With $z = (x - \text{mean}) / \text{std}$ the model predicts $z w + b$. Its residual is $r = z w + b - y$, and the
-# gradients of half the mean of $r^2$ are $z^T r / n$ and the mean of $r$. The guide's step is these formulas, line by
-# line:
+# Once batches come fast, you wait for the step. Many steps make tensors as large as their batch, and the guide's step
+# does, too. With $z = (x - \text{mean}) / \text{std}$ the model predicts $z w + b$. Its residual is $r = z w + b - y$,
+# and the gradients of half the mean of $r^2$ are $z^T r / n$ and the mean of $r$. The guide writes these formulas line
+# by line:
 
 
 # %% locked="guide_step"
@@ -80,12 +81,12 @@ def guide_step(x, y, w, b):
 
 
 # %% [markdown]
-# It goes through the batch six times: it reads x, writes $x - \text{mean}$, reads that, writes $z$, and reads $z$ for
-# two products. A step in place does exactly the same arithmetic, in as many passes. It only writes where x lies. It
-# may do so, because the loader fills this buffer again anyway.
+# This step goes through the batch six times. It reads x, writes $x - \text{mean}$, reads that, writes $z$, and reads
+# $z$ for two products. A step in place does the same arithmetic in as many passes, but it writes where x lies. This is
+# safe, because the loader refills this buffer anyway.
 #
-# **Predict** How many times as fast is an epoch in place? About 1, if arithmetic and passes decide. Clearly more, if
-# each new tensor needs memory that the system has to find and clear, as in part 1.
+# **Predict** How many times as fast is an epoch in place? If arithmetic and passes decide, it is about 1. If each new
+# tensor needs memory that the system has to find and clear, as in part 1, it is clearly more.
 
 # %%
 predicted_in_place = None  # times as fast as with new tensors
@@ -155,13 +156,16 @@ check.step_in_place(step_in_place, seed=77)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Five steps compete over the same loader, with batches of `sizes.step_rows` rows:
+# Five steps run over the same loader, with batches of `sizes.step_rows` rows:
 #
 # - *new tensors*: the guide's step;
-# - *own buffers*: the guide's step, which writes its two large results into two buffers;
+# - *own buffers*: the guide's step, but its two large results go into two buffers;
 # - *in place*: your step;
-# - *two passes*: a step that normalises the weights instead of the data (you can write it in the extra section below);
+# - *two passes*: a step that normalises the weights instead of the data (you can write it in an extra section below);
 # - *torch.compile*: the guide's step, compiled.
+#
+# The claims below the figure decide what working in place gains, what fewer passes gain, and whether the compiler does
+# as well.
 
 # %% tags=["experiment"]
 step_in_place_now = course.solved(check.step_in_place)
@@ -231,8 +235,8 @@ course.claim("the step in place is at least 10 % faster than the guide's step th
 # %% [markdown]
 # (In the figure, "reading the file" uses one thread. Our loader, which feeds all five steps, uses all threads.)
 #
-# Is it the page faults? The next cell tells the C library to keep freed memory for the next tensor, and leaves all
-# steps as they are. If page faults were the only reason, new tensors are now as fast as in place.
+# Are page faults the reason? The next cell tells the C library to keep freed memory for the next tensor, and leaves
+# all steps as they are. If page faults are the only reason, new tensors are now as fast as in place.
 
 # %% tags=["experiment"]
 is_kept = keep_freed_memory()
@@ -249,28 +253,28 @@ course.claim("an epoch in place is at least 10 % faster than one that writes int
 
 # %% [markdown]
 # **Shown** Only the setting of the C library changed, so the part of the gain that went away is the price of page
-# faults. The other part has another reason. The step with own buffers needs no new memory and makes the same six
-# passes. It differs from the step in place only in where it writes. **We think** that the cache is the reason: other
-# memory takes room there, and a processor fetches memory before it writes to it. In place, it has this memory already.
-# To test it, take batches that fit into the cache with both buffers.
+# faults. The rest of the gain has another reason. The step with own buffers needs no new memory, and makes the same
+# six passes as the step in place. They differ only in where they write.
 #
-# **Known** The code that `torch.compile` writes makes no large tensor: both products normalise each value as they read
-# it. So it has two passes and hardly any page faults. (`TORCH_LOGS=output_code` prints this code.)
+# **We think** that this reason is the cache. Other memory takes room in the cache, and a processor fetches memory
+# before it writes to it. In place, it has this memory already. To test it, take batches so small that they fit into
+# the cache with both buffers.
 #
-# **Known** glibc returns tensors of this size whenever they are freed, and smaller ones depending on what the process
-# has freed before (part 1). So count the page faults of your own step. On a GPU, torch's allocator keeps freed memory
-# for the same reason.
+# **Known** The code that `torch.compile` writes makes no large tensor, because both products normalise each value as
+# they read it. So it has two passes and hardly any page faults. (`TORCH_LOGS=output_code` prints this code.)
 #
-# From here on, this notebook keeps freed memory.
+# Whether your own step pays for page faults depends on the size of its tensors, and on what the process has freed
+# before (part 1). So count them. From here on, this notebook keeps freed memory.
 #
-# **Takeaway** Equal arithmetic need not take equal time: new memory and passes cost, too. Change one of them at a time.
+# **Takeaway** Equal arithmetic need not take equal time: new memory and passes cost, too. Change one of them at a
+# time.
 
 # %% [markdown]
-# ## Does the step learn?
+# ## Does the step learn? · extra
 #
-# A fast step is worth nothing if it learns something else. Train as the guide does: ten epochs, learning rate 0.05,
-# and after each epoch the mean squared residual. At the end, the weights are divided by std, and b is moved by the
-# means, so that both fit x as it is.
+# A fast step is worth nothing if it learns something else. The cell trains as the guide does: ten epochs, learning
+# rate 0.05, and after each epoch the mean squared residual. At the end, the weights are divided by std, and b is moved
+# by the means, so that both fit x as it is.
 
 
 # %% tags=["experiment"]
@@ -300,15 +304,16 @@ course.claim("the intercept of SGD is off by at most three times what the noise 
              f"{abs(found_b - data.b):.2f}", otherwise=few)  # fmt: skip
 
 # %% [markdown]
-# **Takeaway** Compare a final loss with the noise in the data: below it there is nothing left to learn.
+# **Takeaway** Test a fast step on data whose answer you know: compare its loss with the noise, and its weights with
+# the true ones.
 
 # %% [markdown]
 # ## How busy is the step?
 #
-# Should you now improve the loader or the step? "As expected, GPU utilization also increases dramatically", the guide
-# says of its faster loader. *Utilisation* here is the share of an epoch in which the step computes: the time of the
-# steps alone, on a batch that is there already, over the time of the epoch. A faster loader can gain the rest at most.
-# (In fact less, because a step alone has its batch in the cache.) The step here is the one in two passes.
+# Should you now improve the loader or the step? The guide says of its faster loader: "As expected, GPU utilization
+# also increases dramatically". By *utilisation* we mean the share of an epoch in which the step computes. It is the
+# time of the steps alone, on a batch that is there already, over the time of the epoch. A faster loader can gain the
+# rest at most. The step here is the one in two passes.
 
 # %% tags=["experiment"]
 rows, labels = rows_in_memory(data)
@@ -332,13 +337,10 @@ course.claim("with TensorDataset, the step computes for less than a quarter of t
              busy.ratio(STANDARD, to=ALONE), below=0.25)  # fmt: skip
 
 # %% [markdown]
-# To judge a loader, compare the epoch with the step *without* a loader. Do not time the loader alone. **We think**
-# that a loader alone finds the memory of its last batch in the cache, and next to a step does not. To test it, time 20
-# batches of the loader without a step, and add the step alone: is that the epoch?
+# To judge a loader, compare the epoch with the step *without* a loader. Do not time the loader alone, because without
+# a step it has the cache and all cores for itself.
 #
-# `course loader-report` (part 5) measures your own loader inside your own step.
-#
-# **Takeaway** Utilisation tells where to work next: low, on the loader; high, on the step.
+# **Takeaway** If utilisation is low, work on the loader. If it is high, work on the step.
 
 # %% [markdown]
 # ## What is wrong with a published example?
@@ -370,9 +372,9 @@ def published_fit(x, y, epochs, batch_size, lr, clock=time.perf_counter, synchro
 
 
 # %% [markdown]
-# It has these symptoms. One or two lines cause each of them:
+# These are the symptoms. One or two lines cause each of them:
 #
-# 1. With a `batch_size` of 1 or 2048, the time and the result are the same. (The guide's `DataLoader` names no batch
+# 1. With a `batch_size` of 1 or 2048, the time and the result are the same. (The guide's `DataLoader` sets no batch
 #    size either.)
 # 2. Once symptom 1 is fixed, some rows are never used.
 # 3. Once symptom 1 is fixed, the reported loss grows with the batch size.
@@ -396,12 +398,13 @@ def published_fit(x, y, epochs, batch_size, lr, clock=time.perf_counter, synchro
 # **Must**
 # - normalise by mean and standard deviation (divided by n) of all rows, and use all rows in order in every epoch;
 # - report as loss of an epoch the mean of r² over all rows, and return w and b for x as it is, from
-#   z w + b = x (w / std) + (b - mean · (w / std));
+#   $z w + b = x\,(w / \text{std}) + (b - \text{mean} \cdot (w / \text{std}))$;
 # - read the time with `clock()`, right after `synchronize()`, and start the total before the statistics.
 #
 # **Points** 5 · **Core** · **Difficulty** ●●○ · **Minutes** 18 · **Lines** 24
 #
-# **Source** FFCV's guide "Large-Scale Linear Regression", section "Basic code template". (Its script has fewer faults.)
+# **Source** FFCV's guide "Large-Scale Linear Regression", section "Basic code template". (Its script has fewer
+# faults.)
 #
 # <details><summary>Hint 1</summary>
 #
@@ -412,8 +415,8 @@ def published_fit(x, y, epochs, batch_size, lr, clock=time.perf_counter, synchro
 #
 # <details><summary>Hint 2</summary>
 #
-# `DataLoader(dataset, batch_size)` keeps a short last batch. `torch.std_mean(x, 0, correction=0)` is stable. Two clocks
-# need two variables: `begin` is set once, `start` in every epoch.
+# `DataLoader(dataset, batch_size)` keeps a short last batch. `torch.std_mean(x, 0, correction=0)` is stable. Two
+# clocks need two variables: `begin` is set once, `start` in every epoch.
 #
 # </details>
 #
@@ -475,8 +478,8 @@ check.fit(fit, seed=36)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# A falling loss shows none of these faults. (Only the NaN of symptom 4 would show in the loss.) A test on data that
-# you can compute by hand shows all of them.
+# A falling loss shows none of these faults, except for the NaN of symptom 4. Tests on data that you can compute by
+# hand show them.
 #
 # **Takeaway** A training loop can run, and its loss can fall, while the time, the loss and the intercept that it
 # reports are wrong.
@@ -484,19 +487,19 @@ check.fit(fit, seed=36)
 # %% [markdown]
 # ## Can a step read its batch only twice? · extra
 #
-# Six passes over a batch are more than its arithmetic needs. You can normalise the weights instead of the data:
+# A step needs fewer than six passes over its batch, if you normalise the weights instead of the data:
 #
 # $$z w + b = x \frac{w}{\text{std}} + \left(b - \text{mean} \cdot \frac{w}{\text{std}}\right), \qquad
 # z^T r = \frac{x^T r - \text{mean} \sum r}{\text{std}}.$$
 #
-# Two products with x remain, so two passes, and the loader's buffer stays as it is. A batch may also come in blocks of
-# rows, because the gradients of blocks add up.
+# Only the two products with x remain, so there are two passes, and the loader's buffer stays as it is. A batch may
+# also come in blocks of rows, because the gradients of blocks add up.
 #
 # ### Exercise 3 · A step in two passes
 #
 # Write one step of SGD on the squared loss without a copy of x. The loop and its buffers are given: `scaled` is
-# $w / \text{std}$, `shift` the bracket above, `gradient` is filled with zeros. Write the body of the loop, and what
-# follows it.
+# $w / \text{std}$, `shift` is the bracket above, and `gradient` is filled with zeros. Write the body of the loop, and
+# what follows it.
 #
 # ```python
 # >>> w, b, one = torch.zeros(1), torch.zeros(1), torch.ones(1)
@@ -613,11 +616,12 @@ course.claim("new tensors cost more than the four passes that two passes save", 
 #
 # The guide normalises "for stability". What would happen without? SGD on a squared loss is stable while the learning
 # rate stays below $2 / \lambda$, where $\lambda$ is the largest eigenvalue of $\frac1n X^T X$. Normalised columns that
-# do not depend on each other have all eigenvalues near 1. But our raw columns are uniform between 0 and 1. They share
-# the mean 1/2, so the vector of equal weights has $\lambda \approx D / 4$, while the eigenvalues of all other
+# do not depend on each other have all eigenvalues near 1. Our raw columns are uniform between 0 and 1, so they share
+# the mean 1/2. Therefore the vector of equal weights has $\lambda \approx D / 4$, while the eigenvalues of all other
 # directions are near $1 / 12$.
 #
-# **Predict** What is the largest stable learning rate for the raw columns? D is `sizes.columns`.
+# **Predict** What is the largest stable learning rate for the raw columns? D is `sizes.columns`. (The cell trains with
+# `losses_of` of the section "Does the step learn?".)
 
 # %%
 predicted_stable_lr = None  # learning rate
@@ -639,9 +643,9 @@ course.claim("with twice the limit, SGD on the raw columns diverges; with half o
 print(f"after {sizes.epochs} epochs: raw columns {raw[0.5][-1]:.3f}, normalised {losses[-1]:.3f}")
 
 # %% [markdown]
-# **Shown** Only the learning rate differs between the two raw runs. Even the stable run is slow. The shared mean
-# limits the learning rate, and in the other directions, with eigenvalues 3 D times smaller, the weights then hardly
-# move. Normalising makes all directions alike.
+# **Shown** Only the learning rate differs between the two raw runs. But even the stable run is slow, because the
+# shared mean limits its learning rate. In the other directions the eigenvalues are 3 D times smaller, so the weights
+# hardly move. Normalising makes all directions alike.
 #
 # **Takeaway** Normalise so that one learning rate suits all directions.
 
@@ -649,11 +653,11 @@ print(f"after {sizes.epochs} epochs: raw columns {raw[0.5][-1]:.3f}, normalised 
 # ## Can one pass find the standard deviation? · extra
 #
 # The step needs the mean and the standard deviation of each column, and every pass over a large file takes time. The
-# textbook formula, which the guide uses, gets the variance in one pass: $E[x^2] - E[x]^2$. In float32 it subtracts two
-# large numbers that are nearly equal.
+# textbook formula, which the guide uses, gets the variance in one pass as $E[x^2] - E[x]^2$. But if the mean is far
+# larger than the standard deviation, it subtracts two large numbers that are nearly equal.
 #
-# Another way is to merge batches by their means and sums of squared deviations. Say $n$ rows have the mean $m$ and the
-# sum of squared deviations $S$, and $k$ more rows have $m'$ and $S'$. With $\delta = m' - m$, all of them together have
+# Another way is to merge batches by their means and sums of squared deviations. Let $n$ rows have the mean $m$ and the
+# sum of squared deviations $S$, and $k$ more rows have $m'$ and $S'$. With $\delta = m' - m$, all rows together have
 #
 # $$\text{mean} = m + \delta \frac{k}{n + k}, \qquad
 # \text{sum of squared deviations} = S + S' + \delta^2 \frac{n k}{n + k}.$$
@@ -743,17 +747,17 @@ course.claim("in float32 the textbook formula misses the standard deviation by m
 course.claim("merging batches finds the standard deviation to 2 %", is_found, f"{yours:.4f}")
 
 # %% [markdown]
-# **Known** The squares are about 10⁸, where neighbouring float32 numbers lie 8 apart (IEEE 754: 24 bits), and the
-# variance is 0.01. So rounding decides the difference: it may be negative, and its root `nan`.
+# **Known** The squares are about 10⁸. There, neighbouring float32 numbers lie 8 apart (IEEE 754: 24 bits), but the
+# variance is 0.01. So rounding decides the difference. It may be negative, and then its root is `nan`.
 #
 # **Takeaway** For a standard deviation in one pass, merge means and squared deviations. Do not subtract squares.
 
 # %% [markdown]
 # ## How few passes are enough? · extra
 #
-# When the data do not fit into memory, every pass reads them from the disk again, so the best method is the one with
-# the fewest passes. The guide notes that plain SGD is a bad choice for a *regularised* regression, and names two
-# better ones. The objective is
+# If the data do not fit into memory, every pass reads them from the disk again. Then the best method is the one with
+# the fewest passes. The guide notes that plain gradient descent is a bad choice for a *regularised* regression, and
+# names two better methods. The objective is
 #
 # $$\frac{1}{2n} |Xw - y|^2 + \frac\lambda2 |w|^2.$$
 #
@@ -767,10 +771,12 @@ course.claim("merging batches finds the standard deviation to 2 %", is_found, f"
 # | SGD | few for a rough answer, then it meets a floor | one vector | a learning rate, its decay |
 # | *variance-reduced* (SVRG) | grows with the digits, if there are many rows | three vectors | a learning rate |
 #
-# Forming A takes D² multiplications per row, as many as D / 2 passes of CG. With 10,000 columns A takes 400 MB next to
-# 40 GB of rows, so one pass is the right answer if the disk is slow. CG needs A only as a product with one vector:
-# $X^\top X v$ is $X^\top (X v)$, a sum over batches of $x^\top (x v)$, so one pass per product. It starts from $w = 0$,
-# with the residual $r = c$ and the direction $p = c$. An iteration is
+# Forming A takes D² multiplications per row, as many as D / 2 passes of CG. With 10,000 columns A takes 400 MB, next
+# to 40 GB of rows. So if the disk is slow, one pass is the right answer.
+#
+# CG never forms A, because it needs only products of A with one vector. $X^\top X v$ is $X^\top (X v)$, a sum over
+# batches of $x^\top (x v)$, so a product takes one pass. CG starts from $w = 0$, with the residual $r = c$ and the
+# direction $p = c$. An iteration is
 #
 # $$\alpha = \frac{r \cdot r}{p \cdot A p}, \quad w \leftarrow w + \alpha p, \quad r' = r - \alpha A p, \quad
 # p \leftarrow r' + \frac{r' \cdot r'}{r \cdot r} p.$$
@@ -864,11 +870,11 @@ check.ridge_by_cg(ridge_by_cg, seed=1952)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# With a fixed learning rate, SGD meets a floor, because its batches keep their noise. SVRG removes this floor. Each of
-# its rounds takes two passes. The first computes the whole gradient at an *anchor*, the weights of that moment. The
-# second makes small steps like SGD, but corrects the gradient of each batch: it subtracts the batch's gradient at the
-# anchor and adds the whole one. Near the solution both gradients of a batch are nearly equal, so the noise vanishes
-# and the learning rate need not fall.
+# With a fixed learning rate, SGD meets a floor, because its batches keep their noise. SVRG removes this floor in
+# rounds of two passes. The first pass computes the whole gradient at an *anchor*, the weights of that moment. The
+# second makes small steps like SGD, but it corrects the gradient of each batch: it subtracts the batch's gradient at
+# the anchor and adds the whole one. Near the solution, both gradients of a batch are nearly equal. So the noise
+# vanishes, and the learning rate need not fall.
 
 
 # %% locked="svrg"
@@ -886,8 +892,9 @@ def svrg(problem, lr, batch_size):
 
 # %% [markdown]
 # The columns below are mixtures with variances from 1 down to 1 / 10,000. Six problems with many rows and six with few
-# are solved to a rough and to a tight target. SGD and SVRG each count with the best of three learning rates. SGD's
-# learning rate falls to zero, over the number of passes that suits it best. After 32 passes we stop.
+# are solved to a rough and to a tight target. SGD and SVRG each count with the best of three learning rates, and the
+# passes of the other two are not counted. SGD's learning rate falls to zero, over the number of passes that suits it
+# best. After 32 passes we stop.
 #
 # **Predict** Which of CG, SGD and SVRG needs the fewest passes to the *tight* target, with many rows? CG makes one
 # step per pass, however many rows there are. SGD has its floor. SVRG makes a step for every 20 rows in each second
@@ -943,15 +950,18 @@ course.claim("with few rows and a tight target, SVRG needs more passes than CG",
              ridge.times_as_many(with_few["SVRG"], with_few["CG"]), above=1)  # fmt: skip
 
 # %% [markdown]
-# **Known** The passes that CG needs for a digit grow with $\sqrt\kappa$ (Hestenes and Stiefel 1952). Those of SVRG do
-# not depend on $\kappa$ once there are far more rows than $\kappa$ (Johnson and Zhang 2013).
+# **Known** The passes that CG needs for a digit grow with $\sqrt\kappa$ (Hestenes and Stiefel 1952). The passes of
+# SVRG do not depend on $\kappa$ once there are far more rows than $\kappa$ (Johnson and Zhang 2013).
 #
-# Where a method was stopped, it would have needed more passes than the figure and the ratios say.
+# **Shown** Between the two halves of the figure only the number of rows changes. CG needs about as many passes as
+# before, while SVRG needs far fewer with many rows. (Hollow dots were stopped: they need at least as many passes as
+# the figure and the ratios say.)
 #
-# **Shown** Between the two halves of the figure only the number of rows changes: CG hardly notices it, SVRG does.
+# CG has another advantage, which the figure does not show. It needs no learning rate, while SVRG and SGD may need
+# several trainings to find a good one.
 #
-# **Takeaway** Take normal equations if a D × D matrix fits, SGD for a rough answer, SVRG if rows are many, CG
-# otherwise.
+# **Takeaway** If a D × D matrix fits, take normal equations. Else take SGD for a rough answer, CG for a tight one, or
+# SVRG if rows are many.
 
 # %% [markdown]
 # ## What to measure, what to change · extra
@@ -961,7 +971,7 @@ course.claim("with few rows and a tight target, SVRG needs more passes than CG",
 # | an epoch takes many times `memcpy` of its bytes | seconds per epoch | one copy per batch, into one buffer | 1 |
 # | large batches load at fewer GB/s than small ones | page faults per batch | reuse buffers | 1 |
 # | a shuffled epoch reads many times the file | bytes from the disk per row | random order of pages, in a window | 2 |
-# | the loss stalls with a cheap order | bias of batch means | a wider window, or shuffle the file once | 2 |
+# | the loss stalls with a cheap order | variance of batch means | a wider window, or shuffle the file once | 2 |
 # | reading and computing add up | seconds of fills and steps | a second buffer and a thread | 3 |
 # | the step is slower than its two products | page faults per step | write in place | 4 |
 # | too many epochs | passes to a target | one pass, CG, SVRG, or a falling learning rate | 4 |

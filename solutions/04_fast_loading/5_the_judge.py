@@ -1,11 +1,11 @@
 # %% [markdown]
 # # Fast loading, part 5: The judge
 #
-# **Which of the loaders that people use shuffles well, reads little and is fast?**
+# **Which common loader shuffles well, reads little and is fast?**
 #
 # Parts 1 to 4 built a loader. Most trainings use one that somebody else wrote: a mapped token file, a folder of JPEGs,
-# tar shards with a shuffle buffer. Here you write such a buffer, learn how random its batches are, and judge all of
-# these formats by the same three numbers. Then you judge your own loader.
+# or tar shards with a shuffle buffer. You write such a buffer, and find out how random its batches are. Then you judge
+# all these formats by the same three numbers, and your own loader, too.
 #
 # **You will be able to**
 #
@@ -13,7 +13,7 @@
 # - choose a format by its shuffle, the bytes that it reads and its distance from `memcpy`;
 # - judge your own loader in your own training step with `course loader-report`.
 #
-# **Minutes** 25 core · 25 in all · session 2
+# **Minutes** 26 core · 26 in all · session 2
 #
 # **Needs** `quasi_random_order` and `batch_bias` of part 2
 
@@ -46,14 +46,15 @@ print(f"{samples:,} samples in shards of {shard}; batches of {batch}")
 # %% [markdown]
 # ## What does a shuffle buffer do?
 #
-# Large data sets lie in *shards*: files of some hundred or thousand samples. A loader reads a shard from beginning to
+# Large data sets lie in *shards*, files of some hundred or thousand samples. A loader reads a shard from beginning to
 # end, so it gets a stream and cannot jump to a random sample. How can it shuffle? WebDataset's `shuffle(1000)` and
 # Hugging Face's `IterableDataset.shuffle(buffer_size=1000)` pass the stream through a buffer.
 #
 # ### Exercise 1 · A shuffle buffer
 #
 # Write a generator that first fills a buffer with `size` items. Then, for each further item of the stream, a random
-# item leaves the buffer, and the new one takes its place. At the end, the items in the buffer leave in random order.
+# item leaves the buffer, and the new one takes its place. When the stream ends, the rest of the buffer leaves in
+# random order.
 #
 # ```python
 # >>> import numpy as np
@@ -119,9 +120,9 @@ check.shuffle_buffer(shuffle_buffer, seed=811)
 # %% [markdown]
 # ## How random are the batches of a buffer?
 #
-# A buffer of a thousand samples looks like a good shuffle. Try it on the worst file again: its samples are sorted.
-# `batch_bias` of part 2 compares the variance of the batch means with that of random batches. With windows of W shards
-# it gave 1 + B / W. Three ways hold the same K samples in memory:
+# A buffer of a thousand samples looks like a good shuffle. Try it on the worst file again, whose samples are sorted.
+# `batch_bias` of part 2 compares the variance of batch means with that of random batches. For windows of W pages it
+# gave 1 + B / W, and here shards take the place of pages. Three ways hold the same K samples in memory:
 #
 # | way | how |
 # |---|---|
@@ -129,13 +130,14 @@ check.shuffle_buffer(shuffle_buffer, seed=811)
 # | buffer, shuffled shards | your buffer over the shards in random order |
 # | windows | K / S shards in memory, all their samples shuffled (part 2); S is the samples of a shard |
 #
-# **Predict** In file order, a buffer holds an eighth of all samples. How many times as large as with random batches is
-# the variance of the batch means? If the buffer mixes like a window, it is about 1 + B / W with W = K / S. If the
-# buffer holds only neighbours, hardly anything is gained: without any shuffle it is about B.
+# **Predict** In file order, a buffer holds an eighth of all samples. How many times the variance of random batches do
+# its batch means have? If the buffer mixes like a window, it is about 1 + B / W with W = K / S. If the buffer holds
+# only neighbours, it is nearly as much as without any shuffle, which is about B.
 #
-# The *excess* is this ratio minus the 1 that random batches have. Now hold a sixteenth of the samples in memory. How
-# many times as large is the excess of the windows as that of the buffer over shuffled shards? If memory decides, both
-# are equal. But a window is emptied before the next one is filled, and in a buffer some samples stay for long.
+# Then hold a sixteenth of the samples in memory. Random batches have the ratio 1, so call what is above 1 the
+# *excess*. How many times as large is the excess of windows as the excess of the buffer over shuffled shards? If
+# memory decides, both are equal. But a window is emptied before the next one is filled, and a buffer keeps some
+# samples for long.
 
 # %%
 predicted_in_order = None  # times the variance of random batches
@@ -179,15 +181,16 @@ course.claim("with a sixteenth or an eighth of the file in a buffer, 1 + BS / 2K
 # **Shown** Only the order of the shards differs between the first two ways, and it decides. In file order, everything
 # in the buffer comes from one stretch of the file, so each batch does, too.
 #
-# With shuffled shards the buffer stays near 1 + BS / 2K. You can derive this rule. In each step, a sample leaves the
-# buffer with probability 1 / K. So of the samples that came t steps ago, the share that is still there falls as exp(-t
-# / K). The buffer therefore holds unequal shares w of its shards. They mix like 1 / Σw² equal shares, which is 2K / S
-# while a shard is small compared with the buffer. A window has only K / S.
+# With shuffled shards, the ratio is close to 1 + BS / 2K. You can derive this rule. In each step, a sample leaves the
+# buffer with probability 1 / K. So of the samples that came t steps ago, the share exp(-t / K) is still there. The
+# buffer therefore holds much of the latest shards and little of older ones. Shards with unequal shares w mix like
+# 1 / Σw² shards with equal shares. This is 2K / S while a shard is small compared with the buffer. A window has only
+# K / S.
 #
 # **Takeaway** Shuffle the shards first. Then a buffer of several shards mixes like a window of twice its size.
 
 # %% [markdown]
-# ## Which format is random, frugal and fast?
+# ## Which format shuffles well, reads little and is fast?
 #
 # You choose the format of your data once, and then every epoch pays for it. The cell writes a token file and its
 # shards, a folder of JPEGs and tar shards of them. Then it judges each loader by three numbers:
@@ -198,16 +201,16 @@ course.claim("with a sixteenth or an eighth of the file in a buffer, 1 + BS / 2K
 # - **× memcpy**: how long a step waits for a batch, over the time of a copy of the same bytes. Both use one thread,
 #   and both are measured *in a step that reads the batch*.
 #
-# In the name of a loader, "its algorithm" means that the library is not installed, so we wrote its shuffle again.
-# Streaming's `py1e` moves each sample of a shuffled shard by a random distance. All shuffles of tokens hold the same K
-# samples, which the cell prints. (The defaults differ: 1,000 for Hugging Face, at least 262,144 for Streaming, whose
-# batches are then more random.)
-#
 # These loaders compete:
 #
 # - *token file*: in order; random, sample by sample; random, one call per batch;
-# - *token shards*: windows of part 2; Streaming's `py1e`; Hugging Face's buffer over shuffled shards;
+# - *token shards*: windows of part 2; Streaming's `py1e`, which moves each sample of a shuffled shard by a random
+#   distance; Hugging Face's buffer over shuffled shards;
 # - *JPEGs*: a folder in random order; tar shards in order, with your buffer; tar shards shuffled, with your buffer.
+#
+# In a name, "its algorithm" means that the library is not installed, so we wrote its shuffle again. All shuffles of
+# tokens hold the same K samples. (By default Hugging Face holds 1,000. Streaming holds at least 262,144, and its
+# batches are then more random.)
 #
 # Before you run the cell, choose the loader that you would take.
 
@@ -243,27 +246,26 @@ course.claim("a batch from a folder of JPEGs takes at least 20 times as long as 
 # %% [markdown]
 # The two rows of random tokens read the same file in the same order. The first is nanoGPT's loop: it slices an
 # `np.memmap` per sample, converts the slice to int64 and stacks the results. The second, "one call", gathers the
-# tokens of two bytes in one call and converts them once. **We think** that slicing the memmap costs more than the
-# number of calls. To test it, slice `np.asarray(memmap)`, a plain array of the same memory.
+# two-byte tokens of a batch in one call and converts them once. **We think** that slicing the memmap costs more than
+# the number of calls. To test it, slice `np.asarray(memmap)`, a plain array of the same memory.
 #
-# **Known** A mapped file is read in pieces of up to the disk's read-ahead (Linux, `read_ahead_kb`), so a random sample
-# brings its neighbours. They leave memory before they are used, so the file is read again and again. Each JPEG is a
-# separate file, so it brings only the rest of its last memory page.
+# **Known** A fault in a mapped file brings up to `read_ahead_kb` from the disk (part 3), so a random sample brings its
+# neighbours. They leave memory before they are used, so the file is read again and again. Each JPEG is a separate
+# file, so it brings only the rest of its last memory page. (The token file in order is read more than once only
+# because our emulation also drops what was read ahead.)
 #
-# **We think** that decoding is most of what the folder of JPEGs costs: for × memcpy all files lie in the page cache,
-# so nothing waits for the disk. To test it, decode all pictures beforehand. Tar shards add the work of Python's
-# `tarfile`.
+# **We think** that decoding is most of what the folder of JPEGs costs, because for × memcpy all files lie in the page
+# cache. To test it, decode all pictures beforehand.
 #
-# **Takeaway** Large shards read little and shuffle less. Random samples of a mapped file do the reverse. Decoding
-# costs more than both, so decode only once if you can.
+# **Takeaway** Large shards read little but shuffle less. Random samples of a mapped file shuffle well but read much.
+# Decoding makes batches slowest, so decode once if the disk has room.
 
 # %% [markdown]
 # ## What would the judge say about your loader?
 #
 # The command `course loader-report module:make_loader` prints these numbers for any loader, from the values in its
-# batches, and a few lines more. One of them, "ten in a row", judges the order of the batches (part 2). `--step` names
-# your training step. The judge waits for batches *inside* it, because a loader that is timed alone has the cache and
-# all cores for itself.
+# batches. It also prints "ten in a row", which judges the order of the batches (part 2). With `--step` you name your
+# training step, and the judge waits for batches *inside* it.
 #
 # The next cell judges a small loader with two workers over shards that are sorted by label. **Which faults does it
 # have, and which lines tell?**
@@ -292,10 +294,13 @@ course.claim("two workers that do not share the shards deliver every sample twic
              f"{faulty.samples:,} samples, {faulty.distinct:,} distinct")  # fmt: skip
 
 # %% [markdown]
-# The first loader delivered each sample twice (line "samples"), in the order of the shards ("how random"), and in the
-# same order in each epoch ("next epoch"). In the second report one fault is left: the samples of a shard are still
-# neighbours. The file `planted_loader.py` lies in your data folder. Pass its samples through your `shuffle_buffer`,
-# and judge it again. Then judge your own loader:
+# The first loader has three faults. It delivers each sample twice (line "samples"), it has the same order in each
+# epoch ("next epoch"), and it reads the shards in the order of the file ("ten in a row", far larger than in the second
+# report). In the second report one fault is left. The samples of a shard are still neighbours, so "how random" is as
+# large as before.
+#
+# The file `planted_loader.py` lies in your data folder. Pass its samples through your `shuffle_buffer`, and judge it
+# again. Then judge your own loader:
 #
 # ```sh
 # course loader-report train.py:make_loader --step train.py:step --data path/of/your/data
@@ -308,6 +313,6 @@ course.claim("two workers that do not share the shards deliver every sample twic
 # ## What to take home
 #
 # - A buffer over shards in file order hardly shuffles. Over shuffled shards it follows 1 + BS / 2K.
-# - Random samples, little reading, one large file: if it does not fit into memory, you get two of the three, unless
-#   the file was shuffled once.
+# - If a mapped file does not fit into memory, random samples read it many times over. Read whole shards, or shuffle
+#   the file once.
 # - `course loader-report` asks your own loader these questions, in your own step.

@@ -35,12 +35,12 @@ MISTAKES = {
         ("off.square().mean()", "off.var()"),
     ),
     "with_replacement_by_chance": (
-        "V0 is that of a draw with replacement. Batches of a file are drawn without: multiply by "
+        "V₀ is the variance of a draw with replacement. The batches of a file are drawn without it: multiply by "
         "(N - batch) / (N - 1).",
         (" * (n - batch) / (n - 1)", ""),
     ),
     "variance_of_rows": (
-        "The variance of single values is not that of a mean of `batch` values. Divide s² by the batch size.",
+        "V₀ is the variance of single values, not of a mean of `batch` values. Divide s² by the batch size.",
         (" / batch * (n - batch) / (n - 1)", ""),
     ),
     "ratio_of_deviations": (
@@ -48,7 +48,8 @@ MISTAKES = {
         (".item()", ".sqrt().item()"),
     ),
     "upside_down": (
-        "The ratio is upside down, or infinite. Divide what the order has by what chance has: V / V0.",
+        "The ratio is upside down, or infinite. Divide the variance of the order by the variance of random batches: "
+        "V / V₀.",
         ("means.square().mean() / by_chance", "by_chance / means.square().mean()"),
     ),
     "short_batch_too": (
@@ -59,7 +60,7 @@ MISTAKES = {
         ),
     ),
     "full_batches_only": (
-        "m and s² are those of the rows in full batches. Both belong to all N values, those of the last rows too.",
+        "m and s² are computed from the rows in full batches only. Compute both from all N values.",
         ("    off =", "    n = n // batch * batch\n    values = values[order][:n]\n    off ="),
         ("off[order][: n // batch * batch]", "off"),
     ),
@@ -68,12 +69,12 @@ MISTAKES = {
         ("off[order]", "off"),
     ),
     "in_float32": (
-        "float32 keeps 24 bits: seconds of Unix times merge, or sums grow too large. Use double() first.",
+        "float32 keeps 24 bits, so neighbouring Unix times become equal, or sums get too large. Use double() first.",
         ("values.double() - values.double().mean()", "values.float() - values.float().mean()"),
     ),
     "one_pass": (
-        "The mean of the squares less the square of the mean cancels: of large numbers that are almost equal no digit "
-        "is left. Subtract the mean of all values first, then square.",
+        "The mean of the squares less the square of the mean is a difference of large numbers that are almost "
+        "equal, so no digit is left. Subtract the mean of all values first, then square.",
         ("off = values.double() - values.double().mean()", "off, m = values.double(), values.double().mean()"),
         ("off.square().mean()", "(off.square().mean() - m**2)"),
         ("means.square().mean()", "(means.square().mean() - 2 * means.mean() * m + m**2)"),
@@ -92,8 +93,8 @@ MISTAKES = {
         ("means.square().mean()", "(means.square().mean() - m**2)"),
     ),
     "spread_as_difference_of_squares": (
-        "s² is computed as E[x²] - m²: of Unix times, large numbers that are almost equal, few digits are left. "
-        "Subtract m first, then square.",
+        "s² is computed as E[x²] - m²: for Unix times these are large numbers that are almost equal, so few digits "
+        "are left. Subtract m first, then square.",
         ("off.square().mean()", "(values.double().square().mean() - values.double().mean() ** 2)"),
     ),
     "factor_upside_down": (

@@ -12,13 +12,13 @@ EACH = "            if ready:\n                yield ready.tensors()\n"
 LAST = "        if ready:\n            yield ready.tensors()\n"
 MISTAKES = {
     "never_waits": (
-        "No copy is waited for: the loader refills the buffer while it is read, and batches hold rows of the next one. "
-        "Call wait() of a copy before the loader is asked for more.",
+        "You wait for no copy, so the loader refills a buffer while it is read, and batches hold rows of the next "
+        "one. Call wait() of a copy before you ask the loader for more.",
         (LOOP_WAITS, "pass"),
     ),
     "waits_for_the_older": (
-        "The copy that is waited for is the one that was handed out, the older of the two. The newer one reads the "
-        "buffer that is about to be refilled: wait for that.",
+        "You wait for the older of two copies, the one that was yielded. The newer one reads the buffer that is "
+        "about to be refilled: wait for that.",
         (LOOP_WAITS, "if ready:\n                ready.wait()"),
     ),
     "waits_after_asking": (
@@ -34,39 +34,37 @@ MISTAKES = {
         (START, START + "\n            running.wait()"),
     ),
     "one_at_a_time": (
-        "A copy is started and its own batch is handed out: while that is computed on, no copy runs. Start the copy of "
-        "the next batch before you hand out this one.",
+        "A copy is started and its own batch is yielded, so no copy runs while the consumer computes. Start the "
+        "copy of the next batch before you yield this one.",
         (EACH, "            yield running.tensors()\n"),
         (LAST, ""),
     ),
     "tensors_too_early": (
-        "tensors() is called as soon as the copy is started: all that is computed from then on waits for it, the batch "
-        "before it included. Call tensors() when you hand out that batch.",
+        "tensors() is called as soon as the copy is started, so the step on the batch before it waits for this "
+        "copy, too. Call tensors() when you yield that batch.",
         (START, START + "\n            tensors = running.tensors()"),
         ("ready = running\n", "ready = tensors\n"),
         (EACH, "            if ready:\n                yield ready\n"),
         ("yield ready.tensors()", "yield ready"),
     ),
     "last_one_lost": (
-        "The last batch is missing: when the loader is at its end, one copy has not been handed out yet.",
+        "The last batch is missing: when the loader is at its end, one copy has not been yielded yet.",
         (LAST, ""),
     ),
     "all_copies_first": (
-        "All copies are made before the first batch is handed out: the device would have to hold the whole data. Keep "
-        "two.",
+        "All copies are made before the first batch is yielded, so the device would have to hold all data. Keep two.",
         ("ready = running = None", "running, started = None, []"),
         (EACH, ""),
         ("ready = running\n", "started.append(running)\n"),
         ("        if ready:", "        for ready in started:"),
     ),
     "keeps_every_copy": (
-        "The copies that were handed out are kept, so the device's memory fills up. Drop each when the next is handed "
-        "out.",
+        "The copies that were yielded are kept, so the device's memory fills up. Drop each when the next is yielded.",
         ("ready = running = None", "ready, running, started = None, None, []"),
         ("ready = running\n", "ready = running\n            started.append(running)\n"),
     ),
     "handles": (
-        "The handles of the copies are handed out. The consumer computes on tensors: hand out what tensors() returns.",
+        "The copies themselves are yielded. The consumer computes on tensors: yield what tensors() returns.",
         (EACH, "            if ready:\n                yield ready\n"),
         ("yield ready.tensors()", "yield ready"),
     ),

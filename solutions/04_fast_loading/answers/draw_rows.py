@@ -37,7 +37,7 @@ MISTAKES = {
         "The rows are float64, twice as many bytes. Ask the generator for dtype=np.float32.",
         (X, "rng.random((rows, len(w)))"),
     ),
-    "y_first": ("y is the first column. Put it behind x.", ("[x, y]", "[y, x]")),
+    "y_first": ("y is the first column. Put it after x.", ("[x, y]", "[y, x]")),
 }
 
 

@@ -14,18 +14,18 @@ MISTAKES = {
         ("TensorDataset(x, y), batch_size)", "TensorDataset(x, y))"),
     ),
     "weights_of_normalised_columns": (
-        "w and b belong to the normalised columns, and do not fit to x. Divide w by std, and take mean . (w / std) off "
-        "b.",
+        "w and b belong to the normalised columns, and do not fit x. Divide w by std, and subtract mean . (w / std) "
+        "from b.",
         ("    w = w / std\n", ""),
         ("    b = b - mean.dot(w)\n", ""),
     ),
     "weights_alone_of_normalised_columns": (
-        "w belongs to the normalised columns still; b does not. For x as it is, divide w by std, too.",
+        "w still belongs to the normalised columns, b does not. For x as it is, divide w by std, too.",
         ("    w = w / std\n", ""),
         ("mean.dot(w)", "mean.dot(w / std)"),
     ),
     "intercept_of_normalised_columns": (
-        "b belongs to the normalised columns still. For x as it is, take off mean . (w / std).",
+        "b still belongs to the normalised columns. For x as it is, subtract mean . (w / std).",
         ("    b = b - mean.dot(w)\n", ""),
     ),
     "intercept_from_the_weights_of_normalised_columns": (
@@ -78,8 +78,8 @@ MISTAKES = {
         ("        synchronize()\n        start", "        start"),
     ),
     "synchronized_at_the_start_only": (
-        "synchronize() is not called before the clock stops: work that is queued still is not counted. Call it there, "
-        "too.",
+        "synchronize() is not called before the clock stops, so work that is still queued is not counted. Call it "
+        "there, too.",
         ("        synchronize()\n        seconds", "        seconds"),
         ("    synchronize()\n    return", "    return"),
     ),
@@ -89,7 +89,7 @@ MISTAKES = {
         ("clock() - start", "clock() - begin"),
     ),
     "epochs_from_the_start": (
-        "The seconds of an epoch count from the start of the first. Read the clock when each epoch begins.",
+        "The seconds of each epoch count from the start of the first epoch. Read the clock when each epoch begins.",
         ("clock() - start", "clock() - begin"),
     ),
     "statistics_not_timed": (

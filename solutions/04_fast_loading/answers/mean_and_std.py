@@ -12,8 +12,8 @@ MISTAKES = {
         ("(squares / n)", "(squares / n - mean.square()).clamp(min=0)"),
     ),
     "mean_of_batches": (
-        "The stds of the batches are averaged, which leaves out how their means differ. Merge sums of squared "
-        "deviations.",
+        "The standard deviations of the batches are averaged, which leaves out how their means differ. Merge sums "
+        "of squared deviations.",
         (
             "(x - center).square().sum(0) + delta.square() * (n * k / (n + k))",
             "x.std(0, unbiased=False)",
@@ -36,7 +36,7 @@ MISTAKES = {
     ),
     "variance_returned": ("The second result is the variance. Take its root.", ("(squares / n).sqrt()", "squares / n")),
     "within_batches_only": (
-        "Only deviations from the mean of their own batch are summed. Add what the means differ by: "
+        "You sum only the deviations from the mean of each batch. Add the difference of the means: "
         "delta^2 n k / (n + k).",
         (" + delta.square() * (n * k / (n + k))", ""),
     ),
@@ -61,11 +61,11 @@ MISTAKES = {
         ("in batches:", "in [(torch.cat([x for x, _ in batches]), None)]:"),
     ),
     "copies_kept": (
-        "Copies of all batches are put together: as much memory as the data takes. Keep the sums only.",
+        "Copies of all batches are kept, which take as much memory as the data. Keep only the sums.",
         ("in batches:", "in [(torch.cat([x.clone() for x, _ in batches]), None)]:"),
     ),
     "two_passes": (
-        "The batches are gone through twice, for the mean and then for the deviations. Do both in one pass.",
+        "You go through the batches twice, for the mean and then for the deviations. Do both in one pass.",
         ("        squares = squares + (x - center).square().sum(0) + delta.square() * (n * k / (n + k))\n", ""),
         ("    return mean", "    for x, _ in batches:\n        squares += (x - mean).square().sum(0)\n    return mean"),
     ),

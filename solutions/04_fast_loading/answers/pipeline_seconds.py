@@ -6,12 +6,12 @@ from course.engine.known_answers import alternative
 
 MISTAKES = {
     "always_in_turn": (
-        "That is the sum of all times, as with one buffer. With more, fills and steps overlap.",
+        "This is the sum of all times, as with one buffer. With more buffers, fills and steps overlap.",
         ("return done[-1]", "return sum(fills) + sum(steps)"),
     ),
     "longer_total": (
-        "That is the longer of both totals: as if the first step could begin with the first fill. A step waits for its "
-        "own fill.",
+        "This is the longer of both totals, as if the first step could begin with the first fill. A step waits for "
+        "its own fill.",
         ("return done[-1]", "return done[-1] if buffers == 1 else max(sum(fills), sum(steps))"),
     ),
     "in_lockstep": (
@@ -28,16 +28,16 @@ MISTAKES = {
         ("return done[-1]", "return done[-1] if buffers == 1 else sum(map(max, fills, steps))"),
     ),
     "first_fill_then_the_longer": (
-        "That is the first fill, and then the longer of both totals. The last step waits for the last fill, and one "
-        "long fill or step holds up the other lane. Keep the end of each.",
+        "This is the first fill, and then the longer of both totals. But the last step waits for the last fill, and "
+        "one long fill or step holds up the other thread. Keep the end of each.",
         ("return done[-1]", "return done[-1] if buffers == 1 else fills[0] + max(sum(fills[1:]), sum(steps))"),
     ),
     "no_end_of_buffers": (
-        "The reader runs ahead as it likes. Fill i needs the buffer of item i - buffers, whose step must be over.",
+        "The reader runs ahead without a limit. Fill i needs the buffer of batch i - buffers, whose step must be over.",
         ("i >= buffers", "i >= buffers == 1"),
     ),
     "buffers_not_used": (
-        "`buffers` is not used. Fill i needs the buffer of item i - buffers, whose step must be over.",
+        "`buffers` is not used. Fill i needs the buffer of batch i - buffers, whose step must be over.",
         ("done[i - buffers + 1] if i >= buffers else 0.0", "0.0"),
     ),
     "one_buffer_more": (
@@ -46,8 +46,8 @@ MISTAKES = {
         ("    filled, done", "    buffers += 1\n    filled, done"),
     ),
     "one_buffer_less": (
-        "One buffer is never used: fill i waits for step i - buffers + 1. The buffer of item i was used last by item "
-        "i - buffers.",
+        "One buffer is never used: fill i waits for step i - buffers + 1. The buffer of batch i was used last by "
+        "batch i - buffers.",
         ("    filled, done", "    buffers = max(1, buffers - 1)\n    filled, done"),
     ),
     "steps_overlap": (
@@ -56,8 +56,8 @@ MISTAKES = {
         ("max(filled[-1], done[-1]) + steps[i]", "filled[-1] + steps[i]"),
     ),
     "waits_one_step_longer": (
-        "From fill `buffers` on, fill i waits for step i - buffers + 1, one step too long. Its buffer was used last by "
-        "item i - buffers.",
+        "From fill `buffers` on, fill i waits for step i - buffers + 1, one step too long. Its buffer was used last "
+        "by batch i - buffers.",
         ("i - buffers + 1", "i - max(2, buffers) + 2"),
     ),
     "fills_overlap": (

@@ -87,8 +87,8 @@ MISTAKES = {
         ("tolerance**2", "tolerance"),
     ),
     "absolute_tolerance": (
-        "The residual is compared with the tolerance alone, so the number of passes depends on the units of y. It is "
-        "to be relative to the norm of X^T y / n.",
+        "The residual is compared with the tolerance alone, so the number of passes depends on the units of y. "
+        "Compare it with the tolerance times the norm of X^T y / n.",
         ("tolerance**2 * start", "tolerance**2"),
     ),
     "squares_listed": ("The list holds squares of the norms. Take their roots.", (".sqrt()", "")),
@@ -105,7 +105,7 @@ MISTAKES = {
         ("(square / start).sqrt()", "square.sqrt()"),
     ),
     "iterates_at_least_once": (
-        "There is always an iteration, also where w = 0 is the solution: 0 / 0 is nan. Look before each iteration.",
+        "There is always an iteration, even if w = 0 is the solution, and 0 / 0 is nan. Check before each iteration.",
         ("square > tolerance**2 * start", "(passes == 1 or square > tolerance**2 * start)"),
     ),
 }

@@ -31,11 +31,11 @@ MISTAKES = {
         ("gradient.addcmul_(mean, total, value=-1).div_(std)", ""),
     ),
     "mean_left_out_of_the_residual": (
-        "A residual is x (w / std) + b - y: the mean is not taken off. Shift b by - mean . (w / std).",
+        "A residual is x (w / std) + b - y, so the mean is not subtracted. Shift b by - mean . (w / std).",
         ("add_(shift)", "add_(b)"),
     ),
     "mean_left_out_of_the_gradient": (
-        "The gradient of w is x^T r / std. For normalised columns take off mean times the sum of r before you divide.",
+        "The gradient of w is x^T r / std. For normalised columns, subtract mean times the sum of r before you divide.",
         (".addcmul_(mean, total, value=-1)", ""),
     ),
     "std_left_out_of_the_gradient": (

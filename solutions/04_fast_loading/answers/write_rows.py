@@ -27,7 +27,7 @@ MISTAKES = {
         ("    unfinished = Path", "    parts = list(parts)\n    unfinished = Path"),
     ),
     "appended": (
-        "What an unfinished try has left is kept, and the rows come after it. Open the file with mode wb.",
+        "The file of an unfinished try is kept, and the rows come after it. Open the file with mode wb.",
         ('"wb"', '"ab"'),
     ),
     "read_back": (
