@@ -351,9 +351,11 @@ def search_results(results: Mapping[str, tuple[float, Sequence[float]]]) -> Figu
         ms = 1000 * seconds
         face = TOKEN if name == "exact" else "none"
         ax.plot([ms] * len(misses), misses, "o", color=TOKEN, mfc=face, ms=5, alpha=0.7)
-        if len(misses) > 1:
-            ax.plot(ms, medians[name], "_", color="black", ms=22, mew=2)
         top = (ms, max(misses))
+        if len(misses) == 1:
+            label_point(ax, name, top, (-7, 0), ha="right", fontsize=8)
+            continue
+        ax.plot(ms, medians[name], "_", color="black", ms=22, mew=2)
         label_point(ax, name, top, (0, 7), va="baseline", ha="center", fontsize=8)
     tried = {name: miss for name, miss in medians.items() if name != "exact"}
     worst = max(tried, key=tried.get)
