@@ -521,7 +521,8 @@ def time_and_memory(tables: Mapping[str, tuple[Comparison, Mapping[str, float]]]
         front = sorted(point for point in points if not _is_beaten(point, points))
         if len(front) > 1:
             dashes = dict(color="black", lw=0.8, zorder=0)
-            (handles["no way is better in both"],) = ax.plot(*zip(*front, strict=True), "--", **dashes)
+            (line,) = ax.plot(*zip(*front, strict=True), "--", **dashes)
+            handles["no way is better in both"] = line
         ax.margins(0.25, 0.15)
         title = f"{kind}{_fastest(compared)}"
         ax.set(xscale="log", yscale="log", xlabel="ms forward and backward", title=title)

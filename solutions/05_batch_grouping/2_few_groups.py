@@ -309,8 +309,6 @@ course.claim("at embedding size 8192, groups are faster than one rectangle", gai
 #
 # ### Exercise 3 · The best thresholds
 #
-# 
-#
 # Find the cheapest thresholds by dynamic programming. Sort the different lengths u₁ < … < uₘ, and put the first j of
 # them into g groups. If the last group takes the lengths from uᵢ₊₁ to uⱼ, it costs *group_cost(i, j)*, and g − 1 groups
 # share the first i lengths. So try every i, and keep the cheapest.
@@ -467,8 +465,6 @@ course.claim("the number of groups that the model predicts is at most 30 % slowe
 #
 # If the measured times between lie above the model, **we think** that it lacks a third cost, which a step pays once for
 # any number of groups. To test this, fit *a · groups + b · cells + c* to all times.
-#
-# 
 #
 # **Takeaway** A few groups are enough, because each further group adds the same calls but saves fewer cells.
 

@@ -203,7 +203,7 @@ eighth = batch_size // 8
 for n, window in [(batch_size, 50), (eighth, 50), (eighth, 400)]:
     padding = [grouping.waste_of(sampler_now(many, n, of), many) - 1 for of in (window, 1)]
     removed = 1 - padding[0] / padding[1]
-    print(f"batches of {n}, windows of {window} batches or {window * n:,} sequences: {removed:.0%} of the padding removed")
+    print(f"batches of {n}, windows of {window} batches, {window * n:,} sequences: {removed:.0%} of the padding removed")
 
 # %% [markdown]
 # As many batches are about enough. A sorted window is cut into as many pieces as it has batches, and a batch pads only

@@ -295,18 +295,10 @@ def padded_loss(batch):
     return ragged.padded_losses(model, of_batch(batch))[0].sum() / total
 
 
-# %% tags=["experiment"]
-def packed_losses(model, members_of_rows, row_length=None):
-    """The losses of packed rows, 0 where nothing is predicted, and a mask of what is."""
-    packs = [pack_now(members) for members in members_of_rows]
-    masks = [mask_now(ends.diff().long(), causal=True) for _, _, ends in packs]
-    tokens, positions, mask, targets = ragged.rows_of(packs, masks, row_length)
-    return ragged.losses_of(model(tokens, positions, mask), targets), targets != ragged.NO_TARGET
-
-
 def packed_loss(rows, row_length=None):
     """The share of packed rows in the mean over all tokens."""
-    return packed_losses(model, [of_batch(row) for row in rows], row_length)[0].sum() / total
+    members = [of_batch(row) for row in rows]
+    return ragged.packed_losses(model, members, pack_now, mask_now, row_length)[0].sum() / total
 
 
 # %% [markdown]
@@ -691,7 +683,8 @@ def in_rows(model, members):
     """The losses of one batch in packed rows."""
     lengths = torch.tensor([len(text) for text in members])
     rows = grouping.best_fit(lengths, size.row_length)
-    return packed_losses(model, [[members[i] for i in row] for row in rows], size.row_length)
+    of_rows = [[members[i] for i in row] for row in rows]
+    return ragged.packed_losses(model, of_rows, pack_now, mask_now, size.row_length)
 
 
 # %% tags=["experiment"]
