@@ -52,8 +52,7 @@ print(*demo[:4], sep="\n")
 values, lengths, labels = (part.to(device) for part in sequences.collate(demo[:256]))  # a batch
 
 # %% [markdown]
-# You split a batch into *groups*. Each group has a *threshold*, the longest length that it takes, and a sequence joins
-# the first group that takes its length.
+# You split a batch into *groups*. A sequence joins the first group whose *threshold* is at least its length.
 
 # %% tags=["experiment"]
 some = drawn[:24]
@@ -71,7 +70,7 @@ plots.padding_cells({"one rectangle": some, "a rectangle per length": [some[some
 #
 # **Must**
 # - put a sequence into the first group whose threshold is at least its length;
-# - return one int64 tensor of indices per threshold, in the order of the batch.
+# - return one int64 tensor per threshold, with its indices in the order of the batch.
 #
 # **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 5 · **Lines** 2
 #
@@ -119,8 +118,7 @@ check.group_by_length(group_by_length, seed=316)
 # %% [markdown]
 # ### Exercise 2 · Run a module in groups
 #
-# Run each group as a padded batch. The loop over the groups is given. For each cell of a group, `place` holds the index
-# of its token in `values`.
+# Run each group as a padded batch. In the given loop, `place` holds for each cell the index of its token in `values`.
 #
 # At padding, `place` points into a later sequence or past the end of `values`. So clamp `place` to the last token, then
 # set padding to 0. After the loop, put the outputs into the order of the batch with `index_copy`, which has a gradient.
@@ -230,7 +228,7 @@ course.claim("gradients of groups equal those of the padded batch", same_gradien
 # ## What do groups save?
 #
 # Groups save cells, but call the model four times per batch. To see which matters more, you time an epoch in rectangles
-# and an epoch in groups, both with batches of 256. The set has four lengths, so four groups leave no padding. One claim
+# and an epoch in groups, both in batches of 256. The set has four lengths, so four groups leave no padding. One claim
 # per embedding size asks whether groups are faster.
 #
 # **Predict** How many times as fast as one rectangle are your groups, with the largest embedding? As many times as the
@@ -410,8 +408,8 @@ course.claim("the quadratic cost raises each of four thresholds but the last", r
 # ## How many groups are fastest?
 #
 # Each further group removes padding, but adds the calls of its forward and backward pass. A simple model is *time = a ·
-# groups + b · cells*. You take a and b from the times of one group and of the most groups. Then you ask whether the
-# model predicts the times between, and whether it chooses a good number of groups.
+# groups + b · cells*. The times of one group and of the most groups give a and b. Does the model predict the times
+# between, and does it choose a good number of groups?
 #
 # **Predict** How many groups are fastest for a batch of log-normal lengths? The cell tries 1 to 64, but no more groups
 # than lengths. Few, because calls cost much, or many, because cells do?
@@ -519,8 +517,8 @@ course.claim("in batches of 32 at embedding size 64, two groups are faster than 
 # It does so in two ways. Each call works on fewer cells, and a small batch has less padding per token, as part 1
 # counted.
 #
-# If four groups of one sequence take longer than the rectangle, their calls cost more than all cells of the rectangle.
-# Two groups have half the calls, so they may win where four lose.
+# If four groups of one sequence take longer than the rectangle, their calls cost more than all its cells. Two groups
+# have half the calls, so they may win where four lose.
 #
 # On the recorded H200, groups were slower at embedding size 64, even in batches of 256. **We think** that launches are
 # only a part of the reason, because the CPU waits for the GPU at each `nonzero` and each `int(lengths.max())`. To test

@@ -14,7 +14,7 @@
 # - weight the losses of unequal batches so that every token counts the same;
 # - decide from validation curves whether sorted batches harm your training, and reduce the harm.
 #
-# **Minutes** 46 core · 110 in all · session 2
+# **Minutes** 47 core · 111 in all · session 2
 #
 # **Needs** `padding_waste` and `pad_batch` of part 1
 #
@@ -202,8 +202,8 @@ figures.padding(many[:2000].tolist(), batch_size=batch_size, window=5)
 eighth = batch_size // 8
 for n, window in [(batch_size, 50), (eighth, 50), (eighth, 400)]:
     padding = [grouping.waste_of(sampler_now(many, n, of), many) - 1 for of in (window, 1)]
-    removed = 1 - padding[0] / padding[1]
-    print(f"batches of {n}, windows of {window} batches, {window * n:,} sequences: {removed:.0%} of the padding removed")
+    removed = f"{1 - padding[0] / padding[1]:.0%} of the padding removed"
+    print(f"batches of {n}, windows of {window} batches, {window * n:,} sequences: {removed}")
 
 # %% [markdown]
 # As many batches are about enough. A sorted window is cut into as many pieces as it has batches, and a batch pads only

@@ -14,7 +14,7 @@
 # - prove that a packed model has the loss and the gradients of the padded one;
 # - choose a way to batch sequences by model, device and spread of lengths.
 #
-# **Minutes** 37 core · 115 in all · session 2
+# **Minutes** 39 core · 117 in all · session 2
 #
 # **Needs** `BucketBatchSampler` of part 3 and `pad_batch` of part 1
 
