@@ -266,7 +266,7 @@ except CourseError as why:
 # **Convention** Gradients are added over the micro-batches of a rank, and averaged over ranks.
 #
 # **Source** Hugging Face, "Fixing Gradient Accumulation", October 2024. Until then its trainer had averaged the means
-# of micro-batches.
+# of micro-batches. Its `num_items_in_batch` is like your `total`.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -568,8 +568,8 @@ course.claim("short to long is further behind windows in the middle of an epoch 
 #
 # <details><summary>Hint 2</summary>
 #
-# Remember the longest length of the current batch. With the new sequence, the batch has `(len(batch) + 1) *
-# max(longest, length)` cells.
+# Remember the longest length of the current batch. With a new sequence it has `(len(batch) + 1) * max(longest, length)`
+# cells.
 #
 # </details>
 

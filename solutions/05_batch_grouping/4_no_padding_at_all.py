@@ -219,8 +219,8 @@ course.claim("a packed row whose positions run on, or whose borders are open, ha
              f"{off['positions']:.0e} and {off['borders']:.0e} off")  # fmt: skip
 
 # %% [markdown]
-# **Shown** Either mistake alone changes the loss, and no error is raised. The change is small here, because the model
-# is untrained.
+# **Shown** Either mistake alone changes the loss, and no error is raised. The change is small for this untrained model,
+# so do not wait for a curve to show it.
 #
 # **Known** With rotary position embeddings (Su et al. 2021, arXiv:2104.09864) only the distance of two tokens counts.
 # So positions may run on, but borders must still be closed.
