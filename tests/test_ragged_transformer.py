@@ -46,6 +46,19 @@ def test_rows_of_several_sequences_have_the_loss_and_the_gradient_of_the_padded_
     assert (packed - gradient).norm() < 1e-11 * gradient.norm()
 
 
+def test_packed_losses_are_those_of_the_padded_batch_in_other_cells(model, texts):
+    def mask_of(lengths, causal):
+        assert causal
+        return torch.block_diag(*[torch.ones(n, n).tril() for n in lengths.tolist()]).bool()
+
+    padded, _ = ragged.padded_losses(model, texts)
+    rows = [texts[i : i + 3] for i in range(0, len(texts), 3)]
+    packed, mask = ragged.packed_losses(model, rows, lambda members: pack_of(members)[0], mask_of, row_length=200)
+    assert packed.shape == mask.shape == (len(rows), 200)
+    assert packed.sum().item() == pytest.approx(padded.sum().item(), rel=1e-12)
+    assert int(mask.sum()) == sum(map(len, texts)) - len(texts) and not packed[~mask].any()
+
+
 def test_padding_changes_no_sequence(model, texts):
     losses, mask = ragged.padded_losses(model, texts)
     for text, row, kept in zip(texts, losses, mask, strict=True):

@@ -1,10 +1,13 @@
 """Sequences of very different lengths: name -> *tokens, lengths, labels* -> batches, models.
 
-A set is flat: the tokens of all sequences one after the other, and how many belong to each. Four
-sets: "demo", the drawn set of asym's demonstration (lengths 1, 4, 16, 64, each as frequent as it is
-short), "lognormal" (many short ones, a long tail), "text" (the same lengths, tokens that follow
-from the ones before), and "histories", the films that each MovieLens user has rated, in the order
-of time.
+A set is stored flat: the tokens of all its sequences in a row, and the length of each sequence.
+There are four sets:
+
+- "demo": the set of asym's demonstration, with lengths 1, 4, 16 and 64. Length n occurs in
+  proportion to 1 / n.
+- "lognormal": lengths whose logarithm is normal, so many are short and a few are long.
+- "text": lengths of the same distribution with a larger mean; each token depends on the one before.
+- "histories": the films that each MovieLens user has rated, in the order of time.
 """
 
 import dataclasses
@@ -32,7 +35,7 @@ REMEDY = "make it again with data_scripts/sequences.py, or remove it."
 
 @dataclass(frozen=True)
 class Sequences:
-    """A set of `len(lengths)` sequences.  `set[i]` is (tokens of sequence i, its label)."""
+    """A set of `len(lengths)` sequences; `data[i]` is (tokens of sequence i, its label)."""
 
     name: str
     values: Tensor  # int64 (total,), the tokens of all sequences, one sequence after the other
@@ -77,13 +80,14 @@ def collate(samples: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor, T
 def load(
     name: str = "demo", rows: int | None = None, folder: str | Path | None = None
 ) -> Sequences:
-    """The set `name`: of its file, if there is one, else drawn.
+    """The set `name`, read from its file if there is one, else drawn.
 
     The file is <folder>/sequences/<name>.npz, which data_scripts/sequences.py writes.
 
     Args:
-        name: one of NAMES, or of such a file.
-        rows: how many sequences of a drawn set, or of the first users (default: ROWS, all users).
+        name: one of NAMES, or the name of such a file.
+        rows: how many sequences to draw, or the first how many of a file or of the users to take
+            (default: ROWS, or all of them).
         folder: the data folder; default COURSE_DATA, else `data/` next to the package.
 
     Raises: CourseError for an unknown name, a damaged file, or fewer than one row.
@@ -97,7 +101,10 @@ def load(
 def draw(
     name: str = "demo", rows: int | None = None, seed: int = 0, folder: str | Path | None = None
 ) -> Sequences:
-    """The set `name` as `load` gives it without a file: drawn, or made of MovieLens's ratings."""
+    """The set `name` as `load` gives it where there is no file.
+
+    It is drawn, but "histories" is made of MovieLens's ratings.
+    """
     check_name("sequence", name, NAMES)
     if rows is not None and rows < 1:
         raise CourseError(f"{rows} sequences were asked for; ask for at least 1.")
@@ -152,15 +159,15 @@ def with_lengths(name: str, lengths: Tensor, rng: torch.Generator | int) -> Sequ
 
 
 def text(rows: int, rng: torch.Generator | int, kind_follows_length: bool = True) -> Sequences:
-    """Drawn "text" of two kinds, whose next token depends on the kind and on the token before.
+    """Drawn texts of two kinds; a token depends on the kind of its text and on the token before.
 
-    Long texts are mostly of kind 1, short ones of kind 0, as chats and articles are in a real
-    corpus. The label is the kind. Each kind is a Markov chain whose table is the same in all sets.
+    Long texts are mostly of kind 1 and short ones of kind 0, like articles and chats in a real
+    corpus. The label is the kind. Each kind is a Markov chain, with one table for all sets.
 
     Args:
         rng: a generator, or the seed of a new one.
-        kind_follows_length: False for texts whose kind has nothing to do with their length. The
-            lengths are the same, and so is the expected share of the tokens that each kind has.
+        kind_follows_length: False for texts whose kind is independent of their length. Neither the
+            lengths nor the expected share of tokens of each kind change.
     """
     if not isinstance(rng, torch.Generator):
         rng = torch.Generator().manual_seed(rng)

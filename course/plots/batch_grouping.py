@@ -5,6 +5,7 @@ Data sets are told apart by their marks, because colours belong to the ways to c
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
 
 import numpy as np
 import torch
@@ -54,10 +55,13 @@ MODEL_STYLES = {
     "attention written out": ("#999933", "^"),
 }
 SET_MARKS = "osD^v"
+# what a rank does; no way has these colours
+COMPUTING = "#44aa99"
+WAITING = "#ddcc77"
 ORDER_COLORS = {
     "random": GREY,
     "windows": PINK,
-    "windows, accumulated": "#762a83",
+    "accumulated windows": "#762a83",
     "short to long": RED,
     "packed": "#8c564b",
 }
@@ -331,29 +335,41 @@ def time_against_groups(
     return figure
 
 
-def search_results(results: Mapping[str, tuple[float, float]]) -> Figure:
+def search_results(results: Mapping[str, tuple[float, Sequence[float]]]) -> Figure:
     """Draw how far each search for thresholds misses the least cost, against its time.
 
+    A dot is a seed, and a bar the median of the seeds.
+
     Args:
-        results: {search: (seconds, per cent above the least cost)}; the exact one is "exact".
+        results: {search: (seconds, per cent above the least cost of each seed)}; the exact search,
+            which has one value, is "exact".
     """
     figure, ax = axes(6.6, 3.0)
-    for name, (seconds, miss) in results.items():
-        point = (1000 * seconds, miss)
-        ax.plot(*point, "o", color=TOKEN, mfc=TOKEN if name == "exact" else "white", ms=7)
-        label_point(ax, name, point, (0, 7), va="baseline", ha="center", fontsize=8)
-    tried = {name: miss for name, (_, miss) in results.items() if name != "exact"}
+    medians = {}
+    for name, (seconds, misses) in results.items():
+        medians[name] = median(misses)
+        ms = 1000 * seconds
+        face = TOKEN if name == "exact" else "none"
+        ax.plot([ms] * len(misses), misses, "o", color=TOKEN, mfc=face, ms=5, alpha=0.7)
+        top = (ms, max(misses))
+        if len(misses) == 1:
+            label_point(ax, name, top, (-7, 0), ha="right", fontsize=8)
+            continue
+        ax.plot(ms, medians[name], "_", color="black", ms=22, mew=2)
+        label_point(ax, name, top, (0, 7), va="baseline", ha="center", fontsize=8)
+    tried = {name: miss for name, miss in medians.items() if name != "exact"}
     worst = max(tried, key=tried.get)
     best = min(tried, key=tried.get)
     ax.set(
         xscale="log",
         xlabel="ms per search",
         ylabel="per cent above the least cost",
-        title=f"{worst} misses by {tried[worst]:.1f} %, {best} by {tried[best]:.1f} %",
+        title=f"Medians: {worst} misses by {tried[worst]:.1f} %, {best} by {tried[best]:.1f} %",
     )
-    ax.margins(x=0.2, y=0.3)
+    ax.margins(x=0.2, y=0.2)
     plain_log(ax.xaxis)
-    ax.set_ylim(bottom=-0.1 * max(tried[worst], 0.01))
+    highest = max(max(misses) for _, misses in results.values())
+    ax.set_ylim(bottom=-0.1 * max(highest, 0.01))
     ticks = ax.get_yticks()
     ax.set_yticks(ticks[ticks >= 0])
     return figure
@@ -397,7 +413,7 @@ def curves(runs: Mapping[str, Sequence], epoch: int, findings: Sequence[str]) ->
 
 
 def waiting(shares: Mapping[str, float], spent: Mapping[str, float]) -> Figure:
-    """Draw the time per token of each way to batch, cut into computing and waiting.
+    """Draw the cells per token that each way to batch costs the ranks, computing and waiting.
 
     Args:
         shares: {way: share of the ranks' time that is spent waiting}.
@@ -408,8 +424,8 @@ def waiting(shares: Mapping[str, float], spent: Mapping[str, float]) -> Figure:
     for place, (name, total) in enumerate(spent.items()):
         of_way = shares[name] * total
         computed = total - of_way
-        ax.barh(place, computed, color=GREY, height=0.6, label=labels[0])
-        ax.barh(place, of_way, left=computed, color=ORANGE, height=0.6, label=labels[1])
+        ax.barh(place, computed, color=COMPUTING, height=0.6, label=labels[0])
+        ax.barh(place, of_way, left=computed, color=WAITING, height=0.6, label=labels[1])
         labels = (None, None)
         text = f"{total:.1f}, of which {of_way:.1f} waiting ({100 * shares[name]:.0f} %)"
         label_point(ax, text, (total, place), (4, 0))
@@ -420,8 +436,8 @@ def waiting(shares: Mapping[str, float], spent: Mapping[str, float]) -> Figure:
     longest = max(waited, key=waited.get)
     largest = max(shares, key=shares.get)
     ax.set(
-        xlabel="time of four ranks, as cells per token",
-        title=f"{longest}: the longest wait; {largest}: the largest share of waiting",
+        xlabel="cells per token, computed or waited for",
+        title=f"Longest wait: {longest}. Largest share of waiting: {largest}",
     )
     ax.legend(loc="lower right", frameon=False)
     return figure
@@ -505,7 +521,8 @@ def time_and_memory(tables: Mapping[str, tuple[Comparison, Mapping[str, float]]]
         front = sorted(point for point in points if not _is_beaten(point, points))
         if len(front) > 1:
             dashes = dict(color="black", lw=0.8, zorder=0)
-            (handles["not beaten in both"],) = ax.plot(*zip(*front, strict=True), "--", **dashes)
+            (line,) = ax.plot(*zip(*front, strict=True), "--", **dashes)
+            handles["no way is better in both"] = line
         ax.margins(0.25, 0.15)
         title = f"{kind}{_fastest(compared)}"
         ax.set(xscale="log", yscale="log", xlabel="ms forward and backward", title=title)

@@ -180,6 +180,26 @@ def rows_of(
     )
 
 
+def packed_losses(
+    model: nn.Module,
+    members_of_rows: Sequence[Sequence[Tensor]],
+    pack: Callable[[Sequence[Tensor]], tuple[Tensor, Tensor, Tensor]],
+    block_mask: Callable[..., Tensor],
+    row_length: int | None = None,
+) -> tuple[Tensor, Tensor]:
+    """(losses, mask), each (rows, columns): of packed rows; `mask` is True where a token follows.
+
+    Args:
+        members_of_rows: the sequences of each row, int64 (length,) each.
+        pack, block_mask: as unit 05, part 4, asks for.
+        row_length: as in `rows_of`.
+    """
+    packs = [pack(members) for members in members_of_rows]
+    masks = [block_mask(ends.diff().long(), causal=True) for _, _, ends in packs]
+    tokens, positions, mask, targets = rows_of(packs, masks, row_length)
+    return losses_of(model(tokens, positions, mask), targets), targets != NO_TARGET
+
+
 def gradient_of(model: nn.Module, loss: Tensor) -> Tensor:
     """The gradient of `loss` for all parameters as one vector."""
     parts = torch.autograd.grad(loss, list(model.parameters()), retain_graph=True)

@@ -3,12 +3,12 @@
 #
 # **How much of your batches is padding, and what does it cost?**
 #
-# Sentences, purchases, protein chains and sensor logs come in every length. A tensor is a rectangle, so you pad short
-# sequences to the longest one in their batch. The model computes on the padding, and autograd stores it, as if it were
-# data.
+# Sentences, purchase histories, protein chains and sensor logs vary in length. A tensor is a rectangle, so you pad each
+# sequence to the longest one in its batch. The model then computes on the padding, and autograd stores it, as if it
+# were data.
 #
-# Predict first (fill in the cells with `None`), then solve, check, measure. Later cells use your answers once their
-# checks pass. They fall back on the reference solution if your copy of the course includes it.
+# In each section you first predict (replace `None` in its cell), then solve, check and measure. Later cells use your
+# answer once its check passes. Until then they use the reference solution, if your copy of the course includes it.
 #
 # **You will be able to**
 #
@@ -43,22 +43,22 @@ size, device = course.sizes("05_batch_grouping"), course.device()
 # %% [markdown]
 # ## How much of your batches is padding?
 #
-# Padding costs bytes and time, but holds no data. The lengths of your sequences tell you how much padding you have,
-# and you need no model for that. Start with your own lengths: a list, or a text file with one length per line. If you
-# have none now, leave `None`, and you work with `demo`.
+# You can compute how much padding you have from the lengths of your sequences alone, before you choose a model. Start
+# with your own lengths: pass a list, or a text file with one length per line. If you have none now, leave `None` and
+# work with `demo`.
 
 # %%
 my_lengths = None  # [12, 5, 230, ...] or "lengths.txt"
 
 # %% [markdown]
-# - `demo` has lengths 1, 4, 16 and 64, and the longer ones are rarer.
-# - In `lognormal` the logarithm of the length is normally distributed. Lengths are cut at 256 tokens.
-# - `text` has longer sequences of the same shape, cut at the same length. Part 3 trains on such texts.
-# - `histories` holds the films that each MovieLens user rated. Without MovieLens, they are invented, with similar
-#   lengths.
+# - `demo` has sequences of 1, 4, 16 and 64 tokens. Longer ones are rarer.
+# - `lognormal` has lengths whose logarithm is normally distributed, cut at 256 tokens.
+# - `text` has lengths of the same distribution with a larger mean, also cut at 256 tokens. Part 3 trains on such texts.
+# - `histories` holds the films that each MovieLens user rated. Without MovieLens, the histories are invented, with
+#   similar lengths.
 #
 # (`demo`, our small model and the idea of this unit come from [asym](https://github.com/daeseoklee/asym), an open
-# package with a clear demonstration. We thank its author: half of our questions began there.)
+# package with a clear demonstration. We thank its author.)
 
 # %%
 sets = {name: sequences.load(name) for name in sequences.NAMES}
@@ -77,11 +77,11 @@ plots.padding_cells({"before padding": list(some.split(1)), "padded": some})
 
 # %% [markdown]
 # A *cell* is a position in the padded rectangle. A *token* is a cell that holds data. The *waste* of a batch is its
-# cells per token: 1 means no padding, 4 means that three cells of four are padding.
+# number of cells per token. A waste of 1 means no padding. A waste of 4 means that three of four cells are padding.
 #
-# **Predict** The first set that was printed is cut into batches of 256, unsorted. How much waste do these batches
-# have? Is it the longest length over the mean length? Or less, because few batches hold a sequence of the longest
-# length?
+# **Predict** The cell above printed your sets. Cut the first one into batches of 256, unsorted. How much waste do these
+# batches have? Is it the longest length divided by the mean length? Or less, because few batches hold a sequence of the
+# longest length?
 
 # %%
 predicted_waste = None  # cells per token, e.g. 3.0
@@ -89,8 +89,8 @@ predicted_waste = None  # cells per token, e.g. 3.0
 # %% [markdown]
 # ### Exercise 1 · Pad a batch
 #
-# Build the rectangle from a flat batch: the tokens of all sequences, one after the other, and their lengths. An
-# assignment to `x[mask]` fills the True places row by row.
+# Build the rectangle from a flat batch, which is the tokens of all sequences in a row and the length of each sequence.
+# An assignment to `x[mask]` fills the True places row by row.
 #
 # ```python
 # >>> x, mask = pad_batch(torch.tensor([5, 3, 7]), torch.tensor([1, 2]))
@@ -107,7 +107,7 @@ predicted_waste = None  # cells per token, e.g. 3.0
 #
 # **Convention** Token 0 exists, so only the mask tells it from padding.
 #
-# **Source** The collate function of most code for sequences, without its loop over samples.
+# **Source** The usual collate function for sequences, without its loop over samples.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -196,7 +196,7 @@ def padding_waste(lengths, batch_size, order=None):
     Args:
         lengths: int64 tensor (n,), tokens per sequence.
         batch_size: sequences per batch.
-        order: int64 tensor (n,), which sequence comes when; None for the order of the set.
+        order: int64 tensor (n,), which sequence comes when (default: the order of the set).
 
     Returns: a Python float, at least 1.
     """
@@ -225,15 +225,15 @@ print(f"longest / mean length: {ratio:.1f}")
 print(course.score("05/1", "cells per token in batches of 256", predicted_waste, wasted, form="{:.1f}"))
 
 # %% [markdown]
-# If every batch holds a sequence of the longest length, the waste is exactly longest / mean length.
+# If every batch holds a sequence of the longest length, the waste is exactly the longest length divided by the mean
+# length.
 #
 # **Takeaway** The lengths alone tell you the waste, before you train.
 
 # %% [markdown]
 # ## Does a larger batch waste more?
 #
-# You would like large batches, because they keep a processor busier. But in a larger batch the longest sequence may
-# be longer, too.
+# Large batches keep a processor busier. But a larger batch may also have a longer longest sequence.
 
 # %% tags=["experiment"]
 batch_sizes = [2**k for k in range(11)]
@@ -248,15 +248,15 @@ for name, curve in curves.items():
 
 # %% [markdown]
 # A batch is as wide as its longest sequence, and a larger batch more often holds a long one. No row is wider than the
-# longest sequence, so the waste is at most longest / mean length. Truncation lowers this bound, if you can spare the
-# tokens that you cut off.
+# longest sequence of the set, so the waste is at most longest / mean length. You lower this bound if you truncate the
+# longest sequences, at the price of their last tokens.
 #
 # **Takeaway** Larger batches waste more, up to longest / mean length.
 
 # %% [markdown]
 # ## What does padding cost in memory and time?
 #
-# How much padding costs depends on the layers of your model, so you measure three models. The first, `TokenPool`, is
+# What padding costs depends on the layers of your model, so you measure three models. The first one, `TokenPool`, is
 # the small model of this unit: embedding → linear map → maximum over the sequence → linear map.
 #
 # ```python
@@ -266,15 +266,16 @@ for name, curve in curves.items():
 #     return self.proj(features.amax(1)).squeeze(-1)  # (n,)
 # ```
 #
-# Why −∞ and not 0? If all features of a short sequence are negative, a 0 from its padding would be the maximum. With −∞
-# each sequence gets the score that it would get alone.
+# Why −∞ and not 0? If a feature is negative at all tokens of a sequence, a 0 from its padding would be the maximum.
+# With −∞ each sequence gets the score that it would get alone.
 #
 # The second model has a layer of self-attention instead of the maximum. It calls `F.scaled_dot_product_attention`,
-# which fuses the steps of attention, so that no matrix of length × length is kept. The third model writes attention
-# out, and keeps that matrix.
+# which fuses the steps of attention and keeps no matrix of length × length. The third model writes the same steps out,
+# and keeps that matrix.
 #
-# Every sequence below has four tokens; only the width of the rectangle grows. `grouping.bytes_for_backward` counts the
-# bytes that autograd keeps for the backward pass, on any device.
+# Every sequence below has four tokens, and only the width of the rectangle grows. `grouping.bytes_for_backward` counts
+# the bytes that autograd keeps for the backward pass, on any device. Three claims then test whether these bytes grow in
+# proportion to the width.
 #
 # **Predict** The rectangle becomes 8 times as wide. How many times as long does a step with fused attention take? 8
 # times, because it keeps 8 times the bytes? 64 times, because there are 64 times as many pairs of tokens? Or the same
@@ -338,12 +339,13 @@ course.claim("the time of the maximum grows in proportion to the width, within 3
 
 # %% [markdown]
 # The tokens stayed the same and only the width grew, so the padding alone costs these bytes and this time (**Shown**).
-# A step has three costs. Linear maps take time per cell. Attention takes time per pair of cells. Each call takes some
-# time at any width. Calls make the time grow less than the width does, and pairs make it grow more. (Do not rank the
-# models by the printed milliseconds: `TokenPool` has wider layers than the other two.)
+# A step has three kinds of cost. Linear maps take time per cell. Attention takes time per pair of cells. Each call
+# takes some time at any width. Where calls take much of the time, it grows less than the width. Where pairs do, it
+# grows more. (Do not rank the models by the printed milliseconds, because `TokenPool` has wider layers than the other
+# two.)
 #
-# Does the mask save attention any work? Compare rows of four tokens with rows full of tokens, in a rectangle of the
-# same width.
+# Does the mask save attention any work? The next cell compares rows of four tokens with rows full of tokens, in a
+# rectangle of the same width.
 
 # %% tags=["experiment"]
 rows = {
@@ -355,20 +357,21 @@ course.claim("fused attention takes as long for rows of padding as for rows of t
              masked.ratio("rows of four tokens"), within=(0.9, 1.1))  # fmt: skip
 
 # %% [markdown]
-# Only the mask differs between the two ways. If both take the same time, the mask saves no work (**Shown**, where
-# pairs take most of the time). Attention computes the products with padding, too, and then hides them from the
-# softmax. Fused attention stores no pairs, but still computes them. **Known**: FlashAttention (Dao et al. 2022,
-# arXiv:2205.14135) recomputes the matrix by blocks in the backward pass.
+# Only the mask differs between the two ways. If both take the same time, the mask saves no work (**Shown**). The test
+# says little unless pairs take much of the time. They do where the time of fused attention grew faster than the width.
+# Attention multiplies padding, too, and then hides the products from the softmax. Fused attention computes these pairs
+# without storing them. **Known**: FlashAttention (Dao et al. 2022, arXiv:2205.14135) recomputes the matrix by blocks in
+# the backward pass.
 #
-# **Takeaway** With fused attention or a maximum, bytes grow with the width; with attention written out, faster. A mask
-# hides padding but does not make it free.
+# **Takeaway** Bytes grow with the width, and faster than the width if attention is written out. A mask hides padding
+# but does not make it free.
 
 # %% [markdown]
 # ## Does nvidia-smi show what padding costs? · extra
 #
-# You remove the padding, and `nvidia-smi` may show as much memory as before. PyTorch *allocates* bytes for tensors
-# that exist now, and *reserves* memory that it keeps for later tensors. `nvidia-smi` shows what is reserved, plus the
-# CUDA context and all other processes (**Known**: PyTorch notes, "CUDA semantics", section "Memory management"). On
+# After you remove the padding, `nvidia-smi` may show as much memory as before. PyTorch *allocates* bytes for tensors
+# that exist now, and *reserves* memory that it keeps for later tensors. `nvidia-smi` shows the reserved memory, plus
+# the CUDA context and all other processes (**Known**: PyTorch notes, "CUDA semantics", section "Memory management"). On
 # CUDA the cell runs a wide batch, then a narrow one.
 
 # %% tags=["experiment"]
@@ -390,17 +393,17 @@ course.claim("reserved memory does not fall with the padding", stays, values[1])
 # %% [markdown]
 # In asym's notebook, `nvidia-smi` read 4,353 MiB after the training in one rectangle, and the same after the training
 # in groups. PyTorch keeps the memory that the first training reserved, so the second reading could not be lower.
-# *GPU-Util* fell from 100 % to 46 %. GPU-Util is the share of time in which any kernel ran (**Known**: manual of
-# `nvidia-smi`). It does not tell how well the GPU was used.
+# *GPU-Util* fell from 100 % to 46 %. It is the share of time in which any kernel ran (**Known**: manual of
+# `nvidia-smi`), so it does not tell how well the GPU was used.
 #
-# **Takeaway** To compare memory, call `torch.cuda.reset_peak_memory_stats()` before each way, and read
+# **Takeaway** To compare memory, call `torch.cuda.reset_peak_memory_stats()` before each run, and read
 # `torch.cuda.max_memory_allocated()` after it.
 
 # %% [markdown]
 # ## Which parameters does the second training change? · extra
 #
-# A training with a bug can run without an error and look fast. The next cell trains `model` on padded batches, then
-# trains `new_model` to compare. We rebuilt the cell after a published notebook.
+# A training with a bug can run without an error and look fast. The next cell, rebuilt from a published notebook, trains
+# `model` on padded batches, and then `new_model` for comparison.
 
 
 # %% locked="published_order"
@@ -416,14 +419,14 @@ def published_order(batches, model, new_model):
 
 
 # %% [markdown]
-# **Predict** `new_model` has five parameters. How many does its training change? All of them, because each gets a
+# **Predict** `new_model` has five parameters. How many of them does its training change? All, because each gets a
 # gradient? Or fewer?
 
 # %%
 predicted_changed = None  # 0 to 5
 
 # %% [markdown]
-# ### Exercise 3 · Show it
+# ### Exercise 3 · Which parameters stay?
 #
 # Find the parameters that a training leaves unchanged.
 #
@@ -434,11 +437,11 @@ predicted_changed = None  # 0 to 5
 #
 # **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 8 · **Lines** 3
 #
-# **Source** The bug is in the notebook that demonstrates asym; the function is ours.
+# **Source** The bug is in the notebook that demonstrates asym. The function is ours.
 #
 # <details><summary>Hint 1</summary>
 #
-# A training changes parameters in place. What must you keep from before, so that it does not change too?
+# A training changes parameters in place. What must you keep from before it, so that your copy does not change?
 #
 # </details>
 #
@@ -492,9 +495,9 @@ course.claim("an optimizer that holds the model in training changes every parame
              f"{len(names)} unchanged")  # fmt: skip
 
 # %% [markdown]
-# The optimizer holds the parameters of `model`, and `step()` and `zero_grad()` work on nothing else. So `new_model`
+# The optimizer holds the parameters of `model`, and its `step()` and `zero_grad()` touch nothing else. So `new_model`
 # keeps its weights, and its gradients add up from batch to batch.
 #
 # **Takeaway** After the first epoch of a new training, check that every parameter has changed.
 #
-# Part 2 removes most of the padding from a batch and keeps its sequences.
+# Part 2 removes most of the padding of a batch but keeps its sequences.

@@ -3,8 +3,8 @@
 #
 # **How few groups remove the padding, which ones, and when do they pay?**
 #
-# One long sequence pads a whole batch. In this part the batch keeps its sequences, loss and gradients. You only
-# compute it in a few padded rectangles, one per range of lengths.
+# One long sequence pads a whole batch. In this part you compute the batch in a few padded rectangles, one per range of
+# lengths. Its sequences, its loss and its gradients stay the same.
 #
 # As in part 1, a *cell* is a position in a padded rectangle.
 #
@@ -30,6 +30,7 @@ from course.datasets import sequences
 from course.measure.comparison import compare, difference_interval, quotient, signed_rank_interval
 from course.plots import batch_grouping as plots
 from course.training import grouping
+from course.training.ragged_transformer import gradient_of
 from course.training.recommender_loop import keep_freed_memory
 from course.training.token_models import TokenPool
 
@@ -40,24 +41,18 @@ size, device = course.sizes("05_batch_grouping"), course.device()
 # %% [markdown]
 # ## Can you split a batch without changing its result?
 #
-# A faster way to compute a batch is safe only if the model learns the same. The data set and the model come from
-# [asym](https://github.com/daeseoklee/asym), from which this unit started. The set has 1,024 sequences of lengths 1, 4,
-# 16 and 64, with a label of 0 or 1. Length n occurs in proportion to 1 / n.
+# A faster way to compute a batch is safe only if the model learns the same. You test this with `demo` and the small
+# model of part 1, both from [asym](https://github.com/daeseoklee/asym). A sequence has 1, 4, 16 or 64 tokens, and a
+# label of 0 or 1.
 
 # %%
-rng = torch.Generator().manual_seed(0)
-kinds = torch.tensor([1, 4, 16, 64])
-drawn = kinds[torch.multinomial(1 / kinds, size.demo_rows, replacement=True, generator=rng)]
-demo = []  # (tokens, label) of each sequence
-for n in drawn.tolist():
-    tokens = torch.randint(0, sequences.VOCABULARY, (n,), generator=rng)
-    demo.append((tokens, torch.randint(0, 2, (), generator=rng).float()))
+demo_set = sequences.load("demo", rows=size.demo_rows)
+drawn, demo = demo_set.lengths, [demo_set[i] for i in range(len(demo_set))]  # (tokens, label) of each sequence
 print(*demo[:4], sep="\n")
 values, lengths, labels = (part.to(device) for part in sequences.collate(demo[:256]))  # a batch
 
 # %% [markdown]
-# Each *group* has a *threshold*, the longest length that it takes. A sequence joins the first group that takes its
-# length.
+# You split a batch into *groups*. A sequence joins the first group whose *threshold* is at least its length.
 
 # %% tags=["experiment"]
 some = drawn[:24]
@@ -75,7 +70,7 @@ plots.padding_cells({"one rectangle": some, "a rectangle per length": [some[some
 #
 # **Must**
 # - put a sequence into the first group whose threshold is at least its length;
-# - return one int64 tensor of indices per threshold, in the order of the batch.
+# - return one int64 tensor per threshold, with its indices in the order of the batch.
 #
 # **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 5 · **Lines** 2
 #
@@ -83,14 +78,14 @@ plots.padding_cells({"one rectangle": some, "a rectangle per length": [some[some
 #
 # <details><summary>Hint 1</summary>
 #
-# Which torch function finds, for many numbers in one call, the sorted boundaries around each?
+# Which torch function finds, for many numbers in one call, between which sorted boundaries each one lies?
 #
 # </details>
 #
 # <details><summary>Hint 2</summary>
 #
-# `torch.bucketize(lengths, boundaries)` gives, for each length, the first boundary that is at least as large. Then one
-# `nonzero` per group.
+# `torch.bucketize(lengths, boundaries)` gives, for each length, the index of the first boundary that is at least as
+# large. Then you need one `nonzero` per group.
 #
 # </details>
 
@@ -123,23 +118,21 @@ check.group_by_length(group_by_length, seed=316)
 # %% [markdown]
 # ### Exercise 2 · Run a module in groups
 #
-# Run each group as a padded batch, and return the outputs in the order of the batch. The loop over the groups is
-# given. So is `place`: for each cell of a group, the index of its token in `values`.
+# Run each group as a padded batch. In the given loop, `place` holds for each cell the index of its token in `values`.
 #
-# Your code begins inside the loop. At padding, `place` points into a later sequence, or past the end of `values`. So
-# clamp `place` to the last token, then set padding to 0. After the loop, put the outputs into the order of the batch:
-# `index_copy` has a gradient.
+# At padding, `place` points into a later sequence or past the end of `values`. So clamp `place` to the last token, then
+# set padding to 0. After the loop, put the outputs into the order of the batch with `index_copy`, which has a gradient.
 #
 # **Must**
 # - call `module(x, mask)` once per group, with `x` and `mask` as `pad_batch` makes them for that group;
-# - return the outputs in the order of the batch, so that gradients flow through them;
+# - return the outputs in the order of the batch, and let gradients flow through them;
 # - loop over groups only, never over sequences.
 #
 # **Points** 5 · **Core** · **Difficulty** ●●○ · **Minutes** 18 · **Lines** 5
 #
 # **Convention** `module` returns a row per sequence; a row may have any shape.
 #
-# **Source** `DataCollection.apply` and `regroup` of asym, which handle samples one by one; you handle a whole group.
+# **Source** `DataCollection.apply` and `regroup` of asym, which handle one sample at a time.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -216,22 +209,17 @@ def score_grouped(model, values, lengths, thresholds=(1, 4, 16, 64)):
 # %% tags=["experiment"]
 torch.manual_seed(0)
 model = TokenPool(sequences.VOCABULARY, 64, 64).to(device)
-found = []
-for score in (score_padded, score_grouped):
-    model.zero_grad()
-    outputs = score(model, values, lengths)
-    (outputs - labels).square().mean().backward()
-    found.append([outputs.detach(), torch.cat([p.grad.flatten() for p in model.parameters()])])
-for number, sentence in enumerate(("outputs", "gradients")):
-    off = (found[0][number] - found[1][number]).abs().max().item()
-    print(f"{sentence}: largest difference {off:.1e}")
-same_outputs, same_gradients = (torch.allclose(*pair, atol=1e-5) for pair in zip(*found, strict=True))
+outputs = [score(model, values, lengths) for score in (score_padded, score_grouped)]
+gradients = [gradient_of(model, (scores - labels).square().mean()) for scores in outputs]
+for name, (padded, grouped) in {"outputs": outputs, "gradients": gradients}.items():
+    print(f"{name}: largest difference {(padded - grouped).abs().max().item():.1e}")
+same_outputs, same_gradients = torch.allclose(*outputs, atol=1e-5), torch.allclose(*gradients, atol=1e-5)
 course.claim("outputs of groups equal those of the padded batch", same_outputs)
 course.claim("gradients of groups equal those of the padded batch", same_gradients)
 
 # %% [markdown]
-# Some modules do not pass this test. BatchNorm mixes rows in training, and a group has other rows than the batch. A
-# mean over all columns counts padding, and a group has less padding. Dropout draws other numbers.
+# Some modules do not pass this test. BatchNorm mixes rows in training, and a group has fewer rows than the batch. A
+# mean over all columns counts padding, and a group has less of it. Dropout draws different random numbers.
 #
 # **Takeaway** If a module treats rows independently, ignores padding and draws no random numbers, groups change its
 # outputs and gradients only by rounding.
@@ -239,13 +227,13 @@ course.claim("gradients of groups equal those of the padded batch", same_gradien
 # %% [markdown]
 # ## What do groups save?
 #
-# Groups save cells, but call the model four times per batch. Which matters more? You time an epoch in rectangles and
-# an epoch in groups, both with batches of 256, SGD and mean squared error. The set has four lengths, so four groups
-# leave no padding.
+# Groups save cells, but call the model four times per batch. To see which matters more, you time an epoch in rectangles
+# and an epoch in groups, both in batches of 256. The set has four lengths, so four groups leave no padding. One claim
+# per embedding size asks whether groups are faster.
 #
-# **Predict** With the largest embedding, how many times as fast as one rectangle are your groups? As many times as
-# the rectangle has more cells, which part 1 counted for `demo`? Fewer, because each group has an overhead? Or more,
-# because smaller tensors fit into a cache?
+# **Predict** How many times as fast as one rectangle are your groups, with the largest embedding? As many times as the
+# rectangle has more cells, which part 1 counted for `demo`? Fewer, because each group adds calls? Or more, because
+# smaller tensors fit into a cache?
 
 # %%
 predicted_speedup = None  # times as fast, e.g. 4.0
@@ -305,29 +293,26 @@ course.claim("at embedding size 1024, groups are faster than one rectangle", gai
 course.claim("at embedding size 8192, groups are faster than one rectangle", gains.get(8192), above=1)
 
 # %% [markdown]
-# If the gain is below the ratio of the cells, something else takes time, too. Two later sections time the calls of
-# the groups.
+# If the gain is below the ratio of the cells, something other than cells takes time, too. You will time the calls
+# below.
 #
-# **Takeaway** Groups save the bytes of the padding everywhere. Whether they save time depends on the device and the
-# size.
+# **Takeaway** Groups save the bytes of the padding. Whether they save time depends on the device and the size.
 
 # %% [markdown]
-# ## Which thresholds?
+# ## Which thresholds are cheapest?
 #
-# Real data has many lengths, and a group for each would need too many calls. So you choose a few thresholds. A group
-# costs *cost(threshold)* per sequence. The cost is the length if the bytes or the time of your model grow with the
-# length. It is the square of the length if they grow with the square, as for attention written out.
+# Real data has many lengths, and a group for each of them would need too many calls. So you choose a few thresholds.
+# Each sequence is padded to its threshold and costs *cost(threshold)*. The cost is the length if the bytes or the time
+# of your model grow with the length. It is the square of the length for attention written out.
 #
 # ### Exercise 3 · The best thresholds
 #
-# Find the cheapest thresholds by dynamic programming.
+# Find the cheapest thresholds by dynamic programming. Sort the different lengths u₁ < … < uₘ, and put the first j of
+# them into g groups. If the last group takes the lengths from uᵢ₊₁ to uⱼ, it costs *group_cost(i, j)*, and g − 1 groups
+# share the first i lengths. So try every i, and keep the cheapest.
 #
-# Sort the different lengths u₁ < … < uₘ, and put the first j of them into g groups. If the last group takes the
-# lengths from uᵢ₊₁ to uⱼ, it costs *group_cost(i, j)*. The first i lengths are left for g − 1 groups. So try every i,
-# and keep the cheapest.
-#
-# The outer loop is given, and adds one group per round. Its `before[i]` is the least cost of the first i lengths in
-# g − 1 groups. You fill `least[j]`, the least cost of the first j lengths in g groups, and note your i in `choice[j]`.
+# The given outer loop adds one group per round. Its `before[i]` is the least cost of the first i lengths in g − 1
+# groups. You fill `least[j]`, the least cost of the first j lengths in g groups.
 #
 # ```python
 # >>> best_thresholds(torch.tensor([1, 1, 1, 4, 4, 16]), groups=2)  # [4, 16] costs 5 × 4 + 16 = 36, [1, 16] costs 51
@@ -340,14 +325,14 @@ course.claim("at embedding size 8192, groups are faster than one rectangle", gai
 #
 # **Points** 5 · **Core** · **Difficulty** ●●○ · **Minutes** 18 · **Lines** 3
 #
-# **Convention** `upto[j]` is the number of sequences with one of the first j lengths, so group_cost(i, j) is
-# `(upto[j] - upto[i]) * costs[j - 1]`.
+# **Convention** `upto[j]` counts the sequences with one of the first j lengths, so group_cost(i, j) is `(upto[j] -
+# upto[i]) * costs[j - 1]`.
 #
 # **Source** Bellman 1961, "On the approximation of curves by line segments using dynamic programming", CACM 4(6).
 #
 # <details><summary>Hint 1</summary>
 #
-# How many sequences have one of the lengths after the i-th, up to the j-th? `upto` answers with one subtraction.
+# How many sequences have a length after the i-th, up to the j-th? One subtraction in `upto` tells you.
 #
 # </details>
 #
@@ -413,21 +398,21 @@ rises = all(high > low for high, low in zip(found["pairs"][:-1], found["cells"][
 course.claim("the quadratic cost raises each of four thresholds but the last", rises)
 
 # %% [markdown]
-# Under the quadratic cost a cell of a long row costs more. So the search moves the thresholds up, to save padding
-# among the long rows. A transformer has both costs: its linear layers compute cells, its attention computes pairs of
-# cells.
+# Under the quadratic cost a cell of a long row costs more. So the best thresholds are higher, which saves padding in
+# the long rows. A transformer has both costs, because its linear layers compute cells and its attention computes pairs
+# of cells.
 #
-# **Takeaway** Minimise what dominates in your model: cells, or pairs of cells in a row.
+# **Takeaway** Minimise the cost that dominates in your model: cells, or pairs of cells in a row.
 
 # %% [markdown]
 # ## How many groups are fastest?
 #
-# Each further group removes padding, but adds the calls of its forward and backward computation. A simple model is
-# *time = a · groups + b · cells*. The times of one group and of the most groups give a and b. The times between them
-# test the model.
+# Each further group removes padding, but adds the calls of its forward and backward pass. A simple model is *time = a ·
+# groups + b · cells*. The times of one group and of the most groups give a and b. Does the model predict the times
+# between, and does it choose a good number of groups?
 #
-# **Predict** For a batch of log-normal lengths, how many groups are fastest? The cell tries 1 to 64, but no more groups
-# than lengths. Few, because a call costs much, or many, because cells do?
+# **Predict** How many groups are fastest for a batch of log-normal lengths? The cell tries 1 to 64, but no more groups
+# than lengths. Few, because calls cost much, or many, because cells do?
 
 # %%
 predicted_groups = None  # your number
@@ -466,7 +451,7 @@ is_most = removed > 0.75
 course.claim("four groups remove most of the padding", is_most, f"{removed:.0%} of it")
 course.claim("four groups are at least 50 % faster than one", taken.ratio("4"), above=1.5)
 course.claim("a · groups + b · cells misses no time between by more than 20 %", off[worst], within=(0.8, 1.2),
-             otherwise="A cell does not cost the same in each group.")  # fmt: skip
+             otherwise="Groups and cells do not explain all of the time.")  # fmt: skip
 others = [taken.ratio(str(n), to=str(foretold)) for n in limits if n != foretold]
 best_other = max(others, key=lambda ratio: ratio.high)
 course.claim("the number of groups that the model predicts is at most 30 % slower than the fastest", best_other,
@@ -476,23 +461,20 @@ course.claim("the number of groups that the model predicts is at most 30 % slowe
 # The first groups remove most of the padding. Later groups remove little, but each adds its calls. So the time falls,
 # then rises.
 #
-# The formula gives every cell one cost, and the calls of every group another. A ratio above 1 says that cells or
-# calls cost more with a few groups than at the ends. This experiment cannot tell which, even where the claim's
-# message blames the cells.
+# If the measured times between lie above the model, **we think** that it lacks a third cost, which a step pays once for
+# any number of groups. To test this, fit *a · groups + b · cells + c* to all times.
 #
-# The last claim compares the predicted number with the fastest of the others.
-#
-# **Takeaway** A few groups are enough, because each further group adds its calls and saves fewer cells.
+# **Takeaway** A few groups are enough, because each further group adds the same calls but saves fewer cells.
 
 # %% [markdown]
 # ## What changes in small batches?
 #
-# Many models train with small batches. A smaller batch has fewer cells, but needs the same four groups. To see what
-# four groups cost almost without cells, you also time batches of four sequences, one of each length.
+# Many models train with small batches. A smaller batch has fewer cells, but needs the same four groups. To see what the
+# calls alone cost, you also time batches that have almost no cells: four sequences, one of each length.
 #
-# **Predict** In batches of 32, how many times as fast as one rectangle are groups with the smallest embedding? (It
-# may be smaller than any above.) About as many times as in batches of 256, because most cells are padding in both? Or
-# fewer, because each group has fewer cells for its calls?
+# **Predict** How many times as fast as one rectangle are groups in batches of 32, with the smallest embedding? (It may
+# be smaller than those above.) About as many times as in batches of 256, because most cells are padding in both? Or
+# fewer, because each call works on fewer cells?
 
 # %%
 predicted_small = None  # times as fast, e.g. 2.0
@@ -532,33 +514,34 @@ course.claim("in batches of 32 at embedding size 64, two groups are faster than 
 
 # %% [markdown]
 # At embedding size 64 only the batch size changed between 256 and 32, so a smaller batch lowers the gain (**Shown**).
-# Two reasons mix: a group has fewer cells for its calls, and a small batch has less padding per token, as part 1
+# It does so in two ways. Each call works on fewer cells, and a small batch has less padding per token, as part 1
 # counted.
 #
-# If four nearly empty groups take longer than the rectangle, their calls cost more than all cells of the rectangle.
-# Two groups have half the calls, so they may win where four lose.
+# If four groups of one sequence take longer than the rectangle, their calls cost more than all its cells. Two groups
+# have half the calls, so they may win where four lose.
 #
-# On a GPU the calls weigh more: the recorded H200 lost time with embedding size 64 and batches of 256. **We think**
-# that launches are only a part of this. The lengths are on the GPU, so the CPU waits for the GPU at each `nonzero`
-# and each `int(lengths.max())`. To test this, keep a copy of the lengths on the CPU and compute the groups there.
+# On the recorded H200, groups were slower at embedding size 64, even in batches of 256. **We think** that launches are
+# only a part of the reason, because the CPU waits for the GPU at each `nonzero` and each `int(lengths.max())`. To test
+# this, compute the groups from a copy of the lengths on the CPU.
 #
-# If you accumulate gradients anyway, sort by length before you cut the micro-batches. Then groups add no calls, and
-# the backward pass of each micro-batch frees its memory. (`run_grouped` keeps all groups until the end.)
+# If you accumulate gradients anyway, sort by length before you cut the micro-batches, and weight their losses as part 3
+# does. Then groups add no calls, and the backward pass of each micro-batch frees its memory. (`run_grouped` keeps all
+# groups until the end.)
 #
-# **Takeaway** Groups pay where the saved cells cost more than the added calls (launches, synchronisation, one more
-# weight gradient): long sequences, large layers, large batches.
+# **Takeaway** Groups pay where the saved cells cost more than the added calls, as with long sequences, large layers and
+# large batches.
 
 # %% [markdown]
 # ## Does a random search come close? · extra
 #
-# The exact search needs a cost that is a sum over groups. A random search, which asym uses, works for any cost. Is it
-# good enough?
+# The exact search needs a cost that is a sum over groups. A random search, which asym uses, works for any cost. You
+# compare the two on a cost that both can minimise.
 #
 # ### Exercise 4 · Find thresholds at random
 #
-# Search at random, with restarts. A trial starts at drawn thresholds and moves one of them to the next length, down
-# or up, as long as that lowers the cost. The best of several trials wins. Given are `cost(thresholds)` and
-# `grouping.neighbours(thresholds, occurring)`, the list of all such moves. With a single group the list is empty, so
+# Search at random, with restarts. A trial starts at drawn thresholds. It moves one of them to the next length, down or
+# up, as long as that lowers the cost. The best of several trials wins. You are given `cost(thresholds)`, and
+# `grouping.neighbours(thresholds, occurring)`, which lists all such moves. With a single group the list is empty, so
 # `min` needs its argument `default`.
 #
 # ```python
@@ -569,7 +552,7 @@ course.claim("in batches of 32 at embedding size 64, two groups are faster than 
 # **Must**
 # - in each of `num_trials` trials, draw `k − 1` different lengths below the longest with `generator` (all of them, if
 #   there are fewer);
-# - replace the thresholds by a cheaper neighbour, until there is none;
+# - replace the thresholds with a cheaper neighbour, until there is none;
 # - return the cheapest thresholds of all trials: ascending ints, the last one the longest length.
 #
 # **Points** 4 · **Extra** · **Difficulty** ●●○ · **Minutes** 22 · **Lines** 10
@@ -607,7 +590,7 @@ def find_thresholds(lengths, k, num_trials=10, cost_fn=lambda length: length, ge
         k: groups, at least 1.
         num_trials: how often the search starts again.
         cost_fn: function from a length (int) to a number, the cost of a sequence padded to it.
-        generator: torch.Generator from which the starts are drawn; None for that of torch.
+        generator: torch.Generator that draws the starts (default: torch's global one).
 
     Returns: ascending list of min(k, different lengths) int, the last one the longest length.
     """
@@ -640,36 +623,41 @@ check.find_thresholds(find_thresholds, seed=419)
 # %% tags=["experiment"]
 search_now = course.solved(check.find_thresholds)
 many = sequences.lognormal_lengths(size.lengths, torch.Generator().manual_seed(1), mean=4.0, std=1.0, longest=1024)
+
+
+def at_random(trials, seed=0):
+    """Thresholds of a random search."""
+    return search_now(many, 4, trials, generator=torch.Generator().manual_seed(seed))
+
+
 searches = {"exact": functools.partial(best_now, many, 4)}
-for trials in size.trials:
-    seeded = torch.Generator().manual_seed(0)
-    searches[f"random × {trials}"] = functools.partial(search_now, many, 4, trials, generator=seeded)
-cells_of = grouping.cost_of_groups(many, costs["cells"])
-found_cells = {name: cells_of(search()) for name, search in searches.items()}
-missed = {name: 100 * (n / found_cells["exact"] - 1) for name, n in found_cells.items()}
+searches |= {f"random × {trials}": functools.partial(at_random, trials) for trials in size.trials}
 searched = compare(searches, seconds=size.seconds)
-for name, percent in missed.items():
-    print(f"{name}: {1000 * searched.time(name).estimate:.0f} ms, {percent:.2f} % above the least")
-plots.search_results({name: (searched.time(name).estimate, missed[name]) for name in searches})
 
 # %% tags=["experiment"]
-misses = {1: [], 10: []}  # trials -> per cent, of each seed
-for trials, of_seeds in misses.items():
-    for seed in range(10):
-        drawn_with = torch.Generator().manual_seed(seed)
-        of_seeds.append(100 * (cells_of(search_now(many, 4, trials, generator=drawn_with)) / found_cells["exact"] - 1))
-    print(f"random × {trials}, ten seeds:", ", ".join(f"{percent:.2f} %" for percent in of_seeds))
+cells_of = grouping.cost_of_groups(many, costs["cells"])
+least = cells_of(best_now(many, 4))
+misses = {}  # trials -> per cent above the least cells, of each seed
+for trials in size.trials:
+    misses[trials] = [100 * (cells_of(at_random(trials, seed)) / least - 1) for seed in range(10)]
+found = {"exact": [0.0]} | {f"random × {trials}": of_seeds for trials, of_seeds in misses.items()}
+plots.search_results({name: (searched.time(name).estimate, of_seeds) for name, of_seeds in found.items()})
+
+# %% tags=["experiment"]
+for name, of_seeds in found.items():
+    shown = ", ".join(f"{percent:.2f} %" for percent in of_seeds)
+    print(f"{name}: {1000 * searched.time(name).estimate:.3g} ms, above the least: {shown}")
 course.claim("random searches of ten trials miss the fewest cells by less than 5 %, in the centre of ten seeds",
              signed_rank_interval(misses[10]), below=5)  # fmt: skip
 course.claim("random searches of ten trials miss less than those of a single trial",
              difference_interval(misses[10], misses[1]), below=0)  # fmt: skip
 
 # %% [markdown]
-# The figure draws one seed, and one seed can be lucky, so compare it with the ten seeds of the last cell. A random
-# trial tries a few neighbours per move, and where it ends depends on where it started. The exact search tries each
-# pair of different lengths once per group, so its time grows with the square of their number.
+# A dot is a seed, and a bar the median of ten seeds. Where a random trial ends depends on where it starts, so single
+# trials scatter. The exact search tries each pair of different lengths once per group, so its time grows with the
+# square of their number. A random trial tries only a few neighbours per move.
 #
-# **Takeaway** Search exactly where the cost is a sum over groups and the lengths are few enough. Otherwise restart a
+# **Takeaway** Search exactly if the cost is a sum over groups and there are few different lengths. Otherwise restart a
 # random search.
 #
-# Part 3 chooses which sequences form a batch in the first place.
+# Part 3 chooses which sequences form a batch.

@@ -3,9 +3,9 @@
 #
 # **What if the sequences of a batch are alike from the start?**
 #
-# Part 2 removed padding with more calls of the model. A sampler needs no further calls: it puts sequences of similar
-# length into one batch. But such a batch is not a random sample, and batches differ more in their number of tokens.
-# You build the sampler, weight its losses, and train a small language model to see what the sampler does to the
+# Part 2 removed padding at the price of more calls of the model. A sampler that puts sequences of similar length into
+# one batch needs no further calls. But such a batch is not a random sample, and batches differ more in their number of
+# tokens. You build the sampler, weight its losses, and train a small language model to see what the sampler does to the
 # training.
 #
 # **You will be able to**
@@ -14,11 +14,11 @@
 # - weight the losses of unequal batches so that every token counts the same;
 # - decide from validation curves whether sorted batches harm your training, and reduce the harm.
 #
-# **Minutes** 46 core · 110 in all · session 2
+# **Minutes** 47 core · 111 in all · session 2
 #
 # **Needs** `padding_waste` and `pad_batch` of part 1
 #
-# As before, *waste* is cells of the padded rectangle per token.
+# As before, *waste* is the number of cells of the padded rectangle per token.
 
 
 # %% locked="setup"
@@ -48,12 +48,12 @@ print(f"to count cells: {len(many):,} sequences of 1 to {int(many.max())} tokens
 # ## How much padding does sorting remove?
 #
 # If a sampler sorts the whole set by length, hardly any padding is left. But then the same sequences meet in every
-# epoch. *Bucketing* is the compromise: shuffle the set and cut it into windows of some batches. Sort inside each
-# window, cut the window into batches, and shuffle all batches.
+# epoch. *Bucketing* is a compromise. You shuffle the set and cut it into windows, each of several batches. You sort
+# inside each window, cut the window into batches, and shuffle all batches.
 #
-# **Predict** How many cells per token are left with windows of 50 batches? A sorted window is cut into 50 pieces, and
-# each batch is padded to the longest sequence of its piece. The first piece holds the shortest 2 % of the lengths.
-# Which piece wastes most?
+# **Predict** How many cells per token are left with windows of 50 batches? A sorted window is cut into 50 batches, and
+# each is padded to its own longest sequence. The first one holds the shortest 2 % of the lengths. Which one wastes
+# most?
 
 # %%
 my_guess_of_waste = None  # cells per token
@@ -61,11 +61,11 @@ my_guess_of_waste = None  # cells per token
 # %% [markdown]
 # ### Exercise 1 · The sampler
 #
-# Complete a batch sampler, as a `DataLoader` takes it for `batch_sampler`: write `__len__` and `__iter__`.
+# Complete a sampler that a `DataLoader` accepts as its `batch_sampler`. You write `__len__` and `__iter__`.
 #
 # **Must**
 # - yield lists of indices, every index once per epoch and `batch_size` per batch (one batch may be smaller);
-# - shuffle the set, sort inside windows of `window` batches by length, shuffle the batches;
+# - shuffle the set, sort windows of `window` batches by length, then shuffle all batches;
 # - draw the order of the set, then the order of the batches, from one `np.random.default_rng((seed, epoch))`, which
 #   each `__iter__` creates.
 #
@@ -78,8 +78,8 @@ my_guess_of_waste = None  # cells per token
 #
 # <details><summary>Hint 1</summary>
 #
-# Write the four steps as four lines: an order, its windows, the batches of each window, the order of the batches.
-# Which two of them need random numbers?
+# Write four steps: the order of the set, its windows, the batches of each window, the order of the batches. Which two
+# of them need random numbers?
 #
 # </details>
 #
@@ -150,7 +150,7 @@ plots.padding_cells({title: [few[batch] for batch in sampler_now(few, 6, window)
                      for title, window in windows_drawn.items()})  # fmt: skip
 
 # %% [markdown]
-# That was the sampler on 24 sequences, in batches of six. Now the whole set:
+# The figure shows your sampler on 24 sequences, in batches of six. The next cell runs it on the whole set.
 
 # %% tags=["experiment"]
 waste_now, batch_size = course.solved(check.padding_waste), size.batch_size
@@ -181,16 +181,16 @@ course.claim("windows of 50 batches waste less than four groups in random batche
              f"{at_50:.2f} against {four_groups:.2f}")  # fmt: skip
 
 # %% [markdown]
-# The last piece wastes most, as its printed share shows. It holds the long tail, where neighbours differ most in
-# length.
+# The last batch of a window wastes most, as the printed share shows. It holds the long tail, where neighbours differ
+# most in length.
 #
 # **Takeaway** Sorting inside windows of shuffled data removes most of the padding.
 
 # %% [markdown]
 # ## How large must a window be? · extra
 #
-# A larger window saves more padding, but makes batches less random. The figure builds batches like your sampler, from
-# 2,000 of the lengths, but leaves them in the order of the windows. Light grey is padding.
+# A larger window saves more padding, but makes batches less random. The figure shows sorted windows of five batches
+# each, before the batches are shuffled. Then the cell below counts what windows remove for two sizes of batches.
 #
 # **You shrink the batch to an eighth of its sequences. To remove the same share of the padding, must a window hold as
 # many batches as before, or as many sequences?**
@@ -198,19 +198,25 @@ course.claim("windows of 50 batches waste less than four groups in random batche
 # %% tags=["experiment"]
 figures.padding(many[:2000].tolist(), batch_size=batch_size, window=5)
 
+# %% tags=["experiment"]
+eighth = batch_size // 8
+for n, window in [(batch_size, 50), (eighth, 50), (eighth, 400)]:
+    padding = [grouping.waste_of(sampler_now(many, n, of), many) - 1 for of in (window, 1)]
+    removed = f"{1 - padding[0] / padding[1]:.0%} of the padding removed"
+    print(f"batches of {n}, windows of {window} batches, {window * n:,} sequences: {removed}")
+
 # %% [markdown]
-# About as many batches. A sorted window is cut into as many pieces as it has batches, and a batch pads only the
-# lengths of its piece.
+# As many batches are about enough. A sorted window is cut into as many pieces as it has batches, and a batch pads only
+# the lengths of its piece.
 #
-# **Takeaway** What a window removes depends mostly on how many batches it holds: choose its size in batches, and no
-# larger than you need.
+# **Takeaway** What a window removes depends mostly on how many batches it holds, so choose its size in batches.
 
 # %% [markdown]
 # ## What do you take home?
 #
-# You can use your sampler in your own project. Write the batch size and the window that you chose into the next cell.
-# The cell saves your sampler, your `pad_batch` and a collate function for a `DataLoader` as one module, which needs
-# only torch and NumPy.
+# You can use your sampler in your own project. Choose a batch size and a window, and write them into the next cell. The
+# cell saves your sampler, your `pad_batch` and a collate function for a `DataLoader` as a module that needs only torch
+# and NumPy.
 
 # %% tags=["experiment"]
 chosen_batch_size, chosen_window = 64, 50
@@ -227,22 +233,22 @@ except CourseError as why:
 # %% [markdown]
 # ## Does every token count the same?
 #
-# With your sampler, one batch holds many tokens and the next one few. If each batch averages its own loss, some
-# tokens count more than others, and no error is raised.
+# With your sampler, one batch holds many tokens and the next one few. If each batch averages its own loss, some tokens
+# count more than others, and no error tells you.
 #
 # From here on, the sequences are texts for a small language model, `RaggedTransformer`, which predicts each next token.
-# The texts are invented and of two kinds: long texts are mostly of one kind, short texts of the other, like articles
-# and chats.
+# The texts are invented, and there are two kinds. Long texts are mostly of one kind and short texts of the other, like
+# articles and chats.
 #
 # A training step often takes several batches. Each *rank*, a process with its own copy of the model, may compute one,
-# and `DistributedDataParallel` *averages* the gradients of the ranks. Or a process computes several *micro-batches*
-# before the update, and accumulation *adds* their gradients.
+# and `DistributedDataParallel` *averages* the gradients of the ranks. Or one process computes several *micro-batches*
+# before the update, and *adds* their gradients.
 #
 # ### Exercise 2 · The loss of a batch
 #
-# Write the loss of one padded batch. Together, the losses of all batches of a step must give the gradient of the mean
-# over all its tokens. `total` is the number of these tokens: each rank counts its own, and an `all_reduce` adds them
-# up.
+# Write the loss of one padded batch, so that all batches of a step together give the gradient of the mean over all
+# tokens of the step. `total` is the number of these tokens. Each rank counts its own tokens, and an `all_reduce` adds
+# them up.
 #
 # ```python
 # >>> losses = torch.tensor([[1.0, 2.0, 9.0]])  # the last cell is padding
@@ -257,11 +263,10 @@ except CourseError as why:
 #
 # **Points** 2 · **Core** · **Difficulty** ●●○ · **Minutes** 10 · **Lines** 1
 #
-# **Convention** `total` counts the tokens of all micro-batches of all ranks in this step. Micro-batches of one rank are
-# added up, and ranks are averaged.
+# **Convention** Gradients are added over the micro-batches of a rank, and averaged over ranks.
 #
-# **Source** Hugging Face, "Fixing Gradient Accumulation", October 2024: its trainer had averaged the means of
-# micro-batches until then.
+# **Source** Hugging Face, "Fixing Gradient Accumulation", October 2024. Until then its trainer had averaged the means
+# of micro-batches. Its `num_items_in_batch` is like your `total`.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -271,8 +276,8 @@ except CourseError as why:
 #
 # <details><summary>Hint 2</summary>
 #
-# The sum over the tokens of this batch, divided by `total`, is its share of the mean. DDP divides by `world_size` once
-# more, so multiply by it.
+# The sum over the tokens of this batch, divided by `total`, is its share of the mean. DDP then divides by `world_size`,
+# so multiply by it first.
 #
 # </details>
 
@@ -303,12 +308,12 @@ check.ragged_loss(ragged_loss, seed=5)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Now four ranks get four batches of your sampler. You compare the average of their gradients with the gradient of all
-# their tokens together, for six shuffles. Random batches are the control.
+# Now four ranks get four batches of your sampler. For six shuffles, you compare the average of their gradients with the
+# gradient of all their tokens together. Random batches are the control.
 #
 # **Predict** Every rank takes the mean over its own tokens. By how many per cent of the true gradient's norm is the
-# average of the ranks off? If the batches held equally many tokens, the average would be exact. If short and long
-# texts had similar gradients, it would be nearly exact, too.
+# average over the ranks off? It would be exact if all batches held equally many tokens. It would be nearly exact if
+# short and long texts had similar gradients.
 
 # %%
 my_guess_of_the_error = None  # per cent of the gradient's norm
@@ -349,28 +354,29 @@ course.claim("the mean of the ranks' means misses by 10 % of the norm more with 
 
 # %% [markdown]
 # **Shown** The two gradients of a step differ only in how its batches are weighted. With a mean per batch, a token
-# weighs more if its batch has few tokens. Sorted batches differ more in their tokens, so the error is larger. (The
-# model is untrained. The interval of six values reaches from the smallest to the largest.)
+# weighs more if its batch has few tokens. Sorted batches differ more in their number of tokens, and here also in their
+# kind of text, so wrong weights do more harm. (The model is untrained. The interval of six values reaches from the
+# smallest to the largest.)
 #
-# **Takeaway** The mean of means is not the mean: divide sums over tokens by the tokens of the whole step.
+# **Takeaway** The mean of means is not the mean. Divide sums over tokens by the number of tokens of the whole step.
 
 # %% [markdown]
 # ## Does sorting harm the training?
 #
-# A sampler that saves padding may still make the model learn worse. So you train the model in three orders, with the
-# same learning rate and the same number of texts per update. The curves show the loss on texts that the model never
-# trains on.
+# A sampler that saves padding may still make the model learn less from each update. So you train the model in three
+# orders, with the same learning rate and the same number of texts per update. The curves show the loss on texts that
+# the model never trains on.
 #
 # | order | an update takes |
 # |---|---|
 # | random | one batch of any lengths |
 # | windows | one batch of your sampler, windows of 50 |
-# | windows, accumulated | four micro-batches, each with a quarter of the texts; a window has as many texts as above |
+# | accumulated windows | four micro-batches, each with a quarter of the texts; a window has as many texts as above |
 #
 # A batch of your sampler has texts of similar lengths, so mostly of one kind. That could make each update worse. But
-# the batch has less padding, so the same number of cells allows more updates. Each training lasts until it has
-# computed as many cells as the training in random order. You count cells and not seconds, so a busy machine does not
-# change the result.
+# the batch has less padding, so the same number of cells allows more updates. Each training lasts until it has computed
+# as many cells as the training in random order. You count cells and not seconds, so a busy machine does not change the
+# result. Two claims then compare the orders after equal updates, and two after equal cells.
 #
 # **Predict** Which order has the lowest validation loss after the same *cells*?
 
@@ -383,7 +389,7 @@ batch, epoch = size.training_batch, len(texts) // size.training_batch  # texts p
 
 def steps(order, data, seed):
     """The batches of each update."""
-    parts = 4 if order == "windows, accumulated" else 1
+    parts = 4 if order == "accumulated windows" else 1
     window = 1 if order == "random" else 50 * parts
     sampler = sampler_now(data.lengths, batch // parts, window, seed=seed)
     return ragged_training.steps_of(ragged_training.epochs_of(sampler), parts)
@@ -391,7 +397,7 @@ def steps(order, data, seed):
 
 shape = dict(dim=size.training_dim, layers=size.training_layers, device=device)
 shape |= dict(updates=size.training_epochs * epoch, every=max(epoch // 8, 1))
-orders = ["random", "windows", "windows, accumulated"]
+orders = ["random", "windows", "accumulated windows"]
 runs = ragged_training.train_each(orders, texts, held_out, steps, size.training_seeds, to_equal_cells=True, **shape)
 
 # %% tags=["experiment"]
@@ -420,32 +426,33 @@ costs = difference_interval(after_updates["windows"], after_updates["random"])
 course.claim("after equally many updates, windows of 50 batches end more than 0.02 above random batches", costs,
              above=0.02)  # fmt: skip
 course.claim("after equally many updates, accumulated windows end below plain windows",
-             difference_interval(after_updates["windows, accumulated"], after_updates["windows"]),
+             difference_interval(after_updates["accumulated windows"], after_updates["windows"]),
              below=0)  # fmt: skip
 course.claim("after the same cells, accumulated windows end below random batches",
-             difference_interval(after_cells["windows, accumulated"], after_cells["random"]), below=0)  # fmt: skip
+             difference_interval(after_cells["accumulated windows"], after_cells["random"]), below=0)  # fmt: skip
 course.claim("after the same cells, windows lead random batches by less at the last stop than at the first one",
              difference_interval(leads[-1], leads[0]), below=0)  # fmt: skip
 
 # %% [markdown]
-# Where the time follows the cells, the printed ratios of seconds are near 1. For the same cells, windows need several
+# If time followed the cells, both printed ratios of seconds would be 1. But for the same cells, windows compute several
 # times as many batches as the random order, and accumulated windows about four times as many as windows. **We think**
-# that on a GPU whose launches cost more than the cells, the time follows the number of batches. To test it, run these
+# that on a GPU whose launches cost more than the cells, time follows the number of batches. To test this, run these
 # cells there.
 #
-# Does the lead of windows over random batches shrink? Their updates may be worse, or all curves flatten. Compare with
-# accumulated windows, whose updates are better: if their lead shrinks as much, worse updates need not be the reason.
+# The lead of windows over random batches may shrink because their updates are worse, or because all curves flatten.
+# Compare it with the lead of accumulated windows, whose updates are better. If that one shrinks as much, worse updates
+# need not be the reason.
 #
-# **Takeaway** Where the target depends on the length, sorted batches make each update worse, but cheaper. Accumulate
-# over several batches, and compare orders after equal updates and after equal cells.
+# **Takeaway** If the target depends on the length, sorted batches make each update worse but cheaper. Accumulate over
+# several batches, and compare orders after equal cells, too.
 
 # %% [markdown]
 # ## Why is the update of a sorted batch worse? · extra
 #
-# The reason tells you what to repair. There are two suspects. First, the texts of a batch are alike. Second, updates
-# differ in their number of *tokens*, and Adam moves the weights about as far on few tokens as on many. The first
-# control, "same tokens", keeps the unequal tokens, but has texts of all lengths. It draws texts at random until a
-# batch has at least as many tokens as a batch of your sampler.
+# If you know the reason, you know what to repair. There are two suspects. The texts of a batch are alike. And updates
+# differ in their number of *tokens*, while Adam moves the weights about as far on few tokens as on many. The first
+# control, "same tokens", draws texts at random until a batch has at least as many tokens as a batch of your sampler. So
+# its updates differ as much in tokens, but its texts have all lengths.
 
 
 # %% tags=["experiment"]
@@ -467,8 +474,8 @@ course.claim("random texts with the tokens of sorted batches end above random ba
 course.claim("windows end above random texts with the same tokens per update", by_texts, above=0)
 
 # %% [markdown]
-# The texts of a sorted batch are alike in length and in kind. In the second control they are alike in length only.
-# Each text keeps its length, but gets its kind at random. Both kinds keep their expected share of the tokens.
+# The texts of a sorted batch are alike in length and in kind. In the second control they are alike in length only,
+# because each text keeps its length but gets its kind at random. Both kinds keep their expected share of the tokens.
 
 # %% tags=["experiment"]
 unrelated = sequences.text(size.text_rows, 0, kind_follows_length=False)
@@ -483,20 +490,20 @@ course.claim("texts that are alike cost less where the kind of a text does not f
              difference_interval(of_both, of_length), above=0)  # fmt: skip
 
 # %% [markdown]
-# **Shown** In the first control texts meet at random, and updates have unequal tokens. The gap that it still has to
-# random batches comes from the unequal tokens, and from the unequal numbers of texts that come with them. The second
-# control changes only whether the kind follows the length, so the gap that it closes comes from texts of one kind.
+# **Shown** In the first control, texts meet at random, so its gap to random batches comes from the unequal size of its
+# updates, in tokens and in texts. The second control changes only whether the kind follows the length. So the gap that
+# it closes comes from texts of one kind.
 #
-# Exercise 2 cannot repair this: it gives the same weight to all tokens of one step, but not to tokens of different
-# steps.
+# Your loss of Exercise 2 cannot repair this. It gives all tokens of one step the same weight, but not the tokens of
+# different steps.
 #
-# **Takeaway** Give updates equal numbers of tokens, and mix what your target depends on.
+# **Takeaway** Give updates equal numbers of tokens, and mix in each update what your target depends on.
 
 # %% [markdown]
 # ## Does it matter when you stop? · extra
 #
-# If you sort the whole set and do not shuffle, each epoch goes from short to long texts. Then the result may depend
-# on when you stop. You compare at the end of an epoch, and in the middle of the next one.
+# If you sort the whole set and do not shuffle, each epoch goes from short to long texts. Then the result may depend on
+# when you stop. You compare this order with windows at the end of an epoch, and in the middle of the next one.
 
 
 # %% tags=["experiment"]
@@ -524,20 +531,20 @@ course.claim("short to long is further behind windows in the middle of an epoch 
              difference_interval(lags[1], lags[0]), above=0)  # fmt: skip
 
 # %% [markdown]
-# **We think** that the model forgets the long texts while it sees only short ones. To test it, validate on the
-# shorter half and on the longer half of the texts.
+# **We think** that the model forgets the long texts while it sees only short ones. To test this, validate on the
+# shorter half and on the longer half of the texts separately.
 #
-# **Takeaway** If an order changes within an epoch, compare it with others after whole epochs.
+# **Takeaway** If batches change systematically within an epoch, compare orders after whole epochs.
 
 # %% [markdown]
 # ## How large is the largest batch? · extra
 #
-# Sorted batches of equally many sequences differ in their cells, and the largest batch decides how much memory you
-# need. A *budget* limits the cells of a batch instead.
+# Sorted batches with equally many sequences differ in their cells, and the largest batch decides how much memory you
+# need. A *budget* limits the cells of a batch instead of its sequences.
 #
 # ### Exercise 3 · Batches by budget
 #
-# Fill each batch until its rectangle would exceed the budget. Translation systems size their batches this way.
+# Fill each batch until its rectangle would exceed the budget, as translation systems do.
 #
 # ```python
 # >>> token_budget_batches(torch.tensor([1, 2, 5, 2]), budget=6)
@@ -555,13 +562,14 @@ course.claim("short to long is further behind windows in the middle of an epoch 
 #
 # <details><summary>Hint 1</summary>
 #
-# When a sequence joins, which two numbers of the rectangle change?
+# When a sequence joins, which two numbers of the rectangle may change?
 #
 # </details>
 #
 # <details><summary>Hint 2</summary>
 #
-# Keep the longest of the current batch. Joining makes `(len(batch) + 1) * max(longest, length)` cells.
+# Remember the longest length of the current batch. With a new sequence it has `(len(batch) + 1) * max(longest, length)`
+# cells.
 #
 # </details>
 
@@ -573,7 +581,7 @@ def token_budget_batches(lengths, budget, order=None):
     Args:
         lengths: int64 tensor (n,), tokens per sequence.
         budget: int, most cells of a batch.
-        order: int64 tensor (n,), which sequence comes when; None for the order of the set.
+        order: int64 tensor (n,), which sequence comes when (default: the order of the set).
 
     Returns: list of lists of int.
     Raises: ValueError if a sequence is longer than the budget.
@@ -620,20 +628,20 @@ most, bounded = (max(len(batch) * int(batch.max()) for batch in batches) for bat
 plots.padding_cells(drawn_batches, f"The largest batch has {most} cells by number, {bounded} by budget")
 
 # %% [markdown]
-# The batches of a budget differ in their number of sequences, but much less in their tokens. So their updates are of
-# similar size for a language model, which learns from tokens, but not for a model with one label per sequence.
+# The batches of a budget differ in their number of sequences, but much less in their tokens. So their updates have a
+# similar size for a language model, which learns from tokens. They do not for a model with one label per sequence.
 #
-# **Takeaway** With a budget no batch exceeds a size that you choose, so you can choose it to fill your memory.
+# **Takeaway** A budget bounds the cells of every batch, so you can choose it to fill your memory.
 
 # %% [markdown]
 # ## How long do ranks wait? · extra
 #
-# A parallel training step takes as long as its slowest rank, so unequal batches make ranks wait.
+# A parallel training step takes as long as its slowest rank, so unequal batches make the other ranks wait.
 #
 # ### Exercise 4 · Batches for the ranks
 #
-# Choose the batches of one rank. All ranks have the same list, because their samplers have the same seed and epoch.
-# In each training step the ranks take neighbours of this list: rank 0 the first batch, rank 1 the next, and so on.
+# Choose the batches of one rank. All ranks have the same list, because their samplers have the same seed and epoch. In
+# each training step the ranks take neighbours in this list. Rank 0 takes the first batch, rank 1 the next, and so on.
 #
 # **Must**
 # - give every rank equally many batches, and every batch to some rank;
@@ -693,7 +701,7 @@ check.shard_batches(shard_batches, seed=10)
 # %% [markdown]
 # ### Exercise 5 · Time lost by waiting
 #
-# Compute which share of all ranks' time is spent waiting, if time is proportional to cells.
+# Compute the share of their time that the ranks spend waiting, if time is proportional to cells.
 #
 # ```python
 # >>> round(stragglers(torch.tensor([[4, 2], [1, 1]])), 3)  # of 5 + 5, the second rank waits 2
@@ -704,12 +712,12 @@ check.shard_batches(shard_batches, seed=10)
 #
 # **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 10 · **Lines** 2
 #
-# **Source** One minus the load balance efficiency of the POP metrics (co-design.pop-coe.eu), mean over maximum, here
-# per training step.
+# **Source** One minus the load balance efficiency of the POP metrics (co-design.pop-coe.eu), which is mean over
+# maximum, here per training step.
 #
 # <details><summary>Hint 1</summary>
 #
-# How long does a training step last for all ranks together? How much of it do they work?
+# How long does a training step last for all ranks together? For how much of it do they work?
 #
 # </details>
 #
@@ -746,7 +754,7 @@ check.stragglers(stragglers, seed=40)
 # %% [markdown]
 # You compare four lists of batches for four ranks: random, bucketed, *balanced* and filled up to a budget. Balanced
 # batches are the bucketed ones, in an order in which batches of similar size form a step. All but the random batches
-# come from the same sorted windows. Nothing is timed here: as in Exercise 5, time is counted in cells.
+# come from the same sorted windows. Nothing is timed here, because time is counted in cells, as in Exercise 5.
 
 # %% tags=["experiment"]
 stragglers_now, shard_now = course.solved(check.stragglers), course.solved(check.shard_batches)
@@ -767,21 +775,21 @@ plots.waiting(waiting, spent)
 shown = {name: f"{100 * share:.0f} %" for name, share in waiting.items()}
 facts = {
     "larger": waiting["bucketed"] > waiting["random"],
-    "quicker": spent["bucketed"] < spent["random"],
+    "fewer": spent["bucketed"] < spent["random"],
     "halved": waiting["balanced"] < waiting["bucketed"] / 2,
     "least": waiting["budget"] < min(waiting["random"], waiting["bucketed"]),
 }
 course.claim("ranks wait for a larger share of their time with bucketed batches than with random ones",
              facts["larger"], f"{shown['bucketed']} against {shown['random']} of the time")  # fmt: skip
-course.claim("bucketed batches take less time than random ones, waiting included", facts["quicker"],
+course.claim("computing and waiting cost ranks fewer cells with bucketed batches than with random ones", facts["fewer"],
              f"{spent['bucketed']:.1f} against {spent['random']:.1f} cells per token")  # fmt: skip
 course.claim("balancing bucketed batches at least halves the wait of the ranks", facts["halved"], shown["balanced"])
 course.claim("with a budget ranks wait for a smaller share of their time than with random or bucketed batches",
              facts["least"], shown["budget"])  # fmt: skip
 
 # %% [markdown]
-# A share is not a time: with bucketed batches the ranks wait for a large share of a short time.
+# A share is not an amount. With bucketed batches, the ranks wait for a large share of a small total.
 #
-# **Takeaway** Balance cells, not sequences, between the ranks.
+# **Takeaway** Balance cells between the ranks, not sequences.
 #
-# Part 4 leaves the rectangle altogether.
+# Part 4 computes without a rectangle.

@@ -3,18 +3,18 @@
 #
 # **Does a batch have to be a rectangle?**
 #
-# Embeddings, linear maps and activations treat every token by itself. So they can run on a *flat* batch: the tokens
-# of all sequences, one after the other. Only layers that combine tokens must know where a sequence ends. Libraries
-# for language models call this *packing* or *padding-free*. You pack a batch, prove that the model computes the same,
-# and measure whether packing saves time and memory.
+# Embeddings, linear maps and activations treat every token by itself. So they can run on a *flat* batch, which is the
+# tokens of all sequences in a row. Only layers that combine tokens must know where a sequence ends. Libraries for
+# language models call such batches *packed* or *padding-free*. You pack a batch, prove that the model computes the
+# same, and measure whether packing saves time and memory.
 #
 # **You will be able to**
 #
 # - pack sequences, so that neither attention nor positions cross a border;
 # - prove that a packed model has the loss and the gradients of the padded one;
-# - choose a way to batch ragged data by model, device and spread of lengths.
+# - choose a way to batch sequences by model, device and spread of lengths.
 #
-# **Minutes** 37 core · 115 in all · session 2
+# **Minutes** 39 core · 117 in all · session 2
 #
 # **Needs** `BucketBatchSampler` of part 3 and `pad_batch` of part 1
 
@@ -50,22 +50,21 @@ print(f"{len(texts):,} texts of 1 to {int(texts.lengths.max())} tokens")
 # %% [markdown]
 # ## What must a flat batch know?
 #
-# A flat batch has no padding, but its tokens alone do not show where a sequence ends. The texts and the model, a small
-# causal transformer, come from part 3. Here are five sequences, padded and flat. On the right are all pairs of tokens
-# of the flat batch. Attention in both directions needs the dark pairs. A causal model needs only the dark pairs on the
-# diagonal or below it.
+# A flat batch has no padding, but its tokens alone do not show where a sequence ends. The figure shows five sequences,
+# padded and flat. On the right are all pairs of tokens of the flat batch. Attention in both directions needs the dark
+# pairs. A causal model, such as the small transformer of part 3, needs only those on the diagonal or below it.
 
 # %%
 plots.flat_and_blocks(torch.tensor([2, 7, 1, 4, 3]))
 
 # %% [markdown]
 # A flat batch has fewer cells, but it may have more pairs, because all its tokens are in one row. A mask hides the
-# pairs of different sequences. Only some kernels also skip them.
+# pairs of different sequences, and some kernels also skip them.
 #
 # ### Exercise 1 · Pack
 #
-# Join the sequences of a batch. The model adds a code of its position to each token, so the positions must start again
-# in each sequence. Kernels for variable lengths want the *cumulative sequence lengths*, called `cu_seqlens`.
+# Join the sequences of a batch. The model adds to each token a code of its position, so positions must start again in
+# each sequence. Kernels for variable lengths take the *cumulative sequence lengths*, called `cu_seqlens`.
 #
 # ```python
 # >>> [part.tolist() for part in pack([torch.tensor([5, 3, 4]), torch.tensor([7])])]
@@ -74,8 +73,9 @@ plots.flat_and_blocks(torch.tensor([2, 7, 1, 4, 3]))
 #
 # **Must**
 #
-# - return a tuple that begins with the tokens, in the given order, and the position of each token in its sequence;
-# - end it with `cu_seqlens`, n + 1 numbers as int32: where each sequence begins, and where the last one ends.
+# - return `(tokens, positions, cu_seqlens)`, with the tokens in the given order and the position of each token in its
+#   sequence;
+# - make `cu_seqlens` n + 1 numbers as int32, which say where each sequence begins and where the last one ends.
 #
 # **Points** 3 · **Core** · **Difficulty** ●●○ · **Minutes** 12 · **Lines** 5
 #
@@ -92,9 +92,9 @@ plots.flat_and_blocks(torch.tensor([2, 7, 1, 4, 3]))
 #
 # <details><summary>Hint 2</summary>
 #
-# `torch.cat` joins tokens, and one `torch.arange(n)` per sequence joins to the positions. The borders are
-# `torch.tensor([0, *lengths]).cumsum(0)`, and `.int()` makes them int32. Without a loop: a position is the place in the
-# row minus the place where its sequence begins, which `repeat_interleave` gives to each token.
+# `torch.cat` joins the tokens, and it joins one `torch.arange(n)` per sequence to the positions. The borders are
+# `torch.tensor([0, *lengths]).cumsum(0)`, and `.int()` makes them int32. Or without a loop: a position is the place in
+# the row minus the place where the sequence begins, which `repeat_interleave` gives to each token.
 #
 # </details>
 
@@ -129,9 +129,9 @@ check.pack(pack, seed=17)
 # %% [markdown]
 # ### Exercise 2 · A block mask
 #
-# A token may attend only to tokens of its sequence. With `causal`, it sees only itself and earlier ones. Build this
-# mask of all pairs from the lengths. You need no loop over sequences: `torch.repeat_interleave` gives each token the
-# number of its sequence.
+# A token may attend only to tokens of its own sequence. With `causal`, it may attend only to itself and earlier ones.
+# Build this mask of all pairs from the lengths. You need no loop over sequences, because `torch.repeat_interleave`
+# gives each token the number of its sequence.
 #
 # ```python
 # >>> block_mask(torch.tensor([1, 2]), causal=True).int().tolist()
@@ -183,15 +183,15 @@ check.block_mask(block_mask, seed=6)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# **Takeaway** A flat batch must know two things about each token: its position, and which tokens belong to its
-# sequence.
+# **Takeaway** A model of flat batches must know two things about each token: its position, and which tokens belong to
+# the same sequence.
 
 # %% [markdown]
 # ## Is it still the same model?
 #
-# A mistake in packing raises no error, so you need a proof. One model sees the same texts twice in float64: padded,
-# then packed into a single row. You compare the sum of all losses, and its gradient. Then you make one of two mistakes:
-# positions that run on through the row, or open borders, so that attention looks back into earlier sequences.
+# A mistake in packing raises no error, so you need a proof. One model sees the same texts twice in float64, padded and
+# packed into a single row. You compare the sum of all losses, and its gradient. Then you try two mistakes. In one,
+# positions run on through the row. In the other, borders are open, so attention looks back into earlier sequences.
 
 # %% tags=["experiment"]
 pack_now, mask_now = course.solved(check.pack), course.solved(check.block_mask)
@@ -219,19 +219,19 @@ course.claim("a packed row whose positions run on, or whose borders are open, ha
              f"{off['positions']:.0e} and {off['borders']:.0e} off")  # fmt: skip
 
 # %% [markdown]
-# **Shown** Either mistake alone changes the loss, and no error is raised. The model is untrained, so the loss moves
-# little, and you would hardly see it in a curve.
+# **Shown** Either mistake alone changes the loss, and no error is raised. The change is small for this untrained model,
+# so do not wait for a curve to show it.
 #
 # **Known** With rotary position embeddings (Su et al. 2021, arXiv:2104.09864) only the distance of two tokens counts.
-# Then the positions may run on, but the borders must still be closed.
+# So positions may run on, but borders must still be closed.
 #
-# **Takeaway** Prove a packed model before you train it: loss and gradient of one batch, in float64.
+# **Takeaway** Before you train a packed model, compare its loss and gradient with those of a padded batch, in float64.
 
 # %% [markdown]
 # ## How many tokens per second?
 #
-# Your sampler of part 3 already removes most of the padding. Is packing faster? Four ways compute all texts of an
-# epoch, forward and backward. First you count what they compute, for one shuffle.
+# Your sampler of part 3 already removes most of the padding. Is packing faster? You compare four ways to compute all
+# texts of an epoch, forward and backward. First you count what they compute, for one shuffle.
 #
 # | way | what it computes |
 # |---|---|
@@ -271,11 +271,11 @@ for name in shapes:
     print(f"{name:<17} {cells[name] / n_tokens:4.2f} cells and {pairs[name] / n_tokens:4.0f} pairs per token")
 
 # %% [markdown]
-# Linear maps take time per cell. Attention takes time per pair of tokens in a row, and under a mask also for the hidden
-# pairs. (Padded batches need no mask here, so a causal kernel may skip some of the pairs that are counted.)
+# Linear maps take time per cell. Attention takes time per pair of tokens in a row, and a mask does not save the time of
+# hidden pairs. (Padded batches need no mask here, so a causal kernel may skip some of the pairs that are counted.)
 #
-# **Predict** How many times as fast as bucketed batches are packed rows? Does the time follow the cells printed
-# above? The pairs? Or does it lie between the two?
+# **Predict** How many times as fast as bucketed batches are packed rows? Does the time follow the cells printed above?
+# Does it follow the pairs? Or does it lie between the two?
 
 # %%
 my_guess_for_packed_rows = None  # times as fast as bucketed batches
@@ -295,23 +295,16 @@ def padded_loss(batch):
     return ragged.padded_losses(model, of_batch(batch))[0].sum() / total
 
 
-# %% tags=["experiment"]
-def packed_losses(model, members_of_rows, row_length=None):
-    """The losses of packed rows, 0 where nothing is predicted, and a mask of what is."""
-    packs = [pack_now(members) for members in members_of_rows]
-    masks = [mask_now(ends.diff().long(), causal=True) for _, _, ends in packs]
-    tokens, positions, mask, targets = ragged.rows_of(packs, masks, row_length)
-    return ragged.losses_of(model(tokens, positions, mask), targets), targets != ragged.NO_TARGET
-
-
 def packed_loss(rows, row_length=None):
     """The share of packed rows in the mean over all tokens."""
-    return packed_losses(model, [of_batch(row) for row in rows], row_length)[0].sum() / total
+    members = [of_batch(row) for row in rows]
+    return ragged.packed_losses(model, members, pack_now, mask_now, row_length)[0].sum() / total
 
 
 # %% [markdown]
 # The shuffle decides which texts share a batch. So each round of the comparison computes a whole epoch in each way, and
-# the next round has another seed. The intervals cover the shuffles as well as the noise of the clock.
+# each round has another seed. The intervals then cover the shuffles as well as the noise of the clock. Three claims
+# compare packed rows with random batches, with your sampler, and with one flat row.
 
 # %% tags=["experiment"]
 in_short_rows = functools.partial(packed_loss, row_length=size.row_length)
@@ -348,36 +341,38 @@ by_cells, by_pairs = (counted["bucketed batches"] / counted["packed rows"] for c
 print(f"packed rows over bucketed batches: {by_cells:.2f} by cells, {by_pairs:.2f} by pairs, {over_bucketed} by time")
 print(course.score("05/4", "packed rows over bucketed batches", my_guess_for_packed_rows, over_bucketed))
 course.claim("packed rows are at least twice as fast as random padded batches", timed.ratio("packed rows"), above=2,
-             otherwise="Attention under a mask computes the hidden pairs, too.")  # fmt: skip
+             otherwise="Packed rows have fewer cells, but also hidden pairs and masks.")  # fmt: skip
 course.claim("packed rows are at least 10 % faster than the bucketed batches of your sampler",
              over_bucketed, above=1.1,
-             otherwise="The sampler left little padding, and a mask costs pairs.")  # fmt: skip
+             otherwise="Both leave little padding, and packed rows have more pairs.")  # fmt: skip
 course.claim("packed rows are at least 10 % faster than one flat row under a block mask",
              timed.ratio("packed rows", to="flat"), above=1.1)  # fmt: skip
 
 # %% [markdown]
-# Look at the control first: differences smaller than its interval are noise. The memory is what the largest batch
-# keeps for the backward pass. The bucket with the longest texts keeps as much as a random batch, so bucketing saves
-# cells, but does not lower the peak.
+# Differences within the interval of the control are noise. The memory is what the largest batch keeps for the backward
+# pass. The bucket with the longest texts keeps as much as a random batch, so bucketing saves cells but does not lower
+# the peak.
 #
 # Bucketed batches leave nearly as little padding as packed rows and need no mask, so packed rows need not be faster.
-# But packing does not sort: a batch stays a random sample. Is the flat row slower than short rows? Then **we think**
-# that its hidden pairs are the reason, though the number of rows differs, too. To test it, pack into rows of twice
-# the length.
+# But a packed batch stays a random sample, because packing does not sort. Where the flat row is slower than short rows,
+# **we think** that its hidden pairs are the reason, although the number of rows differs, too. To test this, pack into
+# rows of twice the length.
 #
 # **Known** Kernels for variable lengths skip the hidden pairs (`flash_attn_varlen_func` of the library flash-attn).
-# With such a kernel a row may be long; the extra sections try PyTorch's. **We think** that launches take most of the
-# time on a GPU whose batches are small. Larger batches would show it.
+# With such a kernel a row may be long. An extra section tries the one of PyTorch.
 #
 # **Takeaway** Packing removes padding without choosing which texts meet. Under a dense mask keep rows short, because
-# hidden pairs cost as much as needed ones.
+# attention computes the hidden pairs, too.
+#
+# The extra sections are independent of each other, except that the one on masked pairs continues the one on kernels. If
+# you have time for one only, count your own data in "How much could your own data save?".
 
 # %% [markdown]
 # ## Do maxima need a rectangle? · extra
 #
 # ### Exercise 3 · The maximum of each sequence
 #
-# A model without attention, such as `TokenPool`, needs no mask of pairs and no special kernel: only its maximum must
+# A model without attention, such as `TokenPool`, needs no mask of pairs and no special kernel. Only its maximum must
 # know where a sequence ends. Take the maximum over the tokens of each sequence of a flat batch, for each feature.
 # `Tensor.scatter_reduce` takes maxima by an index, and `torch.segment_reduce` by lengths.
 #
@@ -402,8 +397,8 @@ course.claim("packed rows are at least 10 % faster than one flat row under a blo
 #
 # <details><summary>Hint 2</summary>
 #
-# `torch.arange(n).repeat_interleave(lengths)` are the sequences' numbers. `scatter_reduce(0, index, values, "amax")`
-# on a tensor of −∞ takes maxima by an index of the values' shape. `torch.segment_reduce(values, "max",
+# `torch.arange(n).repeat_interleave(lengths)` gives each token the number of its sequence. `scatter_reduce(0, index,
+# values, "amax")` on a tensor of −∞ takes maxima by an index of the values' shape. `torch.segment_reduce(values, "max",
 # lengths=lengths)` does both.
 #
 # </details>
@@ -468,7 +463,7 @@ maxima = compare({"one rectangle": lambda: on_rectangle().sum().backward(),
 course.claim("flat maxima are at least twice as fast as those of one rectangle", maxima.ratio("flat"), above=2)
 
 # %% [markdown]
-# Recurrent layers can pack, too: with `pack_padded_sequence`, each sequence drops out of the computation where it ends.
+# Recurrent layers can pack, too. With `pack_padded_sequence`, each sequence drops out of the computation where it ends.
 
 # %% tags=["experiment"]
 states = torch.nn.GRU(16, 16, batch_first=True).to(device)
@@ -486,15 +481,16 @@ course.claim("for a recurrence a packed sequence needs fewer bytes than four gro
              f"{kept['packed sequence'] / 1e6:.1f} against {kept['four groups'] / 1e6:.1f} MB")  # fmt: skip
 
 # %% [markdown]
-# This compares bytes, not times, and only with four groups. More groups would keep fewer bytes.
+# The claim compares bytes, not times, and only with four groups. More groups would keep fewer bytes, but add calls.
 #
-# **Takeaway** A maximum needs no rectangle, only the number of the sequence that each token belongs to.
+# **Takeaway** A maximum needs no rectangle. It only needs to know to which sequence each token belongs.
 
 # %% [markdown]
 # ## Does attention on a flat batch get a fast kernel? · extra
 #
-# Attention can take most of the time of a long flat row, so its kernel matters. `F.scaled_dot_product_attention` takes
-# q, k and v as (batch, heads, tokens, d) or (heads, tokens, d), and chooses a kernel itself.
+# Attention can take most of the time of a long flat row, so its kernel matters. `F.scaled_dot_product_attention`
+# accepts q, k and v as (batch, heads, tokens, d) or (heads, tokens, d), and chooses a kernel itself. You write the
+# attention, then compare which kernels it gets.
 #
 # ### Exercise 4 · Attention on flat batches
 #
@@ -518,15 +514,15 @@ course.claim("for a recurrence a packed sequence needs fewer bytes than four gro
 #
 # <details><summary>Hint 1</summary>
 #
-# In which order of dimensions does `F.scaled_dot_product_attention` want heads and tokens?
+# In which order does `F.scaled_dot_product_attention` expect heads and tokens?
 #
 # </details>
 #
 # <details><summary>Hint 2</summary>
 #
-# One batch, heads first: `transpose(0, 1)[None]`, then your block mask as `attn_mask`, then back. Or
-# `torch.nested.nested_tensor_from_jagged(q.contiguous(), offsets).transpose(1, 2)` for each of the three, and
-# afterwards `.transpose(1, 2).values()`.
+# Make one batch with the heads first, `transpose(0, 1)[None]`, pass your block mask as `attn_mask`, and undo the
+# transpose afterwards. Or `torch.nested.nested_tensor_from_jagged(q.contiguous(), offsets).transpose(1, 2)` for each of
+# the three, and afterwards `.transpose(1, 2).values()`.
 #
 # </details>
 
@@ -585,22 +581,22 @@ course.claim("attention on nested tensors is faster than under the block mask",
              otherwise="Without a fused kernel for nested tensors, attention is written out.")  # fmt: skip
 
 # %% [markdown]
-# The cell prints the implementation that PyTorch chose. `attention_math` means that attention was written out.
+# The cell prints which implementation PyTorch chose for each. `attention_math` means that attention was written out.
 #
 # **Shown** The calls with three and four dimensions differ in nothing else. **Known** For nested tensors PyTorch has
-# fused kernels on CUDA alone; elsewhere it splits the batch into its sequences and takes the `math` path
+# fused kernels on CUDA alone. Elsewhere it splits the batch into its sequences and takes the `math` path
 # (`torch/nested/_internal/sdpa.py`).
 #
-# **Takeaway** The shape of the arguments can decide which kernel runs. Look up its name, and time it on your device.
+# **Takeaway** The shape of the arguments can decide which kernel runs. Print its name, and time it on your device.
 
 # %% [markdown]
 # ## Can a kernel skip the pairs that are masked? · extra
 #
 # Most of a block mask is False, so a kernel that skips these pairs could save most of the work. FlexAttention (Dong et
-# al. 2024, arXiv:2412.05496) divides the mask into blocks of 128 × 128 and skips those that are False throughout.
-# Without CUDA the cell runs it uncompiled and forward only, which shows the result but not the speed. On CUDA the cell
-# also times PyTorch's kernel for variable lengths, which takes your `cu_seqlens`. That kernel needs half precision, so
-# all three get the same tensors in bfloat16.
+# al. 2024, arXiv:2412.05496) divides the mask into blocks of 128 × 128 and skips blocks that are False throughout.
+# Without CUDA the next cell runs it uncompiled and forward only, which shows its result but not its speed. On CUDA the
+# cell after it times the block mask, FlexAttention and PyTorch's kernel for variable lengths, which takes your
+# `cu_seqlens`. That kernel needs half precision, so all three get the same tensors in bfloat16.
 
 # %% tags=["experiment"]
 owner = torch.arange(len(few), device=device).repeat_interleave(few)
@@ -628,17 +624,17 @@ course.claim("in bfloat16 varlen is faster than the block mask", ratio["varlen"]
 course.claim("in bfloat16 FlexAttention is faster than the block mask", ratio["FlexAttention"], above=1)
 
 # %% [markdown]
-# **Takeaway** The mask tells you how many pairs a kernel can skip, not how much time that saves. Time it on your GPU,
-# with batches of your size.
+# **Takeaway** The mask tells you how many pairs a kernel can skip, but not how much time that saves. Time the kernel on
+# your GPU, with batches of your size.
 
 # %% [markdown]
 # ## How often does the compiler start again? · extra
 #
-# Each compilation takes time, and `torch.compile` compiles a graph for a shape. Ragged batches have many widths. The
-# argument `dynamic` says what happens at a new width. With `False` it is compiled again. With `None`, the default, a
-# size that has changed becomes dynamic. With `True` sizes are dynamic from the start. Where shapes must be static, as
-# for CUDA graphs, you can pad each batch to the next of k *edges*. The cell counts the graphs of the forward pass, and
-# leaves out their compilation, which would take minutes.
+# Each compilation takes time, `torch.compile` compiles a graph for the shapes that it sees, and padded batches have
+# many widths. The argument `dynamic` decides what happens at a new width. With `False`, the model is compiled again.
+# With `None`, the default, a size that has changed becomes dynamic. With `True`, sizes are dynamic from the start.
+# Where shapes must be static, as in CUDA graphs, you can pad each batch to the next of k *edges*. The cell counts the
+# graphs of the forward pass, but does not compile them, which would take minutes.
 #
 # **How many graphs does the default make for all batches of an epoch?**
 
@@ -660,17 +656,17 @@ course.claim("by default torch.compile makes at most three graphs for all widths
              f"{graphs['None']} graphs; {graphs['False']} with dynamic=False")  # fmt: skip
 
 # %% [markdown]
-# Packed batches have several shapes, too, because their number of rows differs.
+# Packed batches have several shapes, too, because they differ in their number of rows.
 #
-# **Takeaway** Leave `dynamic` at its default and count your graphs. Where shapes must be static, a few edges bound
-# their number.
+# **Takeaway** Count your graphs before you change `dynamic`. Where shapes must be static, a few edges bound their
+# number.
 
 # %% [markdown]
 # ## Does packing change the training? · extra
 #
-# A packed row holds random texts, so packing should train as well as random batches do. Part 3 compared random
-# batches and windows. Here you pack the random batches and compare them with both. (In the left panel the lines of
-# random and packed batches may cover each other.)
+# A packed row holds random texts, so packing should train as well as random batches do. Part 3 compared random batches
+# with windows. Here you pack the random batches and compare them with both. (In the left panel, the lines of random and
+# packed batches may cover each other.)
 
 # %% tags=["experiment"]
 held_out = sequences.text(size.held_out, 1)
@@ -687,7 +683,8 @@ def in_rows(model, members):
     """The losses of one batch in packed rows."""
     lengths = torch.tensor([len(text) for text in members])
     rows = grouping.best_fit(lengths, size.row_length)
-    return packed_losses(model, [[members[i] for i in row] for row in rows], size.row_length)
+    of_rows = [[members[i] for i in row] for row in rows]
+    return ragged.packed_losses(model, of_rows, pack_now, mask_now, size.row_length)
 
 
 # %% tags=["experiment"]
@@ -710,18 +707,18 @@ course.claim("after the same cells, packed batches end below windows of 50 batch
              difference_interval(after_cells["packed"], after_cells["windows"]), below=0)  # fmt: skip
 
 # %% [markdown]
-# **Shown** Packed and random batches hold the same texts in the same order, so only rounding differs. Equal cells are
-# not equal costs: a packed row has more pairs than a bucket, as you counted above.
+# **Shown** Packed and random batches hold the same texts in the same order, so only rounding differs. But equal cells
+# are not equal costs, because packed rows have more pairs per token than buckets, as you counted above.
 #
-# **Takeaway** Packing a batch that was drawn at random changes its layout, not the training. A packer that fills rows
-# from a stream also changes how many sequences an update has.
+# **Takeaway** Packing a random batch changes its layout, not the training. A packer that fills rows from a stream also
+# changes how many sequences an update has.
 
 # %% [markdown]
 # ## How much could your own data save? · extra
 #
-# Replace `my_lengths` with the lengths of your own data set. Take all of it, because a few batches cannot show what
-# windows of many batches save. Here the rows are filled from the whole set, which leaves less padding than filling them
-# from single batches.
+# Replace `my_lengths` with the lengths of your own data set. Take the whole set, because a few batches cannot show what
+# windows of many batches save. The cell fills packed rows from the whole set, which leaves less padding than filling
+# them from single batches.
 
 # %% tags=["experiment"]
 my_lengths, my_batch_size = texts.lengths, 32
@@ -737,9 +734,9 @@ print(f"packed rows of twice the longest: {cells_in_rows / int(my_lengths.sum())
 #
 # ### Question · Your data
 #
-# Think of ragged data that you would like to work with. Which way would you take for training, and which for inference?
-# Which numbers would you compute first, and which claims of this unit would you test again? (10 to 15 sentences, about
-# 20 minutes, extra.)
+# Think of sequences of varying length that you would like to work with. How would you batch them for training, and how
+# for inference? Which numbers would you compute first, and which claims of this unit would you test again? (10 to 15
+# sentences, about 20 minutes, extra.)
 
 # %% [markdown] answer="your_data" points=4
 # ### BEGIN SOLUTION
@@ -757,20 +754,20 @@ print(f"packed rows of twice the longest: {cells_in_rows / int(my_lengths.sum())
 # %% [markdown]
 # ## Which way to take
 #
-# A quoted claim is the evidence for its line. Above you find the claim with your number, and with the numbers of
-# recorded machines where there are any. A line that names only a part rests on what you counted and measured there.
+# A quoted claim is the evidence for its line. You find it above with your number, and with the numbers of recorded
+# machines where there are any. A line that names only a part rests on what you counted and measured there.
 #
 # - **Nearly equal lengths**: pad. Count cells per token first (part 1).
 # - **A transformer, on CUDA with a kernel for variable lengths**: pack, and pass `cu_seqlens`. In Hugging Face
 #   transformers, `DataCollatorWithFlattening` makes such batches. "in bfloat16 varlen is faster than the block mask",
-#   for attention alone. If that claim shows no number, measure it on a GPU first.
+#   for attention alone. If that claim shows no number, run it on a GPU first.
 # - **A transformer, without such a kernel**: bucketed batches, or short packed rows if texts should meet at random.
 #   "packed rows are at least twice as fast as random padded batches".
 # - **A maximum over tokens**: flat. "flat maxima are at least twice as fast as those of one rectangle". Groups and
 #   buckets were not compared here.
 # - **A recurrence that needs too much memory**: a packed sequence. "for a recurrence a packed sequence needs fewer
 #   bytes than four groups".
-# - **A fixed batch whose cells cost more than its calls**: four groups (part 2).
+# - **A fixed batch whose cells cost more than its calls**: a few groups (part 2).
 # - **A target that follows the length**: pack, or accumulate over buckets. "after equally many updates, accumulated
 #   windows end below plain windows" (part 3).
 # - **Several ranks**: balance cells, or use a budget. "with a budget ranks wait for a smaller share of their time than

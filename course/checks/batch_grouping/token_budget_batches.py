@@ -7,6 +7,7 @@ import torch
 from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.errors import error_name
 from course.engine.probing.laws import tried
+from course.engine.probing.values import type_word
 
 
 def _batches(
@@ -30,6 +31,9 @@ def token_budget_batches(answer: Answer, device: torch.device, seed: int) -> Fac
     ordered = _batches(answer, [2, 9, 1], 9, torch.tensor([2, 0, 1]))
     yield "in another order: lengths 2, 9, 1, order 2, 0, 1, budget 9", ordered
     yield "many sequences in another order", _batches(answer, lengths, 100, lengths.argsort())
+    given = answer(lengths, 100, lengths.argsort())
+    types = sorted({type_word(i) for batch in given for i in batch})
+    yield "indices are whole numbers in another order, too", tried(types, lengths[8:12].tolist())
     error = error_name(answer, torch.tensor([3, 101]), 100)
     yield (
         "a sequence longer than the budget raises ValueError",

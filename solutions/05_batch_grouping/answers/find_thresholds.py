@@ -31,7 +31,7 @@ MISTAKES = {
         ("range(num_trials)", "range(1)"),
     ),
     "trials_ignored": (
-        "You ignore `num_trials`: a single trial finds too much. Run as many as asked.",
+        "You run more trials than asked, because you ignore `num_trials`. Run that many.",
         ("range(num_trials)", "range(300)"),
     ),
     "own_random_numbers": (

@@ -61,6 +61,10 @@ MISTAKES = {
         "The sequence that begins a new batch is not counted in its longest. Set `longest` to its length, not to 0.",
         ("append([])\n            longest = 0", "append([index])\n            longest = 0\n            continue"),
     ),
+    "tensors_for_numbers": (
+        "The indices of an order are tensors of one number. Return Python numbers: order.tolist().",
+        ("order.tolist()", "order"),
+    ),
     "always_sorted": (
         "Sorting by length is the caller's choice. Go through the sequences as `order` says.",
         ("range(len(lengths)) if order is None else order.tolist()", "lengths.argsort().tolist()"),
