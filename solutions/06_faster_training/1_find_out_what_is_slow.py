@@ -3,12 +3,12 @@
 #
 # **What is your training step waiting for, and which advice could change that?**
 #
-# Checklists for faster training seldom name the machine on which an item was measured. This unit measures the items of
-# one such checklist, L. Kuhn's "Faster Deep Learning Training with PyTorch"
+# Checklists for faster training seldom name the machine on which their advice was measured. This unit measures the
+# advice of one such checklist, L. Kuhn's "Faster Deep Learning Training with PyTorch"
 # ([efficientdl.com](https://efficientdl.com/faster-deep-learning-in-pytorch-a-guide/)), and what newer lists add. Some
-# items win on one machine and lose on another. So you first learn to measure: where a step spends its time, how much a
-# change can gain at best, and whether a difference is more than noise. At the end of this part, the *flip map* shows
-# what each item gained on your machine and on others.
+# advice wins on one machine and loses on another. So you first learn to measure: where a step spends its time, how much
+# a change can gain at best, and whether a difference is more than noise. At the end of this part, the *flip map* shows
+# what each piece of advice gained on your machine and on others.
 #
 # **You will be able to**
 #
@@ -281,15 +281,15 @@ print(f"the whole trace: {trace.parent.name}/{trace.name} in the data folder; op
 plots.step_traces(cut, PHASES)
 
 # %% [markdown]
-# Watching changes what you watch: the profiler slows down work that consists of many short operations, such as making
-# one image. So profile and check-up may disagree a little.
+# Profile and check-up may disagree about a share, because the profiler slows down work that consists of many short
+# operations, such as making one image.
 #
 # **Takeaway** Profile your own training: the same network has other shares when its data come from one tensor.
 
 # %% [markdown]
 # ## What can a change gain at best?
 #
-# Before you spend a day on a change, compute its limit. This takes one division, and it often saves the day.
+# Before you spend a day on a change, compute what it can gain at best. If that is little, skip the change.
 #
 # ### Exercise 2 · The bound
 #
