@@ -701,8 +701,8 @@ course.claim("with the learning rate unscaled, the largest batch needs more step
 #
 # **Must**
 # - update $m \leftarrow \beta_1 m + (1 - \beta_1) g$, $v \leftarrow \beta_2 v + (1 - \beta_2) g^2$;
-# - move $w$ by $-\alpha\,\hat m / (\sqrt{\hat v} + \epsilon)$, $\hat m = m / (1 - \beta_1^t)$, $\hat v = v / (1 -
-#   \beta_2^t)$;
+# - move $w$ by $-\alpha\,\hat m / (\sqrt{\hat v} + \epsilon)$, $\hat m = m / (1 - \beta_1^t)$,
+#   $\hat v = v / (1 - \beta_2^t)$;
 # - if `decoupled`, also move it by $-\alpha\lambda w$ of the old $w$, else use $g + \lambda w$ in place of $g$ without
 #   changing the gradients.
 #

@@ -735,8 +735,9 @@ course.claim("FashionCNN keeps the layout from its first convolution to its last
 #
 # Each operation in a chain of point-wise operations reads and writes the whole tensor. A compiler makes one kernel of
 # the chain, which reads and writes it once. Checklists of 2021 used `torch.jit.script` for that, which is deprecated;
-# `torch.compile` replaces it. The example is GELU, $x\,\Phi(x)$, with $\Phi(x) = \frac12 (1 + \mathrm{erf}(x / \sqrt
-# 2))$.
+# `torch.compile` replaces it. The example is GELU, $x\,\Phi(x)$, with
+# $\Phi(x) = \frac12 (1 + \mathrm{erf}(x / \sqrt 2))$.
+#
 # %% [markdown]
 # ### Exercise 4 · GELU, written out
 #
