@@ -48,6 +48,7 @@ def two(tmp_path):
         ((1.2, 1.1, 1.3), TIMES, WINS),
         ((0.8, 0.7, 0.9), TIMES, LOSES),
         ((1.0, 0.97, 1.04), TIMES, SAME),
+        ((1.02, 1.002, 1.03), TIMES, SAME),
         ((1.1, 0.9, 1.3), TIMES, NOT_DECIDED),
         ((1.5, None, None), TIMES, NOT_DECIDED),
         ((0.8, 0.1, 1.5), POINTS, WINS),
@@ -79,6 +80,13 @@ def test_the_gain_of_advice_whose_claim_leaves_it_out_is_turned_round():
 )
 def test_an_old_number_has_a_sign_only_far_from_no_effect(value, words):
     assert flip_map.cell_of(WORKERS, facts("s", value=value)).words == words
+
+
+def test_an_old_mean_of_a_few_seeds_has_no_sign():
+    piece = Advice("x", "", "", "s", unit=POINTS)
+    assert flip_map.cell_of(piece, facts("s", value="+1.1 points; per seed +2.2 +2.0 -1.0")).words == (
+        "not decided +1.1, no interval"
+    )
 
 
 def test_a_count_is_shown_and_has_no_sign():

@@ -59,7 +59,8 @@ ADVICE = (
     Advice(
         "one cycle, until an easy target",
         "fewer images",
-        "An easy target may be reached before the rate has fallen; then a cycle gains nothing.",
+        "An easy target may be reached before the learning rate has fallen; then a cycle gains "
+        "nothing. The race takes OneCycleLR's own shape.",
         "one cycle saves at least 10 % of the images",
         "06/4",
     ),
@@ -117,7 +118,7 @@ ADVICE = (
     Advice(
         "the largest batch that fits",
         "uses the device better",
-        "It wins time per image until the device is full, and loses updates.",
+        "It saves time per image until the device is full, and makes fewer updates.",
         "the largest batch that fits needs fewer steps than the base batch, but is not faster to "
         "the target",
         "06/2",
@@ -157,7 +158,7 @@ ADVICE = (
     Advice(
         "2 workers, images made one by one",
         "num_workers above 0",
-        "They win what the profile calls data, if there are cores that do not train.",
+        "They save what the profile calls data, if there are cores that do not train.",
         "two workers make a training faster whose images are made one by one",
     ),
     Advice(
@@ -170,7 +171,7 @@ ADVICE = (
     Advice(
         "pin_memory",
         "faster copies to the GPU",
-        "It wins a part of the transfer, and there is none on a CPU.",
+        "It saves a part of the transfer, and there is none on a CPU.",
         "pin_memory makes a training with tensors in memory faster",
     ),
     Advice(
@@ -194,7 +195,7 @@ ADVICE = (
     Advice(
         "device= when a tensor is made",
         "no transfer",
-        "It wins a copy per tensor where the device is not the CPU.",
+        "It saves a copy per tensor where the device is not the CPU.",
         "tensors made on the device come faster than tensors moved there",
     ),
     # ---- cheaper steps
@@ -208,7 +209,7 @@ ADVICE = (
     Advice(
         "bfloat16, in the race",
         "2 to 5.5 times as fast",
-        "As above: products of 16 bits, if your processor has them.",
+        "It needs units that multiply 16 bits, as in the row above.",
         "bfloat16 makes an image at least 10 % faster",
         "06/4",
     ),
@@ -253,8 +254,7 @@ ADVICE = (
     Advice(
         "point-wise operations fused",
         "one kernel, fewer reads and writes",
-        "Memory-bound operations gain what is not written. torch.jit.script is superseded by "
-        "torch.compile.",
+        "A fused kernel reads and writes the tensor once. torch.compile replaces torch.jit.script.",
         "torch.compile makes the chain of operations of GELU at least 50 % faster",
         "06/3",
     ),
@@ -295,7 +295,7 @@ ADVICE = (
     Advice(
         "data in memory",
         "no loader at all",
-        "It wins what the profile calls data.",
+        "It saves what the profile calls data.",
         "data in memory makes an image at least 10 % faster",
         "06/4",
         source=TODAY,
@@ -303,7 +303,7 @@ ADVICE = (
     Advice(
         "fused optimizer, the update alone",
         "one kernel for all weights",
-        "The update waits for memory and for starts of kernels. Amdahl bounds its share of a step.",
+        "It waits for memory and for starts of kernels. Its share bounds the gain in a step.",
         "the fused update alone is at least 50 % faster than the loop over the weights",
         "06/3",
         source=TODAY,
@@ -360,7 +360,7 @@ ADVICE = (
     Advice(
         "CUDA graphs, a small GPT",
         "one launch for all kernels",
-        "They win what starting kernels costs: many small operations, fixed shapes.",
+        "They save the time to start kernels, so they need many small operations and fixed shapes.",
         "CUDA graphs make a step of the small GPT at least 10 % faster",
         "06/3",
         source=TODAY,

@@ -1,8 +1,10 @@
 """The flip map: advice x machine, what each piece gained where -> *cells with a verdict*.
 
 A cell is the number that a machine recorded for the claim of a row (advice.py): a gain with its
-interval. It wins or loses if the whole interval does. Records of before the course kept intervals
-have a number alone: such a cell says so, and has a sign only if it is FAR from no effect.
+interval. It wins or loses if the whole interval does; a ratio has to be LEAST away from 1, as for
+every verdict of the course. Records of before the course kept intervals have a number alone: such a
+cell says so. A ratio then has a sign only if it is FAR from 1. A difference in accuracy or loss has
+none, because it is the mean of a few seeds.
 
 A machine gets its column by one command: `course build --execute 06` on a CPU, `course bench gpu
 --only 06` on a GPU. Both write recorded/<machine>.json. Apart from these only the claims that this
@@ -30,7 +32,6 @@ HEADS = ("advice", "promises", "wins on", "loses on", "why", "part")
 HERE = "here"  # a cell that this kernel has measured
 SMOKE = "smoke"  # the scale whose results are not entered
 FAR = 1.1  # a ratio without an interval has a sign beyond this, and below its inverse
-FAR_POINTS = 1.0
 NO_EFFECT = {TIMES: (1.0, 0.05), POINTS: (0.0, 0.5), LOSS: (0.0, 0.05)}  # and what is called none
 _RATIO = re.compile(r"(\d+(?:\.\d+)?) times")
 _POINTS = re.compile(r"([+-]?\d+(?:\.\d+)?) points")
@@ -216,10 +217,13 @@ def _with_interval(advice, facts):
 
 
 def _verdict(advice, low, high):
+    from course.measure.comparison import LEAST  # imports torch
+
     null, reach = NO_EFFECT[advice.unit]
-    if low > null:
+    least = LEAST if advice.unit == TIMES else 0.0
+    if low > null + least:
         return WINS
-    if high < null:
+    if high < null - least:
         return LOSES
     return SAME if null - reach <= low and high <= null + reach else NOT_DECIDED
 
@@ -227,8 +231,9 @@ def _verdict(advice, low, high):
 def _alone(advice, number):
     """The Cell of a number without an interval."""
     gain = _turned(advice, number)
-    high, low = (FAR, 1 / FAR) if advice.unit == TIMES else (FAR_POINTS, -FAR_POINTS)
-    verdict = WINS if gain > high else LOSES if gain < low else NOT_DECIDED
+    verdict = NOT_DECIDED
+    if advice.unit == TIMES and not 1 / FAR <= gain <= FAR:
+        verdict = WINS if gain > 1 else LOSES
     return Cell(verdict, _shown(advice, gain), has_interval=False)
 
 

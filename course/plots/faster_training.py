@@ -21,11 +21,8 @@ from course.measure.comparison import (
 )
 from course.plots.style import (
     BLUE,
-    COLORS,
     GREEN,
     GREY,
-    ORANGE,
-    PINK,
     RED,
     SKY_BLUE,
     axes,
@@ -37,6 +34,7 @@ from course.plots.style import (
 )
 from course.text import counted
 
+# A colour of a verdict means nothing else in this unit; whatever else differs takes one of SERIES.
 VERDICT_COLORS = {
     FASTER: GREEN,
     SLOWER: RED,
@@ -44,6 +42,34 @@ VERDICT_COLORS = {
     NOT_DECIDED: "#999999",
     NOT_MEASURED: GREY,
 }
+# colour-blind safe, after Paul Tol's "muted": dark, pale, and none that a verdict has
+INDIGO, PURPLE, BROWN, SAND, PALE_GREY = "#332288", "#aa4499", "#7a4f1d", "#d9c36a", "#c4c4c4"
+SERIES = (INDIGO, SKY_BLUE, PURPLE, BROWN, SAND, GREY)
+WHITE_ON = (INDIGO, PURPLE, BROWN, GREY)  # a number on another colour is black
+PHASE_COLORS = {
+    "data": SAND,
+    "transfer": BROWN,
+    "forward": INDIGO,
+    "backward": SKY_BLUE,
+    "optimizer": PURPLE,
+}
+SCHEDULE_COLORS = {
+    "constant": GREY,
+    "cyclic": BROWN,
+    "cosine": SKY_BLUE,
+    "linear": PURPLE,
+    "one cycle": INDIGO,
+}
+KIND_COLORS = {  # of operations
+    "convolutions": INDIGO,
+    "matrix products": SKY_BLUE,
+    "attention": BROWN,
+    "norms": SAND,
+    "pooling": GREY,
+    "optimizer": PURPLE,
+    "other": PALE_GREY,
+}
+MARK = dict(color="black", ls="--")  # a value that was chosen or published
 BOARD_ENTRIES_MAX = 12
 
 # of training.race and measure.roofline, which a figure does not import
@@ -52,7 +78,7 @@ Worth = Any
 Roof = Any
 Operation = Any
 REPEATED = "everything again"
-CONTESTANTS = {"plain": ORANGE, "everything": SKY_BLUE, REPEATED: "black"}
+CONTESTANTS = {"plain": GREY, "everything": INDIGO, REPEATED: SKY_BLUE}
 
 
 # ---- part 1, find out what is slow
@@ -61,20 +87,24 @@ CONTESTANTS = {"plain": ORANGE, "everything": SKY_BLUE, REPEATED: "black"}
 def phase_shares(shares: Mapping[str, Mapping[str, float]]) -> Figure:
     """Draw a group of bars per phase, one for each training, with its share at the end.
 
+    A phase has the colour that it has in `step_traces`; the bars of the second training are pale.
+
     Args:
         shares: {training: {phase: share of a step, ..., "other": share}}.
     """
     figure, ax = axes(7.4, 3.6)
     phases = list(next(iter(shares.values())))
-    for k, (name, measured) in enumerate(shares.items()):
+    for k, measured in enumerate(shares.values()):
         places = np.arange(len(phases)) + 0.38 * (k - 0.5)
-        color = COLORS[k]
-        ax.barh(places, measured.values(), height=0.36, color=color)
+        colors = [PHASE_COLORS.get(phase, PALE_GREY) for phase in phases]
+        strength = 1 if k == 0 else 0.4
+        ax.barh(places, measured.values(), height=0.36, color=colors, alpha=strength)
         for y, share in zip(places, measured.values(), strict=True):
-            label_point(ax, f"{100 * share:.1f} %", (share, y), (4, 0), fontsize=8, color=color)
-        name_y = 0.06 + 0.09 * (1 - k)
-        ax.text(0.98, name_y, name, color=color, transform=ax.transAxes, ha="right")
+            label_point(ax, f"{100 * share:.1f} %", (share, y), (4, 0), fontsize=8)
     rows(ax, phases)
+    strong, pale = shares
+    legend = f"upper bar: {strong}\nlower, pale: {pale}"
+    ax.text(0.98, 0.06, legend, transform=ax.transAxes, ha="right", fontsize=9)
     data = " and ".join(f"{100 * measured['data']:.0f} %" for measured in shares.values())
     ax.set(xlabel="share of a typical step", title=f"Getting the data takes {data} of a step")
     ax.margins(x=0.12)
@@ -91,7 +121,7 @@ def step_traces(
         phases: the names of the events that are drawn on top.
     """
     figure, *panels = axes(8.6, 1.15 * len(traces) + 1.0, lines=len(traces), sharex=True)
-    colors = dict(zip(phases, (ORANGE, PINK, GREEN, SKY_BLUE, BLUE), strict=False))
+    colors = {phase: PHASE_COLORS[phase] for phase in phases}
     gaps = []
     for ax, (name, events) in zip(panels, traces.items(), strict=True):
         begin = min(start for _, start, _ in events)
@@ -139,27 +169,38 @@ def roofline(roof: Roof, found: Mapping[str, Sequence[Operation]], names: int = 
     figure, *panels = axes(9.4, 3.9, columns=len(found), sharex=True, sharey=True)
     reach = np.geomspace(1e-2, 1e3, 100)
     top = max(operation.rate for operations in found.values() for operation in operations)
-    for ax, color, (model, operations) in zip(panels, COLORS, found.items(), strict=False):
+    for ax, (model, operations) in zip(panels, found.items(), strict=True):
         ax.plot(reach, [roof.at(x) / 1e9 for x in reach], color="black", lw=1.2)
         whole = sum(operation.seconds for operation in operations)
-        for place, operation in enumerate(operations):
+        for operation in operations:
             point = (operation.intensity, operation.rate / 1e9)
-            ax.plot(
-                *point, "o", color=color, ms=28 * math.sqrt(operation.seconds / whole), alpha=0.5
-            )
-            if place < names:
-                side = "right" if operation.intensity > roof.ridge else "left"
-                offset = (-10, 12 - 8 * place) if side == "right" else (9, 4 - 8 * (place % 2))
-                label_point(ax, _short_name(operation.name), point, offset, ha=side, fontsize=7.5)
+            area = math.sqrt(operation.seconds / whole)
+            ax.plot(*point, "o", color=INDIGO, ms=28 * area, alpha=0.5)
+        _name_operations(ax, operations[:names], roof.ridge)
         left = sum(each.seconds for each in operations if each.intensity < roof.ridge)
         ax.axvline(roof.ridge, color=GREY, lw=1, ls=":")
         ax.set_title(f"{model}: {left / whole:.0%} of the time left of the ridge", fontsize=9.5)
-        ax.set(xscale="log", yscale="log", xlabel="arithmetic per byte")
+        ax.set(xscale="log", yscale="log", xlabel="FLOPs per byte")
         ax.set_ylim(2e-4 * roof.flops / 1e9, 2 * max(top, roof.flops) / 1e9)
         ax.set_xlim(reach[0], reach[-1])
-    panels[0].set_ylabel("arithmetic per second, in 10⁹")
-    figure.suptitle(f"Here arithmetic is the limit from {roof.ridge:.2g} per byte on")
+    panels[0].set_ylabel("GFLOP/s")
+    figure.suptitle(f"Here arithmetic is the limit from {roof.ridge:.2g} FLOPs per byte on")
     return figure
+
+
+def _name_operations(ax: Axes, operations: Sequence[Operation], ridge: float) -> None:
+    """Write names next to dots; right of the ridge, where dots crowd, in a column below them."""
+    right = [each for each in operations if each.intensity > ridge]
+    right.sort(key=lambda each: -each.intensity)
+    line = dict(arrowstyle="-", color=GREY, lw=0.6)
+    for place, each in enumerate(right):
+        column = dict(xytext=(0.98, 0.6 - 0.09 * place), textcoords="axes fraction")
+        point = each.intensity, each.rate / 1e9
+        style = dict(ha="right", va="center", fontsize=7.5, arrowprops=line)
+        ax.annotate(_short_name(each.name), point, **column, **style)
+    for place, each in enumerate(each for each in operations if each.intensity <= ridge):
+        point = each.intensity, each.rate / 1e9
+        label_point(ax, _short_name(each.name), point, (9, 4 - 8 * (place % 2)), fontsize=7.5)
 
 
 def _short_name(operation: str) -> str:
@@ -217,7 +258,7 @@ def loss_curves(curves: Mapping[str, Tensor], ylabel: str, top: float = 3.5) -> 
     """
     figure, ax = axes(7.4, 3.6)
     ends = {}  # {setting: mean loss of its last steps}
-    colors = dict(zip(curves, COLORS, strict=False))
+    colors = dict(zip(curves, SERIES, strict=False))
     diverged = []
     outside = dict(fontsize=9, annotation_clip=False)
     for name, color in colors.items():
@@ -261,21 +302,22 @@ def loss_against_lr(
         tried: {learning rate: validation accuracies, one per seed}.
     """
     figure, left, right = axes(8.4, 3.4, columns=2, sharex=True)
-    left.plot(lrs, losses, color=BLUE)
+    left.plot(lrs, losses, color=INDIGO)
     left.set(xscale="log", xlabel="learning rate", ylabel="smoothed loss", title="Range test")
     means = {lr: sum(found) / len(found) for lr, found in sorted(tried.items())}
-    right.plot(list(means), list(means.values()), "-", color=BLUE, lw=1)
+    right.plot(list(means), list(means.values()), "-", color=INDIGO, lw=1)
     for lr, found in tried.items():
-        right.plot([lr] * len(found), found, "o", color=RED if lr == choice else BLUE, ms=4)
+        color = MARK["color"] if lr == choice else INDIGO
+        right.plot([lr] * len(found), found, "o", color=color, ms=4)
     right.set(
         xlabel="learning rate, falling to zero",
         ylabel="validation accuracy",
         title="Whole trainings",
     )
     for ax in (left, right):
-        ax.axvline(choice, color=RED, ls="--")
+        ax.axvline(choice, **MARK)
     point = (choice, max(losses))
-    label_point(left, "choice", point, (-4, 0), va="baseline", ha="right", color=RED)
+    label_point(left, "choice", point, (-4, 0), va="baseline", ha="right")
     best = max(means, key=means.get)
     lowest = lrs[losses.index(min(losses))]
     figure.suptitle(
@@ -294,11 +336,14 @@ def schedules(shapes: Mapping[str, Sequence[float]]) -> Figure:
     inset = ax.inset_axes([1.14, 0.06, 0.34, 0.4])
     steps = max(map(len, shapes.values()))
     last = range(steps - max(2, steps // 10), steps)
-    for k, (color, (name, values)) in enumerate(zip(COLORS, shapes.items(), strict=False)):
-        ax.plot(values, color=color, lw=1.6)
-        inset.plot(last, [values[step] for step in last], color=color, lw=1.4)
-        y = 0.98 - 0.08 * k
-        ax.text(1.12, y, name, color=color, transform=ax.transAxes, va="top", fontsize=9)
+    for k, (name, values) in enumerate(shapes.items()):
+        own = name in SCHEDULE_COLORS
+        style = dict(color=SCHEDULE_COLORS.get(name, INDIGO), ls="-" if own else ":")
+        ax.plot(values, lw=1.6, **style)
+        inset.plot(last, [values[step] for step in last], lw=1.4, **style)
+        label = name if own else f"{name} (dotted)"
+        place = dict(transform=ax.transAxes, va="top", fontsize=9)
+        ax.text(1.12, 0.98 - 0.08 * k, label, color=style["color"], **place)
     ax.set(
         xlabel="step",
         ylabel="learning rate",
@@ -322,9 +367,9 @@ def contest(
         ahead: {schedule: points by which it is ahead of the one that is missing here}.
     """
     figure, left, right = axes(8.8, 3.4, columns=2)
-    colors = dict(zip(found, COLORS, strict=False))
     for name, table in found.items():
-        left.plot(peaks, table.mean(0), "o-", color=colors[name], ms=4, lw=1.4, label=name)
+        style = dict(color=SCHEDULE_COLORS[name], ms=4, lw=1.4)
+        left.plot(peaks, table.mean(0), "o-", label=name, **style)
     left.set(xscale="log", xlabel="peak", ylabel="validation accuracy, mean of the seeds")
     best = {name: peaks[int(table.mean(0).argmax())] for name, table in found.items()}
     peaks_of_best = counted(len(set(best.values())), "peak")
@@ -332,14 +377,14 @@ def contest(
     ticks_at(left, peaks, "{:g}")
     left.legend(frameon=False, fontsize=8, loc="lower left")
     for y, (name, interval) in enumerate(ahead.items()):
-        _draw_points(right, y, interval, colors[name])
+        _draw_points(right, y, interval, SCHEDULE_COLORS[name])
     rows(right, ahead)
     right.axvline(0, color=GREY, lw=1, ls=":")
     right.set_ylim(len(ahead) - 0.5, -0.5)
     (other,) = set(found) - set(ahead)
     right.set_xlabel(f"points ahead of {other}, paired by seed")
     decided = [name for name, interval in ahead.items() if interval.excludes(0)]
-    right.set_title(f"differ from {other}: {', '.join(decided) or 'none'}", fontsize=10)
+    right.set_title(f"These differ from {other}: {', '.join(decided) or 'none'}", fontsize=10)
     return figure
 
 
@@ -358,11 +403,11 @@ def small_studies(gains: Sequence[float], whole: Interval, published: float) -> 
         whole: the same from all seeds and peaks.
     """
     figure, ax = axes(7.4, 3.2)
-    ax.hist(gains, bins=40, color=SKY_BLUE)
-    if math.isfinite(whole.low) and math.isfinite(whole.high):
-        ax.axvspan(whole.low, whole.high, color=GREY, alpha=0.25, lw=0, label="all: interval")
+    ax.hist(gains, bins=40, color=INDIGO, alpha=0.7)
     ax.axvline(whole.estimate, color=GREY, label="all seeds and peaks")
-    ax.axvline(published, color=RED, ls="--", label="published")
+    if math.isfinite(whole.low) and math.isfinite(whole.high):
+        ax.axvspan(whole.low, whole.high, color=GREY, alpha=0.25, lw=0, label="its interval")
+    ax.axvline(published, label="published", **MARK)
     ax.legend(frameon=False, fontsize=8)
     beyond = sum(gain >= published for gain in gains) / len(gains)
     ax.set(
@@ -382,9 +427,8 @@ def over_length(
         ends: {schedule: {steps: accuracies, one per seed}}.
     """
     figure, ax = axes(7.0, 3.3)
-    colors = {"constant": COLORS[0], "linear": COLORS[3]}
     for k, (name, by_length) in enumerate(ends.items()):
-        color = colors[name]
+        color = SCHEDULE_COLORS[name]
         shift = 1 + 0.015 * (k - 1)  # dots of two schedules stand side by side
         means = [sum(by_length[n]) / len(by_length[n]) for n in lengths]
         ax.plot(lengths, means, "-", color=color)
@@ -396,7 +440,7 @@ def over_length(
     ax.legend(frameon=False, fontsize=9, loc="lower right")
     last = ends["constant"][lengths[-1]]
     level = sum(last) / len(last)
-    ax.axhline(level, color=colors["constant"], lw=1, ls=":")
+    ax.axhline(level, color=SCHEDULE_COLORS["constant"], lw=1, ls=":")
     short = sum(ends["linear"][lengths[1]]) / len(last)
     ax.set(xscale="log", xlabel="steps of the training", ylabel="validation accuracy")
     ax.set_title(
@@ -419,7 +463,7 @@ def over_decay(grid: Mapping[tuple[str, float, float], Sequence[float]]) -> Figu
     best = {}
     for (name, peak, decay), found in grid.items():
         ax = panels[names.index(name)]
-        color = COLORS[peaks.index(peak)]
+        color = SERIES[peaks.index(peak)]
         place = decays.index(decay) + 0.24 * (peaks.index(peak) - 0.5)
         mean = sum(found) / len(found)
         ax.plot([place] * len(found), found, "o", color=color, ms=4, alpha=0.6)
@@ -431,7 +475,7 @@ def over_decay(grid: Mapping[tuple[str, float, float], Sequence[float]]) -> Figu
         mean, where = best[name]
         ax.set_title(f"{name}: best {mean:.3f} at {where}", fontsize=10)
     panels[0].set_ylabel("validation accuracy")
-    for color, peak in zip(COLORS, peaks, strict=False):
+    for color, peak in zip(SERIES, peaks, strict=False):
         panels[-1].plot([], [], "o", color=color, ms=4, label=f"peak {peak:g}")
     panels[-1].legend(frameon=False, fontsize=8)
     return figure
@@ -447,7 +491,7 @@ def spikes(losses: Mapping[str, Sequence[float]]) -> Figure:
     figure, *panels = axes(8.4, 3.0, columns=len(losses), sharey=True)
     last_quarters = []
     for ax, (name, values) in zip(panels, losses.items(), strict=True):
-        ax.plot(values, color=RED if "broken" in name else BLUE, lw=1)
+        ax.plot(values, color=INDIGO, lw=1)
         ax.set_yscale("log")
         ax.set_title(name, fontsize=9)
         ax.set_xlabel("step")
@@ -474,7 +518,7 @@ def to_target(
     figure, *panels = axes(8.8, 3.6, columns=2, sharex=True)
     for column, (ax, what) in enumerate(zip(panels, ("steps", "seconds"), strict=True)):
         batches = set()
-        for color, (name, by_batch) in zip(COLORS, reached.items(), strict=False):
+        for color, (name, by_batch) in zip((INDIGO, BROWN), reached.items(), strict=True):
             _draw_until_target(ax, name, by_batch, column, color)
             batches.update(by_batch)
         ax.set(xscale="log", yscale="log", xlabel="batch size", ylabel=f"{what} to {target:.3f}")
@@ -540,19 +584,21 @@ def step_shares(shares: Mapping[str, Mapping[str, float]]) -> Figure:
     """
     figure, ax = axes(8.4, 1.3 + 0.5 * len(shares))
     kinds = list(dict.fromkeys(kind for of in shares.values() for kind in of))
-    colors = dict(zip(kinds, (*COLORS, GREY, "black"), strict=False))
     for y, of in enumerate(shares.values()):
         left = 0.0
         for kind in kinds:
             share = of.get(kind, 0.0)
-            ax.barh(y, share, left=left, height=0.6, color=colors[kind])
+            color = KIND_COLORS[kind]
+            ax.barh(y, share, left=left, height=0.6, color=color)
             if share > 0.04:
-                middle = left + share / 2
-                ax.text(middle, y, f"{share:.0%}", ha="center", va="center", color="white")
+                written = dict(ha="center", va="center", color="black")
+                if color in WHITE_ON:
+                    written["color"] = "white"
+                ax.text(left + share / 2, y, f"{share:.0%}", **written)
             left += share
     rows(ax, shares)
     for kind in kinds:
-        ax.barh(0, 0, color=colors[kind], label=kind)
+        ax.barh(0, 0, color=KIND_COLORS[kind], label=kind)
     ax.legend(
         frameon=False, fontsize=8, ncols=len(kinds), loc="lower center", bbox_to_anchor=(0.4, 1)
     )
@@ -568,7 +614,7 @@ def ladders(
 ) -> Figure:
     """Draw the ladder of each network: how many times as fast each rung is as the one before.
 
-    A dot is a ratio, a line its interval, a colour the verdict, a grey bracket the bound by the
+    A dot is a ratio, a line its interval, a colour the verdict, a black dash the bound by the
     profile, the thin grey line the control.
 
     Args:
@@ -635,8 +681,8 @@ def memory_and_time(
     expected = [predicted[k] / 1e6 for k in counts]
     left.plot(counts, expected, "--", color=GREY, label="predicted from one block")
     measured = [peaks[k] / 1e6 for k in counts]
-    left.plot(counts, measured, "o", color=BLUE, label="measured")
-    left.axhline(plain / 1e6, color=RED, lw=1)
+    left.plot(counts, measured, "o", color=INDIGO, label="measured")
+    left.axhline(plain / 1e6, color=CONTESTANTS["plain"], lw=1)
     label_point(left, "plain", (counts[-1], plain / 1e6), (0, -12), va="baseline", ha="right")
     best = min(peaks, key=peaks.get)
     left.set(xlabel="segments", ylabel="MB kept for backward", ylim=(0, None))
@@ -647,8 +693,8 @@ def memory_and_time(
     right.axhspan(predicted_time.low, predicted_time.high, color=GREY, alpha=0.2, lw=0)
     right.axhline(predicted_time.estimate, color=GREY, ls="--", lw=1, label=again)
     middle, reach = middle_and_reach([longer[k] for k in counts])
-    right.errorbar(counts, middle, reach, fmt="o", color=BLUE, ecolor="black", elinewidth=1)
-    right.axhline(1, color=RED, lw=1, label="plain")
+    right.errorbar(counts, middle, reach, fmt="o", color=INDIGO, ecolor="black", elinewidth=1)
+    right.axhline(1, color=CONTESTANTS["plain"], lw=1, label="plain")
     right.legend(frameon=False, loc="lower left")
     right.set(xlabel="segments", ylabel="times as long as a plain step", ylim=(0, None))
     right.set_title(f"{best} segments: {longer[best]} times as long", fontsize=10)
@@ -669,7 +715,7 @@ def accumulation(
     figure, ax = axes(6.6, 3.3)
     labels = {"batch": "BatchNorm", "group": "GroupNorm", None: "no norm"}
     styles = dict(zip(labels, ("o-", "s--", "x:"), strict=True))
-    for color, (norm, values) in zip(COLORS, differences.items(), strict=False):
+    for color, (norm, values) in zip(SERIES, differences.items(), strict=False):
         percent = [100 * value for value in values]
         ax.plot(micro_batches, percent, styles[norm], color=color, ms=4, label=labels[norm])
     off = f"{100 * differences['batch'][-1]:.0f} % off"
@@ -699,7 +745,7 @@ def race(runs: Sequence[Run], target: float, images: Interval, seconds: Interval
     """
     figure, *panels = axes(8.8, 3.6, columns=2, sharey=True)
     for run in runs:
-        color = CONTESTANTS.get(run.name, PINK)
+        color = CONTESTANTS.get(run.name, PURPLE)
         style = "--" if run.name == REPEATED else "-"
         ends = (run.images, run.seconds)
         for column, (ax, end) in enumerate(zip(panels, ends, strict=True)):
@@ -717,7 +763,7 @@ def race(runs: Sequence[Run], target: float, images: Interval, seconds: Interval
     label_point(panels[0], "target", (0, target), (2, 3), va="baseline", color=GREY, fontsize=8)
     for name in dict.fromkeys(run.name for run in runs):
         style = "--" if name == REPEATED else "-"
-        panels[1].plot([], [], style, color=CONTESTANTS.get(name, PINK), label=name)
+        panels[1].plot([], [], style, color=CONTESTANTS.get(name, PURPLE), label=name)
     panels[1].legend(frameon=False, loc="lower right", fontsize=9)
     return figure
 

@@ -49,9 +49,9 @@ MAP_HEAD = """\
 
 What each piece of advice for faster training gained on each recorded machine: times as fast, points
 of accuracy, or less loss, with the interval of 95 %. A gain *wins* or *loses* if its whole interval
-does, and is *not decided* else. Numbers without an interval were recorded before the course kept
-intervals; they win or lose from a tenth, or a point, on. A name in **bold** wins on one machine and
-loses on another.
+does, and is *not decided* otherwise. Older records have no interval: their ratios win or lose from
+a tenth on, and their differences in accuracy stay undecided, because they are means of a few seeds.
+A name in **bold** wins on one machine and loses on another.
 
 A new machine gets its column by one command. Without a GPU it is `course build --execute 06`, with
 one it is `course bench gpu --only 06`. Both write `recorded/<machine>.json`, and this page and the

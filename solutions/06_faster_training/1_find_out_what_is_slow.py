@@ -3,27 +3,27 @@
 #
 # **What is your training step waiting for, and which advice could change that?**
 #
-# Checklists for faster training seldom say on which machine an item was measured. This unit measures one of them, L.
-# Kuhn's "Faster Deep Learning Training with PyTorch"
-# ([efficientdl.com](https://efficientdl.com/faster-deep-learning-in-pytorch-a-guide/)), and what such a list says
-# today. Some advice wins on one machine and loses on another. So you learn to measure first: where the time of a step
-# goes, what a change can gain at best, and whether a difference is more than noise. The part ends with the *flip
-# map*: what each piece of advice gained on your machine and on recorded ones.
+# Checklists for faster training seldom name the machine on which their advice was measured. This unit measures the
+# advice of one such checklist, L. Kuhn's "Faster Deep Learning Training with PyTorch"
+# ([efficientdl.com](https://efficientdl.com/faster-deep-learning-in-pytorch-a-guide/)), and what newer lists add. Some
+# advice wins on one machine and loses on another. So you first learn to measure: where a step spends its time, how much
+# a change can gain at best, and whether a difference is more than noise. At the end of this part, the *flip map* shows
+# what each piece of advice gained on your machine and on others.
 #
 # **You will be able to**
 #
 # - read from a profile where the time of a training step goes, and compute what a change can gain at best;
 # - test your own comparison on two equal things before you believe it;
-# - say how much of your machine's arithmetic a model uses, and what the rest of its time waits for;
+# - say whether an operation waits for arithmetic, for bytes or for its start;
 # - judge a piece of advice by its bound, its interval, and the machines on which it flips.
 #
-# **Minutes** 47 core · 92 in all
+# **Minutes** 46 core · 92 in all
 #
 # **Needs** PyTorch: you have written a training loop
 #
-# Run the cells one after the other, and write your number where a cell says None before you run the next. Sections
-# marked "extra" can be read later. At smoke scale nothing is decided: it only tests that the cells run.
-# Numbers that follow "Recorded" come from named machines.
+# Run the cells in order. Where a cell says None, write your number before you run the next cell. Sections marked
+# "extra" can wait. Numbers after "Recorded" come from the machines that they name. At smoke scale nothing is decided,
+# because it only tests that the cells run.
 
 
 # %% locked="setup"
@@ -68,13 +68,13 @@ new_model = functools.partial(cheap_advice.new_model, device)  # the same initia
 # %% [markdown]
 # ## What does a check-up find?
 #
-# Before you change a training, find out what is worth changing. This training is the one that most people write
-# first: a Dataset that makes one image at a time, a `DataLoader` with default options, Adam. `course.checkup` watches
-# it, says where its time goes, and tries what might help.
+# Before you change a training, find out what is worth changing. The training below is the one that most people write
+# first: a Dataset that makes one image at a time, a `DataLoader` with default options, and Adam. `course.checkup`
+# watches it, reports where its time goes, and tries what might help.
 #
-# **Predict**: which share of the time does Adam's update take, from 0 to 1? Two ways of counting disagree. By
-# operations it is little: the update makes a dozen per weight, but forward and backward use each weight for all
-# images of the batch. By bytes it is more: the update reads and writes each weight and its two moments.
+# **Predict**: which share of the time does Adam's update take, from 0 to 1? Two ways of counting disagree. Counted in
+# operations, it is small: the update makes a dozen per weight, but forward and backward use each weight for all images
+# of the batch. Counted in bytes, it is larger: the update reads and writes each weight and its two moments.
 
 # %%
 predicted_optimizer_share = None  # your number
@@ -103,19 +103,19 @@ print(course.score("06/1", "share of Adam's update", predicted_optimizer_share, 
                    null=None))  # fmt: skip
 
 # %% [markdown]
-# Each share and each gain has an interval of 95 %. For each change the report says three things: what the change can
-# gain at best, what it gained here, and whether the interval allows a verdict. The next sections build these three,
-# so that you can use them where no check-up looks.
+# Each share and each gain comes with an interval of 95 %. For each change, the report says what it can gain at best,
+# what it gained here, and whether the interval allows a verdict. In the next sections you build these three numbers
+# yourself, so that you can use them where no check-up looks.
 #
 # **Takeaway** Look at the whole step before you change a line of it.
 
 # %% [markdown]
 # ## Can you trust a difference?
 #
-# Time the same step twice, and you get two numbers. When is a difference more than noise? Compare a step with itself,
-# an *A/A test*: every difference is noise. The cell repeats this test and judges it in two ways: by one run of each
-# side, as one does by hand, and by several rounds of `compare`, which this course uses everywhere. How many rounds
-# would it take to see a gain of 2 %?
+# Time the same step twice, and you get two different numbers. So how large must a difference be before it means
+# something? To find out, compare a step with itself. In such an *A/A test* every difference is noise. The cell makes
+# many of these tests and judges each in two ways: by one run of each side, as people do by hand, and by several rounds
+# of `compare`, which this course uses everywhere. It also prints how many rounds would show a gain of 2 %.
 
 # %% tags=["experiment"]
 fixed = next(iter(loader))
@@ -134,16 +134,16 @@ course.claim("over all rounds, a step is as fast as itself within 2 %", comparis
              within=(0.98, 1.02), otherwise="Your machine does other work, so small gains cannot be seen.")  # fmt: skip
 
 # %% [markdown]
-# **Known** One interval of 95 % in twenty misses the truth. The width shrinks with the square root of the rounds, so
-# half the width costs four times the rounds.
+# **Known** One interval of 95 % in twenty misses the truth. Its width shrinks with the square root of the rounds, so
+# half the width takes four times the rounds.
 #
 # **Takeaway** First compare a thing with itself. A gain must be larger than the difference that you find there.
 
 # %% [markdown]
 # ## Where does the time go?
 #
-# Speeding up a phase gains little if the phase takes little time. A profile shows the time of each phase, and of each
-# operation inside it. Each step has five phases: get the *data*, *transfer* it to the device, *forward*, *backward*,
+# Speeding up a phase gains little if the phase takes little time. A profile shows the time of each phase and of each
+# operation inside it. A step has five phases: get the *data*, *transfer* it to the device, *forward*, *backward*,
 # *optimizer*.
 
 # %% [markdown]
@@ -175,8 +175,8 @@ course.claim("over all rounds, a step is as fast as itself within 2 %", comparis
 #
 # <details><summary>Hint 2</summary>
 #
-# Keep the events whose name is in `phases`. The total is the largest end minus the smallest start of these. "other" is
-# 1 minus the sum of the shares.
+# Keep the events whose name is in `phases`. The total is their largest end minus their smallest start. "other" is 1
+# minus the sum of the shares.
 #
 # </details>
 
@@ -210,11 +210,11 @@ check.where_time_goes(where_time_goes, seed=13)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# How much do the data cost? The cells profile two trainings: the first makes its images one by one, the second cuts
-# rows out of one tensor. Your function computes the shares of each step, and the bars show a typical step. The last
-# figure shows two steps on a time axis: a dark bar is an operation of torch, and in the gaps no operation runs. On
-# CUDA each phase ends with a synchronisation. Otherwise the profile would show when work was *queued*, not when it
-# ran.
+# How much time does it take to get the data? The cells profile two trainings: the first makes its images one by one,
+# and the second cuts rows out of one tensor. Your function computes the shares, and the bars show a typical step of
+# each training. The last figure shows two steps on a time axis. A dark bar is an operation of torch; in the gaps no
+# operation runs. On CUDA each phase ends with a synchronisation, because otherwise the profile would show when work was
+# *queued*, not when it ran.
 
 # %%
 PHASES = ("data", "transfer", "forward", "backward", "optimizer")
@@ -281,19 +281,20 @@ print(f"the whole trace: {trace.parent.name}/{trace.name} in the data folder; op
 plots.step_traces(cut, PHASES)
 
 # %% [markdown]
-# Profile and check-up may disagree about a share. The profiler slows down work that consists of many short
-# operations, such as making one image. The check-up sums over all its steps, so one disturbed step counts much.
+# Profile and check-up may disagree about a share, because the profiler slows down work that consists of many short
+# operations, such as making one image.
 #
 # **Takeaway** Profile your own training: the same network has other shares when its data come from one tensor.
 
 # %% [markdown]
 # ## What can a change gain at best?
 #
+# Before you spend a day on a change, compute what it can gain at best. If that is little, skip the change.
+#
 # ### Exercise 2 · The bound
 #
-# Before you spend a day on a change, compute its limit. A phase takes `share` of the time, and a change makes the
-# phase `factor` times as fast. How many times as fast is the whole training then? And what is the limit, however
-# large the factor?
+# A phase takes `share` of the time, and a change makes the phase `factor` times as fast. How many times as fast is the
+# whole training then? And what is the limit, however large the factor?
 #
 # **Must** return (overall, best), two floats; `math.inf` where nothing bounds it.
 #
@@ -316,7 +317,7 @@ plots.step_traces(cut, PHASES)
 #
 # <details><summary>Hint 2</summary>
 #
-# The new time is 1 - share + share / factor; for the best it is 1 - share, which may be 0.
+# The new time is 1 - share + share / factor. At best it is 1 - share, which may be 0.
 #
 # </details>
 
@@ -362,25 +363,26 @@ course.claim("with tensors in memory, no advice about loading can make this trai
              below=1.1, otherwise="Then loading is worth your time: see unit 01.")  # fmt: skip
 
 # %% [markdown]
-# On a fast device, getting the data takes a larger share, so advice about loading can gain more: see the recorded
-# machines. Workers and streams run phases at the same time. The bound holds for them too, because the other phases
-# get no shorter.
+# Workers and streams run phases at the same time. The bound holds for them, too, because the other phases get no
+# shorter. Compare the recorded machines: a fast device spends a larger share on getting the data, so there advice about
+# loading can gain more.
 #
 # **Takeaway** The share of a phase bounds what any advice about it can gain, and shares differ between machines.
 
 # %% [markdown]
 # ## What is an operation waiting for?
 #
-# A profile names the slow operation, but not what it waits for, and the remedy depends on that. Horace He ("Making
-# Deep Learning Go Brrrr From First Principles", 2022) names three possibilities. A *compute-bound* operation waits
-# for arithmetic. A *memory-bound* operation waits for bytes that are read and written. An *overhead-bound* operation
-# waits for Python and torch to start it (on a GPU: to *launch its kernel*). To find out which, change the arithmetic
-# and the bytes separately, and see which of the two the time follows. The cells do so for a product of two matrices
-# and for `clamp`, which compares each number with one limit or with two.
+# A profile names the slow operation, but not what it waits for, and the remedy depends on that. Horace He ("Making Deep
+# Learning Go Brrrr From First Principles", 2022) names three cases. A *compute-bound* operation waits for arithmetic. A
+# *memory-bound* operation waits until its bytes are read and written. An *overhead-bound* operation waits for Python
+# and torch to start it (on a GPU: to *launch its kernel*).
 #
-# **Predict**: how many times as long does a training step take with two images as with one? Say 2 if the step waits
-# for arithmetic on the images. Say 1 if it waits for work that does not grow with the images: the update, and
-# starting each operation.
+# To tell them apart, change the arithmetic and the bytes separately, and see which of the two the time follows. The
+# cells do so for a product of two matrices and for `clamp`, which compares each number with one limit or with two.
+#
+# **Predict**: how many times as long does a training step take with two images as with one? Say 2 if the step waits for
+# arithmetic on the images. Say 1 if it waits for work that does not grow with the images: the update, and the start of
+# each operation.
 
 # %%
 predicted_twice_the_images = None  # your number
@@ -417,71 +419,25 @@ course.claim("twice the arithmetic on 64 numbers takes at most 25 % longer", few
 course.claim("128 numbers instead of 64 take at most 25 % longer: the call itself costs most", few_numbers, below=1.25)
 
 # %% [markdown]
-# **Shown** Some rows change almost only the arithmetic or only the bytes. If their time changes as well, the
-# operation waits for what changed. If the time stays although both double, the call itself takes most of the time.
+# **Shown** Some rows change almost only the arithmetic, others almost only the bytes. The operation waits for whichever
+# of the two also changes its time. If the time stays although both double, most of it is the call itself.
 #
 # **We think** that a step of one image waits mostly for the update and for the start of each operation. To test it,
-# leave the update out. If the row "128 images for 64" exceeds 2, **we think** that each step with the larger batch
-# gets new pages of memory from the system. To test it, count page faults (`resource.getrusage`): a cache that is too
-# small causes none.
+# leave the update out. If the row "128 images for 64" exceeds 2, **we think** that each step with the larger batch gets
+# new pages of memory from the system. To test it, count page faults (`resource.getrusage`).
 #
 # **Takeaway** Vary arithmetic and bytes separately: the time follows what bounds the operation.
 
 # %% [markdown]
-# ## How much of your machine does a model use?
-#
-# Does a model use most of your machine, or a tenth of it? A *roofline* shows all operations of a step in one picture.
-# The x axis is arithmetic per byte, the y axis arithmetic per second. Each dot is an operation, and its area is the
-# time it takes. The roof is measured: its flat part is the best of three matrix products, its slope a large addition.
-# An operation above the slope finds its numbers in a cache. The models are this part's network and a small GPT.
-
-# %% tags=["experiment"]
-patient = cheap_advice.Patient(new_model(), images[:batch_size], labels[:batch_size], batch_size)
-models = {"CNN": patient.train(patient.on_device()), "GPT": cheap_advice.gpt_step(size.gpt, device)}
-roof = roofline.roof(size.regime_width, size.regime_numbers, device)
-found = {name: roofline.operations(step, device) for name, step in models.items()}
-plots.roofline(roof, found)
-
-# %% [markdown]
-# The dotted line is the *ridge*. Dots near the slope, left of the ridge, are memory-bound: faster arithmetic does not
-# help them. Dots far below the roof wait for something else, often for their own start.
-#
-# *Model FLOPs utilisation* (MFU) is one number for the whole step: the arithmetic of the model's products, divided by
-# what the machine could have computed in that time. Papers take the machine's speed from the data sheet. Here it is
-# the speed of a large matrix product, so our shares are higher. The last column is what `top` calls %CPU, divided by
-# your cores.
-
-# %% tags=["experiment"]
-width = size.regime_width
-ways = {"matrix product": product(width, width, width)} | models | {"comparing numbers": large}
-timed = compare(ways, device=device, seconds=size.worker_seconds)
-arithmetic = {name: roofline.product_flops(operations) for name, operations in found.items()}
-arithmetic["comparing numbers"] = size.regime_numbers
-mfu = {name: timed.ratio(name).scaled(count / (2 * width**3)) for name, count in arithmetic.items()}
-if course.scale() == "smoke":
-    print("at smoke scale the product is too small to reach the peak, so a share may exceed 1")
-for name, share in mfu.items():
-    print(f"{name:<20} MFU {share}   load of the processor {regimes.busy(ways[name]):.0%}")
-course.claim("a training step of the small GPT reaches at least a fifth of the peak", mfu["GPT"], above=0.2)
-course.claim("comparing many numbers reaches at most a tenth of the peak", mfu["comparing numbers"], below=0.1)
-
-# %% [markdown]
-# **Shown** Comparing numbers loads the processor as the models do and computes almost nothing, because it waits for
-# bytes. **Known** The "GPU-Util" of `nvidia-smi` is the share of the time in which *some* kernel ran (NVML's
-# documentation). So 100 % there says no more than the load of this row.
-#
-# **Takeaway** Busy is not fast. MFU says how much of what you paid for computes your model.
-
-# %% [markdown]
 # ## Does the cheap advice help here?
 #
-# Now you can judge the cheap items of the checklist, each with and without. A dot says how many times as fast the
-# item makes the work, the thick line is its interval of 95 %, and the thin grey line is the control. `as_tensor` and
-# gradients None appear twice: in a step of the network, where they touch little, and in work of which they touch
-# much.
+# Now you can judge the cheap items of the checklist: each is measured with and without. A dot says how many times as
+# fast the item makes the work, the thick line is its interval of 95 %, and the thin grey line is the control.
+# `as_tensor` and gradients None appear twice: in a step of the network, where they touch little, and in work of which
+# they touch much.
 #
-# The checklist also has a rule: take four workers per GPU, because more and fewer are slower. You have one device, so
-# the rule says four.
+# The checklist also has a rule for workers: take four per GPU, because more and fewer are slower. You have one device,
+# so the cell compares four with two.
 
 # %% tags=["experiment"]
 few = size.cheap_steps * batch_size
@@ -519,6 +475,11 @@ plots.advice_ratios(compared, "times as fast: the work that the advice is about"
 gains = {name: found.ratio([*found.seconds][-1]) for name, found in compared.items()}
 for name, found in compared.items():
     print(f"{name:<30} {gains[name]}  {found.verdict([*found.seconds][-1])}")
+
+# %% [markdown]
+# Four claims decide whether you should work on the loader.
+
+# %% tags=["experiment"]
 course.claim("workers make a training with tensors in memory faster", gains["2 workers, tensors in memory"], above=1,
              otherwise="The items are there already, and workers have to send them.")  # fmt: skip
 course.claim("two workers make a training faster whose images are made one by one",
@@ -528,22 +489,31 @@ course.claim("four workers, the rule for one device, are faster than two", gains
              above=1, otherwise="The rule knows neither your cores nor what an image costs.")  # fmt: skip
 course.claim("slices instead of a DataLoader gain no more than the profile allows",
              gains["slices, no DataLoader"].scaled(1 / best_loading.estimate), below=1.05)  # fmt: skip
+
+# %% [markdown]
+# Six claims decide whether it pays to skip a copy, a write of zeros or a graph.
+
+# %% tags=["experiment"]
 course.claim("as_tensor instead of tensor makes a step of the network faster", gains["as_tensor, a network"], above=1)
 course.claim("as_tensor instead of tensor makes a step of a linear model faster",
              gains["as_tensor, a linear model"], above=1)  # fmt: skip
-
-# %% tags=["experiment"]
 course.claim("gradients None instead of 0 make a step of the network faster", gains["gradients None, a network"],
              above=1)  # fmt: skip
 course.claim("gradients None instead of 0 make a backward pass of few rows faster",
              gains["gradients None, few rows"], above=1)  # fmt: skip
-course.claim("a step without .item() is faster", gains["no .item() in the steps"], above=1,
-             otherwise="A CPU has no queue of work that the value must wait for.")  # fmt: skip
 course.claim("no_grad makes a validation faster", gains["no_grad in validation"], above=1)
 kept, kept_without = cheap_advice.bytes_kept(graph), cheap_advice.bytes_kept(no_graph)
 keeps_nothing = kept_without == 0
 course.claim("no_grad keeps no activation of a validation batch", keeps_nothing,
              f"{kept_without} B, not {kept / 1e6:.1f} MB")  # fmt: skip
+
+# %% [markdown]
+# Seven claims decide which lines and settings to look for in your script. The last five need a GPU: a CPU can only
+# say that it did not measure them.
+
+# %% tags=["experiment"]
+course.claim("a step without .item() is faster", gains["no .item() in the steps"], above=1,
+             otherwise="A CPU has no queue of work that the value must wait for.")  # fmt: skip
 course.claim("without anomaly detection a step is faster", gains["no anomaly detection"], above=1)
 
 # %% tags=["experiment"]
@@ -561,18 +531,17 @@ course.claim("with cudnn.benchmark, the first step of a batch size takes at most
              on_gpu.get("first step"), above=0.5)  # fmt: skip
 
 # %% [markdown]
-# Read each row with its bound: advice about a small share gains little. A row is "faster", and its claim holds, if the
-# whole interval lies at least half a percent above 1.
+# A row is "faster", and its claim holds, if the whole interval lies at least half a percent above 1. Read each row with
+# its bound: advice about a small share gains little.
 #
-# **We think** that workers lose where they take cores from the training, and win where a GPU computes. The recorded
-# machines are the test. A good number of workers follows from the time of an image, the time of a step and your cores
-# (unit 01, part 4), not from the number of GPUs.
+# **We think** that workers lose where they take cores from the training, and win where a GPU computes. To test it,
+# compare the recorded machines. A good number of workers follows from the time of an image, the time of a step and your
+# cores (unit 01, part 4), not from the number of GPUs.
 #
 # **Known** `zero_grad(set_to_none=True)` has been the default since PyTorch 2.0 (its release notes), so the two rows
-# about gradients say what going back to zeros would cost. `cudnn.benchmark` tries several algorithms at the first
-# step of each shape (PyTorch documentation), so it needs fixed shapes. `non_blocking` needs pinned memory. Anomaly
-# detection is a debugging tool. Our row has only its tracebacks; if you forget to turn it off, it also looks for NaN,
-# which costs more.
+# about gradients say what going back to zeros would cost. `cudnn.benchmark` tries several algorithms at the first step
+# of each shape (PyTorch documentation), so it needs fixed shapes. `non_blocking` needs pinned memory. Anomaly detection
+# is a debugging tool. Our row measures only its tracebacks. By default it also looks for NaN, which costs more.
 #
 # **Takeaway** A row that is not decided proves neither a gain nor its absence. Start with the largest share of your
 # profile.
@@ -580,13 +549,13 @@ course.claim("with cudnn.benchmark, the first step of a batch size takes at most
 # %% [markdown]
 # ## On which machine does advice flip?
 #
-# Most advice was measured on one machine, and not on yours. The map below has a row per piece of advice and a column
-# per machine. Green wins, orange loses, blue makes no difference, grey is not decided. What this kernel has measured
-# replaces the record of your machine: such a cell has a frame, and texts call it "here". Results of smoke scale are
-# not entered. Parts 2 to 4 measure the other rows.
+# Most advice was measured on one machine, and that was not yours. The map below has a row per piece of advice and a
+# column per machine. Green wins, orange loses, blue makes no difference, grey is not decided. What this kernel has
+# measured replaces the record of your machine: such a cell has a frame, and texts call it "here". Results of smoke
+# scale are not entered. Parts 2 to 4 measure the other rows.
 #
-# Ask of each row: which share of the step does it change, and how large is that share on the other machine? A GPU
-# needs little time for arithmetic, so data and the start of each operation take a larger share there.
+# Ask of each row which part of the step it changes, and how large that part is on the other machine. A GPU needs little
+# time for arithmetic, so data and the start of each operation take a larger share there.
 
 # %% tags=["experiment"]
 flips = flip_map(claimed(), machine_name())
@@ -604,32 +573,30 @@ print(flips.sentences())
 map_plots.flip_map(flips)
 
 # %% [markdown]
-# A pale cell has no interval, so it has a colour only if it gains or loses at least 10 %, or one point of accuracy.
-# An interval covers one run: another day's run may lie outside it. And the machines trained networks of different
-# sizes, because a small network would leave a GPU idle. So a flip is a question, and the reason in its row is a
+# A pale cell comes from an older record without an interval. A ratio has a colour there only from a tenth on. A
+# difference in accuracy stays grey, because it is the mean of a few seeds: part 2 shows how little that proves.
+#
+# An interval covers one run, and another day's run may lie outside it. The machines also trained networks of different
+# sizes, because a small network would leave a GPU idle. So treat a flip as a question, and the reason in its row as a
 # guess, unless its part shows it.
 #
-# In your copy of the course, one command adds a column for your machine here, in
-# [docs/flip-map.md](../../docs/flip-map.md) and in the book: `course build --execute 06`, or `course bench gpu --only
-# 06` where there is a GPU.
-#
-# The next cell has the whole checklist: what each item promises, where it wins, and why.
+# The next cell lists the whole checklist: what each item promises, where it wins, and why. The same map is in
+# [docs/flip-map.md](../../docs/flip-map.md).
 
 # %% tags=["experiment"]
 flips.checklist()
 
 # %% [markdown]
-# Some items win something other than time per step. Leaving out a bias before BatchNorm makes the model simpler (part
-# 3). Checkpointing loses time and saves bytes (part 4). Schedules save steps, but you have to tune more numbers: a
-# peak, a length, two ends (part 2).
+# Some items gain something other than time. Leaving out a bias before BatchNorm makes the model simpler (part 3).
+# Checkpointing costs time and saves bytes (part 4). Schedules save steps, but you have to tune more numbers (part 2).
 #
 # **Takeaway** Advice is a claim about a machine. Ask which share it changes, and measure on yours.
 
 # %% [markdown]
 # ## What should you change in your own training?
 #
-# Your turn. Put your own `loader` and `step` into the cell, or run `course checkup train.py` in a terminal: it watches
-# any script as it is. Then compare its first advice with the map: on which machine did that advice win?
+# Now it is your turn. Put your own `loader` and `step` into the cell, or run `course checkup train.py` in a terminal,
+# which watches any script as it is. Then compare its first advice with the map: on which machine did that advice win?
 
 # %% tags=["experiment"]
 own_loader, own_step = DataLoader(in_tensors, batch_size, shuffle=True), step  # your own
@@ -639,26 +606,73 @@ print(course.checkup(own_loader, own_step, steps=size.checkup_steps, minutes=siz
 # **Takeaway** Find the largest share, try what reduces it next to a control, and keep it only if the interval says so.
 
 # %% [markdown]
+# ## How much of your machine does a model use? · extra
+#
+# Your model may use most of your machine, or a tenth of it. A *roofline* shows which, for all operations of a step in
+# one picture. The x axis is arithmetic per byte, the y axis arithmetic per second, both in floating-point operations
+# (FLOPs). A dot stands for all calls of one operation, and its area for their time. The roof is measured: its flat part
+# is the best of three matrix products, its slope a large addition. The models are this part's network and a small GPT.
+
+# %% tags=["experiment"]
+patient = cheap_advice.Patient(new_model(), images[:batch_size], labels[:batch_size], batch_size)
+models = {"CNN": patient.train(patient.on_device()), "GPT": cheap_advice.gpt_step(size.gpt, device)}
+roof = roofline.roof(size.regime_width, size.regime_numbers, device)
+found = {name: roofline.operations(step, device) for name, step in models.items()}
+plots.roofline(roof, found)
+
+# %% [markdown]
+# The dotted line is the *ridge*. Dots near the slope, left of the ridge, are memory-bound, so faster arithmetic does
+# not help them. A dot above the slope reads its numbers from a cache. Dots far below the roof wait for something else,
+# often for their own start.
+#
+# *Model FLOPs utilisation* (MFU) is one number for the whole step: the arithmetic of the model's products, divided by
+# what the machine could have computed in that time. Papers take the machine's speed from its data sheet. Here it is the
+# speed of a large matrix product, so our shares are higher. The last column is what `top` calls %CPU, divided by your
+# cores. On a GPU it says nothing about the GPU.
+
+# %% tags=["experiment"]
+width = size.regime_width
+ways = {"matrix product": product(width, width, width)} | models | {"comparing numbers": large}
+timed = compare(ways, device=device, seconds=size.worker_seconds)
+arithmetic = {name: roofline.product_flops(operations) for name, operations in found.items()}
+arithmetic["comparing numbers"] = size.regime_numbers
+mfu = {name: timed.ratio(name).scaled(count / (2 * width**3)) for name, count in arithmetic.items()}
+if course.scale() == "smoke":
+    print("at smoke scale the product is too small to reach the peak, so a share may exceed 1")
+for name, share in mfu.items():
+    print(f"{name:<20} MFU {share}   load of the processor {regimes.busy(ways[name]):.0%}")
+course.claim("a training step of the small GPT reaches at least a fifth of the peak", mfu["GPT"], above=0.2)
+course.claim("comparing many numbers reaches at most a tenth of the peak", mfu["comparing numbers"], below=0.1)
+
+# %% [markdown]
+# **Shown** On a CPU, comparing numbers loads the processor as the models do, and computes almost nothing, because it
+# waits for bytes. **Known** The "GPU-Util" of `nvidia-smi` is the share of the time in which *some* kernel ran (NVML's
+# documentation). So 100 % there says no more than the load in this row.
+#
+# **Takeaway** A busy processor need not be a fast one. MFU says which share of its speed your model uses.
+
+# %% [markdown]
 # ## Which lines wait for the device? · extra
 #
 # One line that prints a loss can make a GPU wait. A GPU works through a queue of operations, and the processor runs
-# ahead to fill it. When a line needs a *number*, the processor waits until the queue is empty, and then the GPU has
-# nothing to do. A CPU has no such queue, but you can count the calls that would wait on a GPU. Which of the twelve
+# ahead to fill the queue. When a line needs a *number*, the processor waits until the queue is empty, and then the GPU
+# has nothing to do. A CPU has no such queue, but you can count the calls that would wait on a GPU. Which of the twelve
 # lines in the cell after the exercise would?
 
 # %% [markdown]
 # ### Exercise 3 · Count hidden waits
 #
-# Run `call()` once and list the calls in it that need a value of a tensor. Inside a `TorchFunctionMode`, torch does
-# not run a function or a method of a tensor itself. It calls the mode's method
-# `__torch_function__(self, func, types, args=(), kwargs=None)` instead.
+# Run `call()` once and list the calls in it that need a value of a tensor. Inside a `TorchFunctionMode`, torch does not
+# run a function or a method of a tensor itself. It calls the mode's method `__torch_function__(self, func, types,
+# args=(), kwargs=None)` instead.
 #
 # **Must**
 # - return the names (`func.__name__`) of the calls that are in `waits` (given), in order, as a list;
 # - leave what `call` computes as it is, and let its exceptions pass.
 #
-# Your function looks at names alone. So in `x.cpu().numpy()` it lists both, although the second call finds its numbers
-# on the processor and waits for nothing. The loops below ask for each value once, so there each name is a wait.
+# Your function looks at names alone. So it lists both calls of `x.cpu().numpy()`, although the second finds its numbers
+# on the processor and waits for nothing. In the loops below each listed call copies a value from the device, so each of
+# them is a wait.
 #
 # **Points** 4 · **Extra** · **Difficulty** ●●○ · **Minutes** 12 · **Lines** 8
 #
@@ -800,8 +814,8 @@ course.claim("a loop that logs once computes the same mean loss as one that logs
 # %% [markdown]
 # ## Does your evaluation change your model? · extra
 #
-# An evaluation may be wrong and slow without an error. The function below is ours. It has four faults that
-# evaluations often have:
+# An evaluation may be wrong and slow without an error. We wrote the function below, and gave it faults that evaluations
+# often have:
 
 
 # %% locked="wild_evaluate"
@@ -820,17 +834,17 @@ def wild_evaluate(model, batches, device):
 
 
 # %% [markdown]
-# It has these faults:
+# You can see four symptoms:
 #
-# - Two evaluations of the same model give different accuracies.
+# - Two evaluations of the same model give different accuracies, because dropout still draws.
 # - BatchNorm's running means move, although nobody trains.
 # - Batches of 64 raise an IndexError, and only 100 images of a batch of 128 count.
 # - Its memory grows with the set, and it waits for the device once per image.
 #
 # ### Exercise 4 · Fix the evaluation
 #
-# Write an evaluation without these faults. `torch.inference_mode()` does more than `torch.no_grad()`: torch also skips
-# some bookkeeping, so outputs can never be saved for a backward pass.
+# Write an evaluation without these symptoms. `torch.inference_mode()` goes further than `torch.no_grad()`: it also
+# skips some bookkeeping, so its outputs can never be saved for a backward pass.
 #
 # **Must**
 # - return the share of samples whose largest logit is at their label, a Python float;
@@ -845,14 +859,14 @@ def wild_evaluate(model, batches, device):
 #
 # <details><summary>Hint 1</summary>
 #
-# Which line would you have to change for each fault?
+# Which line would you have to change for each symptom?
 #
 # </details>
 #
 # <details><summary>Hint 2</summary>
 #
-# `training = model.training` before, `model.train(training)` after. In the loop two running numbers are enough: the
-# sum of hits, a tensor, and `len(y)`, which is known without the device.
+# `training = model.training` before, `model.train(training)` after. In the loop two running numbers are enough: the sum
+# of hits, a tensor, and `len(y)`, which is known without the device.
 #
 # </details>
 
@@ -917,8 +931,7 @@ fixed = compare_pairs(pair, device=device, seconds=size.advice_seconds)["fixed"]
 course.claim("the fixed evaluation is faster than the loop that asks for each image", fixed.ratio(CHANGED), above=1)
 
 # %% [markdown]
-# The last ratio says what the four faults of our own worst case cost together. It says nothing about other people's
-# code.
+# The last ratio says what all faults of this function cost together. It says nothing about other people's code.
 #
 # **Takeaway** Evaluate in eval mode and inference mode, count on the device, and ask for one number at the end.
 #
@@ -926,10 +939,10 @@ course.claim("the fixed evaluation is faster than the loop that asks for each im
 # keep the best step, so they tune on the test set.
 
 # %% [markdown]
-# ## Do normalised inputs and BatchNorm save steps? · extra
+# ## Do you need both normalised inputs and BatchNorm? · extra
 #
-# The checklist advises both. Does a training need both? The cells make the same training with normalised input or raw
-# pixels from 0 to 255, each with and without BatchNorm. Which of the four has the lowest loss after the same number
+# The checklist advises both. Does a training need both? The cells make the same training with normalised inputs or with
+# raw pixels from 0 to 255, each with and without BatchNorm. Which of the four has the lowest loss after the same number
 # of steps? Trainings are compared seed by seed.
 
 # %%
@@ -998,10 +1011,13 @@ course.claim("with neither, trainings diverge at this learning rate, and none at
 # better than another. With more steps the order may change.
 #
 # **We think** that BatchNorm after the first convolution does what normalised input does, because it subtracts and
-# divides as well. To test it, move the first BatchNorm behind the second convolution. Without BatchNorm, raw pixels
-# with the small learning rate may even beat normalised pixels. **We think** that the initial weights shrink what each
-# layer passes on, so large pixels help. To test it, multiply the normalised input by ten.
+# divides as well. To test it, move the first BatchNorm behind the second convolution.
 #
-# **Takeaway** BatchNorm sets the scale that the next layer sees, so raw and normalised pixels end nearly alike.
+# Without BatchNorm, raw pixels with the small learning rate may even beat normalised pixels. **We think** that the
+# initial weights shrink what each layer passes on, so large pixels help. To test it, multiply the normalised input by
+# ten.
+#
+# **Takeaway** With BatchNorm, raw and normalised pixels end nearly alike here. Without it, the scale of the input
+# decides which learning rates work.
 #
 # Part 2 looks for fewer steps, part 3 for cheaper ones.

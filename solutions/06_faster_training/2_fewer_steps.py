@@ -3,8 +3,8 @@
 #
 # **Which learning rate and schedule reach the same accuracy in fewer steps, and how many seeds does it take to know?**
 #
-# A training ends sooner if it needs fewer steps. Checklists promise fewer steps from a schedule, an optimizer, a
-# larger batch. Many of these gains are smaller than the difference between two seeds. So here you learn to see a
+# A training ends sooner if it needs fewer steps. Checklists promise fewer steps from a schedule, an optimizer or a
+# larger batch. But many of these gains are smaller than the difference between two seeds. So you learn here to see a
 # small difference: you test a result that we published ourselves, with more seeds and fairer tuning.
 #
 # **You will be able to**
@@ -18,8 +18,8 @@
 #
 # **Needs** nothing; unit 03 explains linear scaling and warm-up
 #
-# Run the cells one after the other, and write your number where a cell says None before you run the next. Sections
-# marked "extra" can be read later. At smoke scale nothing is decided: it only tests that the cells run.
+# Run the cells in order. Where a cell says None, write your number before you run the next cell. Sections marked
+# "extra" can wait. At smoke scale nothing is decided, because it only tests that the cells run.
 
 # %% locked="setup"
 import copy
@@ -53,9 +53,9 @@ seeds = range(1, 1 + size.few_seeds)
 print(f"{len(labels):,} training images, {len(lab.held_labels):,} for validation; {n_steps} steps are a training")
 
 # %% [markdown]
-# The network is so small that a training takes a fraction of a second, and you can afford hundreds: three
-# convolutions with BatchNorm and one linear layer. Contestants are compared by their validation accuracy. A schedule
-# is a list with the learning rate and the momentum of each step, so its length is the number of steps. The code is in
+# The network has three convolutions with BatchNorm and one linear layer. It is so small that a training takes a
+# fraction of a second, and you can afford hundreds. Trainings are compared by their validation accuracy. A schedule is
+# a list with the learning rate and the momentum of each step, so its length is the number of steps. The code is in
 # `course/training/short_run.py`:
 #
 # - `network(seed)` makes the network; `sgd(model)` its optimizer;
@@ -65,15 +65,14 @@ print(f"{len(labels):,} training images, {len(lab.held_labels):,} for validation
 # %% [markdown]
 # ## Which learning rate?
 #
-# Every schedule needs a learning rate. How do you find a good one without training again and again? Smith's *learning
-# rate range test* (2017, section 3.3), also called learning rate finder, raises the learning rate linearly during one
-# short run and plots the accuracy. You write fastai's variant: it multiplies the learning rate by a constant factor
-# per step and plots the loss.
-#
+# Every schedule needs a learning rate, and a search over whole trainings is expensive. Smith's *learning rate range
+# test* (2017, section 3.3), also called learning rate finder, takes one short run: it raises the learning rate linearly
+# and plots the accuracy. You write fastai's variant, which multiplies the learning rate by a constant factor per step
+# and plots the loss.
 # %% [markdown]
 # ### Exercise 1 · The range test
 #
-# Run the test. Afterwards, model and optimizer must be as before; only gradients may differ.
+# Run the test. Afterwards, model and optimizer must be as before it; only gradients may differ.
 #
 # **Must**
 # - make step $i$ with learning rate `lowest * (highest / lowest) ** (i / (steps - 1))`, and note its loss $\ell_i$
@@ -91,7 +90,7 @@ print(f"{len(labels):,} training images, {len(lab.held_labels):,} for validation
 #
 # <details><summary>Hint 1</summary>
 #
-# `model.state_dict()` returns the tensors of the model, not copies. What is in them after the test?
+# `model.state_dict()` returns the model's own tensors, not copies. What is in them after the test?
 #
 # </details>
 #
@@ -160,10 +159,10 @@ check.lr_range_test(lr_range_test, seed=21)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Rules of thumb take a third to a tenth of the learning rate at the lowest loss, because what a few steps survive may
-# be too large for a whole training. The cell takes a quarter. Is that a good choice? The cell also trains from five
-# fixed learning rates, which do not depend on the test. In all trainings the learning rate falls on a straight line
-# to zero, which makes their ends less noisy.
+# Rules of thumb take a third to a tenth of the learning rate at the lowest loss, because a learning rate that a few
+# steps survive may be too large for a whole training. The cell takes a quarter. To judge this choice, the cell also
+# trains from five fixed learning rates, which do not depend on the test. In all trainings the learning rate falls on a
+# straight line to zero, which makes their ends less noisy.
 
 # %% tags=["experiment"]
 range_test_now = course.solved(check.lr_range_test)
@@ -194,15 +193,15 @@ course.claim("the range test's choice is better than both ends of the grid",
 # ## Is one cycle better than plain decay?
 #
 # The checklist promises most from one schedule, *one cycle*. Smith and Topin report *superconvergence* (2018,
-# arXiv:1708.07120): with one cycle and a very large learning rate, some networks reach the accuracy of a usual
-# training in a fraction of its steps. Smith (2018) describes the cycle. The learning rate rises to the range test's
-# value, from a tenth of it, and falls back in as many steps. In the few remaining steps it falls by several orders of
+# arXiv:1708.07120): with one cycle and a very large learning rate, some networks reach the accuracy of a usual training
+# in a fraction of its steps. Smith (2018) describes the cycle. The learning rate starts at a tenth of the range test's
+# value, rises to this value, and falls back in as many steps. In the few remaining steps it falls by several orders of
 # magnitude.
 #
 # `torch.optim.lr_scheduler.OneCycleLR` builds this cycle with `three_phase=True`, `anneal_strategy="linear"`,
-# `pct_start=0.45` and `div_factor=10`. It also lowers the momentum while the learning rate is high; our other
-# schedules keep 0.9. The defaults of `OneCycleLR` are another schedule: a rise over 30 % of the steps, then one fall,
-# both along a cosine.
+# `pct_start=0.45` and `div_factor=10`. It also lowers the momentum while the learning rate is high; our other schedules
+# keep 0.9. With its defaults, `OneCycleLR` builds another schedule: a rise over 30 % of the steps, then one fall, both
+# along a cosine.
 #
 # A schedule with more numbers takes more tuning:
 #
@@ -214,12 +213,11 @@ course.claim("the range test's choice is better than both ends of the grid",
 # | cyclic, as in `CyclicLR` | peak, base, length of a triangle, how it shrinks |
 # | one cycle | peak, start, end, share of the rise, two momenta |
 #
-# Whichever schedule tries more settings wins more often by luck. So each schedule is trained with the same four peaks
-# and judged at its own best peak.
+# A schedule that is tried with more settings wins more often by luck. So each schedule is trained with the same four
+# peaks and judged at its own best peak.
 #
 # An earlier edition of this notebook said: "One cycle ended 1.1 points above cosine decay, with every seed." It had
-# three seeds, and it tried two of these four peaks. The contest below has more seeds, all four peaks, and linear
-# decay.
+# three seeds and two of these four peaks. The contest below has more seeds, all four peaks, and linear decay.
 #
 # **Predict**: by how many points is one cycle ahead of cosine now? Say about 1 if the rise pays. Say about 0 if only
 # the decay at the end pays, because cosine decays, too. Say less than 0 if the rise wastes steps.
@@ -259,9 +257,9 @@ course.claim("cosine decay ends above the cyclic schedule, in the mean of the se
 
 # %% [markdown]
 # Which part of a schedule pays, its rise or its end? The checklist suspects the rise: a larger learning rate may help
-# to leave saddle points, where gradients are small (Dauphin et al. 2014, arXiv:1406.2572). The next cell changes the
-# end alone. It takes the constant learning rate at its best peak and lets it fall to zero in the last fifth of the
-# steps, as WSD does.
+# to leave saddle points, where gradients are small (Dauphin et al. 2014, arXiv:1406.2572). The next cell changes only
+# the end. It takes the constant learning rate at its best peak and lets it fall to zero in the last fifth of the steps,
+# as WSD does.
 
 # %% tags=["experiment"]
 peak = whole.best_peak("constant")
@@ -275,28 +273,29 @@ course.claim(
 # %% [markdown]
 # **Shown** The two trainings are equal for four fifths of their steps, so the fall alone explains the difference.
 #
-# **We think** that saddle points are not what matters here. The cyclic schedule rises most often and is not the best.
-# Linear decay never rises: compare its accuracy at the best peak with one cycle's. To test it, let the cyclic
-# schedule end with the same fall.
+# **We think** that saddle points matter little here: the cyclic schedule rises most often and is not the best, and
+# linear decay never rises. To test it, let the cyclic schedule end with the same fall.
 #
-# **We think** that the rise helps in another way: look at the highest peak. One cycle stays there only for a moment,
-# after a warm-up and with less momentum, so it forgives a peak that is too high. If you cannot afford to tune, this
-# may matter most. To tell the causes apart, give cosine a warm-up, or one cycle a fixed momentum.
+# **We think** that the rise helps in another way, which the highest peak shows. One cycle stays there only for a
+# moment, after a warm-up and with less momentum, so it forgives a peak that is too high. If you cannot afford to tune,
+# this may matter most. To tell the causes apart, give cosine a warm-up, or one cycle a fixed momentum.
 #
 # **Known** Linear decay to zero was at least as good as other schedules on many tasks when each was tuned (Defazio et
 # al. 2023, arXiv:2310.07831; for language models Bergsma et al. 2025, arXiv:2502.15938). WSD (Hu et al. 2024,
-# arXiv:2404.06395) has the practical advantage that you may decide late when to stop: it holds, and falls when you ask.
+# arXiv:2404.06395) has a practical advantage: it holds its learning rate, so you may decide late when it falls and the
+# training stops.
 #
 # **Takeaway** Try linear decay to zero first. A fancier schedule has to beat linear decay with as much tuning.
 
 # %% [markdown]
 # ## How many seeds does it take?
 #
-# Our old result rested on three seeds. What can three seeds tell? If two schedules are equal, each seed is a coin
-# toss.
+# Our old result rested on three seeds, and the contest printed what the same three give today. What can three seeds
+# tell? If two schedules are equal, each seed is a coin toss.
 #
-# The contest holds many studies like our old one: take any three of its seeds, and the two peaks that we tried. The
-# next cell makes all these studies. In how many is one schedule ahead with every seed?
+# The contest contains many studies like our old one: take any three of its seeds, and the two peaks that we tried. The
+# next cell makes all these studies. They share seeds, so they are not independent, but they show how much a study of
+# three seeds varies.
 #
 # **Predict**: in which share of these studies is the same schedule ahead with every seed? If the schedules are equal,
 # three coins decide. The more they differ, the larger the share.
@@ -314,6 +313,8 @@ plots.small_studies(studies.gains, gap, published)
 # %% tags=["experiment"]
 print(f"{len(studies.gains):,} studies: one cycle ahead with every seed in {studies.first_wins:,}, "
       f"cosine in {studies.second_wins:,}")  # fmt: skip
+print(f"all seeds: one cycle ahead by {two_peaks.ahead('one cycle', 'cosine')} points at these two peaks, "
+      f"by {gap} at all four")  # fmt: skip
 share = studies.share_of_wins if len(studies.gains) >= contest.STUDIES_MIN else None  # of few studies it says nothing
 print(course.score("06/2", "share of studies with one sign", predicted_share, share, null=None, form="{:.2f}"))
 print(f"standard deviation of a difference: {spread:.1f} points with equal seeds, {unpaired:.1f} with different ones")
@@ -324,17 +325,19 @@ if abs(gap.estimate) < 1:
     print(f"to show that a gap of {gap.estimate:.1f} points is less than one: about {enough:,} seeds")
 
 # %% [markdown]
-# **Known** Three coins agree in a quarter of all cases. A study that reports the best of several settings also
-# reports luck: the fewer seeds, the more.
+# **Known** Three coins agree in a quarter of all cases, equally often on each side. So look at both counts. If nearly
+# all agreements favour one schedule, then it is ahead at these two peaks. But it may be ahead only there, because the
+# other schedule's best peak is not among the two. A study that reports the best of several settings also reports luck,
+# and the fewer its seeds, the more.
 #
 # The interval of n seeds reaches about 2 s / √n to each side, where s is the standard deviation of the paired
-# differences. So half the difference takes four times the seeds. Fewer than six seeds are never enough here: our
-# intervals rank the differences (signed-rank test), and five ranks cannot give 95 %. Equal seeds can make s smaller,
-# because both trainings share their initial weights and batches.
+# differences. So half the difference takes four times the seeds. Equal seeds can make s smaller, because both trainings
+# share their initial weights and batches. Fewer than six seeds are never enough here: our intervals rank the
+# differences (signed-rank test), and five ranks cannot give 95 %.
 #
-# With (2 s / difference)² seeds, the interval reaches as far to each side as the difference, so you see the
-# difference about every second time. To see it four times in five, take twice as many seeds (**Known**: the power of
-# a test, Cohen 1988).
+# With (2 s / difference)² seeds, the interval reaches as far to each side as the difference, so you see the difference
+# about every second time. To see it four times in five, take twice as many seeds (**Known**: the power of a test, Cohen
+# 1988).
 #
 # More seeds do not make the validation set larger. With m images, an accuracy p has a standard error of √(p (1 − p) /
 # m).
@@ -345,10 +348,10 @@ if abs(gap.estimate) < 1:
 # %% [markdown]
 # ## Does a schedule reach the same accuracy in fewer steps?
 #
-# Fewer steps are what we wanted, so count them. A schedule that falls to zero has to know its length, so one curve
-# does not show how many steps the schedule needs. Train with several lengths, at the best peak of the contest. If the
-# constant learning rate is best at the lowest of the four peaks, a lower one may be better still, and this comparison
-# misses it.
+# We wanted fewer steps, so count them. A schedule that falls to zero has to know its length, so a single curve does not
+# show how many steps it needs. The cell trains with several lengths, at the best peak of the contest. If the lowest of
+# the four peaks was best for the constant learning rate, a lower one may be better still, and this comparison misses
+# it.
 
 # %% tags=["experiment"]
 makers = {name: contest.SCHEDULES[name] for name in ("constant", "linear")}
@@ -371,10 +374,10 @@ needed = contest.steps_needed({n: statistics.mean(ends["linear"][n]) for n in le
 print(f"linear decay needs about {needed:.0f} steps for what the constant learning rate has after {2 * n_steps}")
 
 # %% [markdown]
-# **Known** With a constant learning rate the weights move around a minimum, at a distance that depends on the noise
-# of the gradient. Late in a training more steps hardly bring them closer, and a smaller learning rate does (Bottou,
-# Curtis and Nocedal 2018, arXiv:1606.04838, section 4.2). So a fall can replace steps. Our trainings are short, so
-# more steps still help a constant learning rate, as the figure shows.
+# **Known** With a constant learning rate the weights move around a minimum, at a distance that depends on the noise of
+# the gradient. Late in a training more steps hardly bring them closer, but a smaller learning rate does (Bottou, Curtis
+# and Nocedal 2018, arXiv:1606.04838, section 4.2). So a fall can replace steps. Our trainings are short, so more steps
+# still help a constant learning rate, as the figure shows.
 #
 # **We think** that the fall has a second effect: BatchNorm's running statistics lag behind weights that move fast. To
 # test it, estimate these statistics from scratch before each evaluation.
@@ -384,10 +387,12 @@ print(f"linear decay needs about {needed:.0f} steps for what the constant learni
 # %% [markdown]
 # ## What does one cycle look like, written out? · extra
 #
-# Write the schedule once by hand, and you see what a scheduler sets at each step, and which bug it invites. Steps
-# count from 0, so a rise of $h$ steps ends at step $h - 1$.
+# If you write the schedule once by hand, you see what a scheduler sets at each step, and which bug it invites.
 #
 # ### Exercise 2 · One cycle
+#
+# Write the cycle of Smith (2018) as a function of the step. Steps count from 0, so a rise of $h$ steps ends at step
+# $h - 1$.
 #
 # **Must** return `(lr, momentum)` on straight lines between these points, with $T$ = `epochs * steps_per_epoch`,
 # `low, high = momenta` and $h$ = `cycle * T / 2`, not rounded, so points may lie between steps:
@@ -468,7 +473,7 @@ check.one_cycle(one_cycle, seed=18)
 
 # %% [markdown]
 # The first cell compares your schedule with PyTorch's, and draws PyTorch's defaults next to yours. The second cell
-# trains with the classic bug: the scheduler is called once per epoch and not once per step.
+# trains with the classic bug: the program calls the scheduler once per epoch, not once per step.
 
 # %% tags=["experiment"]
 one_cycle_now = course.solved(check.one_cycle)
@@ -489,14 +494,15 @@ course.claim("one cycle ends higher if it is set per step than if per epoch",
              contest.points_ahead(whole.at_best("one cycle"), buggy), above=0)  # fmt: skip
 
 # %% [markdown]
-# **Takeaway** If you count a schedule's length in steps, call the scheduler once per step. Called per epoch, it never
-# leaves its warm-up, and no error says so.
+# **Takeaway** If you count a schedule's length in steps, call the scheduler once per step. Called once per epoch, it
+# never leaves its warm-up, and no error says so.
 
 # %% [markdown]
 # ## Is the largest batch the fastest? · extra
 #
-# Checklists say: take the largest batch that fits. What fits is a question about memory. Which batch reaches the
-# target first is a question about time.
+# Checklists say that you should take the largest batch that fits. But what fits is a question about memory, and which
+# batch reaches the target first is a question about time. The exercise answers the first, the cells after it the
+# second.
 #
 # ### Exercise 3 · How large can it get?
 #
@@ -581,8 +587,8 @@ check.largest_batch(largest_batch, seed=7)
 # The first cell sets a budget: a step that saves more activations raises CUDA's error. The later cells train to the
 # same accuracy with three batch sizes. The learning rate stays, or grows in proportion to the batch (unit 03).
 #
-# **Predict**: which batch size reaches the target in the least time, with the learning rate scaled? The smallest, if
-# the time of a step grows in proportion to its batch. The largest, if a small step leaves the device idle.
+# **Predict**: which batch size reaches the target in the least time, with the learning rate scaled? Say the smallest if
+# the time of a step grows in proportion to its batch. Say the largest if a small step leaves the device idle.
 
 # %%
 predicted_fastest = None  # "the base", "four times the base" or "the largest"
@@ -673,9 +679,9 @@ course.claim("with the learning rate unscaled, the largest batch needs more step
              ratio_interval(unscaled, scaled), above=1)  # fmt: skip
 
 # %% [markdown]
-# The claim about time depends on the machine, so read its recorded machines. If a small batch leaves a GPU idle, a
-# larger step takes hardly longer, and fewer steps are less time. On two cores a larger step takes longer: compare the
-# printed milliseconds with the batch sizes.
+# The claim about time depends on the machine, so read what the other machines recorded. If a small batch leaves a GPU
+# idle, a larger step takes hardly longer, and fewer steps take less time. On two cores a larger step takes longer:
+# compare the printed milliseconds with the batch sizes.
 #
 # **Known** Far above the *critical batch*, more samples per step save hardly any steps (McCandlish and colleagues 2018,
 # arXiv:1812.06162). Large batches may also generalise worse; unit 03 tests it.
@@ -685,8 +691,9 @@ course.claim("with the learning rate unscaled, the largest batch needs more step
 # %% [markdown]
 # ## What does AdamW change in Adam? · extra
 #
-# Can you copy a weight decay from one optimizer to the other? Adam divides the gradient by its usual size. With an L2
-# penalty, Adam divides the penalty's gradient $\lambda w$ as well. AdamW applies this decay separately.
+# People who change from Adam to AdamW often keep their weight decay. May they? Adam divides the gradient by its usual
+# size. With an L2 penalty, Adam divides the penalty's gradient $\lambda w$ as well. AdamW applies this decay
+# separately.
 #
 # ### Exercise 4 · One step of AdamW
 #
@@ -758,9 +765,9 @@ check.adamw_step(adamw_step, seed=9)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# The first cell moves two groups of 1,000 weights that start at 1. Their gradients are noise around 0, of standard
-# deviation 10 and 0.1. The later cells train on few images. Both optimizers try the same peaks and decays, and each
-# is judged at its own best pair.
+# The first cell moves two groups of 1,000 weights that start at 1. Their gradients are noise around 0, with a standard
+# deviation of 10 in one group and 0.1 in the other. The later cells train on few images. Both optimizers try the same
+# peaks and decays, and each is judged at its own best pair.
 
 # %% tags=["experiment"]
 adamw_now = course.solved(check.adamw_step)
@@ -836,8 +843,8 @@ course.claim("for AdamW the better of two one-cycle peaks ends above the better 
 
 # %% [markdown]
 # **Known** Equal decays do not act equally: L2 passes through Adam's division, AdamW's decay does not (Loshchilov and
-# Hutter 2019). So compare each optimizer at its own best decay, not both at the same decay. With a decay of 0 the two
-# are the same algorithm. Remember this when a checklist says "AdamW consistently beats Adam".
+# Hutter 2019). So compare the two optimizers at the best decay of each. With a decay of 0 the two are the same
+# algorithm. Remember this when a checklist says "AdamW consistently beats Adam".
 #
 # **Takeaway** In Adam, L2 hardly touches weights with large gradients. Tune the decay for each optimizer, and never
 # copy it from one to the other.
@@ -845,7 +852,7 @@ course.claim("for AdamW the better of two one-cycle peaks ends above the better 
 # %% [markdown]
 # ## What does clipping protect from? · extra
 #
-# One broken batch may undo much training. Clipping is said to protect from it: it limits the gradient of each step.
+# One broken batch may undo much training. Clipping limits the gradient of each step, and is said to protect from this.
 #
 # ### Exercise 5 · Clip by the joint norm
 #
@@ -909,7 +916,8 @@ check.clip_grad_norm(clip_grad_norm, seed=6)
 
 # %% [markdown]
 # The cells train a network without BatchNorm. Halfway, the images of one batch are multiplied by 30. From then on,
-# gradients are clipped or not. The limit is the largest norm of the quarter before.
+# gradients are clipped or not. The limit is the largest norm of the quarter before, so clipping hardly acts on healthy
+# batches.
 
 # %% tags=["experiment"]
 clip_now = course.solved(check.clip_grad_norm)
@@ -955,7 +963,8 @@ course.claim("without a broken batch, clipping changes accuracy by less than two
 # %% [markdown]
 # **Shown** The four trainings share their seeds, and differ by the broken batch and by the clipping alone.
 #
-# **Takeaway** Clipping is insurance: it changes little until a broken batch arrives, and then saves the training.
+# **Takeaway** Clipping with a limit above the usual norms is insurance: it changes little until a broken batch arrives,
+# and then it saves the training.
 #
 # Under a `GradScaler` gradients are scaled, so they have to be divided before they are clipped; part 3 shows the call.
 #

@@ -3,9 +3,9 @@
 #
 # **Which changes make a single step faster, on which network, and which only look as if they should?**
 #
-# Part 2 needed fewer steps. This part keeps the number of steps and makes each step cheaper. You measure the list as
-# it looks today, from TF32 to CUDA graphs, on two networks: a small convolutional network and a small GPT. A profile
-# first says what each change can gain at most.
+# Part 2 needed fewer steps. This part keeps the number of steps and makes each step cheaper. You measure what lists
+# recommend today, from TF32 to CUDA graphs, on two networks: a small convolutional network and a small GPT. Before each
+# measurement, a profile says what the change can gain.
 #
 # **You will be able to**
 #
@@ -18,8 +18,8 @@
 #
 # **Needs** nothing from parts 1 and 2
 #
-# Run the cells one after the other, and write your number where a cell says None before you run the next. Sections
-# marked "extra" can be read later. At smoke scale nothing is decided: it only tests that the cells run.
+# Run the cells in order. Where a cell says None, write your number before you run the next cell. Sections marked
+# "extra" can wait. At smoke scale nothing is decided, because it only tests that the cells run.
 
 # %% locked="setup"
 import copy
@@ -57,11 +57,12 @@ batches = [(x, y) for (x,), y in networks["convolutional network"].batches]
 print(f"steps of {size.step_batch} images, and of {size.gpt_rows} x {size.gpt_columns} tokens")
 
 # %% [markdown]
-# ## What can each change gain at most?
+# ## How much can each change gain?
 #
-# There are many changes to try, and most cost you time to write. Which are worth it? The baseline is the step that
-# most people write: float32, the usual layout, Adam with its defaults, and attention as the paper writes it. Each
-# rung of a *ladder* keeps the changes of the rung before it and adds one. The code is in `course/training/ladder.py`.
+# There are many changes to try, and most of them take you time to write. Which are worth it? The baseline is the step
+# that most people write: float32, the usual layout, Adam with its defaults, and attention as the paper writes it. The
+# changes form a *ladder*: each rung keeps the changes of the rung before it and adds one. The code is in
+# `course/training/ladder.py`.
 #
 # | rung | what it adds | meant to make cheaper |
 # |---|---|---|
@@ -76,8 +77,9 @@ print(f"steps of {size.step_batch} images, and of {size.gpt_rows} x {size.gpt_co
 #
 # Each rung is compared with the last rung before it that runs here, and the first rung with the baseline.
 #
-# A profile of the rung before gives the bound. Suppose that a change touches the share $s$ of the step. If the change
-# made this share free, the step would be $1 / (1 - s)$ times as fast.
+# A profile of the rung before gives a bound. If a change touches the share $s$ of the step and makes it free, the step
+# is $1 / (1 - s)$ times as fast. The bound counts only what the last column of the table names. A change that also
+# speeds up other work may gain more.
 
 # %% tags=["experiment"]
 rungs = {name: ladder.ladder(network, device) for name, network in networks.items()}
@@ -89,21 +91,20 @@ plots.step_shares(shares)
 for name, of in bounds.items():
     print(name)
     for rung, bound in of.items():
-        print(f"  {rung:<16} " + (f"at most {bound:.2f} times as fast" if bound else "the profile cannot tell"))
+        print(f"  {rung:<16} " + (f"bound: {bound:.2f} times as fast" if bound else "the profile cannot tell"))
 
 # %% [markdown]
-# **Takeaway** Before you write a change, a profile says what it can gain at most. A change that touches little cannot
-# gain much.
+# **Takeaway** Before you write a change, profile the step: a change that touches little cannot gain much.
 
 # %% [markdown]
 # ## Which rung wins on which network?
 #
 # A bound says what is possible, not what happens: the new kernel takes time, too, and may even be slower than the old
-# one. So measure: each rung runs in every round, in random order, and the baseline twice. The ratio of the two
+# one. So measure. Each rung runs in every round, in random order, and the baseline runs twice. The ratio of the two
 # baselines is the control.
 #
 # **Predict**: which rung gains most on the convolutional network, and which on the small GPT? Use the bounds. For 16
-# bits ask whether your processor has instructions for them (`amx_bf16` or `avx512_bf16` in `lscpu`) or your GPU has
+# bits, ask whether your processor has instructions for them (`amx_bf16` or `avx512_bf16` in `lscpu`) or your GPU has
 # tensor cores.
 
 # %%
@@ -161,24 +162,24 @@ course.claim("CUDA graphs make a step of the small GPT at least 10 % faster",
 
 # %% [markdown]
 # Compare the bounds with the gains: the rung with the largest bound need not gain most. If a gain exceeds its bound,
-# the change also speeds up work outside its share. For example, 16 bits also halve the bytes of point-wise
-# operations, and compiling also removes the time between operations.
+# the change also speeds up work outside its share. For example, 16 bits halve the bytes of point-wise operations, and
+# compiling removes time between operations.
 #
 # **Known** TF32 and CUDA graphs belong to NVIDIA's GPUs, so a CPU prints "not measured here". TF32 multiplies float32
 # in tensor cores with ten binary digits after the first of each factor (NVIDIA Ampere white paper 2020). PyTorch uses
 # TF32 for convolutions by default, and for matrix products after one line,
-# `torch.set_float32_matmul_precision("high")`. The line gains little once autocast makes the products in 16 bits. A
-# CUDA graph replays recorded kernels, which pays where the GPU waits for Python: small kernels, small batches.
+# `torch.set_float32_matmul_precision("high")`. Under autocast this line gains little, because the products already run
+# in 16 bits. A CUDA graph replays recorded kernels. This pays where the GPU waits for Python: with small kernels and
+# small batches.
 #
-# **Takeaway** A bound says which rungs to skip. Only the ladder says which rung wins, on your network and your
-# machine.
+# **Takeaway** A bound says which rungs to skip. Only the ladder says which rung wins, on your network and your machine.
 
 # %% [markdown]
 # ## Does a faster step learn as much?
 #
-# A faster step is worth nothing if it learns less. The cell trains every rung with the same seeds on the same
-# batches. It subtracts the loss of the baseline seed by seed, so the luck that both share cancels. The control is the
-# baseline again, from weights that differ by a millionth: it shows how much rounding alone may change the loss.
+# A faster step is worth nothing if it learns less. The cell trains every rung with the same seeds on the same batches.
+# It subtracts the loss of the baseline seed by seed, so the luck that both share cancels. The control is the baseline
+# again, from weights that differ by a millionth: it shows how much rounding alone may change the loss.
 
 # %% tags=["experiment"]
 apart = {name: ladder.loss_differences(small[name], rungs[name], size.loss_steps, size.loss_seeds, device)
@@ -194,23 +195,21 @@ course.claim("with all changes up to 16 bits, the small GPT has the baseline's l
              gpt_apart, within=(-0.05, 0.05))  # fmt: skip
 
 # %% [markdown]
-# **Shown** The rungs share weights, batches and steps. So an interval that lies outside the control's comes from the
-# changes up to that rung. An interval that is only wider says that the seeds differ more, not that the loss is
-# higher. But these are few steps: train longer before you trust a format at the end of a schedule, where updates are
-# small.
+# **Shown** The rungs share weights, batches and steps. So if an interval lies outside the control's, the changes up to
+# that rung are the cause. If an interval is only wider, the seeds differ more, but the loss need not be higher. These
+# are few steps: train longer before you trust a format at the end of a schedule, where updates are small.
 #
 # **Takeaway** Compare losses in pairs, seed by seed, and next to what rounding alone does.
 
 # %% [markdown]
 # ## Which lines belong inside autocast?
 #
-# Why not store the whole model in 16 bits? bf16 keeps the range of float32 and stores seven binary digits after the
-# first. So a weight of 0.1 can only move in steps of 1/2048.
+# If 16 bits are faster, why not store the whole model in 16 bits? bf16 keeps the range of float32 and stores seven
+# binary digits after the first. So a weight of 0.1 can only move in steps of 1/2048.
 #
 # **Predict**: the weights of FashionCNN, stored in bf16, get an update of 1e-5 each, as Adam makes it at the end of a
-# schedule. Which share of the weights stays where it is? Most weights lie between a thousandth and a twentieth. An
-# update is lost if it is less than half of the distance to the next number. Half of this distance is 1/512 to 1/256
-# of the weight.
+# schedule. Which share of the weights stays where it is? Most weights lie between a thousandth and a twentieth. bf16
+# keeps an update that is larger than 1/256 of the weight, and loses one that is smaller than 1/512 of it.
 
 # %%
 predicted_stuck = None  # between 0 and 1
@@ -253,8 +252,8 @@ course.claim("on a CPU, autocast leaves the softmax of a 16-bit tensor in 16 bit
 # autocast also computes softmax, norms, sums and `exp` in float32. On a CPU these functions keep the dtype of their
 # input, as printed above.
 #
-# fp16 has more digits than bf16 and a smaller range, so small gradients become 0. A `torch.amp.GradScaler`, made once
-# before the training, keeps small gradients. It has three calls per step:
+# fp16 has more digits than bf16 but a smaller range, so small gradients become 0. A `torch.amp.GradScaler`, made once
+# before the training, keeps them. It has three calls per step:
 #
 # ```python
 # scaler.scale(loss).backward()  # gradients of the loss, multiplied by a large factor
@@ -262,8 +261,8 @@ course.claim("on a CPU, autocast leaves the softmax of a 16-bit tensor in 16 bit
 # scaler.update()  # halves the factor after an overflow, doubles it after a long time without
 # ```
 #
-# If you clip gradients, call `scaler.unscale_(optimizer)` first; otherwise you clip the scaled gradients. The next
-# cells make one step of length 1 with this call and without it.
+# If you clip gradients, call `scaler.unscale_(optimizer)` first, because otherwise you clip the scaled gradients. The
+# next cells make one step of length 1 with this call and without it.
 
 
 # %% tags=["experiment"]
@@ -360,19 +359,19 @@ check.autocast_region(autocast_region, seed=17)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# **Takeaway** Put only forward and loss inside autocast, and keep the weights in float32: stored in bf16, most of
-# them miss the small updates at the end of a training.
+# **Takeaway** Put only forward and loss inside autocast, and keep the weights in float32: stored in bf16, most of them
+# miss the small updates at the end of a training.
 
 # %% [markdown]
 # ## What explains the ladder?
 #
-# A rung tells you *whether* a change helps this network. To say whether it will help yours, you have to know *why*.
-# So change one suspected cause alone:
+# A rung tells you *whether* a change helps this network. To say whether it will help yours, you have to know *why*. So
+# change one suspected cause alone:
 #
-# - Do 16 bits need large products? The control makes the same step with a sixteenth of the images. (Here 16 bits are
-#   added to the plain step, in the ladder to the changes before it, so the gains may differ.)
-# - How much can a fused optimizer gain at all? The control times the update alone, against Adam's default. (On CUDA
-#   the default already updates many weights per kernel.)
+# - Do 16 bits need large products? The control makes the same step with a sixteenth of the images. Here 16 bits are
+#   added to the plain step, but in the ladder to the changes before it, so the gains may differ.
+# - How much can a fused optimizer gain at all? The control times the update alone, against Adam's default. On CUDA this
+#   default already updates many weights per kernel.
 # - Which layer gains from channels last? Each layer runs alone in both layouts.
 # - Does SDPA need long sequences? Attention runs alone, on rows of two lengths with equally many tokens together.
 
@@ -442,18 +441,14 @@ course.claim("SDPA gains at least 10 % more on long rows than on short ones",
              ratio_of_gains(controls["SDPA, long rows"], controls["SDPA, short rows"]), above=1.1)  # fmt: skip
 
 # %% [markdown]
-# Read the recorded machines of the two claims about 16 bits. **We think** that a GPU loses with 16 bits where a step
-# waits for Python: autocast starts more kernels, and products take little of the time. But then few images should
-# lose at least as much as many. Where the record says otherwise, this is not the whole reason. To test it, time a
-# larger network there.
-#
-# - **Shown** The two steps in 16 bits differ by the number of images alone. **We think** that this number acts in two
-#   ways. With few images the products are small. And Adam's update, which stays in 32 bits, takes a larger share. To
-#   tell them apart, leave the update out of both steps.
-# - **Shown** Each layer runs alone in both layouts, so the rows above say which layers gain from channels last.
-# - **We think** that a layer gains where it works pixel by pixel. In channels last, the channels of a pixel are
-#   neighbours in memory, so one instruction reads or computes several of them. To test it, give the layer one
-#   channel: then both layouts are the same.
+# - **Shown** The two steps in 16 bits differ only in the number of images. **We think** that this number acts in two
+#   ways: with few images the products are small, and Adam's update, which stays in 32 bits, takes a larger share. To
+#   tell them apart, leave the update out of both steps. If 16 bits lose on a machine, profile the step there: autocast
+#   also adds conversions.
+# - **Shown** Each layer runs alone in both layouts, so the rows above say which layers gain from channels last. **We
+#   think** that a layer gains where it works pixel by pixel: the channels of a pixel are neighbours in memory, so one
+#   instruction reads or computes several of them. To test it, give the layer one channel, because then both layouts are
+#   the same.
 # - **Known** SDPA does not write the table of all scores, which grows with the square of the row (Dao et al. 2022,
 #   arXiv:2205.14135). For the same number of tokens, longer rows make a larger table.
 #
@@ -463,11 +458,10 @@ course.claim("SDPA gains at least 10 % more on long rows than on short ones",
 # %% [markdown]
 # ## When is compiling paid back?
 #
-# `torch.compile` makes one kernel of several operations, but the first call takes long. So a compiled step must save
-# enough time, step by step, to pay for that call. What was compiled stays on disk, so a second start of the same
-# training is cheaper. And `torch.compile` compiles for the shapes that it sees.
-#
-# Does a smaller last batch make it compile again? The cell counts, for batches of the sizes 16, 12, 8 and 4.
+# `torch.compile` makes one kernel of several operations, but its first call takes long. So a compiled step must save
+# enough time, step by step, to pay for this call. The compiled code stays on disk, so a second start of the same
+# training is cheaper. But `torch.compile` compiles for the shapes that it sees. Does a smaller last batch make it
+# compile again? The cell counts, for batches of the sizes 16, 12, 8 and 4.
 
 # %% tags=["experiment"]
 gpt = networks["small GPT"]
@@ -499,7 +493,7 @@ for name, of in rungs.items():
 # (PyTorch documentation, "Dynamic Shapes"). Sizes 0 and 1 always get their own graphs. A Python number that changes
 # from call to call may compile again every time, up to a limit; `TORCH_LOGS=recompiles` says why.
 #
-# The line "from the cache" was measured in the same process. A new process also imports the compiler.
+# The line "from the cache" was measured in the same process. A new process also has to import the compiler.
 #
 # **Takeaway** Count the compile time against the steps that you will make. Drop a smaller last batch, or compile once
 # more for it.
@@ -507,8 +501,8 @@ for name, of in rungs.items():
 # %% [markdown]
 # ## What does a bias before BatchNorm do? · extra
 #
-# Checklists say: leave out the bias before a BatchNorm. BatchNorm subtracts the mean of each channel. So what is the
-# gradient of a bias right before it? One backward pass through FashionCNN compares the norms of the gradients of
+# Checklists tell you to leave out the bias before a BatchNorm. BatchNorm subtracts the mean of each channel. So what is
+# the gradient of a bias right before it? One backward pass through FashionCNN compares the norms of the gradients of
 # biases and weights.
 
 # %% tags=["experiment"]
@@ -530,8 +524,8 @@ course.claim("the biases before BatchNorm have a gradient of zero up to rounding
 #
 # ### Exercise 2 · Remove it
 #
-# Return a model without the biases that come right before a BatchNorm. In training mode they change no output. In
-# evaluation mode BatchNorm subtracts its *running* mean, which includes the bias.
+# Return a model without the biases that come right before a BatchNorm. In training mode these biases change no output.
+# In evaluation mode BatchNorm subtracts its *running* mean, which includes the bias.
 #
 # **Must**
 # - return a copy, and leave the given model as it is;
@@ -619,8 +613,8 @@ course.claim("without the biases before BatchNorm, a trained model has the same 
 # `torch.channels_last` the channels of a pixel are neighbours, which some convolution kernels prefer. Shape and
 # values stay.
 #
-# You compare FashionCNN with a copy of it that calls `.contiguous()` after the first block. How often does the layout
-# change on the way through the copy?
+# You compare FashionCNN with a second one that calls `.contiguous()` after the first block. How often does the layout
+# change on the way through it?
 #
 # %% [markdown]
 # ### Exercise 3 · Find the layers
@@ -739,9 +733,10 @@ course.claim("FashionCNN keeps the layout from its first convolution to its last
 # %% [markdown]
 # ## What does a compiler gain on point-wise operations? · extra
 #
-# A chain of point-wise operations reads and writes the whole tensor at every link. A compiler makes one kernel of it.
-# Checklists of 2021 used `torch.jit.script` for that, which is deprecated; `torch.compile` replaces it. The example is
-# GELU, $x\,\Phi(x)$, with $\Phi(x) = \frac12 (1 + \mathrm{erf}(x / \sqrt 2))$.
+# Each operation in a chain of point-wise operations reads and writes the whole tensor. A compiler makes one kernel of
+# the chain, which reads and writes it once. Checklists of 2021 used `torch.jit.script` for that, which is deprecated;
+# `torch.compile` replaces it. The example is GELU, $x\,\Phi(x)$, with
+# $\Phi(x) = \frac12 (1 + \mathrm{erf}(x / \sqrt 2))$.
 #
 # %% [markdown]
 # ### Exercise 4 · GELU, written out

@@ -3,14 +3,13 @@
 #
 # **Which of all this makes your training reach its accuracy sooner?**
 #
-# Parts 1 to 3 measured the number of steps and the time of a step. Now one number counts both: the seconds until the
-# validation accuracy reaches a target. A script that follows all advice races against a plain script. You find out
-# which of its nine pieces pay, and then race against it yourself.
+# Parts 1 to 3 measured the number of steps and the time of a step. One number counts both: the seconds until the
+# validation accuracy reaches a target. In this part a script that follows all advice races against a plain script. You
+# find out which of its nine pieces pay, and then race against it yourself.
 #
 # **You will be able to**
 #
-# - measure a whole training by its time to an accuracy, with a control, and judge a piece of advice by leaving it
-#   out;
+# - measure a whole training by its time to an accuracy, with a control, and judge a piece of advice by leaving it out;
 # - tell whether a change saves images or time per image, and measure each with the tool that suits it;
 # - say what a training step keeps in memory, and what checkpointing and accumulation change about it;
 # - choose the measurement that tells which remedy fits a symptom.
@@ -19,8 +18,8 @@
 #
 # **Needs** nothing from the other parts
 #
-# Run the cells one after the other, and write your number where a cell says None before you run the next. Sections
-# marked "extra" can be read later. At smoke scale nothing is decided: it only tests that the cells run.
+# Run the cells in order. Where a cell says None, write your number before you run the next cell. Sections marked
+# "extra" can wait. At smoke scale nothing is decided, because it only tests that the cells run.
 
 
 # %% locked="setup"
@@ -51,13 +50,13 @@ data = fashion.load(size.dataset)
 # Suppose that you follow all the advice. How much sooner does your training reach its accuracy? All contestants train
 # FashionCNN on the same images until the accuracy on the same validation images reaches a target. The *plain* script
 # reads single images from a Dataset, trains with Adam at 1e-3 in batches of 64 in float32, and evaluates once per
-# epoch. *Everything* follows nine pieces of advice, each a field of a `Recipe`:
+# epoch. *Everything* follows nine pieces of advice, each of which sets fields of a `Recipe`:
 #
 # | advice | field | what changes |
 # |---|---|---|
 # | data in memory | `in_memory` | batches are cut out of one tensor |
 # | batch of 128 | `batch_size` | half the steps per epoch, twice the learning rate |
-# | one cycle | `one_cycle`, `epochs` | the learning rate rises to a higher peak once, then falls |
+# | one cycle | `one_cycle`, `epochs` | the learning rate rises to a higher peak, then falls, both along a cosine |
 # | bfloat16 | `bf16` | forward pass and evaluation run under autocast |
 # | channels_last | `channels_last` | another order of the numbers in memory |
 # | fused Adam | `fused` | one kernel updates all weights |
@@ -65,12 +64,14 @@ data = fashion.load(size.dataset)
 # | label smoothing | `label_smoothing` | the loss asks for a little less than 1 for the right class |
 # | late evaluation | `late_evaluation` | no evaluation on the clock, instead of one per epoch |
 #
-# The contestant that is evaluated most often would notice its target first. So the race has rules:
+# The cycle has the shape of `OneCycleLR`'s defaults, with a shorter rise. Part 2 tests another cycle.
 #
-# - **Same looks.** The race looks at the accuracy of each contestant after the same numbers of images. A straight
-#   line joins two looks, and the target is reached where the line crosses it.
+# A contestant that is evaluated more often would notice its target earlier. So the race has rules:
+#
+# - **Same looks.** The race looks at the accuracy of each contestant after the same numbers of images. A straight line
+#   joins two looks, and the target is reached where the line crosses it.
 # - **The clock** runs while a contestant converts images and trains. It stands still during our looks. A recipe that
-#   evaluates once per epoch also pays for its evaluations: half of one for half an epoch.
+#   evaluates once per epoch also pays for its evaluations: after half an epoch, it has paid for half of one.
 # - **A control.** Everything runs twice with each seed. Every difference between the two is noise.
 # - **Enough seeds.** Ratios are paired by seed. With fewer than six seeds, our intervals cannot have 95 %.
 #
@@ -104,9 +105,9 @@ course.claim("with equal seeds, everything needs the same number of images twice
              otherwise="Kernels of your device add in another order each time.")  # fmt: skip
 
 # %% [markdown]
-# **Shown** The control has the same recipe and seeds. On a CPU it needs exactly the same number of images, so its
-# whole interval by the clock comes from the machine. The number of images is free of that noise, because it depends
-# on recipe and seed alone.
+# **Shown** The control has the same recipe and seeds. On a CPU it needs exactly the same number of images, so its whole
+# interval by the clock comes from the machine. The number of images is free of this noise, because it depends on recipe
+# and seed alone.
 #
 # **Takeaway** To compare times to an accuracy, look at all contestants equally often, pair their seeds, and run a
 # control.
@@ -114,21 +115,21 @@ course.claim("with equal seeds, everything needs the same number of images twice
 # %% [markdown]
 # ## Which of the nine pieces pays?
 #
-# You will not use all nine pieces, so which of them pay? For a single piece the clock is too coarse: it adds the luck
-# of the seed to the noise of the machine. So split the time:
+# You will hardly use all nine pieces, so you want to know which of them pay. For a single piece the clock is too
+# coarse: it adds the luck of the seed to the noise of the machine. So split the time:
 #
 # seconds = images trained until the target × seconds per image
 #
-# *Images* do not depend on what else the machine does. We count them with and without a piece, with the same seeds,
-# for five pieces: batch, cycle, bfloat16, smoothing, and the bias. The bias changes only rounding, so its row shows
-# what chance does. The other four pieces change only rounding or the random order of the images, so on average they
-# need the same number of images, and we do not count it.
+# *Images* do not depend on what else the machine does. We count them with and without a piece, with the same seeds, for
+# five pieces: batch, cycle, bfloat16, smoothing, and the bias. The bias changes only rounding, so its row shows what
+# chance does. The other four pieces change only rounding or the random order of the images. On average they need the
+# same number of images, so we do not count it.
 #
-# *Seconds per image* do not depend on the seed. `compare` measures them for all nine pieces in interleaved rounds,
-# with everything as the base.
+# *Seconds per image* do not depend on the seed. `compare` measures them for all nine pieces in interleaved rounds, with
+# everything as the base.
 #
-# **Predict**: which piece saves the most time when you multiply both factors? Ask what the plain script spends most
-# on: arithmetic (bfloat16), waiting for data (data in memory), or too many images (one cycle).
+# **Predict**: which piece saves the most time when you multiply both factors? Ask what costs the plain script most:
+# arithmetic (bfloat16), waiting for data (data in memory), or too many images (one cycle).
 
 # %%
 predicted_piece = None  # a name from the table, such as "one cycle"
@@ -162,7 +163,7 @@ course.claim("bfloat16 makes an image at least 10 % faster", by_name["bfloat16"]
              otherwise="Your processor may have no instructions for bfloat16.")  # fmt: skip
 course.claim("bfloat16 changes the number of images by less than 15 %", by_name["bfloat16"].images, within=(0.85, 1.15))
 course.claim("data in memory makes an image at least 10 % faster", by_name["data in memory"].cost, above=1.1)
-course.claim("one cycle saves at least 10 % of the images", by_name["one cycle"].images, above=1.1,
+course.claim("one cycle saves at least 10 % of the images", by_name["one cycle"].images, above=1 / 0.9,
              otherwise="Constant learning rates reach an easy target early; a cycle pays near its end.")  # fmt: skip
 course.claim("the bias before BatchNorm changes the time per image by less than 5 %",
              by_name["no useless bias"].cost, within=(0.95, 1.05))  # fmt: skip
@@ -172,28 +173,26 @@ course.claim("the bias before BatchNorm changes the time per image by less than 
 # image. Single pieces may still change the number of images, in opposite directions: look for intervals in the column
 # "images" that exclude 1.
 #
-# A grey row is a result, too: with these seeds and rounds nobody can say whether that piece helps. And a coloured row
-# may be chance. Each of the nine intervals misses the truth once in twenty times, so about a third of such tables
-# would have a coloured row even if no piece helped. Trust a coloured row only if you can say why.
+# A grey row is a result, too: with these seeds and rounds nobody can say whether that piece helps. A green or orange
+# row may be chance. Each of the nine intervals misses the truth once in twenty times, so about a third of such tables
+# would have a green or orange row even if no piece helped. Confirm such a row with other seeds before you rely on it.
 #
 # - **Known** bfloat16 is fast where the processor has instructions for it (AMX on recent Xeons, AVX-512 BF16, tensor
 #   cores on GPUs). Elsewhere it is emulated and may lose.
-# - **Known** A larger batch makes fewer updates, so it may need more images (unit 03). But it pays the fixed cost of
-#   an update less often. The product of the two columns decides.
-# - **Known** One cycle was made for few epochs and a target near the best accuracy (Smith 2018). An easy target is
-#   reached before the learning rate has fallen.
-# - **We think** that our rule favours a constant learning rate: its accuracy jumps from look to look, and the first
-#   crossing counts, even by luck. To test it, raise `target`, or count the second look above it.
+# - **Known** A larger batch makes fewer updates, so it may need more images (unit 03). But it pays the fixed cost of an
+#   update less often. The product of the two columns decides.
 # - **Known** BatchNorm subtracts the mean, and the bias with it (Ioffe and Szegedy 2015), so without the bias only
-#   rounding differs. If "no useless bias" has a coloured number of images here, suspect chance first.
-# - The nine ratios need not multiply to the whole, because each piece was left out while the other eight stayed. What
-#   data in memory saves is a larger share once bfloat16 has made the rest cheap.
-# - **We think** that some pieces need each other. Leaving out either piece then costs the gain of both, and
-#   multiplying counts this gain twice. To test it for bfloat16 and channels_last, leave out both.
+#   rounding differs. If "no useless bias" is green or orange in the column "images", suspect chance first.
+# - **We think** that our rule favours a constant learning rate over a cycle: its accuracy jumps from look to look, and
+#   the first crossing counts, even by luck. To test it, raise `target`, or count the second look above it.
 #
-# The full-size race, on all images of Fashion-MNIST, is `course bench speedrun`; its results are in
-# [docs/results.md](../../docs/results.md). The flip map says on which machine each piece wins: see the end of part 1,
-# or [docs/flip-map.md](../../docs/flip-map.md).
+# The nine ratios need not multiply to the whole, because each piece was left out while the other eight stayed. For
+# example, data in memory saves a larger share of a step that bfloat16 has made shorter. **We think** that some pieces
+# also need each other. Leaving out either of two such pieces costs the gain of both, and multiplying counts this gain
+# twice. To test it for bfloat16 and channels_last, leave out both.
+#
+# The full-size race, on all images of Fashion-MNIST, has its results in [docs/results.md](../../docs/results.md). The
+# flip map says on which machine each piece wins: see the end of part 1, or [docs/flip-map.md](../../docs/flip-map.md).
 #
 # **Takeaway** Seconds are images times seconds per image. Measure each factor by itself, and keep a change if the
 # interval of the product lies above 1.
@@ -201,13 +200,14 @@ course.claim("the bias before BatchNorm changes the time per image by less than 
 # %% [markdown]
 # ## Can you beat it?
 #
-# Write a recipe that reaches the target sooner. Change any field of the table, or `lr` and `epochs`. Decide first
-# which factor your change should reduce. Another peak, cycle or label smoothing changes the number of images, another
-# batch size changes both factors, and the other fields change the time per image.
+# Write a recipe that reaches the target sooner. Change any field of the table, or `lr` and `epochs`. Decide first which
+# factor your change should reduce. Another peak, cycle or label smoothing changes the number of images, another batch
+# size changes both factors, and the other fields change the time per image.
 #
 # Your entry races with the same seeds as everything, and its time per image is compared with everything's, next to a
-# control. The board shows ratios to everything, so you may compare entries made at different times. An entry leads
-# only if its whole interval lies above 1. Two entries are enough for the session.
+# control. The board shows ratios to everything, so you may compare entries made at different times. An entry leads only
+# if its whole interval lies above 1. Two entries are enough for the session, and few entries are also fairer: of forty
+# entries that change nothing, about one leads by chance.
 
 # %% tags=["experiment"]
 print(everything)
@@ -243,9 +243,9 @@ plots.leaderboard(board)
 # ### END SOLUTION
 
 # %% [markdown]
-# ## On your own training
+# ## What would you change first in your own training?
 #
-# **What would you change first in your own training?**
+# You know the symptom of your own training, but not yet its remedy. The table says what to measure in between.
 #
 # | you see | measure | then try | part |
 # |---|---|---|---|
@@ -281,11 +281,9 @@ print(course.checkup(loader, step, steps=20, minutes=size.checkup_minutes))
 # %% [markdown]
 # ## What does a step keep in memory? · extra
 #
-# When a training runs out of memory, what fills it? Autograd keeps results of the forward pass until the backward
-# pass needs them.
-#
-# FashionCNN has 1.5 million parameters. Think first: at which batch size does a step keep more bytes for backward
-# than the parameters take? And does 16-bit autocast halve these bytes?
+# When a training runs out of memory, you need to know what fills it. Autograd keeps results of the forward pass until
+# the backward pass needs them. FashionCNN has 1.5 million parameters. Think first: at which batch size does a step keep
+# more bytes for backward than the parameters take? And does 16-bit autocast halve these bytes?
 #
 # ### Exercise 1 · Count the bytes
 #
@@ -394,8 +392,8 @@ course.claim("autocast to 16 bits saves less than half of the bytes kept per ima
 # %% [markdown]
 # **Known** Autocast runs convolutions and linear maps in 16 bits, and what they pass on is kept in 16 bits, too. Max
 # pooling keeps the positions of its maxima as 64-bit numbers in any case (documentation of `torch.amp`, and of
-# `max_pool2d`'s `return_indices`). Count one position for each pooled value: these positions are the bytes that
-# autocast does not halve.
+# `max_pool2d`'s `return_indices`). Count one position for each pooled value: these are the bytes that autocast does not
+# halve.
 #
 # **Takeaway** Activations grow with the batch, and weights do not. So a memory limit is a limit on the batch.
 
@@ -403,9 +401,9 @@ course.claim("autocast to 16 bits saves less than half of the bytes kept per ima
 # ## What if a block runs twice? · extra
 #
 # A checkpointed block saves memory: it keeps only its inputs, and runs a second time when backward reaches it. The
-# second run must give what the first run gave. But dropout draws a new mask. And backward runs outside the autocast
-# of the forward pass, so the second run would compute in float32 what the first run computed in 16 bits. How wrong
-# does a gradient get if the mask differs?
+# second run must give the result of the first, but dropout would draw a new mask. Backward also runs outside the
+# autocast of the forward pass, so the second run would compute in float32 what the first run computed in 16 bits. How
+# wrong does a gradient get if the mask differs?
 #
 # ### Exercise 2 · Checkpoint a block
 #
@@ -535,17 +533,17 @@ course.claim("under autocast, checkpointed blocks have the gradients of plain on
 course.claim("BatchNorm in a checkpointed block updates its running statistics twice per step", updates == 2, updates)
 
 # %% [markdown]
-# **Shown** The two gradients that lie far apart differ by the mask alone, and no error says so.
+# **Shown** Two of the gradients lie far apart, and differ by the mask alone. No error says so.
 #
 # **Takeaway** A second run must repeat the first one in all that it reads: random numbers, precision, statistics.
 
 # %% [markdown]
 # ## How many segments? · extra
 #
-# Checkpointing saves memory and costs time. How much of each? A model of n equal blocks is cut into k segments. At
-# the peak of backward, one segment has run again and each of the others keeps its input. That makes (k − 1) · (bytes
-# of an input) + ⌈n / k⌉ · (bytes of a block). Which k keeps the fewest bytes? Each block runs forward twice in a
-# step, so a step takes one more forward pass.
+# Checkpointing saves memory and costs time, and the number of segments decides how much of each. A model of n equal
+# blocks is cut into k segments. At the peak of backward, one segment has run again and each of the others keeps its
+# input. That makes (k − 1) · (bytes of an input) + ⌈n / k⌉ · (bytes of a block). Which k keeps the fewest bytes? Each
+# block runs forward twice in a step, so a step takes one more forward pass.
 #
 # **Predict**: how many times as long as a plain step does a checkpointed step take? If backward costs two forward
 # passes, as it does for matrix products, the rule says 4/3. If the forward pass has work without a counterpart in
@@ -601,21 +599,21 @@ course.claim("a checkpointed step takes longer than the 4/3 of the rule", longer
 # **Shown** The last cell removes dropout alone. Compare both shares with the rule's third. If only the share with
 # dropout is larger, the difference is the time for drawing random numbers, which the backward pass does not need.
 #
-# Where the intervals overlap, you cannot tell whether more segments cost more. The predicted line adds a forward pass
-# that keeps no graph, as a checkpointed block makes it first.
+# Each interval compares one number of segments with the plain step, not with another number of segments. The predicted
+# line adds a forward pass that keeps no graph, as a checkpointed block makes it first.
 #
-# **Known** With k segments of n blocks, k inputs and the n / k blocks of one segment are kept. The sum is least at k
-# = √(n · bytes of a block / bytes of its input), which is √n only if block and input have equally many bytes (Chen et
-# al. 2016).
+# **Known** With k segments of n blocks, k inputs and the n / k blocks of one segment are kept. The sum is least at k =
+# √(n · bytes of a block / bytes of its input), which is √n only if block and input have equally many bytes (Chen et al.
+# 2016).
 #
-# **Takeaway** Choose the segments by the bytes of a block and of its input. Checkpointing costs one more forward
-# pass, which may be more than a third of your step.
+# **Takeaway** Choose the segments by the bytes of a block and of its input. Checkpointing costs one more forward pass,
+# which may be more than a third of your step.
 
 # %% [markdown]
 # ## Does accumulation equal the large batch? · extra
 #
 # You want the gradient of a large batch, but only a small batch fits. The gradient of a mean is the mean of
-# gradients, so you can add up micro-batches. Does that equal the large batch, whatever the model?
+# gradients, so you can add up micro-batches. Is the sum the gradient of the large batch, whatever the model?
 #
 # ### Exercise 3 · Accumulate
 #
@@ -718,7 +716,7 @@ course.claim("BatchNorm's running statistics are updated once per micro-batch", 
 
 # %% [markdown]
 # **Shown** The three networks differ in their normalisation alone. BatchNorm normalises with the mean of the
-# micro-batch, so the loss of an image depends on its neighbours, and the gradient with it.
+# micro-batch. So the loss of an image depends on its neighbours, and so does the gradient.
 #
 # **Takeaway** Accumulation equals the large batch if each image's loss depends on that image alone. BatchNorm breaks
 # this.
@@ -729,8 +727,6 @@ course.claim("BatchNorm's running statistics are updated once per micro-batch", 
 #    [arXiv:1604.06174](https://arxiv.org/abs/1604.06174)
 # 2. C. Coleman et al., DAWNBench: An End-to-End Deep Learning Benchmark and Competition, 2017: time to accuracy.
 # 3. H. Xiao, K. Rasul, R. Vollgraf, Fashion-MNIST, 2017. [arXiv:1708.07747](https://arxiv.org/abs/1708.07747)
-# 4. L. N. Smith, A Disciplined Approach to Neural Network Hyper-Parameters, 2018.
-#    [arXiv:1803.09820](https://arxiv.org/abs/1803.09820)
-# 5. S. Ioffe, C. Szegedy, Batch Normalization, 2015, section 3.2. [arXiv:1502.03167](https://arxiv.org/abs/1502.03167)
-# 6. G. Y. Zou, A. Donner, Construction of Confidence Limits about Effect Measures: A General Approach, Statistics in
+# 4. S. Ioffe, C. Szegedy, Batch Normalization, 2015, section 3.2. [arXiv:1502.03167](https://arxiv.org/abs/1502.03167)
+# 5. G. Y. Zou, A. Donner, Construction of Confidence Limits about Effect Measures: A General Approach, Statistics in
 #    Medicine 27, 2008: the interval of a product of two ratios.

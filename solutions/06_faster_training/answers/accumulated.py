@@ -7,7 +7,8 @@ from course.engine.known_answers import alternative
 
 MISTAKES = {
     "sum_of_means": (
-        "Gradients of the micro-batches' means are added up: that is a sum, not the mean over the batch.",
+        "The gradients of the micro-batches' means are added up, so they are too large. Divide each sum of losses by "
+        "the size of the whole batch.",
         (', reduction="sum") / len(labels)', ")"),
         ("loss.detach()", "loss.detach() * len(y) / len(labels)"),
     ),
@@ -16,8 +17,8 @@ MISTAKES = {
         (" / len(labels)", ""),
     ),
     "mean_of_means": (
-        "Each micro-batch counts alike, so a sample in the small last one counts more than the others. Weigh every "
-        "loss with its share of the batch's samples.",
+        "Each micro-batch counts alike, so a sample in a small last one counts more than the others. Weight every "
+        "loss by its share of the batch's samples.",
         (', reduction="sum") / len(labels)', ") / len(labels.split(micro_batch))"),
     ),
     "one_backward": (
@@ -34,11 +35,11 @@ MISTAKES = {
         ("        loss =", "        model.zero_grad()\n        loss ="),
     ),
     "loss_of_the_last": (
-        "The gradients are right; the loss is that of the last micro-batch. Add up all their shares.",
+        "The gradients are right, but the loss is only that of the last micro-batch. Add up the shares of all.",
         ("return total", "return loss.detach() * len(labels) / len(y)"),
     ),
     "share_of_the_last": (
-        "What is returned is the share of the last micro-batch. Add up the shares of all of them.",
+        "Only the last micro-batch's share of the loss is returned. Add up the shares of all.",
         ("return total", "return loss.detach()"),
     ),
     "rest_is_dropped": (

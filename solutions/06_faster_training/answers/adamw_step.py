@@ -6,7 +6,7 @@ from course.engine.known_answers import alternative
 
 MISTAKES = {
     "l2_always": (
-        "The decay is always added to the gradient: that is Adam with L2. With `decoupled` it acts on w alone.",
+        "The decay is always added to the gradient, which is Adam with L2. With `decoupled`, apply it to w alone.",
         ("if decoupled", "if False"),
     ),
     "decoupled_always": (
@@ -27,7 +27,7 @@ MISTAKES = {
         ("mean / size)", "mean / size)\n            w.mul_(1 - lr * weight_decay * decoupled)"),
     ),
     "shrinks_with_l2": (
-        "The decay is applied before it enters the gradient too: with decoupled=False w itself must not shrink.",
+        "The decay also shrinks w before it enters the gradient. With decoupled=False, leave w itself alone.",
         ("weight_decay * w\n", "weight_decay * w\n                w.mul_(1 - lr * weight_decay)\n"),
     ),
     "no_correction": (
@@ -56,7 +56,7 @@ MISTAKES = {
         (".sqrt()", ""),
     ),
     "betas_swapped": (
-        "The betas have changed places: the first is for the mean of the gradients, the second for the squares.",
+        "The betas are swapped. The first belongs to the mean of the gradients, the second to the mean of the squares.",
         ("beta1, beta2 =", "beta2, beta1 ="),
     ),
     "keeps_the_new": (
@@ -69,14 +69,15 @@ MISTAKES = {
         ("grad = grad +", "grad +="),
     ),
     "new_tensors": (
-        "New tensors are made and the caller's stay as they were. Write into them: mul_, add_, sub_.",
+        "You make new tensors, so the caller's stay as they were. Write into the caller's: mul_, add_, sub_.",
         (
             "### BEGIN SOLUTION",
             "params, means, squares = ([t.detach().clone() for t in own] for own in (params, means, squares))",
         ),
     ),
     "new_entries": (
-        "The list gets new means and squares; the tensors in it stay. Write into these: mul_, add_.",
+        "The lists get new means and squares, but the caller's tensors stay as they were. Write into these: mul_, "
+        "add_.",
         ("### BEGIN SOLUTION", "means[:], squares[:] = [m.clone() for m in means], [s.clone() for s in squares]"),
     ),
     "corrected_in_place": (

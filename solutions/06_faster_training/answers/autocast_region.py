@@ -15,7 +15,7 @@ MISTAKES = {
     ),
     "casts_the_model": (
         "The weights themselves were cast, so small updates are rounded away. Leave the model alone: autocast casts "
-        "copies of the weights where an operation wants them.",
+        "copies of the weights where an operation needs them.",
         (INSIDE, "kind = torch.bfloat16 if scaler is None else torch.float16\n    if model.to(kind):"),
         ("model(images)", "model(images.to(kind)).float()"),
     ),
@@ -34,13 +34,13 @@ MISTAKES = {
         ("        scaler.step", f"        {INSIDE} scaler.step"),
     ),
     "step_inside": (
-        "The optimizer steps inside autocast. An update wants all its digits: put it after the block.",
+        "The optimizer steps inside autocast. An update needs all its digits. Put it after the block.",
         ("        optimizer.step", f"        {INSIDE} optimizer.step"),
         ("        scaler.step", f"        {INSIDE} scaler.step"),
     ),
     "loss_outside": (
-        "The loss is computed from 16-bit logits outside autocast, so it is itself of 16 bits. Inside the block "
-        "cross_entropy computes in float32.",
+        "The loss is computed from 16-bit logits outside autocast, so the loss has 16 bits, too. Compute it inside "
+        "the block, where cross_entropy takes float32.",
         (LOSS, "        logits = model(images)\n    loss = F.cross_entropy(logits, labels)"),
     ),
     "loss_cast_late": (
@@ -49,7 +49,8 @@ MISTAKES = {
         (LOSS, "        logits = model(images)\n    loss = F.cross_entropy(logits, labels).float()"),
     ),
     "old_gradients": (
-        "Gradients of the batch before add to those of this one. Call optimizer.zero_grad() before the backward pass.",
+        "The gradients of the batch before add to the gradients of this one. Call optimizer.zero_grad() before the "
+        "backward pass.",
         ("optimizer.zero_grad()", ""),
     ),
     "zeros_them": (
@@ -68,11 +69,11 @@ MISTAKES = {
         ),
     ),
     "always_float16": (
-        "The model computes in float16 also without a scaler. Use bfloat16 there.",
+        "The model computes in float16 even without a scaler. Use bfloat16 there.",
         ("torch.bfloat16 if scaler is None else ", ""),
     ),
     "always_bfloat16": (
-        "The model computes in bfloat16 also with a scaler. A scaler belongs to float16.",
+        "The model computes in bfloat16 even with a scaler. A scaler belongs to float16.",
         (" if scaler is None else torch.float16", ""),
     ),
     "scaler_not_used": (
@@ -80,12 +81,12 @@ MISTAKES = {
         ("    if scaler is None", "    if True"),
     ),
     "steps_by_itself": (
-        "optimizer.step() takes scaled gradients, and steps even on inf. Call scaler.step(optimizer) in its place.",
+        "optimizer.step() takes scaled gradients, and steps even on inf. Call scaler.step(optimizer) instead.",
         ("scaler.step(optimizer)\n        scaler.update()", "optimizer.step()"),
     ),
     "steps_by_itself_and_updates": (
         "The optimizer steps by itself, so scaler.update() finds no step of the scaler. With a scaler, call "
-        "scaler.step(optimizer) in the place of optimizer.step().",
+        "scaler.step(optimizer) instead of optimizer.step().",
         ("scaler.step(optimizer)", "optimizer.step()"),
     ),
     "a_new_scaler_each_step": (
@@ -97,7 +98,7 @@ MISTAKES = {
         ("scaler.update()", ""),
     ),
     "with_its_graph": (
-        "What is returned still has its graph, and keeps all activations alive. Detach it.",
+        "The loss that you return still has its graph, which keeps all activations alive. Detach it.",
         ("return loss.detach()", "return loss"),
     ),
     "as_a_number": (

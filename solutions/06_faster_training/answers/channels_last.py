@@ -6,7 +6,7 @@ from course.engine.known_answers import alternative
 
 MISTAKES = {
     "images_forgotten": (
-        "The images were not converted: images.to(...) returns a new tensor. Hand that to the model.",
+        "The images were not converted: images.to(...) returns a new tensor. Pass this one to the model.",
         ("images.to(memory_format=torch.channels_last)", "images"),
     ),
     "model_forgotten": (
@@ -53,11 +53,11 @@ MISTAKES = {
         ("output.is_contiguous(memory_format=torch.channels_last)", "not output.is_contiguous()"),
     ),
     "in_eval_mode": (
-        "The model was put into eval mode. It is to run in the mode that it is in.",
+        "The model was put into eval mode. Run it in its present mode.",
         ("    model.to", "    model.eval().to"),
     ),
     "of_the_inputs": (
-        "The input of each layer was looked at. Look at its output.",
+        "You look at the input of each layer. Look at its output.",
         ("output.is_contiguous", "inputs[0].is_contiguous"),
     ),
 }

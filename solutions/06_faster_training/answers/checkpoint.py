@@ -29,8 +29,8 @@ MISTAKES = {
         ("next(grads) if t.requires_grad else None for t in tensors", "x.grad for x in fresh"),
     ),
     "inputs_alone": (
-        "The parameters get no gradient: only those of the inputs are asked for and returned. Pass the parameters to "
-        "apply behind the inputs, and return a gradient for each.",
+        "The parameters get no gradient, because backward asks only for the gradients of the inputs. Pass the "
+        "parameters to apply after the inputs, and return a gradient for each.",
         ("tuple(block.parameters())", "()"),
     ),
     "graph_is_kept": (
@@ -54,7 +54,7 @@ MISTAKES = {
         (", torch.autocast(*ctx.cast)", ""),
     ),
     "always_autocast": (
-        "The second run always runs under autocast, also if the first one did not. Save in forward whether autocast "
+        "The second run always uses autocast, even if the first one did not. Save in forward whether autocast "
         "was enabled, and pass it as `enabled`.",
         ("torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind)", "torch.get_autocast_dtype(kind)"),
     ),

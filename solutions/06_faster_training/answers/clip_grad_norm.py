@@ -27,7 +27,7 @@ MISTAKES = {
         (".clamp(max=1.0)", ".nan_to_num(posinf=1.0)"),
     ),
     "norm_afterwards": (
-        "The norm after clipping is returned. Return the one before, which tells of a spike.",
+        "The norm after clipping is returned. Return the norm before clipping, which shows a spike.",
         ("return norm", "return torch.stack([grad.norm() for grad in grads]).norm()"),
     ),
     "cuts_values": (
@@ -39,7 +39,7 @@ MISTAKES = {
         (" if p.grad is not None", ""),
     ),
     "replaces": (
-        "New tensors take the place of the gradients. Change the gradients in place: grad.mul_(factor).",
+        "New tensors replace the gradients. Change the gradients in place: grad.mul_(factor).",
         ("for grad in grads:", "for p in (p for p in params if p.grad is not None):"),
         ("grad.mul_(factor)", "p.grad = p.grad * factor"),
     ),

@@ -10,7 +10,7 @@ MISTAKES = {
         ("model.eval()", ""),
     ),
     "left_in_eval_mode": (
-        "The model is left in eval mode, and trains on in it. Note model.training, and restore it.",
+        "The model is left in eval mode, in which its training then continues. Note model.training, and restore it.",
         ("model.train(training)", ""),
     ),
     "always_trains_afterwards": (
@@ -37,7 +37,7 @@ MISTAKES = {
         ("+= len(y)", "+= 1"),
     ),
     "keeps_all_outputs": (
-        "All outputs are kept until the end, so memory grows with the set. Keep the number of hits alone.",
+        "All outputs are kept until the end, so memory grows with the set. Keep only the number of hits.",
         ("correct, total = 0, 0", "outputs, total = [], 0"),
         (
             "correct += (model(x.to(device)).argmax(1) == y.to(device)).sum()",

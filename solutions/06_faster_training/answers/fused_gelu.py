@@ -20,7 +20,7 @@ MISTAKES = {
         ("math.sqrt(2)", "torch.sqrt(torch.tensor(2.0, device=x.device))"),
     ),
     "erf_in_float32": (
-        "The error function is taken of float32 numbers, seven digits of them. Compute in the dtype of x.",
+        "The error function is computed in float32, which has seven digits. Compute in the dtype of x.",
         ("torch.erf(x / math.sqrt(2))", "torch.erf(x.float() / math.sqrt(2)).to(x.dtype)"),
     ),
     "multiplied": (

@@ -10,12 +10,12 @@ MISTAKES = {
         ("func.__name__ in waits", "True"),
     ),
     "items_only": (
-        "Only .item() is looked for. All names in `waits` count.",
+        "You look only for .item(). All names in `waits` count.",
         ("in waits", '== "item"'),
     ),
     "dispatched_operations": (
-        "A TorchDispatchMode sees operations below Python: on a CPU .cpu(), .tolist() and .numpy() are none. Use a "
-        "TorchFunctionMode.",
+        "A TorchDispatchMode sees operations below Python: on a CPU, .cpu(), .tolist() and .numpy() do not reach it. "
+        "Use a TorchFunctionMode.",
         ("TorchFunctionMode", "torch.utils._python_dispatch.TorchDispatchMode"),
         ("__torch_function__", "__torch_dispatch__"),
         ("func.__name__ in waits", '"_local_scalar_dense" in str(func)'),
@@ -26,7 +26,7 @@ MISTAKES = {
         ("return func", "func"),
     ),
     "without_keywords": (
-        "Keyword arguments are lost. Hand them on: func(*args, **(kwargs or {})).",
+        "Keyword arguments are lost. Pass them to func: func(*args, **(kwargs or {})).",
         (", **(kwargs or {})", ""),
     ),
     "one_list_for_all": (

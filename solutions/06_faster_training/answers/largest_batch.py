@@ -46,7 +46,7 @@ MISTAKES = {
         ("raise\n", "pass\n"),
     ),
     "catches_everything": (
-        "Every exception counts as out of memory, and hides bugs. Catch out-of-memory errors alone.",
+        "Every exception counts as out of memory, and hides bugs. Catch only out-of-memory errors.",
         ("except RuntimeError", "except Exception"),
         ("raise\n", "pass\n"),
     ),
@@ -68,7 +68,7 @@ MISTAKES = {
         ("good == 0", "False"),
     ),
     "tries_twice": (
-        "Sizes are tried again that have been tried before. Keep what doubling has found out.",
+        "Some sizes are tried twice. Keep what doubling has found out.",
         ("bad = n", "good, bad = 0, n"),
     ),
 }

@@ -34,7 +34,7 @@ MISTAKES = {
         ("(step + 1)", "step"),
     ),
     "weights_swapped": (
-        "The old average and the new loss have changed places: `smoothing` is the weight of the old average.",
+        "The old average and the new loss are swapped. `smoothing` is the weight of the old average.",
         ("### BEGIN SOLUTION", "smoothing = 1 - smoothing"),
     ),
     "raw_losses": (
@@ -65,7 +65,7 @@ MISTAKES = {
         ("not math.isfinite(smoothed) or ", ""),
     ),
     "stops_at_a_loud_batch": (
-        "The loss of one batch decides when to stop, and one loud batch ends the test. Compare the smoothed loss.",
+        "The loss of a single batch decides when to stop, so one outlier ends the test. Compare the smoothed loss.",
         ("isfinite(smoothed)", "isfinite(loss.item())"),
         ("smoothed > stop", "loss.item() > stop"),
     ),
@@ -78,7 +78,8 @@ MISTAKES = {
         ("copy.deepcopy(model.state_dict()), copy.deepcopy(", "model.state_dict(), ("),
     ),
     "momentum_by_reference": (
-        "optimizer.state_dict() holds the momentum itself, which the test changes: copy.deepcopy it, as the model's.",
+        "optimizer.state_dict() holds the momentum itself, which the test changes. Make a copy.deepcopy of it, as of "
+        "the model's.",
         ("copy.deepcopy(optimizer.state_dict())", "optimizer.state_dict()"),
     ),
     "nothing_restored": (
@@ -95,7 +96,7 @@ MISTAKES = {
         ("model.load_state_dict(saved_model)", "model = saved_model"),
     ),
     "own_optimizer": (
-        "A new optimizer makes the steps. Use the one that was given, whose learning rates are to be tested.",
+        "A new optimizer makes the steps. Use the given one, because the test is about its learning rates.",
         ("### BEGIN SOLUTION", "optimizer = type(optimizer)(model.parameters(), lr=lowest)"),
     ),
     "statistics_not_restored": (
@@ -103,11 +104,11 @@ MISTAKES = {
         ("dict(saved_model)", "dict({name: saved_model[name] for name, _ in model.named_parameters()}, strict=False)"),
     ),
     "records_the_last": (
-        "The loss that stops the test is recorded. Look whether to stop before you append.",
+        "The loss that stops the test is recorded. Check whether to stop before you append.",
         ("            break", "            lrs.append(lr)\n            losses.append(smoothed)\n            break"),
     ),
     "steps_before_it_stops": (
-        "The step is made before the test looks whether to stop. Look first, then backward and step.",
+        "The step comes before the check whether to stop. Check first, then call backward and step.",
         ("        loss.backward()\n        optimizer.step()\n", ""),
         ("        average =", "        loss.backward()\n        optimizer.step()\n        average ="),
     ),

@@ -6,12 +6,12 @@ from course.engine.known_answers import alternative
 
 MISTAKES = {
     "moves_once_per_epoch": (
-        "The schedule moves once per epoch and stands still in between. Count steps of the whole training: use `step` "
-        "as it is.",
+        "The schedule moves once per epoch and stands still in between. Count the steps of the whole training: use "
+        "`step` as it is.",
         ("    line =", "    step -= step % steps_per_epoch\n    line ="),
     ),
     "length_in_epochs": (
-        "The length is taken for `epochs` steps. The training has epochs * steps_per_epoch steps.",
+        "The training is taken to have `epochs` steps. It has epochs * steps_per_epoch steps.",
         ("    half,", "    total, step = epochs, min(step, epochs - 1)\n    half,"),
     ),
     "momentum_along": (
@@ -27,7 +27,7 @@ MISTAKES = {
         ("base / final", "max_lr / final"),
     ),
     "no_last_line": (
-        "After the cycle the learning rate stays at max_lr / start. It falls on, to max_lr / start / final.",
+        "After the cycle the learning rate stays at max_lr / start. It has to fall further, to max_lr / start / final.",
         ("base / final", "base"),
     ),
     "two_lines": (
@@ -60,7 +60,7 @@ MISTAKES = {
         ("cycle * total / 2", "int(cycle * total / 2)"),
     ),
     "cycle_is_the_way_up": (
-        "`cycle` is the length of the way up. It is that of the way up and down together: halve it.",
+        "`cycle` is taken as the length of the way up. It is the length of both ways together: halve it.",
         ("cycle * total / 2", "cycle * total"),
     ),
     "half_waves": (

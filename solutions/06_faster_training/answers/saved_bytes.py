@@ -7,12 +7,12 @@ from course.engine.known_answers import alternative, mistake
 KEEP = "storages[storage.data_ptr()] = storage"
 MISTAKES = {
     "counted_each_time": (
-        "What two operations keep counts twice. Count each storage once, by its data_ptr().",
+        "A storage that two operations keep counts twice. Count each storage once, by its data_ptr().",
         (KEEP, "storages[len(storages)] = storage"),
         ("if place not", "if storage.data_ptr() not"),
     ),
     "values_of_the_view": (
-        "A view counts with its own values. It keeps its whole storage alive: count that, once.",
+        "A view counts with its own values only, but it keeps its whole storage alive. Count the storage, once.",
         (KEEP, "storages[storage.data_ptr()] = tensor"),
         ("storage.nbytes()", "storage.nbytes"),
     ),
@@ -36,7 +36,7 @@ MISTAKES = {
         ("sum(storage.nbytes()", "sum(storage"),
     ),
     "parameters_subtracted": (
-        "All parameters are subtracted, also those that autograd did not keep. Leave out storages.",
+        "All parameters are subtracted, even those that autograd did not keep. Leave out storages.",
         (" if place not in owned)", ") - sum(parameter.nbytes for parameter in module.parameters())"),
     ),
 }

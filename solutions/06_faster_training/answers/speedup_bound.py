@@ -48,7 +48,7 @@ MISTAKES = {
         ("    best =", "    factor = max(1, factor)\n    best ="),
     ),
     "rest_left_out": (
-        "The rest of the time is left out, which stays as it was: add 1 - share to the new time.",
+        "The rest of the time, which stays as it was, is left out. Add 1 - share to the new time.",
         ("(1 - share + share / factor)", "(share / factor)"),
     ),
     "best_of_the_share": (

@@ -14,7 +14,7 @@ MISTAKES = {
         ("copy.deepcopy(model)", "model"),
     ),
     "running_mean_left": (
-        "In training mode the copy is right, in evaluation mode not: the running mean was taken with the bias in it. "
+        "The copy is right in training mode but not in evaluation mode, because the running mean includes the bias. "
         "Subtract the bias from running_mean.",
         (SUBTRACT, ""),
     ),
@@ -45,13 +45,14 @@ MISTAKES = {
         ("(nn.Linear, nn.Conv2d)", "nn.Conv2d"),
     ),
     "any_norm": (
-        "A bias before GroupNorm or LayerNorm went, too. These take the mean over several channels, so they do not "
+        "A bias before GroupNorm or LayerNorm was removed, too. These take the mean over several channels, so they "
+        "do not "
         "remove it.",
         ("nn.BatchNorm2d)", "nn.BatchNorm2d, nn.GroupNorm, nn.LayerNorm)"),
         (SUBTRACT, f"if hasattr(norm, 'running_mean'): {SUBTRACT}"),
     ),
     "all_modules_in_a_row": (
-        "Neighbours were sought among all modules in a row. model.modules() does not say in which order layers run; "
+        "You look for neighbours among all modules in a row. model.modules() does not say in which order layers run; "
         "only nn.Sequential runs its layers one after the other.",
         ("in lean.modules()", "in [lean.modules()]"),
         (" if isinstance(part, nn.Sequential) else []", ""),

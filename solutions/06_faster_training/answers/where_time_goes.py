@@ -30,7 +30,7 @@ MISTAKES = {
         ("1 - sum", "100 - sum"),
     ),
     "span_of_all_events": (
-        "The total reaches over all events, also those before the first phase and after the last. Take phases alone.",
+        "The total covers all events, even those before the first phase and after the last. Take only the phases.",
         (TOTAL, TOTAL.replace("own", "events")),
     ),
     "only_phases_that_ran": (
@@ -38,12 +38,12 @@ MISTAKES = {
         ("fromkeys(phases", "fromkeys([event[0] for event in own]"),
     ),
     "first_and_last_of_the_list": (
-        "The events are taken to be in the order of time. They come in any order: use the smallest start, the largest "
-        "end.",
+        "You assume that the events are sorted by time, but they come in any order. Use the smallest start and the "
+        "largest end.",
         (TOTAL, "own[-1][2] - own[0][1]"),
     ),
     "calls_instead_of_time": (
-        "Calls are counted, not time. Add up end - start.",
+        "You count calls, not time. Add up end - start.",
         ("(end - start) / total", "1 / len(own)"),
     ),
 }
