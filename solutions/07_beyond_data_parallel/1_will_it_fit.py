@@ -542,8 +542,8 @@ check.best_plan(best_plan, seed=852)
 #
 # - Products run at half of the peak. Checkpointing computes a third more.
 # - Devices wait for the messages of tensor and pipeline ranks. Tensor ranks send the activations of every block,
-#   pipeline ranks send the activations of one block. P pipeline ranks with M micro-batches also wait for (P - 1) / M of the busy time (part
-#   4).
+#   pipeline ranks send the activations of one block. P pipeline ranks with M micro-batches also wait for (P - 1) / M of
+#   the busy time (part 4).
 # - The messages of data ranks travel while passes compute: in stages 0 and 1 during the last backward pass of the step,
 #   in stage 2 during all backward passes, in stage 3 during all passes. Devices wait only if the messages take longer.
 #
