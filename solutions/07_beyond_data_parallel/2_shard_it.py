@@ -3,8 +3,8 @@
 #
 # **How can a rank compute with weights that it does not keep, without waiting for them?**
 #
-# You write the core of fully sharded data parallel (FSDP). It gathers weights one layer ahead and scatters gradients
-# during backward.
+# You write the heart of fully sharded data parallel (FSDP): it gathers weights one layer ahead. If you like, you also
+# write its backward, which scatters gradients.
 #
 # **You will be able to**
 #
@@ -12,7 +12,7 @@
 # - say how many bytes a sharded step sends, and when its messages cost no time
 # - say what `fully_shard` does with each layer
 #
-# **Minutes** 25 core · 38 in all
+# **Minutes** 17 core · 38 in all
 #
 # **Needs** nothing; 02/7 builds the stages of ZeRO that lead here
 
@@ -145,18 +145,11 @@ plots.gather_lanes(lanes, f"One layer ahead takes {share:.2f} of the time: only 
 # long as gathering the next one.
 
 # %% [markdown]
-# ## What does a sharded step send?
+# ## How do gradients get back to their shards? · extra
 #
-# Sharding saves memory, but it takes more messages. DDP's all-reduce is a reduce-scatter and then an all-gather. A
-# sharded step has two gathers per layer, one in forward and one in backward, and one reduce-scatter. In each of these
-# three, a rank sends (N - 1) / N of the layer.
+# In backward, each rank computes the gradient of a whole layer but keeps only a shard of it. So it sends the gradient
+# away as soon as it is there, and computes the layer before while the gradient travels.
 #
-# **Predict**: all numbers have 32 bits. How many times DDP's bytes does a sharded step send?
-
-# %%
-predicted_bytes = None  # a factor
-
-# %% [markdown]
 # ### Exercise 2 · Backward of one layer
 #
 # `layer_backward` gets the whole layer and the input that the layer had in forward. Compute the layer again, inside
@@ -164,7 +157,7 @@ predicted_bytes = None  # a factor
 # `torch.autograd.grad(output, [whole, x], grad)` returns both gradients. Start to send the gradient of the weights, and
 # do not wait. Return the gradient of the input, because the layer before needs it.
 #
-# **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 7 · **Lines** 5
+# **Points** 4 · **Extra** · **Difficulty** ●●○ · **Minutes** 7 · **Lines** 5
 #
 # **Must**
 #
@@ -221,8 +214,20 @@ check.layer_backward(layer_backward, seed=11277)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Now your two answers train a model on four virtual ranks. One process trains the same model with the mean gradient, as
-# DDP does.
+# ## What does a sharded step send?
+#
+# Sharding saves memory, but it takes more messages. DDP's all-reduce is a reduce-scatter and then an all-gather. A
+# sharded step has two gathers per layer, one in forward and one in backward, and one reduce-scatter. In each of these
+# three, a rank sends (N - 1) / N of the layer.
+#
+# **Predict**: all numbers have 32 bits. How many times DDP's bytes does a sharded step send?
+
+# %%
+predicted_bytes = None  # a factor
+
+# %% [markdown]
+# Four virtual ranks train a model with your generator and with `layer_backward`, which computes the backward of one
+# layer and starts to scatter its gradient. One process trains the same model with the mean gradient, as DDP does.
 
 # %% tags=["experiment"]
 answers = sharded_layers.Answers(ahead, course.solved(check.layer_backward))
