@@ -36,8 +36,8 @@ print(course.machine())
 # splits each layer, and part 4 splits the depth.
 #
 # Write your predictions into the cells with `None`. A check names the first thing that is wrong. Later cells use your
-# answer once its check has passed. Until then they use the reference solution, if your copy of the course includes it.
-# Leave the empty cell after each check alone: your instructor's tests go there.
+# answer once its check has passed, and before that the reference solution, if your copy of the course has it. Leave
+# the empty cell after each check alone: your instructor's tests go there.
 
 # %% [markdown]
 # ## How much does a step compute?

@@ -12,7 +12,7 @@
 # - say which gradients are wrong if a sum is missing
 # - say why ranks must not draw the same weights
 #
-# **Minutes** 24 core · 47 in all · session 2
+# **Minutes** 24 core · 47 in all
 #
 # **Needs** nothing; it helps to know what an all-reduce is (02/1)
 

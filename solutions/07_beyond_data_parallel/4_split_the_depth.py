@@ -11,7 +11,7 @@
 # - say how many micro-batches each rank holds;
 # - run any schedule on ranks, with the gradients of the whole model (extra).
 #
-# **Minutes** 20 core · 37 in all · session 2
+# **Minutes** 20 core · 37 in all
 #
 # **Needs** nothing
 
