@@ -36,8 +36,8 @@ print(course.machine())
 # splits each layer, and part 4 splits the depth.
 #
 # Write your predictions into the cells with `None`. A check names the first thing that is wrong. Later cells use your
-# answer once its check has passed, and before that the reference solution, if your copy of the course has it. Leave
-# the empty cell after each check alone: your instructor's tests go there.
+# answer once its check has passed. Before that, they use the reference solution, if your copy of the course has it.
+# Leave the empty cell after each check alone, because your instructor's tests go there.
 
 # %% [markdown]
 # ## How much does a step compute?
@@ -49,9 +49,9 @@ print(course.machine())
 # ### Exercise 1 · The FLOPs of a step
 #
 # Count the FLOPs of one training step, forward and backward. Each block of width d has four linear layers, with 3d²,
-# d², 4d² and 4d² weights. Attention multiplies queries by keys, and then the attention weights by the values. Every
-# token attends to all `columns` tokens of its sequence here, because the causal mask saves no work. After the last
-# block, a linear layer computes the scores of the vocabulary. Looking up an embedding takes no FLOPs.
+# d², 4d² and 4d² weights. Attention multiplies queries by keys, and then the attention weights by the values. The
+# causal mask saves no work here, so every token attends to all `columns` tokens of its sequence. After the last block,
+# a linear layer computes the scores of the vocabulary. Looking up an embedding takes no FLOPs.
 #
 # ```python
 # >>> step_flops(Gpt(vocabulary=10, width=2, layers=1, heads=1, columns=4), rows=1)
@@ -143,8 +143,9 @@ course.claim("the closed form of the FLOPs equals torch's count", step_flops_now
 # - **tensor** ranks share every layer, so each keeps a part of its weights (part 3);
 # - **pipeline** ranks each keep some of the layers (part 4).
 #
-# The table has the bytes per parameter in the mixed precision of the ZeRO paper and in float32. With `torch.autocast`,
-# they are the same as in float32. (Megatron Core keeps float32 gradients for bfloat16 weights, which makes 18 bytes.)
+# The table lists the bytes per parameter in the mixed precision of the ZeRO paper and in float32. Training with
+# `torch.autocast` keeps the bytes of float32. (Megatron Core keeps float32 gradients for bfloat16 weights, which makes
+# 18 bytes.)
 #
 # | | weight | gradient | optimizer (Adam) | in all |
 # |---|---|---|---|---|
@@ -239,7 +240,7 @@ course.claim("the closed form of the state equals the bytes of the tensors after
 # ## What does a device keep during a step?
 #
 # A device whose state fits can still run out of memory on long sequences, because the forward pass saves *activations*
-# for the backward pass. The table has what a block of width d saves per token, with fused attention. Tensor ranks cut
+# for the backward pass. The table lists what a block of width d saves per token, with fused attention. Tensor ranks cut
 # attention and the MLP, but not the norms. (*Sequence parallel* would cut them, too: Korthikanti et al. 2022.)
 #
 # | saved | numbers per token | on each of t tensor ranks |
@@ -541,11 +542,11 @@ check.best_plan(best_plan, seed=852)
 # assumes:
 #
 # - Products run at half of the peak. Checkpointing computes a third more.
-# - Devices wait for the messages of tensor and pipeline ranks. Tensor ranks send the activations of every block,
-#   pipeline ranks send the activations of one block. P pipeline ranks with M micro-batches also wait for (P - 1) / M of
-#   the busy time (part 4).
-# - The messages of data ranks travel while passes compute: in stages 0 and 1 during the last backward pass of the step,
-#   in stage 2 during all backward passes, in stage 3 during all passes. Devices wait only if the messages take longer.
+# - Devices wait for the messages of tensor and pipeline ranks. Tensor ranks send the activations of every block, and
+#   pipeline ranks send the activations of one block. P pipeline ranks with M micro-batches also wait for each other,
+#   for (P - 1) / M of the busy time (part 4).
+# - In stages 0 and 1, the messages of data ranks travel during the last backward pass of the step. In stage 2, they
+#   travel during all backward passes, and in stage 3 during all passes. Devices wait only if the messages take longer.
 #
 # A plan can run if it uses all devices, with tensor ranks in one node. Tensor ranks must divide the heads, pipeline
 # ranks the layers, and data ranks · micro-batches the rows. We leave out stages 2 and 3 with a pipeline, because they
@@ -562,8 +563,8 @@ for name, job in JOBS.items():
 
 # %% [markdown]
 # **Pick** plans for as many jobs as you like. Two are picked as examples. `Plan` takes `data`, `tensor`, `pipeline`,
-# `stage`, `micro_batches` and `checkpointing`. What you leave out is 1, 0 or False. The output below says if your plan
-# does not fit or cannot run.
+# `stage`, `micro_batches` and `checkpointing`. Arguments that you leave out are 1, 0 or False. The output below says if
+# your plan does not fit or cannot run.
 #
 # **Predict**: in how many of the ten clusters are data ranks alone, with any stage, within 5 % of the best plan?
 
@@ -623,7 +624,7 @@ plots.held(held, job.memory, f"7 billion parameters on 8 devices of 75 GB: {fits
 
 # %% [markdown]
 # **Takeaway** Memory and the batch decide which plans can run. Waiting for messages, bubbles and recomputing decide
-# which of them is fast.
+# which of them is fastest.
 
 # %% [markdown]
 # ## What to take home

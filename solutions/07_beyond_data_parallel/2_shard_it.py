@@ -3,8 +3,8 @@
 #
 # **How can a rank compute with weights that it does not keep, without waiting for them?**
 #
-# You write the heart of fully sharded data parallel (FSDP): it gathers weights one layer ahead. If you like, you also
-# write its backward, which scatters gradients.
+# You write the core of fully sharded data parallel (FSDP), which gathers weights one layer ahead. As an extra, you
+# write its backward pass, which scatters gradients.
 #
 # **You will be able to**
 #
@@ -138,24 +138,24 @@ plots.gather_lanes(lanes, f"One layer ahead takes {share:.2f} of the time: only 
 # %% [markdown]
 # **Shown** by the clock: a rank computes 8 layers and waits for *one* gather instead of 8.
 #
-# If a gather took longer than a layer computes, the rank would wait in every layer. A larger batch would help then:
-# layers compute longer, and the gathers stay the same.
+# If a gather took longer than a layer computes, the rank would wait in every layer. A larger batch would help then,
+# because layers would compute longer with the same gathers.
 #
-# **Takeaway** Gather one layer ahead. Then only the first gather costs time, if computing a layer takes at least as
-# long as gathering the next one.
+# **Takeaway** Gather one layer ahead. If computing a layer takes at least as long as gathering the next one, only the
+# first gather costs time.
 
 # %% [markdown]
 # ## How do gradients get back to their shards? · extra
 #
 # In backward, each rank computes the gradient of a whole layer but keeps only a shard of it. So it sends the gradient
-# away as soon as it is there, and computes the layer before while the gradient travels.
+# away as soon as it is ready, and computes the previous layer while the gradient travels.
 #
 # ### Exercise 2 · Backward of one layer
 #
 # `layer_backward` gets the whole layer and the input that the layer had in forward. Compute the layer again, inside
 # `torch.enable_grad()`, because gradients may be switched off here. Then
 # `torch.autograd.grad(output, [whole, x], grad)` returns both gradients. Start to send the gradient of the weights, and
-# do not wait. Return the gradient of the input, because the layer before needs it.
+# do not wait. Return the gradient of the input, because the previous layer needs it.
 #
 # **Points** 4 · **Extra** · **Difficulty** ●●○ · **Minutes** 7 · **Lines** 5
 #
@@ -277,7 +277,7 @@ course.claim("the answers of this part and fully_shard reach the weights of Dist
 #
 # ### Exercise 3 · Send 16 bits, keep 32
 #
-# Write a shard that has a master. It takes its own steps of SGD.
+# Write a shard that has a master and takes its own steps of SGD.
 #
 # **Points** 3 · **Extra** · **Difficulty** ●○○ · **Minutes** 5 · **Lines** 3
 #
@@ -357,8 +357,8 @@ for name, shard in (("your masters", course.solved(check.MasterShard)), ("16 bit
 # %% [markdown]
 # ## When do gathers cost no time? · extra
 #
-# Overlap hides the gathers as long as the network keeps up. With a formula, you know how fast a network must be before
-# you use it.
+# Overlap hides the gathers as long as the network keeps up. A formula tells you in advance how fast the network must
+# be.
 #
 # ### Exercise 4 · The seconds of a forward pass
 #

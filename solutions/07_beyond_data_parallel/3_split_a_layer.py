@@ -124,9 +124,9 @@ check.sum_over_ranks(sum_over_ranks, seed=1909)
 # %% [markdown]
 # ### Exercise 2 · Copy to ranks
 #
-# Write the mirror image of exercise 1, which stands before the first layer. Forward sends nothing, because every rank
-# has `x`. But each rank uses `x` only for its own hidden units, so it computes only a part of the gradient of `x`.
-# Backward sums these parts.
+# The mirror image of exercise 1 stands before the first layer. Forward sends nothing, because every rank has `x`. But
+# each rank uses `x` only for its own hidden units, so it computes only a part of the gradient of `x`. Backward must sum
+# these parts.
 #
 # Two ranks compute 2x and 3x of the same x. Without this function, the gradient of x is 2 on one rank and 3 on the
 # other. With it, the gradient is 5 on both.
@@ -373,8 +373,9 @@ for what, difference in wrong.differences.items():
 # %% [markdown]
 # ## What if all ranks draw the same random numbers?
 #
-# A model that is too large for one device is never whole, so each rank draws the first values of its own part. Suppose
-# that all 4 ranks first call `torch.manual_seed(0)`. An MLP has 256 hidden units, a quarter of them on each rank.
+# A model that is too large for one device is never whole, so each rank draws the initial weights of its own part.
+# Suppose that all 4 ranks first call `torch.manual_seed(0)`. An MLP has 256 hidden units, a quarter of them on each
+# rank.
 #
 # **Predict**: after 20 steps of training, how many different units are there among the 256? Perhaps 256, because
 # training makes them differ. Perhaps fewer.
@@ -585,10 +586,10 @@ course.claim("a split block sends exactly the bytes of four ring all-reduces of 
              counted == predicted, f"{counted[8]:,.0f} numbers on each of 8 ranks")  # fmt: skip
 
 # %% [markdown]
-# With fewer than 3 × dim tokens in a batch, a tensor rank sends less than a data rank. But bytes do not decide alone.
-# In one step, N tensor ranks compute one batch, and N data ranks compute N batches. Tensor ranks also wait for each
-# sum, because the next layer needs it, while data ranks send during backward. **Known**: therefore tensor parallel
-# stays within a machine, whose GPUs have fast links (Narayanan et al. 2021, arXiv:2104.04473, section 3.2).
+# With fewer than 3 × dim tokens in a batch, a tensor rank sends less than a data rank. But in one step, N tensor ranks
+# compute one batch, and N data ranks compute N batches. Tensor ranks also wait for each sum, because the next layer
+# needs it. Data ranks send during backward. **Known**: therefore tensor parallel stays within a machine, whose GPUs
+# have fast links (Narayanan et al. 2021, arXiv:2104.04473, section 3.2).
 #
 # **Takeaway** Data parallel sends gradients, and tensor parallel sends activations. The next layer cannot start without
 # the activations.
@@ -614,7 +615,7 @@ course.claim("parallelize_module and the answers of this part compute the same b
 
 # %% [markdown]
 # **Shown**: torch and your answers compute the same numbers. If you use `ColwiseParallel`, give q, k and v a layer
-# each. It would cut the rows of one `qkv` layer into N blocks, and a rank would get queries without their keys.
+# each. It would cut the rows of a single `qkv` layer into N blocks, so a rank would get queries without their keys.
 #
 # **Takeaway** A plan of `ColwiseParallel` and `RowwiseParallel` does what your SplitMLP does. It is right only if no
 # cut crosses a head.

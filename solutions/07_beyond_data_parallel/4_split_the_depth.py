@@ -314,8 +314,8 @@ plots.pipeline(both, ONE_SLOT, f"1F1B waits as long as GPipe, and rank 0 holds {
 # %% [markdown]
 # ## Does a pipeline compute the right gradients? · extra
 #
-# A schedule says when to compute. To train with it, a rank must also send and receive tensors, and run backward in
-# pieces.
+# A schedule only says when to compute. To train with it, each rank must also exchange tensors with its neighbours, and
+# call backward for one micro-batch at a time.
 #
 # ### Exercise 4 · Run an order
 #
@@ -423,8 +423,8 @@ course.claim("a pipeline rank saves exactly the bytes of one micro-batch, times 
 # ## Does a longer backward pass make the bubble larger? · extra
 #
 # So far, all passes took one slot. In a real run, backward takes about twice as long as forward, because each product
-# has two gradients. In the run above, a forward pass took one second on the clocks, a backward pass two, and a message
-# none.
+# has two gradients. The clocks of the run above counted one second for a forward pass, two for a backward pass, and
+# none for a message.
 #
 # **Predict**: four ranks have 8 micro-batches and 1F1B. What is the bubble now? It was 3/11 when all passes took one
 # slot.
@@ -438,8 +438,8 @@ print(course.score("07/4", "bubble of 1F1B where backward takes twice as long", 
 plots.pipeline(runs, LASTS, f"With long backward passes, too, 1F1B waits {waits} of the time")
 
 # %% [markdown]
-# **Shown** by the clocks: waiting and work grow by the same factor, so the bubble stays the same. But each micro-batch
-# passes through all ranks, so a rank that takes longer than the others makes them wait.
+# **Shown** by the clocks: waiting and work grow by the same factor, so the bubble stays the same. One slow rank is
+# different: every micro-batch passes through it, so the others wait.
 #
 # **Takeaway** The bubble depends on the numbers of ranks and micro-batches, not on how long backward takes. Cut the
 # model so that all ranks take equally long.
