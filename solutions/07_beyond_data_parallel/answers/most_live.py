@@ -60,10 +60,7 @@ def from_the_next_slot_on(schedule):
     return most
 
 
-@mistake(
-    "The count is kept only after backward passes. Keep the largest count after each pass, because a forward pass makes "
-    "it larger."
-)
+@mistake("The count is kept only after backward passes. Keep the largest count after every pass.")
 def looked_at_after_backward(schedule):
     live = [0] * (1 + max(each[0] for each in schedule))
     most = list(live)
