@@ -146,7 +146,8 @@ compared = compare(ways, device=course.device(), seconds=sizes.seconds, progress
 
 # %% tags=["experiment"]
 seconds = {k: compared.time(k).estimate / sizes.perf_steps for k in ways}
-per_update, per_sample = cost = time_to_target.cost({timed_batches[k]: seconds[k] for k in (1, 192)})
+cost = time_to_target.cost({timed_batches[k]: seconds[k] for k in (1, 192)})
+per_update, per_sample = cost
 throughputs = {k: compared.rate(k, sizes.perf_steps * batch) for k, batch in timed_batches.items()}
 speedup = {k: compared.ratio(k).scaled(k) for k in ways}
 print(course.score("03/1", "samples/s at 16x over 1x", predicted_speedup_16, speedup[16]))

@@ -3,14 +3,14 @@
 #
 # **Will this model train on these devices, and what would it take?**
 #
-# You write formulas for what a training computes and keeps, and counters confirm them exactly. Then you pick plans for
+# You write formulas for what training computes and keeps, and counters confirm them exactly. Then you pick plans for
 # ten clusters.
 #
 # **You will be able to**
 #
 # - say how many FLOPs a training step of a GPT takes;
-# - say what a device keeps under a plan: DDP, ZeRO, tensor and pipeline parallel, checkpointing;
-# - pick a plan for a model and a cluster, and say what it waits for.
+# - say what each device keeps under DDP, ZeRO, tensor parallel, pipeline parallel and checkpointing;
+# - pick a plan for a model and a cluster, and say what the devices wait for.
 #
 # **Minutes** 34 core · 52 in all
 #
@@ -32,25 +32,26 @@ from course.training.plans import JOBS, Gpt, Plan
 print(course.machine())
 
 # %% [markdown]
-# **The unit** trains models that do not fit on one device. Part 1 counts, part 2 shards the weights, part 3 splits a
-# layer, part 4 splits the depth.
+# This unit trains models that do not fit on one device. Part 1 counts what they need. Part 2 shards the weights, part 3
+# splits each layer, and part 4 splits the depth.
 #
-# Write your prediction into each cell with `None`. A check names the first thing that is wrong. Later cells use your
-# answer if its check passed, else the reference solution, if your copy of the course includes it. Leave the empty cell
-# after each check alone: your instructor's tests go there.
+# Write your predictions into the cells with `None`. A check names the first thing that is wrong. Later cells use your
+# answer once its check has passed. Before that, they use the reference solution, if your copy of the course has it.
+# Leave the empty cell after each check alone, because your instructor's tests go there.
 
 # %% [markdown]
 # ## How much does a step compute?
 #
-# The arithmetic of a step gives a lower bound for its time. Nearly all of it is in products of matrices. A product of
-# (n, k) and (k, m) takes n · m · k multiplications and as many additions: 2 n m k *FLOPs* (floating-point operations).
+# A step cannot be faster than its arithmetic allows, so we count the arithmetic first. Nearly all of it is matrix
+# products. The product of an (n, k) and a (k, m) matrix takes n · m · k multiplications and as many additions. We count
+# this as 2 n m k *FLOPs* (floating-point operations).
 #
 # ### Exercise 1 · The FLOPs of a step
 #
-# Count the FLOPs of one training step, forward and backward. A block of width d has four linear layers, whose weights
-# have 3d², d², 4d² and 4d² numbers. Attention multiplies queries with keys, and then the attention weights with the
-# values. The causal mask saves nothing here: each token looks at all `columns` tokens of its sequence. After the last
-# block, a linear layer computes the scores of the vocabulary. Looking up an embedding takes no FLOPs.
+# Count the FLOPs of one training step, forward and backward. Each block of width d has four linear layers, with 3d²,
+# d², 4d² and 4d² weights. Attention multiplies queries by keys, and then the attention weights by the values. The
+# causal mask saves no work here, so every token attends to all `columns` tokens of its sequence. After the last block,
+# a linear layer computes the scores of the vocabulary. Looking up an embedding takes no FLOPs.
 #
 # ```python
 # >>> step_flops(Gpt(vocabulary=10, width=2, layers=1, heads=1, columns=4), rows=1)
@@ -61,22 +62,22 @@ print(course.machine())
 #
 # **Must**
 #
-# - count each product of the forward pass with 2 n m k FLOPs
-# - count two products in backward for each in forward, one per gradient
+# - count 2 n m k FLOPs for each product of the forward pass
+# - count two products in backward for each product in forward, one per gradient
 # - leave out everything else: norms, GELU, softmax, the update.
 #
 # **Source** Kaplan et al. 2020, arXiv:2001.08361, section 2.1; Chowdhery et al. 2022, arXiv:2204.02311, appendix B.
 #
 # <details><summary>Hint 1</summary>
 #
-# How many numbers do the weights of a block have together? Each is used once per token.
+# How many weights does a block have in total? Each token uses each of them once.
 #
 # </details>
 #
 # <details><summary>Hint 2</summary>
 #
-# Per token, the linear layers of a block take 2 · 12 d² FLOPs. Attention takes 2 · columns · d for each of its two
-# products, however many heads share the width.
+# Per token, the linear layers of a block take 2 · 12 d² FLOPs. Attention has two products, and each takes 2 · columns ·
+# d, however many heads share the width.
 #
 # </details>
 
@@ -107,10 +108,10 @@ check.step_flops(step_flops, seed=417)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Torch can count FLOPs: `FlopCounterMode` adds up the products of a run. On the *meta* device, tensors have a shape and
-# no memory, so a model of 7 billion parameters runs on any machine.
+# Torch's `FlopCounterMode` adds up the FLOPs of all matrix products in a run. On the *meta* device, tensors have a
+# shape but no memory, so any machine can run a model of 7 billion parameters.
 #
-# **Predict**: how many FLOPs per parameter and token does a step of this model take?
+# **Predict**: how many FLOPs per parameter and token does a training step of this model take?
 
 # %%
 predicted_flops = None  # per parameter and token
@@ -127,25 +128,29 @@ print(course.score("07/1", "FLOPs per parameter and token", predicted_flops, per
 course.claim("the closed form of the FLOPs equals torch's count", step_flops_now(gpt, 1) == computed, f"{computed:,}")
 
 # %% [markdown]
-# **Known**: per parameter and token, forward takes two FLOPs and backward four (Kaplan et al. 2020). Attention adds
-# some. The embedding is looked up, so it takes none.
+# **Known**: forward takes two FLOPs per parameter and token, and backward takes four (Kaplan et al. 2020). Attention
+# adds more, because its two products use no parameters. The embedding takes none, because it is only looked up.
 #
-# **Takeaway** A training step takes about 6 FLOPs per parameter and token, and long sequences add attention.
+# **Takeaway** A training step takes about 6 FLOPs per parameter and token, and attention over long sequences adds more.
 
 # %% [markdown]
 # ## What does a device keep between two steps?
 #
-# Training keeps much more than the weights. A *plan* says how devices share all of it. The sizes of its three axes
+# Training keeps much more than the weights. A *plan* says how devices share all of it. It has three axes, whose sizes
 # multiply to the number of devices:
 #
-# - **data** ranks compute different sequences, with the same weights;
-# - **tensor** ranks share every layer: each keeps a part of its weights (part 3);
+# - **data** ranks hold the same weights and compute different sequences;
+# - **tensor** ranks share every layer, so each keeps a part of its weights (part 3);
 # - **pipeline** ranks each keep some of the layers (part 4).
 #
-# In the mixed precision of the ZeRO paper, a parameter takes 16 bytes: 2 for the weight in 16 bits, 2 for its gradient,
-# and 12 for Adam, which keeps a float32 copy of the weight and two moments. (Frameworks differ: Megatron Core keeps
-# gradients in float32 for bfloat16 weights, which makes 18.) In float32, and with `torch.autocast`, a parameter takes
-# 4 + 4 + 8.
+# The table lists the bytes per parameter in the mixed precision of the ZeRO paper and in float32. Training with
+# `torch.autocast` keeps the bytes of float32. (Megatron Core keeps float32 gradients for bfloat16 weights, which makes
+# 18 bytes.)
+#
+# | | weight | gradient | optimizer (Adam) | in all |
+# |---|---|---|---|---|
+# | mixed precision | 2 | 2 | 12: a float32 copy of the weight and two moments | 16 |
+# | float32 | 4 | 4 | 8: two moments | 16 |
 #
 # *ZeRO* lets the N data ranks share these bytes. In stage 1, a rank keeps 1/N of the optimizer's bytes. In stage 2, it
 # also keeps only 1/N of the gradients, and in stage 3 only 1/N of the weights. Stage 0 is DDP.
@@ -161,21 +166,22 @@ course.claim("the closed form of the FLOPs equals torch's count", step_flops_now
 #
 # **Must**
 #
-# - return the bytes per device of "weights", "gradients" and "optimizer"
-# - divide all three by the tensor and by the pipeline ranks; divide what the stage shards by the data ranks, too.
+# - return the bytes that one device keeps of "weights", "gradients" and "optimizer"
+# - divide all three by the tensor ranks and by the pipeline ranks
+# - divide what the stage shards by the data ranks as well.
 #
 # **Source** Rajbhandari et al. 2020, "ZeRO", arXiv:1910.02054, sections 3 and 5.
 #
 # <details><summary>Hint 1</summary>
 #
-# Which ranks hold different weights, and which hold copies that a stage can cut?
+# Which ranks hold different weights, and which ranks hold copies that a stage can shard?
 #
 # </details>
 #
 # <details><summary>Hint 2</summary>
 #
-# `here = parameters / (plan.tensor * plan.pipeline)`, and a shard is `here / plan.data`. The optimizer is a shard if
-# `plan.stage >= 1`, the gradients if it is 2 or more, the weights in stage 3.
+# `here = parameters / (plan.tensor * plan.pipeline)`, and a shard is `here / plan.data`. The rank keeps a shard of the
+# optimizer if `plan.stage >= 1`, of the gradients from stage 2 on, and of the weights in stage 3.
 #
 # </details>
 
@@ -210,7 +216,7 @@ check.state_bytes(state_bytes, seed=528)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# The cell adds up the bytes of a small model's tensors, in float32, after one step of Adam.
+# The cell trains a small model in float32 for one step of Adam, and then adds up the bytes of its tensors.
 
 # %% tags=["experiment"]
 state_bytes_now = course.solved(check.state_bytes)
@@ -228,28 +234,28 @@ course.claim("the closed form of the state equals the bytes of the tensors after
              state_bytes_now(small.parameters, Plan(), mixed=False) == found, f"{sum(found.values()):,}")  # fmt: skip
 
 # %% [markdown]
-# **Takeaway** The optimizer keeps 12 of the 16 bytes per parameter, so shard the optimizer first.
+# **Takeaway** In mixed precision, the optimizer keeps 12 of the 16 bytes per parameter, so shard the optimizer first.
 
 # %% [markdown]
 # ## What does a device keep during a step?
 #
-# Long sequences can fill a device even if the state fits, because the forward pass saves *activations* for the backward
-# pass. With fused attention, a block of width d saves these numbers per token. Tensor ranks cut attention and the MLP,
-# but not the norms.
+# A device whose state fits can still run out of memory on long sequences, because the forward pass saves *activations*
+# for the backward pass. The table lists what a block of width d saves per token, with fused attention. Tensor ranks cut
+# attention and the MLP, but not the norms. (*Sequence parallel* would cut them, too: Korthikanti et al. 2022.)
 #
 # | saved | numbers per token | on each of t tensor ranks |
 # |---|---|---|
 # | inputs and outputs of the two norms | 4 d | 4 d |
 # | mean and deviation of each norm | 4 | 4 |
-# | queries, keys, values; what attention returns | 4 d | 4 d / t |
+# | queries, keys and values; the output of attention | 4 d | 4 d / t |
 # | the logarithm of each softmax's sum, per head | heads | heads / t |
 # | the MLP before and after GELU | 8 d | 8 d / t |
 #
 # A data rank computes its rows in *micro-batches*, one after the other, and adds up their gradients. In a pipeline of P
-# ranks with the schedule 1F1B (part 4), the first rank holds the activations of P micro-batches, or of all if there are
-# fewer.
+# ranks with the schedule 1F1B (part 4), the first rank holds the activations of P micro-batches, or of all
+# micro-batches if there are fewer.
 #
-# *Checkpointing* keeps only the input of each block, d numbers per token. The backward pass computes the blocks again,
+# *Checkpointing* saves only the input of each block, d numbers per token. The backward pass computes the blocks again,
 # one at a time. So at the peak, one block has all its activations.
 #
 # **Predict**: a model of 32 blocks of width 4096 computes one sequence of 2,048 tokens in bfloat16, without
@@ -261,7 +267,8 @@ predicted_gigabytes = None  # GB
 # %% [markdown]
 # ### Exercise 3 · The bytes of activations
 #
-# Count what the first pipeline rank saves. In the example, 2 tokens save 16 · 2 + 4 + 1 = 37 numbers each.
+# Count the bytes that the first pipeline rank saves. The micro-batches that it holds at a time are *in flight*. In the
+# example, each of 2 tokens saves 16 · 2 + 4 + 1 = 37 numbers.
 #
 # ```python
 # >>> activation_bytes(Gpt(vocabulary=10, width=2, layers=1, heads=1, columns=2), 1, Plan())
@@ -272,10 +279,10 @@ predicted_gigabytes = None  # GB
 #
 # **Must**
 #
-# - count the tokens of one micro-batch of one data rank, in the rank's own blocks
-# - count as many micro-batches as the rank holds (they are *in flight*)
-# - with checkpointing, count the inputs of the rank's blocks for each micro-batch in flight, and add once what a block
-#   saves besides its input.
+# - count the tokens of one micro-batch of one data rank, in the blocks of the rank
+# - multiply by the number of micro-batches in flight
+# - with checkpointing, count the inputs of all these blocks for each micro-batch in flight, and add once what a single
+#   block saves besides its input.
 #
 # **You may assume** all divisions leave no remainder. Embedding and scores are left out.
 #
@@ -284,20 +291,22 @@ predicted_gigabytes = None  # GB
 #
 # <details><summary>Hint 1</summary>
 #
-# How many tokens has a micro-batch, how many blocks has a rank, and how many micro-batches does it hold?
+# How many tokens does a micro-batch have, how many blocks does a rank have, and how many micro-batches does it hold?
 #
 # </details>
 #
 # <details><summary>Hint 2</summary>
 #
-# `tokens = rows / plan.data / plan.micro_batches * gpt.columns`. A block saves `tokens * (4 d + 4 + (12 d + heads) /
-# t)` numbers. In flight are `min(plan.pipeline, plan.micro_batches)`.
+# `tokens = rows / plan.data / plan.micro_batches * gpt.columns`. A block saves
+# `tokens * (4 d + 4 + (12 d + heads) / t)` numbers. There are `min(plan.pipeline, plan.micro_batches)` micro-batches in
+# flight.
 #
 # </details>
 #
 # <details><summary>Hint 3</summary>
 #
-# With checkpointing: in flight · blocks · `tokens * d`, and once the block without its input, `block - tokens * d`.
+# With checkpointing, add two terms: in flight · blocks · `tokens * d`, and once the block without its input,
+# `block - tokens * d`.
 #
 # </details>
 
@@ -333,7 +342,7 @@ check.activation_bytes(activation_bytes, seed=639)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# The cell runs the four blocks of the small model in float32, with checkpointing and without. Hooks count the bytes
+# The cell runs the four blocks of the small model in float32, with and without checkpointing. Hooks count the bytes
 # that autograd saves.
 
 # %% tags=["experiment"]
@@ -358,17 +367,17 @@ course.claim("the closed form of the activations equals the bytes that hooks cou
              formula == saved, f"{saved[False]:,} and {saved[True]:,}")  # fmt: skip
 
 # %% [markdown]
-# **Known**: dropout saves masks as well (Korthikanti et al. 2022), and attention that is not fused saves heads ·
-# columns weights per token. The scores of a large vocabulary can save more than several blocks; they are not counted
-# here.
+# **Known**: dropout also saves its masks (Korthikanti et al. 2022), and attention that is not fused saves heads ·
+# columns attention weights per token. We leave out the scores. With a large vocabulary, they can take more memory than
+# several blocks.
 #
 # **Takeaway** Sharding the state does not shrink activations. Smaller micro-batches, tensor ranks and checkpointing do.
 
 # %% [markdown]
 # ## What does a plan send? · extra
 #
-# Messages cost time. A ring's all-reduce has two halves, a reduce-scatter and an all-gather. In each half, a rank sends
-# (N - 1) / N of the tensor (02/1). All tensors below are in 16 bits.
+# Messages take time, so a plan that fits can still be slow. A ring's all-reduce has two halves, a reduce-scatter and an
+# all-gather. In each half, a rank sends (N - 1) / N of the tensor (02/1). All tensors below have 16 bits per number.
 #
 # | axis | which tensor | how often |
 # |---|---|---|
@@ -378,13 +387,15 @@ course.claim("the closed form of the activations equals the bytes that hooks cou
 # | tensor | a block's activations, tokens · d | two all-reduces in forward and two in backward, per block |
 # | pipeline | a block's activations, tokens · d | to the next rank in forward, their gradient back |
 #
-# With DDP, more micro-batches send no more bytes, because gradients add up on the rank. In stages 2 and 3 no rank has
-# room for all gradients, so they are sent after each micro-batch. With checkpointing, the second forward pass repeats
-# the two all-reduces of a block.
+# In stages 0 and 1, gradients add up on the rank and are sent once per step, however many micro-batches there are.
+# (Torch's DDP sends them after each micro-batch unless you use `no_sync()`.) In stages 2 and 3, no rank keeps all
+# gradients, so they are sent after each micro-batch. With checkpointing, the second forward pass repeats the two
+# all-reduces of a block.
 #
 # ### Exercise 4 · The bytes that a device sends
 #
-# The example has 118 parameters: 4 data ranks of DDP send 2 · 3/4 of 236 bytes.
+# Compute what one device sends in a step. The model of the example has 118 parameters, or 236 bytes. Each of 4 DDP
+# ranks sends 2 · 3/4 of them.
 #
 # ```python
 # >>> sent_bytes(Gpt(vocabulary=10, width=2, layers=1, heads=1, columns=4), 4, Plan(data=4))
@@ -396,14 +407,14 @@ course.claim("the closed form of the activations equals the bytes that hooks cou
 # **Must**
 #
 # - return the bytes per step that a device in the middle of the pipeline sends along each axis
-# - count the rank's own share of weights, rows and layers
+# - count only the rank's own share of weights, rows and layers
 # - return 0 for an axis of one rank.
 #
 # **Source** Rajbhandari et al. 2020, section 7; Shoeybi et al. 2019, "Megatron-LM", arXiv:1909.08053, section 3.
 #
 # <details><summary>Hint 1</summary>
 #
-# For each axis: which tensor is sent, and in how many halves of an all-reduce?
+# Which tensor does each axis send, and how many halves of an all-reduce does it take?
 #
 # </details>
 #
@@ -416,8 +427,8 @@ course.claim("the closed form of the activations equals the bytes that hooks cou
 #
 # <details><summary>Hint 3</summary>
 #
-# A block's activations of a step have `2 * rows / plan.data * gpt.columns * gpt.width` bytes, however many
-# micro-batches there are. Tensor ranks all-reduce them 4 times per block of the rank, 6 times with checkpointing.
+# In a step, the activations of a block take `2 * rows / plan.data * gpt.columns * gpt.width` bytes, however many
+# micro-batches there are. Tensor ranks all-reduce them 4 times per block of the rank, or 6 times with checkpointing.
 #
 # </details>
 
@@ -458,11 +469,11 @@ check.sent_bytes(sent_bytes, seed=741)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Part 2 counts the messages of data ranks, part 3 those of tensor ranks.
+# Part 2 counts the messages of data ranks, and part 3 the messages of tensor ranks.
 #
 # ### Exercise 5 · The best plan
 #
-# Write the function that chooses among `plans`. The last section uses it.
+# Write the function that picks one of `plans`. The last section uses it for ten clusters.
 #
 # **Points** 3 · **Extra** · **Difficulty** ●○○ · **Minutes** 6 · **Lines** 10
 #
@@ -483,7 +494,8 @@ check.sent_bytes(sent_bytes, seed=741)
 #
 # <details><summary>Hint 2</summary>
 #
-# Collect what is left in a list, then `min(left, key=lambda plan: (seconds(job, plan), n_bytes(job, plan)))`.
+# Collect the plans that are left in a list, then `min(left, key=lambda plan: (seconds(job, plan), n_bytes(job,
+# plan)))`.
 #
 # </details>
 
@@ -530,17 +542,18 @@ check.best_plan(best_plan, seed=852)
 # assumes:
 #
 # - Products run at half of the peak. Checkpointing computes a third more.
-# - Tensor ranks send the activations of every block, pipeline ranks the activations of one block. Ranks wait for both.
-#   P pipeline ranks with M micro-batches also wait (P - 1) / M of the busy time (part 4).
-# - Data ranks send gradients and weights during passes (see `Costs.lost`). They wait only if the messages take longer
-#   than the passes.
+# - Devices wait for the messages of tensor and pipeline ranks. Tensor ranks send the activations of every block, and
+#   pipeline ranks send the activations of one block. P pipeline ranks with M micro-batches also wait for each other,
+#   for (P - 1) / M of the busy time (part 4).
+# - In stages 0 and 1, the messages of data ranks travel during the last backward pass of the step. In stage 2, they
+#   travel during all backward passes, and in stage 3 during all passes. Devices wait only if the messages take longer.
 #
 # A plan can run if it uses all devices, with tensor ranks in one node. Tensor ranks must divide the heads, pipeline
 # ranks the layers, and data ranks · micro-batches the rows. We leave out stages 2 and 3 with a pipeline, because they
 # would send the gradients of every micro-batch.
 #
-# The cell prints ten jobs and their clusters. GB is the memory that a device may fill. GB/s is how fast it sends within
-# its node, and to other nodes.
+# The cell prints ten jobs and their clusters. GB is the memory that training may fill on a device. GB/s is how fast a
+# device sends within its node, and to other nodes.
 
 # %%
 for name, job in JOBS.items():
@@ -549,9 +562,9 @@ for name, job in JOBS.items():
           f"{job.flops / 1e12:.0f} TFLOP/s, {job.inside / 1e9:g} and {job.between / 1e9:g} GB/s")  # fmt: skip
 
 # %% [markdown]
-# **Pick** plans for as many jobs as you like; two are picked as examples. `Plan` takes `data`, `tensor`, `pipeline`,
-# `stage`, `micro_batches` and `checkpointing`. What you leave out is 1, 0 or False. If a plan does not fit or cannot
-# run, the output below says so.
+# **Pick** plans for as many jobs as you like. Two are picked as examples. `Plan` takes `data`, `tensor`, `pipeline`,
+# `stage`, `micro_batches` and `checkpointing`. Arguments that you leave out are 1, 0 or False. The output below says if
+# your plan does not fit or cannot run.
 #
 # **Predict**: in how many of the ten clusters are data ranks alone, with any stage, within 5 % of the best plan?
 
@@ -593,12 +606,13 @@ plots.over_best(list(JOBS), slower, f"Data ranks alone are enough on {enough} of
 
 # %% [markdown]
 # *MFU*, model FLOPs utilization, is the share of the peak that the model's own arithmetic reaches. We assume at most
-# half, and waiting and recomputing lower it. If plans are equally fast, the cell prints the one that needs the least
-# memory. For 1B, DDP is just as fast.
+# half. Of equally fast plans, the cell prints the one that needs the least memory. For 1B, DDP is just as fast.
 #
-# **Known** from practice: split layers within a node, put a pipeline between nodes, and add data ranks for speed
-# (Narayanan et al. 2021, section 3). **We think** the best plans depend on our assumptions. To test it, change
-# `plans.REACHED` and see which plans change.
+# On the last two clusters, data ranks alone cannot share the rows of the batch equally. The best plans depend on our
+# assumptions: change `plans.REACHED` to see how much. **Known** from practice: split layers within a node, put a
+# pipeline between nodes, and add data ranks for speed (Narayanan et al. 2021, section 3).
+#
+# The next figure shows what one device keeps for 7B on eight A100.
 
 # %% tags=["experiment"]
 job = JOBS["7B on eight A100"]
@@ -609,13 +623,14 @@ fits = [name for name in stages if sum(held[name].values()) <= job.memory]
 plots.held(held, job.memory, f"7 billion parameters on 8 devices of 75 GB: {fits[0]} is the first that fits")
 
 # %% [markdown]
-# **Takeaway** Memory decides which plans are possible, and the network which of them is fast. Put the axis that sends
-# most on the fastest links.
+# **Takeaway** Memory and the batch decide which plans can run. Waiting for messages, bubbles and recomputing decide
+# which of them is fastest.
 
 # %% [markdown]
 # ## What to take home
 #
-# - A step takes about 6 FLOPs per parameter and token. In mixed precision, the state takes about 16 bytes per
-#   parameter. ZeRO-1 shards 12 of them and sends no more bytes than DDP.
-# - Activations grow with tokens and layers; micro-batches, tensor ranks and checkpointing cut them.
+# - A step takes about 6 FLOPs per parameter and token.
+# - In mixed precision, the state takes about 16 bytes per parameter. ZeRO-1 shards 12 of them and sends no more bytes
+#   than DDP.
+# - Activations grow with tokens and layers. Micro-batches, tensor ranks and checkpointing cut them.
 # - `course checkup --plan 8xH100@450GB/s train.py` counts the bytes of your own training and compares plans for it.

@@ -1,18 +1,18 @@
 # %% [markdown]
 # # Beyond data parallel, part 2: Shard it
 #
-# **How can a rank compute with weights that it does not keep, and not wait for them?**
+# **How can a rank compute with weights that it does not keep, without waiting for them?**
 #
-# You write the core of fully sharded data parallel (FSDP). It gathers weights one layer ahead, and scatters gradients
-# during backward.
+# You write the core of fully sharded data parallel (FSDP), which gathers weights one layer ahead. As an extra, you
+# write its backward pass, which scatters gradients.
 #
 # **You will be able to**
 #
-# - gather the next layer while this one computes, with two whole layers in memory at most
-# - say what a sharded step sends, in bytes, and when its messages cost no time
+# - gather the next layer while this one computes, with at most two whole layers in memory
+# - say how many bytes a sharded step sends, and when its messages cost no time
 # - say what `fully_shard` does with each layer
 #
-# **Minutes** 25 core · 38 in all
+# **Minutes** 17 core · 38 in all
 #
 # **Needs** nothing; 02/7 builds the stages of ZeRO that lead here
 
@@ -34,16 +34,17 @@ sizes = course.sizes("07_beyond_data_parallel")
 # %% [markdown]
 # ## Can the next layer's weights travel while this one computes?
 #
-# With DDP, every rank keeps the whole model. With FSDP, each of N ranks keeps only a *shard* of every layer, 1/N of its
-# numbers. As with DDP, each rank has its own batch.
+# With DDP, every rank keeps the whole model, so the model must fit on one device. With FSDP, each of N ranks keeps only
+# a *shard* of every layer, 1/N of its numbers. As with DDP, each rank has its own batch.
 #
-# - Before a layer computes, its shards are *gathered*: every rank gets the whole layer. Afterwards each rank frees it.
+# - Before a layer computes, its shards are *gathered*: every rank gets the whole layer. After computing, each rank
+#   frees it.
 # - Backward goes through the layers in reverse order and gathers each layer again. It computes the gradient of the
 #   whole layer for this rank's batch. A *reduce-scatter* sums the gradients of all ranks, and each rank receives its
 #   piece of the sum.
 #
-# `start_gather(shard)` does not wait. It returns a handle, and `handle.wait()` returns the whole layer once it has
-# arrived. So the next layer can travel while this one computes.
+# A rank that waits for a gather computes nothing, so `start_gather(shard)` does not wait. It returns a handle, and
+# `handle.wait()` returns the whole layer once it has arrived. So the next layer can travel while this one computes.
 #
 # **Predict**: a model has 8 layers. A layer takes 1 ms to gather and 1 ms to compute, so forward takes 16 ms without
 # overlap. What share of that time does forward take if each gather starts one layer ahead? Perhaps 1/2, because gathers
@@ -55,8 +56,8 @@ predicted_share = None  # a number from 0 to 1
 # %% [markdown]
 # ### Exercise 1 · Gather one layer ahead
 #
-# Write a generator that yields the whole layers in order. The caller computes with a layer between two `yield`s, and
-# then drops it. With shards a, b and c the order is:
+# Write a generator that yields the whole layers in order. Between two `yield`s, the caller computes with a layer and
+# then drops it. With shards a, b and c, the order is:
 #
 # ```
 # start a, wait a, start b, yield a, wait b, start c, yield b, wait c, yield c
@@ -66,7 +67,7 @@ predicted_share = None  # a number from 0 to 1
 #
 # **Must**
 #
-# - yield what the gather of each shard gives, in the order of `shards`
+# - yield what the gather of each shard returns, in the order of `shards`
 # - start the next gather before the layer is yielded, and no gather earlier than that
 # - hold at most two layers, counting the one that is on its way
 #
@@ -135,39 +136,34 @@ course.claim("a rank that gathers one layer ahead never holds more than two whol
 plots.gather_lanes(lanes, f"One layer ahead takes {share:.2f} of the time: only the first gather is waited for")
 
 # %% [markdown]
-# **Shown** by the clock: a rank computes 8 layers and waits for *one* gather instead of 8. If a gather takes longer
-# than a layer computes, the rank waits in every layer. A larger batch helps then, because layers compute longer with
-# the same gathers.
+# **Shown** by the clock: a rank computes 8 layers and waits for *one* gather instead of 8.
 #
-# **Takeaway** Gather one layer ahead. Then only the first gather costs time, if computing a layer takes at least as
-# long as gathering the next one.
+# If a gather took longer than a layer computes, the rank would wait in every layer. A larger batch would help then,
+# because layers would compute longer with the same gathers.
+#
+# **Takeaway** Gather one layer ahead. If computing a layer takes at least as long as gathering the next one, only the
+# first gather costs time.
 
 # %% [markdown]
-# ## What does a sharded step send?
+# ## How do gradients get back to their shards? · extra
 #
-# Sharding saves memory, but takes more messages. DDP's all-reduce is a reduce-scatter and then an all-gather. A
-# sharded step has two gathers per layer, one in forward and one in backward, and one reduce-scatter. Each of the three
-# sends (N - 1) / N of the layer.
+# In backward, each rank computes the gradient of a whole layer but keeps only a shard of it. So it sends the gradient
+# away as soon as it is ready, and computes the previous layer while the gradient travels.
 #
-# All numbers have 32 bits. **Predict**: how many times DDP's bytes does a sharded step send?
-
-# %%
-predicted_bytes = None  # a factor
-
-# %% [markdown]
 # ### Exercise 2 · Backward of one layer
 #
-# `layer_backward` gets the whole layer and its input from forward. Compute the layer again, inside
-# `torch.enable_grad()`, because gradients may be switched off here. Then `torch.autograd.grad(output, [whole, x],
-# grad)` gives both gradients. Start to send the gradient of the weights, and do not wait. Return the gradient of the
-# input, which the layer before needs.
+# `layer_backward` gets the whole layer and the input that the layer had in forward. Compute the layer again, inside
+# `torch.enable_grad()`, because gradients may be switched off here. Then
+# `torch.autograd.grad(output, [whole, x], grad)` returns both gradients. Start to send the gradient of the weights, and
+# do not wait. Return the gradient of the input, because the previous layer needs it.
 #
-# **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 7 · **Lines** 5
+# **Points** 4 · **Extra** · **Difficulty** ●●○ · **Minutes** 7 · **Lines** 5
 #
 # **Must**
 #
 # - return the gradient of `x`, and the handle that `start_scatter` returns
-# - let `handle.wait()` give this rank's piece of the *mean* gradient of `whole` over the `dist.get_world_size()` ranks
+# - make `handle.wait()` return this rank's piece of the *mean* gradient of `whole` over the `dist.get_world_size()`
+#   ranks
 # - call `start_scatter` once, and do not wait
 #
 # **You may assume** `compute(whole, x)` is differentiable; neither tensor requires a gradient.
@@ -183,7 +179,8 @@ predicted_bytes = None  # a factor
 #
 # <details><summary>Hint 2</summary>
 #
-# `whole = whole.detach().requires_grad_()`, the same for `x`. Then `start_scatter(of_whole / dist.get_world_size())`.
+# `whole = whole.detach().requires_grad_()`, and `x` in the same way. Then
+# `start_scatter(of_whole / dist.get_world_size())`.
 #
 # </details>
 
@@ -217,8 +214,20 @@ check.layer_backward(layer_backward, seed=11277)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Now your two answers train a model on four virtual ranks. One process trains the same model with the mean gradient, as
-# DDP does.
+# ## What does a sharded step send?
+#
+# Sharding saves memory, but it takes more messages. DDP's all-reduce is a reduce-scatter and then an all-gather. A
+# sharded step has two gathers per layer, one in forward and one in backward, and one reduce-scatter. In each of these
+# three, a rank sends (N - 1) / N of the layer.
+#
+# **Predict**: all numbers have 32 bits. How many times DDP's bytes does a sharded step send?
+
+# %%
+predicted_bytes = None  # a factor
+
+# %% [markdown]
+# Four virtual ranks train a model with your generator and with `layer_backward`, which computes the backward of one
+# layer and starts to scatter its gradient. One process trains the same model with the mean gradient, as DDP does.
 
 # %% tags=["experiment"]
 answers = sharded_layers.Answers(ahead, course.solved(check.layer_backward))
@@ -231,17 +240,18 @@ course.claim("sharded layers reach the weights of DDP to 1e-6", round(run.differ
 course.claim("a sharded step sends 1.5 times the bytes of DDP's ring", factor == 1.5, f"{factor:g} times")
 
 # %% [markdown]
-# **Shown** by the count: a sharded step sends three halves of an all-reduce, DDP two. DDP's bytes come from the formula
-# of a ring.
+# **Shown** by the count: a sharded step sends three halves of an all-reduce, and DDP sends two. We compute DDP's bytes
+# with the formula of a ring.
 #
-# **Takeaway** A sharded step gathers once more than DDP does, so it sends 1.5 times the bytes.
+# **Takeaway** A sharded step has one gather more than DDP's all-reduce, so it sends 1.5 times the bytes.
 
 # %% [markdown]
 # ## Does torch's fully_shard do the same?
 #
-# Two real ranks train the same model three times: with your answers, with `DistributedDataParallel`, and with
-# [`fully_shard`](https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html), called on each layer and then
-# on the model. We compare their weights.
+# In your own training, you will call
+# [`fully_shard`](https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html). To see whether it does what
+# you wrote, two real ranks train the same model three times: with your answers, with `DistributedDataParallel`, and
+# with `fully_shard`, called on each layer and then on the model. We compare their weights.
 
 # %% tags=["experiment"]
 differences = run_ranks(sharded_layers.compared_with_torch, 2, answers, 3, backend="gloo")[0]
@@ -251,20 +261,23 @@ same = all(round(difference, 6) == 0 for difference in differences.values())
 course.claim("the answers of this part and fully_shard reach the weights of DistributedDataParallel to 1e-6", same)
 
 # %% [markdown]
-# **Known**: on a GPU `fully_shard` gathers on a separate stream, so a layer travels while the one before still computes
-# (PyTorch tutorial "Getting Started with FSDP2").
+# **Known**: on a GPU, `fully_shard` gathers on a separate stream, so the next layer travels while this one computes
+# (PyTorch tutorial "Getting Started with FSDP2"). With `reshard_after_forward=False`, ranks keep whole layers until
+# backward. This saves the second gather but takes more memory (documentation of `fully_shard`).
 #
-# **Takeaway** Call `fully_shard` on each layer, then on the model: it trains as DDP does, and each rank keeps 1/N of
+# **Takeaway** Call `fully_shard` on each layer, then on the model. It trains as DDP does, and each rank keeps 1/N of
 # the state.
 
 # %% [markdown]
 # ## What is lost in 16 bits? · extra
 #
-# ### Exercise 3 · Send 16 bits, keep 32
-#
-# A gather in bfloat16 sends half the bytes, so two gathers send as much as one in float32. But bfloat16 has 8
+# Sending bfloat16 halves the bytes of a gather, so two gathers send as much as one in float32. But bfloat16 has 8
 # significant bits: 1 - 0.001 rounds to 1, so small steps would be lost. Therefore the rank keeps its shard in float32,
 # the *master*, and sends a rounded copy.
+#
+# ### Exercise 3 · Send 16 bits, keep 32
+#
+# Write a shard that has a master and takes its own steps of SGD.
 #
 # **Points** 3 · **Extra** · **Difficulty** ●○○ · **Minutes** 5 · **Lines** 3
 #
@@ -278,7 +291,7 @@ course.claim("the answers of this part and fully_shard reach the weights of Dist
 #
 # <details><summary>Hint 1</summary>
 #
-# Which of the two numbers does a step change, and when is the other made from it?
+# Which of the two copies does a step change, and when is the other one made from it?
 #
 # </details>
 #
@@ -324,8 +337,8 @@ check.MasterShard(MasterShard, seed=1710)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Both trainings below gather weights in 16 bits and scatter gradients in 32. One has your masters, the other keeps only
-# the rounded numbers.
+# In both trainings below, ranks gather weights in 16 bits and scatter gradients in 32. One training has your masters,
+# and the other keeps only the rounded numbers.
 
 # %% tags=["experiment"]
 for name, shard in (("your masters", course.solved(check.MasterShard)), ("16 bits alone", sharded_layers.RoundedShard)):
@@ -334,21 +347,23 @@ for name, shard in (("your masters", course.solved(check.MasterShard)), ("16 bit
           f"weights differ from DDP's by {run.difference:.1e}, moved by {run.moved:.1e}")  # fmt: skip
 
 # %% [markdown]
-# **Shown**: the two trainings differ only in the master, which keeps the small steps. With a master, a small difference
-# remains, because layers compute with rounded weights. **Known**: `MixedPrecisionPolicy(param_dtype=...)` of
-# `fully_shard` keeps such masters. It also scatters gradients in 16 bits, unless `reduce_dtype` says otherwise (its
-# documentation).
+# **Shown**: the two trainings differ only in the master, which keeps the small steps. Even with a master, a small
+# difference to DDP remains, because layers compute with rounded weights. **Known**:
+# `MixedPrecisionPolicy(param_dtype=...)` of `fully_shard` keeps such masters. It also scatters gradients in 16 bits,
+# unless `reduce_dtype` says otherwise (its documentation).
 #
-# **Takeaway** Send rounded weights, and step the exact ones.
+# **Takeaway** Send rounded weights, but let the optimizer change the exact ones.
 
 # %% [markdown]
 # ## When do gathers cost no time? · extra
 #
+# Overlap hides the gathers as long as the network keeps up. A formula tells you in advance how fast the network must
+# be.
+#
 # ### Exercise 4 · The seconds of a forward pass
 #
-# Overlap helps as long as the network keeps up. Compute the seconds of a forward pass of equal layers in two cases: a
-# rank waits for each gather, or it gathers one layer ahead. With 8 layers that take 1 second to gather and 1 to
-# compute, "waiting" takes 16 and "ahead" 9 seconds.
+# Compute the seconds of a forward pass of equal layers in two cases: a rank waits for each gather, or it gathers one
+# layer ahead. With 8 layers that take 1 second to gather and 1 to compute, "waiting" takes 16 and "ahead" 9 seconds.
 #
 # **Points** 2 · **Extra** · **Difficulty** ●●○ · **Minutes** 6 · **Lines** 4
 #
@@ -407,6 +422,7 @@ for factor in (0.25, 1.0, 4.0):
 course.claim("the clock of gathers one layer ahead shows exactly the predicted time", computed == clocks)
 
 # %% [markdown]
-# **Shown** by the clock: on a slow network gathers set the time, on a fast one computing does. **Takeaway** With
-# overlap, each layer but one costs the longer of gather and compute. The first gather and the last computation are
-# added.
+# **Shown** by the clock: gathering sets the time on a slow network, and computing sets it on a fast one.
+#
+# **Takeaway** With overlap, each layer but one costs the longer of gather and compute. The first gather and the last
+# computation are added.

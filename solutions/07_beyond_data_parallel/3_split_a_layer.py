@@ -1,10 +1,10 @@
 # %% [markdown]
 # # Beyond data parallel, part 3: Split a layer
 #
-# **How do four GPUs compute one layer together, and what must they tell each other?**
+# **How do four GPUs compute one layer together, and what must they send each other?**
 #
 # You cut a transformer block over ranks and write the two functions that make its gradients right. Then you meet a bug
-# that restarted a published training.
+# that made a team restart a large training.
 #
 # **You will be able to**
 #
@@ -12,7 +12,7 @@
 # - say which gradients are wrong if a sum is missing
 # - say why ranks must not draw the same weights
 #
-# **Minutes** 24 core · 47 in all · session 2
+# **Minutes** 24 core · 47 in all
 #
 # **Needs** nothing; it helps to know what an all-reduce is (02/1)
 
@@ -39,33 +39,34 @@ sizes = course.sizes("07_beyond_data_parallel")
 # %% [markdown]
 # ## How can ranks share one matrix?
 #
-# With FSDP, a rank still computes with whole layers. *Tensor parallel* never puts a layer together: each of N ranks
-# keeps 1/N of its weights and does 1/N of its work. All ranks get the same batch.
+# With FSDP, a rank still computes with whole layers. With *tensor parallel*, no rank ever has a whole layer: each of N
+# ranks keeps 1/N of its weights and does 1/N of its work. All ranks get the same batch.
 #
 # A linear layer can be cut in two ways:
 #
-# - **by columns**: each rank computes some of the *outputs*. It needs the whole input. Nothing is summed.
-# - **by rows**: each rank uses some of the *inputs*. Each rank gets one term of every output, and the ranks' terms must
-#   be summed.
+# - **by columns**: each rank computes some of the *outputs*. It needs the whole input, and no sum over ranks.
+# - **by rows**: each rank uses some of the *inputs*. It computes one term of every output, so the ranks must sum their
+#   terms.
 #
-# An MLP has two linear layers with a GELU between them. Cut the first layer by columns: each rank gets some hidden
-# units and applies the GELU to them. Cut the second by rows: on each rank it needs exactly these hidden units.
+# An MLP has two linear layers with a GELU between them. Cut the first layer by columns, so each rank gets some hidden
+# units and applies the GELU to them. Cut the second layer by rows, because each rank then needs exactly the hidden
+# units that it has.
 
 # %%
 plots.split_mlp()
 
 # %% [markdown]
-# Columns and rows mean those of the matrix A in x A. Torch stores A transposed: `nn.Linear(in, out).weight` has the
+# Columns and rows are those of the matrix A in x A. Torch stores A transposed: `nn.Linear(in, out).weight` has the
 # shape `(out, in)`, so "by columns" cuts its dimension 0.
 
 # %% [markdown]
 # ### Exercise 1 · Sum over ranks
 #
 # Write the sum after the second layer, as an autograd function. All ranks compute the same loss from the sum, so all
-# have the same gradient of the sum. An addition passes this gradient to each part, unchanged.
+# have the same gradient of the sum. An addition passes this gradient to each of its terms unchanged.
 #
-# Two ranks with the parts [1] and [4] both get [5]. If the gradient of [5] is [2] on both, the gradient of each part is
-# [2] as well.
+# Two ranks with the parts [1] and [4] both get [5]. If the gradient of [5] is [2] on both ranks, the gradient of each
+# part is [2] as well.
 #
 # **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 3 · **Lines** 4
 #
@@ -123,12 +124,12 @@ check.sum_over_ranks(sum_over_ranks, seed=1909)
 # %% [markdown]
 # ### Exercise 2 · Copy to ranks
 #
-# Write the mirror image of exercise 1. It stands before the first layer. Forward sends nothing, because every rank has
-# `x`. But each rank uses `x` for its own hidden units, so it computes only a part of the gradient of `x`. Backward sums
+# The mirror image of exercise 1 stands before the first layer. Forward sends nothing, because every rank has `x`. But
+# each rank uses `x` only for its own hidden units, so it computes only a part of the gradient of `x`. Backward must sum
 # these parts.
 #
-# Two ranks compute 2x and 3x of the same x. Without this function the gradient of x is 2 on one and 3 on the other.
-# With it, it is 5 on both.
+# Two ranks compute 2x and 3x of the same x. Without this function, the gradient of x is 2 on one rank and 3 on the
+# other. With it, the gradient is 5 on both.
 #
 # **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 3 · **Lines** 4
 #
@@ -186,8 +187,8 @@ check.copy_to_ranks(copy_to_ranks, seed=853)
 # %% [markdown]
 # ### Exercise 3 · An MLP on N ranks
 #
-# Cut the two layers, `wide` by columns and `narrow` by rows. Use the two functions where they belong. With hidden units
-# 0 to 7 and 4 ranks, rank 1 keeps units 2 and 3.
+# Cut the two layers, `wide` by columns and `narrow` by rows, and use the two functions where they belong. With hidden
+# units 0 to 7 and 4 ranks, rank 1 keeps units 2 and 3.
 #
 # **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 7 · **Lines** 7
 #
@@ -210,15 +211,15 @@ check.copy_to_ranks(copy_to_ranks, seed=853)
 #
 # <details><summary>Hint 2</summary>
 #
-# `wide.weight.chunk(world_size)[rank]` is a view of the whole weight, which it keeps alive: `.clone()` it. The second
-# layer's weight is cut along `dim=1`.
+# `wide.weight.chunk(world_size)[rank]` is a view, which keeps the whole weight alive: `.clone()` it. The second layer's
+# weight is cut along `dim=1`.
 #
 # </details>
 #
 # <details><summary>Hint 3</summary>
 #
-# `hidden = F.gelu(F.linear(self.copy_to_ranks(x), self.wide_weight, self.wide_bias))`, and then
-# `self.sum_over_ranks(F.linear(hidden, self.narrow_weight)) + self.narrow_bias`.
+# `hidden = F.gelu(F.linear(self.copy_to_ranks(x), self.wide_weight,
+# self.wide_bias))`, and then `self.sum_over_ranks(F.linear(hidden, self.narrow_weight)) + self.narrow_bias`.
 #
 # </details>
 
@@ -264,11 +265,14 @@ check.SplitMLP(SplitMLP, seed=3072)
 # %% [markdown]
 # ## Which heads does a rank keep? · extra
 #
+# Attention can be cut like the MLP, because each head computes alone: each rank takes some of the heads. The weights
+# make this harder, because `qkv` is one linear layer. Its outputs are the queries of all heads, then all keys, then all
+# values.
+#
 # ### Exercise 4 · Attention by heads
 #
-# Each rank takes some heads. But `qkv` is one linear layer: its outputs are the queries of all heads, then all keys,
-# then all values. Return the rows of `qkv.weight` that a rank keeps. With dim 4 and 2 heads, each head has two rows of
-# q, of k and of v:
+# Return the rows of `qkv.weight` that a rank keeps. With dim 4 and 2 heads, each head has two rows of q, two of k and
+# two of v:
 #
 # ```python
 # >>> head_rows(4, n_heads=2, rank=1, world_size=2)
@@ -316,10 +320,10 @@ check.head_rows(head_rows, seed=96)
 # %% [markdown]
 # ## How many all-reduces does a block need?
 #
-# All ranks wait at each all-reduce, so fewer are better. A transformer block has four linear layers: one for queries,
-# keys and values, one for the output of attention, and two in the MLP. Heads do not mix before the output layer. So
-# each rank takes some heads, and the output layer is cut by rows. Every rank has the whole LayerNorms, which are small
-# and need all numbers of a token.
+# All ranks wait at each all-reduce, so a block should have few of them. A transformer block has four linear layers: one
+# for queries, keys and values, one for the output of attention, and two in the MLP. Heads do not mix before the output
+# layer, so each rank takes some heads, and the output layer is cut by rows. Every rank has the whole LayerNorms,
+# because they are small and need all numbers of a token.
 #
 # **Predict**: how many all-reduces does one block need, forward and backward together? Perhaps 8, one per layer and
 # direction. Perhaps fewer, because two layers share one.
@@ -328,8 +332,8 @@ check.head_rows(head_rows, seed=96)
 predicted_all_reduces = None  # per block and step
 
 # %% [markdown]
-# Four real ranks share a block with 8 heads, built from your answers. Its output and gradients are compared with those
-# of the whole block.
+# Four real ranks share a block with 8 heads, built from your answers. We compare its output and gradients with those of
+# the whole block.
 
 # %% tags=["experiment"]
 exercises = check.copy_to_ranks, check.sum_over_ranks, check.SplitMLP, check.head_rows
@@ -349,7 +353,9 @@ course.claim("a split block calls two all-reduces in forward and two in backward
 
 # %% [markdown]
 # **Shown** by the count: two layers share one sum in forward, and one in backward. Each sum has `dim` numbers per
-# token, however many hidden units there are. Now the same block without the sum in `copy_to_ranks`:
+# token, however many hidden units there are.
+#
+# What happens if you forget the sum in `copy_to_ranks`? The cell runs the same block without it:
 
 # %% tags=["experiment"]
 forgot = tensor_parallel.Answers(lambda x: x, *map(course.solved, exercises[1:]))
@@ -358,17 +364,18 @@ for what, difference in wrong.differences.items():
     print(f"{what:<20} largest difference to the whole block {difference:.1e}")
 
 # %% [markdown]
-# **Shown**: the output stays right, and no error is raised. But each rank passes back only its own part of the
-# gradient. So everything before a split layer gets a wrong gradient, and a different one on each rank: norms, earlier
-# layers, embeddings.
+# **Shown**: the output stays right, but the gradients are wrong, and no error is raised. Each rank passes back only its
+# own part of the gradient. So every layer before the split one gets a wrong gradient.
 #
-# **Takeaway** Cut the first layer by columns, the second by rows: one all-reduce per pair and direction.
+# **Takeaway** Cut the first layer by columns and the second by rows. Then each pair of layers needs one all-reduce per
+# direction.
 
 # %% [markdown]
 # ## What if all ranks draw the same random numbers?
 #
-# A large model is never whole on a device, so each rank draws the first values of its own part. Suppose that all 4
-# ranks first call `torch.manual_seed(0)`. An MLP has 256 hidden units, a quarter of them on each rank.
+# A model that is too large for one device is never whole, so each rank draws the initial weights of its own part.
+# Suppose that all 4 ranks first call `torch.manual_seed(0)`. An MLP has 256 hidden units, a quarter of them on each
+# rank.
 #
 # **Predict**: after 20 steps of training, how many different units are there among the 256? Perhaps 256, because
 # training makes them differ. Perhaps fewer.
@@ -389,7 +396,8 @@ course.claim("hidden units that were drawn with the same seed are equal after tr
              4 * n_units == len(units), f"{n_units} different units of {len(units)}")  # fmt: skip
 
 # %% [markdown]
-# **Shown**: only the seeds differ. Equal units get equal gradients, so they stay equal, and no error is raised.
+# **Shown**: only the seeds differ between the two runs. Equal units get equal gradients, so they stay equal, and no
+# error is raised.
 #
 # **Known**: the training of SmolLM3 was restarted after a trillion tokens, because all its tensor-parallel ranks had
 # the same seed (Hugging Face 2025, "The Smol Training Playbook").
@@ -400,12 +408,13 @@ course.claim("hidden units that were drawn with the same seed are equal after tr
 # %% [markdown]
 # ## Which seeds does a rank need, and what does one seed cost? · extra
 #
-# Some numbers must be equal on all ranks. LayerNorm's weights are whole on each rank, so all ranks must draw the same
-# ones. Dropout on a whole activation must drop the same numbers on all ranks that hold it.
+# A different seed on each rank is wrong, too, because some numbers must be equal on all ranks. Every rank holds the
+# whole LayerNorms, so all ranks must draw the same weights for them. Dropout on a whole activation must drop the same
+# numbers on all ranks that hold it.
 #
 # ### Exercise 5 · A seed for each purpose
 #
-# Ranks form a grid: `data_rank` says which batch a rank gets, and `tensor_rank` which part of each layer it keeps.
+# Ranks form a grid: `data_rank` says which batch a rank gets, and `tensor_rank` says which part of each layer it keeps.
 # Before a rank draws numbers, it sets a seed for their purpose:
 #
 # - `"whole parameters"`, such as LayerNorm's, and `"split parameters"`. Ranks with different batches hold the same
@@ -420,7 +429,7 @@ course.claim("hidden units that were drawn with the same seed are equal after tr
 # **Must**
 #
 # - return a dict of four ints, one per purpose
-# - give two ranks equal seeds for a purpose if they must draw equal numbers, and else different seeds
+# - give two ranks equal seeds for a purpose if they must draw equal numbers, and different seeds otherwise
 # - change the seeds of all purposes if `seed` changes
 #
 # **You may assume** `seed` is an int from 0, the ranks count from 0, and there are `tensor_size` tensor ranks.
@@ -429,7 +438,7 @@ course.claim("hidden units that were drawn with the same seed are equal after tr
 #
 # <details><summary>Hint 1</summary>
 #
-# For each of the four: does it depend on `data_rank`? On `tensor_rank`?
+# Does each of the four seeds depend on `data_rank`? Does it depend on `tensor_rank`?
 #
 # </details>
 #
@@ -441,8 +450,8 @@ course.claim("hidden units that were drawn with the same seed are equal after tr
 #
 # <details><summary>Hint 3</summary>
 #
-# In this order of purposes: `seed`, `seed + tensor_rank`, `seed + data_rank`, `seed + data_rank * tensor_size +
-# tensor_rank`. (Megatron adds a constant to some.)
+# In this order of purposes: `seed`, `seed + tensor_rank`, `seed + data_rank`,
+# `seed + data_rank * tensor_size + tensor_rank`. (Megatron adds a constant to some.)
 #
 # </details>
 
@@ -470,8 +479,8 @@ check.rank_seeds(rank_seeds, seed=3000)
 
 # %% [markdown]
 # What does one seed cost? An MLP of 256 hidden units learns to imitate another MLP, once with your seeds and once with
-# one seed for all ranks. The two trainings of a pair share their data. A split MLP computes what the whole one does, so
-# one process suffices.
+# one seed for all ranks. The two trainings of a pair share their data. One process suffices, because a split MLP
+# computes what the whole one does.
 
 # %% tags=["experiment"]
 seeds_of = course.solved(check.rank_seeds)
@@ -487,21 +496,21 @@ course.claim("an MLP on four ranks ends with a loss at least 10 % higher if all 
 plots.seed_losses(losses, f"With one seed for all ranks the loss is {ratio.estimate:.1f} times as high")
 
 # %% [markdown]
-# **Shown**: only the seeds differ between the two trainings of a pair. The loss still falls, so nothing looks broken. A
-# test before the first step finds it: no two ranks may hold equal parts of a weight matrix.
+# **Shown**: only the seeds differ between the two trainings of a pair. A test before the first step finds the mistake:
+# no two ranks may hold equal parts of a weight matrix.
 #
-# **Takeaway** Ranks that hold parts draw different numbers; ranks that hold copies draw equal ones.
+# **Takeaway** Ranks that hold parts draw different numbers, and ranks that hold copies draw equal ones.
 
 # %% [markdown]
 # ## Does tensor parallel send more than data parallel? · extra
 #
-# Data parallel sums gradients over the ranks: one number per weight, however large the batch. Tensor parallel sums
-# activations, so more tokens need more bytes.
+# Data parallel sums gradients over the ranks: one number per weight, however large the batch is. Tensor parallel sums
+# activations, so more tokens need more bytes. Which of them sends more depends on the batch.
 #
 # ### Exercise 6 · The bytes of a split block
 #
-# Predict what each rank sends in one step of a model that consists of transformer blocks, by a ring: an all-reduce of b
-# bytes sends 2 (N - 1) / N × b. A block has 12 dim² weights; leave out its biases and norms.
+# Predict what each rank sends in one step of a model of transformer blocks. In a ring, an all-reduce of b bytes sends 2
+# (N - 1) / N × b. A block has 12 dim² weights; leave out its biases and norms.
 #
 # ```python
 # >>> split_bytes(tokens=10, dim=4, blocks=1, world_size=2)
@@ -520,14 +529,14 @@ plots.seed_losses(losses, f"With one seed for all ranks the loss is {ratio.estim
 #
 # <details><summary>Hint 1</summary>
 #
-# How many all-reduces per block did you count above, and how many numbers has one of them?
+# How many all-reduces per block did you count above, and how many numbers does one of them have?
 #
 # </details>
 #
 # <details><summary>Hint 2</summary>
 #
-# Tensor: 4 all-reduces of `4 * tokens * dim` bytes per block. Data: one of `4 * 12 * dim**2`. They are equal at `3 *
-# dim` tokens.
+# Tensor: 4 all-reduces of `4 * tokens * dim` bytes per block. Data: one of `4 * 12 * dim**2`. They are equal at
+# `3 * dim` tokens.
 #
 # </details>
 
@@ -563,7 +572,7 @@ check.split_bytes(split_bytes, seed=12288)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# The virtual network counts the messages of your split block, on 2, 4 and 8 ranks:
+# The virtual network counts the messages of your split block on 2, 4 and 8 ranks:
 
 # %% tags=["experiment"]
 predict_bytes, wire, tokens = course.solved(check.split_bytes), Network(0.0, 1e9), sizes.split_rows * 64
@@ -577,19 +586,19 @@ course.claim("a split block sends exactly the bytes of four ring all-reduces of 
              counted == predicted, f"{counted[8]:,.0f} numbers on each of 8 ranks")  # fmt: skip
 
 # %% [markdown]
-# With fewer than 3 × dim tokens in a batch, a tensor rank sends less. But in one step, N tensor ranks compute one
-# batch, and N data ranks compute N batches. The next layer needs the sum, so tensor ranks wait for it, while data ranks
-# send during backward. **Known**: so tensor parallel stays within a machine, whose GPUs have fast links (Narayanan et
-# al. 2021, arXiv:2104.04473, section 3.2).
+# With fewer than 3 × dim tokens in a batch, a tensor rank sends less than a data rank. But in one step, N tensor ranks
+# compute one batch, and N data ranks compute N batches. Tensor ranks also wait for each sum, because the next layer
+# needs it. Data ranks send during backward. **Known**: therefore tensor parallel stays within a machine, whose GPUs
+# have fast links (Narayanan et al. 2021, arXiv:2104.04473, section 3.2).
 #
-# **Takeaway** Data parallel sends gradients, tensor parallel activations. The next layer cannot start without the
-# activations.
+# **Takeaway** Data parallel sends gradients, and tensor parallel sends activations. The next layer cannot start without
+# the activations.
 
 # %% [markdown]
 # ## Does torch do the same? · extra
 #
-# `parallelize_module(model, mesh, plan)` cuts the parameters and adds the all-reduces. The plan names a style per
-# layer: `ColwiseParallel` or `RowwiseParallel`. Here are the plan and the block, with one layer each for q, k and v:
+# In torch, `parallelize_module(model, mesh, plan)` cuts the parameters and adds the all-reduces. The plan names a style
+# per layer, `ColwiseParallel` or `RowwiseParallel`. Here are the plan and a block with one layer each for q, k and v:
 
 # %%
 print(inspect.getsource(tensor_parallel.with_parallelize_module))  # 16 lines to read
@@ -606,7 +615,7 @@ course.claim("parallelize_module and the answers of this part compute the same b
 
 # %% [markdown]
 # **Shown**: torch and your answers compute the same numbers. If you use `ColwiseParallel`, give q, k and v a layer
-# each. It would cut the rows of one `qkv` layer into N blocks, and a rank would get queries without their keys.
+# each. It would cut the rows of a single `qkv` layer into N blocks, so a rank would get queries without their keys.
 #
 # **Takeaway** A plan of `ColwiseParallel` and `RowwiseParallel` does what your SplitMLP does. It is right only if no
 # cut crosses a head.

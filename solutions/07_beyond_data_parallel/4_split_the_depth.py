@@ -3,15 +3,15 @@
 #
 # **Four devices each keep a quarter of the layers. How do you keep all four busy, and what does it cost in memory?**
 #
-# You write two schedules of a pipeline, look at their pictures, and run them.
+# You write two schedules of a pipeline and look at their pictures. If you like, you also run them.
 #
 # **You will be able to**
 #
 # - draw the GPipe and the 1F1B schedule, and compute the bubble of both;
 # - say how many micro-batches each rank holds;
-# - run any schedule on ranks, with the gradients of the whole model.
+# - run any schedule on ranks, with the gradients of the whole model (extra).
 #
-# **Minutes** 29 core · 35 in all · session 2
+# **Minutes** 20 core · 37 in all
 #
 # **Needs** nothing
 
@@ -29,12 +29,14 @@ from course.training.small_gpt import random_tokens, small_gpt
 print(course.machine())
 
 # %% [markdown]
-# ## Who works when?
+# ## How long does a rank wait for the others?
 #
-# *Pipeline parallel* sends only what passes from one layer to the next, so it suits slower links than tensor parallel.
-# Rank 0 keeps the first layers, rank 1 the next ones, and so on. A rank sends its output to the next rank, and later
-# the gradient of its input to the rank before. With one whole batch, only one rank would work at a time. So the batch
-# is cut into *micro-batches*: while rank 1 computes the first one, rank 0 computes the second.
+# With *pipeline parallel*, rank 0 keeps the first layers, rank 1 the next ones, and so on. A rank sends its output to
+# the next rank, and later the gradient of its input to the rank before. It sends nothing else, so it suits
+# slower links than tensor parallel.
+#
+# With one whole batch, only one rank would work at a time. So the batch is cut into *micro-batches*: while rank 1
+# computes the first one, rank 0 computes the second.
 #
 # A *pass* is the forward or the backward of one micro-batch on one rank. Each pass takes one slot of time. It can begin
 # when the pass that it needs is over:
@@ -46,7 +48,7 @@ print(course.machine())
 # | backward of m on rank r | backward of m on rank r + 1 |
 #
 # A *schedule* is a list of passes `(rank, time, kind, micro_batch)`, where `kind` is `"F"` or `"B"` and `time` is the
-# slot. `drawing` shows it. Here are three ranks, and rank 1 begins both of its passes too early:
+# slot. `drawing` shows it. In this example with three ranks, rank 1 begins both of its passes too early:
 
 # %%
 print(drawing([(0, 0, "F", 0), (1, 0, "F", 0), (2, 1, "F", 0), (2, 2, "B", 0), (1, 2, "B", 0), (0, 4, "B", 0)]))
@@ -64,8 +66,8 @@ predicted_bubble = None  # a number from 0 to 1
 # %% [markdown]
 # ### Exercise 1 · The GPipe schedule
 #
-# A forward pass of micro-batch m runs on rank r in slot r + m. The last rank begins backward as soon as it is free. If
-# your schedule is not right yet, the check draws it, next to the right one.
+# The forward pass of micro-batch m runs on rank r in slot r + m. The last rank begins backward as soon as it is free.
+# If your schedule is not right yet, the check draws it next to the right one.
 #
 # ```python
 # >>> print(drawing(gpipe(ranks=2, micro_batches=2)))
@@ -78,7 +80,7 @@ predicted_bubble = None  # a number from 0 to 1
 # **Must**
 #
 # - return a list of (rank, time, kind, micro-batch), in any order
-# - begin each pass in the earliest possible slot, backward passes after all forward passes of their rank
+# - begin each pass in the earliest possible slot, and backward passes after all forward passes of their rank
 # - send micro-batches back in the order 0, 1, ...
 #
 # **Source** Huang et al. 2019, "GPipe", arXiv:1811.06965, section 2.3.
@@ -131,14 +133,18 @@ course.claim("the bubble of GPipe is exactly (P - 1) / (M + P - 1) with up to 8 
 print(drawing(gpipe_now(4, 8)))
 
 # %% [markdown]
-# **Shown** by the picture: a rank waits 2 (P - 1) slots, however many micro-batches there are. Part 1 divided the same
-# slots by the busy time: (P - 1) / M.
+# **Shown** by the picture: a rank waits 2 (P - 1) slots in a batch, for P - 1 forward and P - 1 backward passes. More
+# micro-batches do not change this number, so the bubble shrinks. (Part 1 divided these slots by the busy time instead:
+# (P - 1) / M.)
 #
-# **Takeaway** Per batch, each of P ranks waits for P - 1 forward and P - 1 backward passes. So take many more
-# micro-batches than ranks.
+# **Takeaway** A rank waits for P - 1 forward and P - 1 backward passes per batch, so take many more micro-batches than
+# ranks.
 
 # %% [markdown]
 # ## How many micro-batches does a rank hold? · extra
+#
+# A rank keeps the activations of a micro-batch from its forward pass to its backward pass. So the schedule decides how
+# much memory a rank needs.
 #
 # ### Exercise 2 · How many micro-batches live
 #
@@ -159,7 +165,7 @@ print(drawing(gpipe_now(4, 8)))
 #
 # <details><summary>Hint 1</summary>
 #
-# When does the number of a rank go up, and when down?
+# When does the number of a rank go up, and when does it go down?
 #
 # </details>
 #
@@ -200,9 +206,8 @@ check.most_live(most_live, seed=2241)
 # %% [markdown]
 # ## How can a rank hold fewer micro-batches?
 #
-# A rank keeps the activations of a micro-batch from its forward pass to its backward pass. Many micro-batches make the
-# bubble small, but GPipe's ranks then hold all of them. *1F1B* (one forward, one backward) sends each micro-batch back
-# as early as it can.
+# Many micro-batches make the bubble small, but under GPipe, each rank keeps the activations of all of them until
+# backward begins. *1F1B* (one forward, one backward) sends each micro-batch back as early as it can.
 #
 # **Predict**: four ranks have 16 micro-batches, and under GPipe rank 0 holds all of them. By what factor does 1F1B cut
 # this number?
@@ -213,8 +218,9 @@ predicted_held = None  # times
 # %% [markdown]
 # ### Exercise 3 · The 1F1B schedule
 #
-# A rank needs no clock. It does its passes in a fixed *order*, and waits for a message before each. Of P ranks, rank r
-# begins with P - r forward passes. Then it alternates: one backward, one forward. The remaining backward passes follow.
+# A rank needs no clock. It does its passes in a fixed *order*, and waits for a message before each of them. Of P ranks,
+# rank r begins with P - r forward passes. Then it alternates: one backward, one forward. The remaining backward passes
+# follow.
 #
 # ```python
 # >>> one_f_one_b(1, ranks=2, micro_batches=2)
@@ -235,7 +241,7 @@ predicted_held = None  # times
 #
 # <details><summary>Hint 1</summary>
 #
-# How many forward passes come before backward pass m? Which is the next one after it, and is there always one?
+# How many forward passes come before backward pass m? Which forward pass comes after it, and is there always one?
 #
 # </details>
 #
@@ -297,7 +303,7 @@ course.claim("1F1B has exactly the bubble of GPipe", all(bubbles), f"{len(cases)
 plots.pipeline(both, ONE_SLOT, f"1F1B waits as long as GPipe, and rank 0 holds {held['1F1B'][0]} micro-batches")
 
 # %% [markdown]
-# **Shown**: 1F1B does not shorten the waiting, but it saves memory: rank 0 holds `min(P, M)` micro-batches, as in part
+# **Shown**: 1F1B does not shorten the waiting, but it saves memory. Rank 0 holds `min(P, M)` micro-batches, as in part
 # 1.
 #
 # **Known**: other schedules wait less. *Interleaved* 1F1B gives each rank several short pieces of the model (Narayanan
@@ -306,17 +312,11 @@ plots.pipeline(both, ONE_SLOT, f"1F1B waits as long as GPipe, and rank 0 holds {
 # **Takeaway** 1F1B holds at most P micro-batches where GPipe holds all M. Both have the same bubble.
 
 # %% [markdown]
-# ## Does a pipeline compute the right gradients?
+# ## Does a pipeline compute the right gradients? · extra
 #
-# Now you run a schedule. In a real run, backward takes about twice as long as forward, because each product has two
-# gradients.
+# A schedule only says when to compute. To train with it, each rank must also exchange tensors with its neighbours, and
+# call backward for one micro-batch at a time.
 #
-# **Predict**: four ranks have 8 micro-batches and 1F1B. What is the bubble now? It was 3/11 when both took one slot.
-
-# %%
-predicted_long = None  # a number from 0 to 1
-
-# %% [markdown]
 # ### Exercise 4 · Run an order
 #
 # Write what every rank does. `wire` connects it to its neighbours:
@@ -328,10 +328,11 @@ predicted_long = None  # a number from 0 to 1
 # | `wire.receive("B", m)` | waits for the gradient of the output, and returns it |
 # | `wire.send("B", m, grad)` | starts to send the gradient of the input |
 #
-# The first and the last rank need no special case: `wire` runs the embedding, forward and backward. On the last rank,
-# `receive("B", m)` computes the loss of what you sent, and returns the gradient of the *mean* over all micro-batches.
+# Received tensors have no graph. The first and the last rank need no special case, because `wire` runs the embedding,
+# forward and backward. On the last rank, `receive("B", m)` computes the loss of what you sent, and returns the gradient
+# of the *mean* over all micro-batches.
 #
-# **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 5 · **Lines** 10
+# **Points** 4 · **Extra** · **Difficulty** ●●○ · **Minutes** 5 · **Lines** 10
 #
 # **Must**
 #
@@ -343,15 +344,15 @@ predicted_long = None  # a number from 0 to 1
 #
 # <details><summary>Hint 1</summary>
 #
-# What does backward need of its forward pass? Two tensors. Which of them gets the gradient that arrived, and which one
-# has the gradient that must be sent?
+# Backward needs two tensors of its forward pass. Which of them gets the gradient that arrived, and which one has the
+# gradient that must be sent?
 #
 # </details>
 #
 # <details><summary>Hint 2</summary>
 #
-# Forward: `x = received.requires_grad_()`, `y = layers(x)`, and keep both in a dict by micro-batch. Backward: `x, y =
-# kept.pop(m)`, then `y.backward(received)`, which writes `x.grad`.
+# Forward: `x = received.requires_grad_()`, `y = layers(x)`, and keep both in a dict by micro-batch. Backward:
+# `x, y = kept.pop(m)`, then `y.backward(received)`, which writes `x.grad`.
 #
 # </details>
 
@@ -390,9 +391,8 @@ check.run_order(run_order, seed=3104)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Four virtual ranks compute the gradients of the small GPT of unit 02, which has 8 blocks. On their clocks, a forward
-# pass takes one second, a backward pass two, and a message none. The hooks of part 1 count what autograd saves for the
-# blocks, without the embedding and the scores.
+# Four virtual ranks compute the gradients of the small GPT of unit 02, which has 8 blocks. The hooks of part 1 count
+# what autograd saves for the blocks, without the embedding and the scores.
 
 # %% tags=["experiment"]
 run_order_now, LASTS = course.solved(check.run_order), {"F": 1, "B": 2}
@@ -406,29 +406,50 @@ for name in order_of:
     saved_as_derived[name] = [n * run.peak_bytes[3] // live[3] for n in live] == run.peak_bytes
     print(f"{name}: gradients differ from the whole model's by {differences[name]:.1e}; "
           f"bytes saved per rank {run.peak_bytes}")  # fmt: skip
-waits = bubble(runs["1F1B"], LASTS)
-print(course.score("07/4", "bubble of 1F1B where backward takes twice as long", predicted_long, float(waits)))
 
 # %% tags=["experiment"]
 course.claim("on four virtual ranks GPipe and 1F1B give the gradients of the whole model to 1e-6",
              round(max(differences.values()), 6) == 0, f"{max(differences.values()):.0e}")  # fmt: skip
 course.claim("a pipeline rank saves exactly the bytes of one micro-batch, times those that it holds",
              all(saved_as_derived.values()))  # fmt: skip
+
+# %% [markdown]
+# **Shown**: both schedules give the gradients of the whole model. A rank saves the bytes of one micro-batch, times
+# the micro-batches that it holds.
+#
+# **Takeaway** A pipeline computes what one device computes, in another order.
+
+# %% [markdown]
+# ## Does a longer backward pass make the bubble larger? · extra
+#
+# So far, all passes took one slot. In a real run, backward takes about twice as long as forward, because each product
+# has two gradients. The clocks of the run above counted one second for a forward pass, two for a backward pass, and
+# none for a message.
+#
+# **Predict**: four ranks have 8 micro-batches and 1F1B. What is the bubble now? It was 3/11 when all passes took one
+# slot.
+
+# %%
+predicted_long = None  # a number from 0 to 1
+
+# %% tags=["experiment"]
+waits = bubble(runs["1F1B"], LASTS)
+print(course.score("07/4", "bubble of 1F1B where backward takes twice as long", predicted_long, float(waits)))
 plots.pipeline(runs, LASTS, f"With long backward passes, too, 1F1B waits {waits} of the time")
 
 # %% [markdown]
-# **Shown** by the clocks: waiting and work grow by the same factor, so the bubble stays the same. **We think** one slow
-# rank makes all others wait. To test it, double `lasts` on rank 3 in `split_depth.step_of_rank`.
+# **Shown** by the clocks: waiting and work grow by the same factor, so the bubble stays the same. One slow rank is
+# different: every micro-batch passes through it, so the others wait.
 #
-# **Takeaway** A pipeline computes what one device computes, in another order. Cut it so that all ranks take equally
-# long.
+# **Takeaway** The bubble depends on the numbers of ranks and micro-batches, not on how long backward takes. Cut the
+# model so that all ranks take equally long.
 
 # %% [markdown]
 # ## Does torch do the same? · extra
 #
-# `torch.distributed.pipelining` has both schedules. Each rank wraps its layers in a `PipelineStage` and calls
+# In torch, `torch.distributed.pipelining` has both schedules. Each rank wraps its layers in a `PipelineStage` and calls
 # `Schedule1F1B(stage, n_microbatches, loss_fn=...).step(...)`. Two processes run both schedules with 4 micro-batches,
-# by torch and by your `run_order`:
+# with torch and with your `run_order`:
 
 # %% tags=["experiment"]
 theirs = {"ScheduleGPipe": orders("GPipe", 2, 4), "Schedule1F1B": orders("1F1B", 2, 4)}
@@ -447,6 +468,6 @@ course.claim("run_order and torch.distributed.pipelining give the whole model's 
 # %% [markdown]
 # ## What to take home
 #
-# - The bubble is (P - 1) / (M + P - 1), for GPipe and for 1F1B: more micro-batches make it small.
+# - The bubble is (P - 1) / (M + P - 1), for GPipe and for 1F1B. More micro-batches make it small.
 # - Rank r holds all M micro-batches under GPipe, and at most P - r under 1F1B.
 # - A schedule is an order of passes per rank. Draw it before you run it.

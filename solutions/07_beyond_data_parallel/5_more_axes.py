@@ -3,8 +3,8 @@
 #
 # **What is left to split when weights, layers and depth are split?**
 #
-# You split a sequence, experts and a checkpoint, and say how often ranks must save and meet. All sections are extra.
-# Each stands alone, except that the second one uses the ring of the first.
+# You split a sequence, experts and a checkpoint over ranks, and say how often ranks should save and meet. All sections
+# are extra. Each stands alone, except that the second one uses the ring of the first.
 #
 # **You will be able to**
 #
@@ -43,7 +43,7 @@ sizes = course.sizes("07_beyond_data_parallel")
 # A sequence may be too long for one device. With *context parallel*, each rank keeps some of its positions, with their
 # queries, keys and values. But a query needs the keys of all ranks, and softmax divides by a sum over all keys.
 #
-# So for every query, each rank computes three things from its own keys:
+# So each rank computes three things for every query, from its own keys:
 #
 # | part | what it is |
 # |---|---|
@@ -56,7 +56,8 @@ sizes = course.sizes("07_beyond_data_parallel")
 #
 # ### Exercise 1 · Merge the parts
 #
-# Two ranks have one key each. Both keys have the score 0, and their values are 1 and 3, so attention is 2:
+# Compute the attention to all keys from the parts of all ranks. Here, two ranks have one key each. Both keys have the
+# score 0, and their values are 1 and 3, so attention is 2:
 #
 # ```python
 # >>> merge_parts(torch.tensor([[[1.0]], [[3.0]]]), torch.tensor([[1.0], [1.0]]), torch.tensor([[0.0], [0.0]]))
@@ -139,17 +140,18 @@ course.claim("around a ring, each rank sends all keys and values but one share",
              f"{sent:,} bytes by all ranks together")  # fmt: skip
 
 # %% [markdown]
-# **Shown**: the parts of softmax can be added up in any order, if each part keeps its maximum and its sum. **Known**:
-# FlashAttention uses the same rule on one device to work block by block (Dao et al. 2022, arXiv:2205.14135).
+# **Shown**: the parts of softmax can be added up in any order if each part keeps its maximum and its sum. **Known**:
+# FlashAttention uses the same rule on one device to compute attention block by block (Dao et al. 2022,
+# arXiv:2205.14135).
 #
-# **Takeaway** Attention splits over keys: numerators and denominators add up once they are scaled to one maximum.
+# **Takeaway** Attention can be split over keys: numerators and denominators add up once they are scaled to one maximum.
 
 # %% [markdown]
-# ## Who has the most work? · extra
+# ## Which rank has the most work? · extra
 #
-# A causal query sees itself and the keys before it, so late queries cost more than early ones. If each of four ranks
-# gets a quarter of the sequence, the last rank has the latest queries. In each round of the ring, all ranks wait for
-# it.
+# With a causal mask, a query sees its own key and the keys before it, so late queries cost more than early ones. If
+# each of four ranks gets a quarter of the sequence, the last rank has the latest queries. In each round of the ring,
+# all ranks wait for it.
 #
 # **Predict**: on 4 ranks with a quarter each, how many times the mean work of all ranks does the last rank do?
 
@@ -177,13 +179,13 @@ predicted_wait = None  # times
 #
 # <details><summary>Hint 1</summary>
 #
-# Which chunk has as much too much work as chunk 0 has too little?
+# Chunk 0 has too little work. Which chunk has too much work by the same amount?
 #
 # </details>
 #
 # <details><summary>Hint 2</summary>
 #
-# `torch.arange(tokens).chunk(2 * ranks)` has the chunks. The second one is number `2 * ranks - 1 - rank`.
+# `torch.arange(tokens).chunk(2 * ranks)` returns the chunks. The second one is number `2 * ranks - 1 - rank`.
 #
 # </details>
 
@@ -206,7 +208,7 @@ check.zigzag(zigzag, seed=1889)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Work is counted in *pairs* of a query and a key that it sees. A round ends when its slowest rank is done.
+# We count work in *pairs* of a query and a key that it sees. A round ends when its slowest rank is done.
 
 # %% tags=["experiment"]
 zigzag_now = course.solved(check.zigzag)
@@ -238,14 +240,14 @@ print("same attention:", torch.cat(run.results).allclose(whole[torch.cat([zigzag
 # %% [markdown]
 # **Shown** by the count: in every round, an early and a late chunk together are the same work on each rank.
 #
-# **Takeaway** Under a causal mask, equal shares are not equal work: pair early tokens with late ones.
+# **Takeaway** Under a causal mask, equal shares are not equal work, so pair early tokens with late ones.
 
 # %% [markdown]
 # ## How often should a run save itself? · extra
 #
 # A job on many devices stops when any of them fails, and restarts from its latest checkpoint. A job that saves often
-# spends time on saving. A job that saves rarely loses more work at a failure. Young (1974) balances both: with M
-# seconds between two failures of the job, on average, save after √(2 · saving · M) seconds of work.
+# spends time on saving. A job that saves rarely loses more work at each failure. Young (1974) balances both. If the job
+# fails every M seconds on average, save after √(2 · saving · M) seconds of work.
 #
 # **Predict**: a job moves to 4 times as many devices. How many times as often should it save? Perhaps 4 times, because
 # it fails 4 times as often. Perhaps less, because saves cost time as well.
@@ -318,8 +320,8 @@ check.save_interval(save_interval, seed=1974)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# A job has 60 days of work for 4096 devices, each of which fails once in five years. A save takes two minutes, a
-# restart ten. Failures are drawn at random; runs with the same seed have the same failures.
+# A job has 60 days of work for 4096 devices, each of which fails once in five years. A save takes two minutes, and a
+# restart takes ten. Failures are drawn at random, and runs with the same seed have the same failures.
 
 # %% tags=["experiment"]
 interval_now = course.solved(check.save_interval)
@@ -350,8 +352,8 @@ course.claim("saving 1.5 times as rarely as Daly says takes less than 2 % longer
 
 # %% [markdown]
 # **Shown**: the optimum is flat, so a somewhat longer interval costs little. **Known**: the best interval grows with
-# the root of the time between failures (Young 1974). **We think** real failures come in clusters, which our exponential
-# times leave out. To test it, let `simulated_seconds` take the times of failures from the log of a cluster.
+# the root of the time between failures (Young 1974). **We think** real failures come in clusters, which our simulation
+# leaves out. To test it, let `simulated_seconds` read the times of failures from the log of a cluster.
 #
 # **Takeaway** Save after about √(2 · time of a save · time between failures). Near this optimum, the exact value
 # matters little.
@@ -359,17 +361,17 @@ course.claim("saving 1.5 times as rarely as Daly says takes less than 2 % longer
 # %% [markdown]
 # ## What if only one expert sees a token? · extra
 #
-# A *mixture of experts* has many MLPs, the experts, and a router picks one for each token. The model gets more weights,
-# and a token takes the same FLOPs. With *expert parallel*, the experts lie on different ranks. Tokens travel to their
-# expert, and its outputs travel back. Each way takes one *all-to-all*, in which every rank sends a block to every other
-# rank.
+# A *mixture of experts* has many MLPs, the experts, and a router that picks one of them for each token. So the model
+# gets more weights, but a token takes the same FLOPs. With *expert parallel*, the experts lie on different ranks.
+# Tokens travel to their expert, and the expert's outputs travel back. Each way takes one *all-to-all*, in which every
+# rank sends a block to every other rank.
 #
-# The blocks have a fixed size, because each expert has `capacity` places for the tokens of a rank. A token that finds
-# its expert full is *dropped*: it skips the layer.
+# The blocks have a fixed size, because each expert has `capacity` places for the tokens of a rank. A token whose expert
+# is full is *dropped*: it skips the layer.
 #
-# **Predict**: 64 tokens, 8 experts, and exactly 8 places for each. The router has learned nothing, so its choices are
-# random. What share of the tokens is dropped? Perhaps none, because there is a place for each token. Perhaps a few in a
-# hundred, or over a tenth, because experts are not equally popular.
+# **Predict**: 64 tokens, 8 experts, and exactly 8 places for each expert. The router has learned nothing, so its
+# choices are random. What share of the tokens is dropped? Perhaps none, because there is a place for each token.
+# Perhaps a few in a hundred, or over a tenth, because experts are not equally popular.
 
 # %%
 predicted_dropped = None  # a number from 0 to 1
@@ -377,8 +379,8 @@ predicted_dropped = None  # a number from 0 to 1
 # %% [markdown]
 # ### Exercise 4 · Route the tokens
 #
-# Each token wants the expert with its highest score. Place p of expert e is slot `e * capacity + p`. Here tokens 0 and
-# 2 want expert 1, which has one place:
+# Each token wants the expert with its highest score. Place p of expert e is slot `e * capacity + p`. In the example,
+# tokens 0 and 2 want expert 1, which has one place:
 #
 # ```python
 # >>> route_tokens(torch.tensor([[0.1, 0.9], [0.8, 0.2], [0.3, 0.7]]), capacity=1)
@@ -389,7 +391,7 @@ predicted_dropped = None  # a number from 0 to 1
 #
 # **Must**
 #
-# - return an int64 slot per token, -1 for those that are dropped
+# - return an int64 slot per token, and -1 for each dropped token
 # - fill the places of an expert from 0, in the order of the tokens.
 #
 # **Source** Fedus, Zoph and Shazeer 2021, "Switch Transformers", arXiv:2101.03961, section 2.2.
@@ -466,13 +468,13 @@ course.claim("two all-to-alls send (N - 1) / N of all places twice, however the 
              sent == 4 * 2 * 3 * EXPERTS * CAPACITY * DIM * 8 // 4, f"{sent:,} bytes")  # fmt: skip
 
 # %% [markdown]
-# **Shown** by the counts: the capacity alone sets the number of bytes, and tokens beyond it skip the layer. A higher
+# **Shown** by the counts: all places travel, full or empty, and tokens without a place skip the layer. So a higher
 # capacity drops fewer tokens and sends more bytes.
 #
 # **Known**: a term in the loss rewards a router that spreads its tokens evenly (Fedus et al. 2021).
 #
-# **Takeaway** Experts add weights without FLOPs. The capacity decides how many bytes travel and how many tokens are
-# dropped.
+# **Takeaway** Experts add weights without adding FLOPs per token. The capacity decides how many bytes travel and how
+# many tokens are dropped.
 
 # %% [markdown]
 # ## Can a checkpoint of six ranks be loaded on four? · extra
@@ -481,12 +483,12 @@ course.claim("two all-to-alls send (N - 1) / N of all places twice, however the 
 # shards must be cut again. The whole model does not fit on one device, so each new rank reads only the pieces that it
 # needs.
 #
-# All parameters are one flat list of `numbers`. N ranks have ceil(numbers / N) of them each, in order; zeros fill up
-# the last shards.
+# All parameters are one flat list of `numbers`. Each of N ranks has ceil(numbers / N) of them, in order, and zeros fill
+# up the last shards.
 #
 # ### Exercise 5 · The pieces to read
 #
-# Return what a new rank reads: tuples `(old rank, start, end)`, where start and end count in the shard of that rank, as
+# Return what a new rank reads as tuples `(old rank, start, end)`. Start and end count in the shard of the old rank, as
 # in a slice. With 12 numbers on two ranks, rank 0 has numbers 0 to 5. Of three new ranks, rank 1 needs numbers 4 to 7:
 #
 # ```python
@@ -506,7 +508,7 @@ course.claim("two all-to-alls send (N - 1) / N of all places twice, however the 
 #
 # <details><summary>Hint 1</summary>
 #
-# Where does each old shard begin and end in the list of all numbers, and where does the new one?
+# Where does each old shard begin and end in the list of all numbers, and where does the new shard?
 #
 # </details>
 #
@@ -550,8 +552,8 @@ check.pieces_to_read(pieces_to_read, seed=2207)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# First we try every change from up to 8 ranks to up to 8. Then a small GPT trains with Adam for three steps. Six ranks
-# save its weights and Adam's averages, four ranks load them, and the GPT trains for three more steps.
+# First we try every change from up to 8 ranks to up to 8 ranks. Then a small GPT trains with Adam for three steps. Six
+# ranks save its weights and Adam's averages, four ranks load them, and the GPT trains for three more steps.
 
 # %% tags=["experiment"]
 pieces_now = course.solved(check.pieces_to_read)
@@ -566,8 +568,7 @@ course.claim("a training saved on 6 ranks and loaded on 4 continues with exactly
              torch.equal(uninterrupted, resumed), f"{len(resumed):,} weights")  # fmt: skip
 
 # %% [markdown]
-# **Shown**: a shard is a range of numbers, so a new shard is at most a few ranges of old ones. The state of the
-# optimizer is cut in the same places.
+# **Shown**: a new shard is made of ranges of the old shards. The state of the optimizer is cut in the same places.
 #
 # **Takeaway** Save each number with its place in the whole model, not with its rank. Then any number of ranks can load
 # it.
@@ -576,12 +577,12 @@ course.claim("a training saved on 6 ranks and loaded on 4 continues with exactly
 # ## What if ranks meet only now and then? · extra
 #
 # DDP averages gradients in every step, which can take most of the time on a slow network. With *local steps* (local
-# SGD, DiLoCo), each rank takes H steps alone, and then the ranks *meet* once. That needs 1/H of the messages and bytes.
+# SGD, DiLoCo), each rank takes H steps alone, and then the ranks *meet* once. This takes 1/H of the messages and bytes.
 #
-# All ranks begin with the weights `start`, and when they meet, each has ended with other weights. `start` minus the
-# mean of these ends is treated as a gradient, the *outer gradient*. An outer optimizer takes one step with it. In
-# DiLoCo, the outer optimizer is SGD with Nesterov momentum, and the ranks take steps of AdamW. Ours take steps of plain
-# SGD.
+# All ranks begin with the weights `start`. When they meet, each rank has other weights, its `end`. `start` minus the
+# mean of the ends is treated as a gradient, the *outer gradient*, and an outer optimizer takes one step with it. In
+# DiLoCo, the outer optimizer is SGD with Nesterov momentum, and the ranks take steps of AdamW. Our ranks take steps of
+# plain SGD.
 #
 # | quantity | formula |
 # |---|---|
@@ -590,7 +591,8 @@ course.claim("a training saved on 6 ranks and loaded on 4 continues with exactly
 #
 # ### Exercise 6 · The outer step
 #
-# Two ranks began at 1 and ended at 0 and 0.5, so the outer gradient is 0.75:
+# Take one step of the outer optimizer. In the example, two ranks began at 1 and ended at 0 and 0.5, so the outer
+# gradient is 0.75:
 #
 # ```python
 # >>> outer_step(torch.tensor([1.0]), torch.tensor([[0.0], [0.5]]), torch.tensor([0.0]), lr=1.0, momentum=0.0)
@@ -611,7 +613,7 @@ course.claim("a training saved on 6 ranks and loaded on 4 continues with exactly
 #
 # <details><summary>Hint 2</summary>
 #
-# `gradient = start - ends.mean(0)`. Make the new velocity first, because the weights use it.
+# `gradient = start - ends.mean(0)`. Compute the new velocity first, because the weights use it.
 #
 # </details>
 
@@ -643,9 +645,9 @@ check.outer_step(outer_step, seed=2311)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# With H = 1, plain SGD on the ranks, outer learning rate 1 and no momentum, this must be DDP. So we compare with
-# torch's DDP on two real ranks. Then four ranks train with 16 local steps, and with one. As a control, one rank trains
-# alone.
+# With H = 1, plain SGD on the ranks, outer learning rate 1 and no momentum, this must be DDP. So we compare it with
+# torch's DDP on two real ranks. Then four ranks train a small network for 64 steps, once with 16 local steps and once
+# with one. As a control, one rank trains alone.
 
 # %% tags=["experiment"]
 outer_now = course.solved(check.outer_step)
@@ -664,18 +666,18 @@ course.claim("ranks that meet every 16 steps end with a loss within 1 % of those
              local_steps.loss_ratio(losses[rarely], losses[each_step]), within=(0.99, 1.01))  # fmt: skip
 
 # %% [markdown]
-# **Shown**: here it matters little how often four ranks meet, but they end better than a rank that trains alone. **We
-# think** it matters little because all ranks draw from the same data, so they move the same way. To test it, let the
-# distribution of the inputs depend on `rank` in `local_steps.batch`.
+# **Shown**: in these short trainings, it matters little how often four ranks meet, but they end with a lower loss than
+# a rank that trains alone. **We think** it matters little because all ranks draw from the same data. To test it, let
+# the distribution of the inputs depend on `rank` in `local_steps.batch`.
 #
-# **Takeaway** An outer step with learning rate 1 averages weights. After one step of SGD per rank, that is DDP. After H
+# **Takeaway** An outer step with learning rate 1 averages weights. After one step of SGD per rank, this is DDP. After H
 # steps, it sends 1/H of the bytes.
 
 # %% [markdown]
 # ## What to take home
 #
-# - Attention splits over keys, and parts merge exactly. Under a causal mask, equal shares of a sequence are not equal
-#   work.
+# - Attention can be split over keys, and its parts merge exactly. Under a causal mask, equal shares of a sequence are
+#   not equal work.
 # - Save after about √(2 · time of a save · time between failures).
 # - The capacity of the experts sets how many bytes are sent, whatever the router does.
 # - A checkpoint that knows the place of each number fits any number of ranks.

@@ -60,6 +60,14 @@ MISTAKES = {
         "A small number is added to each denominator, so all rows come out too small. Clamp the denominators.",
         ("total.clamp(min=1)[:, None]", "(total + 1e-8)[:, None]"),
     ),
+    "a_thousandth_added": (
+        "A small number is added to each denominator, so all rows come out too small. Clamp the denominators instead.",
+        ("total.clamp(min=1)[:, None]", "(total + 1e-3)[:, None]"),
+    ),
+    "a_hundred_thousandth_added": (
+        "A small number is added to each denominator, so all rows come out too small. Clamp the denominators instead.",
+        ("total.clamp(min=1)[:, None]", "(total + 1e-5)[:, None]"),
+    ),
     "highest_from_zero": (
         "The highest maximum is taken to be at least 0, so all scales of very negative scores underflow to 0. Clamp it "
         "at the most negative float, which only -inf is below.",
