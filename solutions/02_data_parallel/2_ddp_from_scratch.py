@@ -141,7 +141,7 @@ course.claim("torch's DDP closes a bucket as soon as it holds its cap or more", 
              f"{len(n_bytes)} buckets of the GPT, {len(of_even)} of the four layers")  # fmt: skip
 
 # %% [markdown]
-# **Takeaway** A bucket closes as soon as it holds its cap or more. Only the last one may hold less.
+# **Takeaway** A bucket can be larger than its cap, because it closes only when it holds the cap or more.
 
 # %% [markdown]
 # ## What keeps the replicas equal?
@@ -335,8 +335,10 @@ plots.step_ratios(compared, f"Naive takes {naive.estimate:.2f} times as long as 
 # - A message cannot end before the other rank has started the same message.
 # - Backward alone takes a time *B*. We set the bandwidth so that all gradients together take *B* on the card, too.
 #
-# So one message after backward ends at 2 *B* or later. **Predict**: torch's DDP with a cap of 1 MiB sends the buckets
-# printed above. What share of the time of one message after backward does it need?
+# So one message after backward ends at 2 *B* or later.
+#
+# **Predict**: torch's DDP with a cap of 1 MiB sends the buckets printed above. What share of the time of one message
+# after backward does it need?
 
 # %%
 predicted_share = None  # a number from 0 to 1

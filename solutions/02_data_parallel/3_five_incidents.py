@@ -15,7 +15,7 @@
 # - recognise equal epochs, replicas that drift, a collective that one rank never calls, and an incomplete checkpoint
 # - say what breaks without the wrapper, the sampler, the barrier and each variable of a launcher (extra)
 #
-# **Minutes** 28 core · 130 in all
+# **Minutes** 27 core · 129 in all
 #
 # **Needs** part 1 (`run_ranks`); part 2 helps
 

@@ -14,7 +14,7 @@
 # - turn a training of one process into one of N with the same loss curve
 # - write a checkpoint that holds everything that the next step reads
 #
-# **Minutes** 44 core · 120 in all · session 2
+# **Minutes** 43 core · 119 in all · session 2
 #
 # **Needs** part 1 (what a rank is) and `shard_scale` of part 3
 
@@ -175,7 +175,7 @@ print(*sorted(printed.splitlines()), sep="\n")
 # %% [markdown]
 # ## What does the given training do?
 #
-# You will put this training on two ranks and kill it, so read all of it first. It runs in one process. A `Run` holds
+# This training runs in one process. You will put it on two ranks and kill it, so read all of it first. A `Run` holds
 # what the next step reads.
 
 # %% locked="given"

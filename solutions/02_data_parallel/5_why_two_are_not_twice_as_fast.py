@@ -13,7 +13,7 @@
 # - split a step of several ranks into computing, waiting and sending
 # - tell what DDP does from what people say about it
 #
-# **Minutes** 41 core · 64 in all · session 2
+# **Minutes** 40 core · 63 in all · session 2
 #
 # **Needs** part 1 (`run_ranks`); part 2 helps (what DDP sends)
 
@@ -443,9 +443,9 @@ figures.step_timeline(layers, gbit=25, latency_ms=0.02, **TORCH_BUCKETS)
 # The prediction assumes weak scaling: each rank computes as long as before, and the global batch doubles (unit 03). It
 # also assumes that ranks never wait for each other's work, share nothing, and send without using computing time.
 #
-# Compare it with your own measurement, "a batch per rank" in the first figure. There each rank had twice as many
-# sequences, so messages should weigh *less*. If two ranks of this machine gain less than the prediction for a fast
-# wire, **we think** that copies and messages compete for the cores that compute. A spare core per rank would test that.
+# You measured weak scaling above: "a batch per rank" in the first figure, where messages should weigh *less*, because
+# each rank had twice as many sequences. If that gain is below the prediction for a fast wire, **we think** that copies
+# and messages compete for the cores that compute. A spare core per rank would test that.
 #
 # **Takeaway** *Before* you rent a second GPU, ask what the messages would cost: bytes of gradients over bandwidth,
 # against the time of backward.

@@ -13,7 +13,7 @@
 # - name what it sends in each step, and what else slows it down;
 # - find the batch size from which two devices pay (an extra section).
 #
-# **Minutes** 9 core · 60 in all · session 2
+# **Minutes** 7 core · 58 in all · session 2
 #
 # **Needs** nothing; part 1 helps (what a rank is)
 
