@@ -13,7 +13,7 @@
 # - split a step of several ranks into computing, waiting and sending
 # - tell what DDP does from what people say about it
 #
-# **Minutes** 40 core · 63 in all · session 2
+# **Minutes** 37 core · 63 in all · session 2
 #
 # **Needs** part 1 (`run_ranks`); part 2 helps (what DDP sends)
 
@@ -331,13 +331,14 @@ check.ddp_facts(ddp_facts, seed=14)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# As soon as your answers pass, the next cell gives the reasons.
+# As soon as your answers pass, the next cell gives the reasons. If you doubt one, the two extra sections below it test
+# all fourteen.
 
 # %%
 check.ddp_facts.reasons(ddp_facts)
 
 # %% [markdown]
-# ## A to I: what do two ranks see in one step?
+# ## A to I: what do two ranks see in one step? · extra
 #
 # The next cell runs one step without a barrier, and rank 1 comes half a second late. Compare the two ranks in each line
 # from A to F: what is equal, and from when on? For H, see line D: did the fast rank average with an old gradient?
@@ -366,7 +367,7 @@ for how, found in ddp_evidence.found_with_and_without_barrier().items():
 # **Takeaway** Print what each rank sees in one step. You can test most statements about DDP in twenty lines.
 
 # %% [markdown]
-# ## J to N: who gets which samples, who waits, and who is the master?
+# ## J to N: who gets which samples, who waits, and who is the master? · extra
 #
 # For J and K, the next cell prints which of ten samples DistributedSampler gives to each of four ranks. For L, rank 1
 # has two batches and rank 0 has three, so the cell runs until its time limit.
