@@ -16,7 +16,7 @@
 # - gather a random batch in one copy, and say when new memory is expensive
 # - write a file of rows, and open it without reading it
 #
-# **Minutes** 42 core · 42 in all
+# **Minutes** 40 core · 40 in all
 #
 # **Needs** nothing
 
