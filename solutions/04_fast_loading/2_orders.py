@@ -14,7 +14,7 @@
 # - judge any shuffle by the variance of its batch means, and predict it by 1 + B / W
 # - choose an order for a file that does not fit into memory
 #
-# **Minutes** 49 core · 49 in all
+# **Minutes** 47 core · 47 in all
 #
 # **Needs** nothing; what you solved in part 1 is not used here
 
