@@ -244,8 +244,8 @@ plots.orders(drawn, 16, 32, f"A batch of 32 rows holds {first['windows of 4 page
 # Compute V / V₀: the variance V of an order's batch means, over the variance V₀ of the means of random batches. Part
 # 5 judges real loaders by this ratio.
 #
-# In the example the batch means are 0.5 and 2.5, each 1 away from the mean, so V = 1. With `s² = 1.25`, V₀ is `1.25 /
-# 2 · 2 / 3`.
+# In the example the batch means are 0.5 and 2.5, each 1 away from the mean, so V = 1. All values have s² = 1.25, so
+# V₀ is `1.25 / 2 · 2 / 3`.
 #
 # ```python
 # >>> round(batch_bias(torch.tensor([0.0, 1.0, 2.0, 3.0]), torch.arange(4), 2), 6)
@@ -462,8 +462,8 @@ plots.order_against_learning({name: 8 * compared.time(name).estimate for name in
                              f"leave {more.estimate:.1f} times its excess loss")  # fmt: skip
 
 # %% [markdown]
-# Each row of a random order is a request, and each request brings a memory page, most of which is thrown away. All
-# other orders read each page once, with one request.
+# Each row of a random order is a request. Each request brings a memory page, and most of it is thrown away. All other
+# orders read each page once, with one request.
 #
 # With the file in memory, the random order is still slower. **We think** that our reader's call per row takes the
 # time. To test it, gather the rows from a mapping, which makes no calls.
@@ -475,7 +475,7 @@ plots.order_against_learning({name: 8 * compared.time(name).estimate for name in
 #
 # The intercept b suffers most, because the file is sorted by y and b follows y.
 #
-# **Takeaway** Make few, large requests: windows of pages. Compare the losses of orders by V / V₀ of as many batches
+# **Takeaway** Read windows of pages: few, large requests. To compare how orders learn, take V / V₀ of as many batches
 # as your SGD averages, here ten.
 
 # %% [markdown]
@@ -484,7 +484,6 @@ plots.order_against_learning({name: 8 * compared.time(name).estimate for name in
 # - In random order, a disk gets one request per row, and reads a memory page for each. Windows of pages avoid both.
 # - On a sorted file, windows of W pages multiply the variance of a batch mean by about 1 + B / W.
 # - Shuffle a file once, when you write it. Then windows of one page give batches that vary as random ones do.
-# - The variance of single batch means does not see in which order the batches come. The variance of the mean of ten in
-#   a row does.
+# - V / V₀ of single batches does not see in which order the batches come. V / V₀ of ten in a row does.
 # - `DataLoader(dataset, batch_size, sampler=order.tolist())` takes any order that you write. Make a new one for each
 #   epoch.
