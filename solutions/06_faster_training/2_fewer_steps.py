@@ -193,7 +193,10 @@ course.claim("the range test's choice is better than both ends of the grid",
 #
 # The checklist promises most from one schedule, *one cycle*: the learning rate rises to a peak, falls back in as many
 # steps, and then falls much further in the few that remain. With a very high peak, some networks reached the accuracy
-# of a usual training in a fraction of its steps (Smith and Topin 2018, arXiv:1708.07120). Should you use it?
+# of a usual training in a fraction of its steps (Smith and Topin 2018, arXiv:1708.07120).
+#
+# An earlier edition of this notebook agreed: "One cycle ended 1.1 points above cosine decay, with every seed." It had
+# three seeds and two peaks. Does this hold with more seeds and four peaks?
 #
 # <details><summary>How to make this cycle with PyTorch</summary>
 #
@@ -205,7 +208,7 @@ course.claim("the range test's choice is better than both ends of the grid",
 #
 # </details>
 #
-# The contest compares five schedules. Some have more numbers to choose than others:
+# The contest below compares five schedules. Some have more numbers to choose than others:
 #
 # | schedule | numbers to choose besides its length |
 # |---|---|
@@ -216,9 +219,6 @@ course.claim("the range test's choice is better than both ends of the grid",
 #
 # A schedule that is tried with more settings wins more often by luck. So all are trained with the same four peaks, and
 # each is judged at its own best peak.
-#
-# An earlier edition of this notebook said: "One cycle ended 1.1 points above cosine decay, with every seed." It had
-# three seeds and two of these four peaks. The contest has more seeds and all four peaks.
 #
 # **Predict**: by how many points is one cycle ahead of cosine now? Say about 1 if the rise pays. Say about 0 if only
 # the decay at the end pays, because cosine decays, too. Say less than 0 if the rise wastes steps.
