@@ -113,7 +113,7 @@ print(course.score("06/1", "share of Adam's update", predicted_optimizer_share, 
 # To find out, compare a step with itself: in such an *A/A test* every difference is noise.
 #
 # The cell makes many of these tests. It judges each by one run of each side, as people do by hand, and by several
-# rounds of `compare`, which this course uses everywhere.
+# rounds of `compare`, which this course uses everywhere. How often does each way find a difference where there is none?
 
 # %% tags=["experiment"]
 fixed = next(iter(loader))
@@ -422,7 +422,7 @@ course.claim("128 numbers instead of 64 take at most 25 % longer: the call itsel
 
 # %% [markdown]
 # **Shown** Some rows change almost only the arithmetic, others almost only the bytes. The operation waits for the one
-# that also changes its time. If the time stays although both double, most of it is the call itself.
+# whose change also changes the time. If the time stays although both double, most of it is the call itself.
 #
 # **We think** that a step of one image waits mostly for the update and for the start of each operation. To test it,
 # leave the update out.
@@ -543,7 +543,7 @@ course.claim("with cudnn.benchmark, the first step of a batch size takes at most
 # compare the recorded machines. How many you need follows from the time of an image, the time of a step and your cores
 # (unit 01, part 4).
 #
-# <details><summary>What you need to know to use these items</summary>
+# <details><summary>What to know about gradients None, cudnn.benchmark, pinned memory and anomaly detection</summary>
 #
 # - **Known** `zero_grad(set_to_none=True)` has been the default since PyTorch 2.0 (its release notes), so the two rows
 #   about gradients say what going back to zeros would cost.
@@ -584,8 +584,8 @@ print(flips.sentences())
 map_plots.flip_map(flips)
 
 # %% [markdown]
-# A flip is a question, because the machines trained networks of different sizes, and another day's run may lie outside
-# an interval. The reason in its row is a guess, unless its part shows it.
+# Treat a flip as a question, because the machines trained networks of different sizes, and another day's run may lie
+# outside an interval. The reason in its row is a guess, unless its part shows it.
 #
 # <details><summary>How to read the colours of the map</summary>
 #
@@ -601,9 +601,6 @@ map_plots.flip_map(flips)
 flips.checklist()
 
 # %% [markdown]
-# Some items gain something other than time. Checkpointing costs time and saves bytes (part 4). Schedules save steps,
-# but you have to tune more numbers (part 2).
-#
 # **Takeaway** Advice is a claim about a machine. Ask which share it changes, and measure on yours.
 
 # %% [markdown]

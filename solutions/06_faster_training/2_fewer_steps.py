@@ -339,7 +339,7 @@ if abs(gap.estimate) < 1:
 # With (2 s / difference)² seeds you see the difference about every second time. To see it four times in five, take
 # twice as many (**Known**: the power of a test, Cohen 1988).
 #
-# <details><summary>Two limits that more seeds do not remove</summary>
+# <details><summary>Two limits of this rule</summary>
 #
 # Fewer than six seeds are never enough here: our intervals rank the differences (signed-rank test), and five ranks
 # cannot give 95 %. More seeds also do not make the validation set larger. With m images, an accuracy p has a standard
@@ -379,8 +379,8 @@ print(f"linear decay needs about {needed:.0f} steps for what the constant learni
 # %% [markdown]
 # **Known** With a constant learning rate the weights move around a minimum, at a distance that depends on the noise of
 # the gradient. Late in a training more steps hardly bring them closer, but a smaller learning rate does (Bottou, Curtis
-# and Nocedal 2018, arXiv:1606.04838, section 4.2). Our trainings are short, so more steps still help a constant
-# learning rate, as the figure shows.
+# and Nocedal 2018, arXiv:1606.04838, section 4.2). Our trainings are short, so the figure shows that more steps still
+# help a constant learning rate.
 #
 # <details><summary>What this comparison may miss</summary>
 #

@@ -4,9 +4,9 @@
 # **Which changes make a single step faster, on which network, and which only look as if they should?**
 #
 # Part 2 needed fewer steps. This part keeps the number of steps and makes each step cheaper. Before you rewrite your
-# training for one of today's recommendations, from TF32 to CUDA graphs, you want to know whether your network would
-# gain from it. So a profile first says what each change can gain, and a measurement then says what it gains, on a small
-# convolutional network and on a small GPT.
+# training for one of today's recommendations, you want to know whether your network would gain from it. A profile says
+# what each change can gain, and a measurement then says what it gains, on a small convolutional network and on a small
+# GPT.
 #
 # **You will be able to**
 #

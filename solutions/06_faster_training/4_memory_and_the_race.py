@@ -3,7 +3,7 @@
 #
 # **Which of all this makes your training reach its accuracy sooner?**
 #
-# Parts 1 to 3 measured the number of steps and the time of a step. You wait for both: for the seconds until the
+# Parts 1 to 3 measured the number of steps and the time of a step. You wait for their product, the seconds until the
 # validation accuracy reaches a target. In this part a script that follows all advice races against a plain script. You
 # find out which of its nine pieces pay, and then race against it yourself.
 #
@@ -129,7 +129,8 @@ course.claim("with equal seeds, everything needs the same number of images twice
 #   with everything as the base.
 #
 # We count images only for the pieces that may change them: batch, cycle, bfloat16 and smoothing. We also count them for
-# the bias, which changes only rounding, so its row shows what chance does.
+# the bias, which changes only rounding, so its row shows what chance does. For the other four the table says "the
+# same".
 #
 # **Predict**: which piece saves the most time when you multiply both factors? Ask what costs the plain script most:
 # arithmetic (bfloat16), waiting for data (data in memory), or too many images (one cycle).
