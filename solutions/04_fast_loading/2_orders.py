@@ -57,8 +57,8 @@ print(f"a file of {rows // page_rows} pages of {page_rows} rows; batches of B = 
 # ### Exercise 1 · A random order
 #
 # Write the row numbers that one process reads in one epoch, in random order. If several processes train together,
-# each is called a *rank*, and they share the rows. Seed a generator of NumPy with both numbers,
-# `np.random.default_rng((seed, epoch))`.
+# each is called a *rank*, and they share the rows. Seed NumPy's generator with the pair of
+# seed and epoch: `np.random.default_rng((seed, epoch))`.
 #
 # ```python
 # >>> whole = random_order(6, seed=0, epoch=3)
