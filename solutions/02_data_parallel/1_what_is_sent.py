@@ -3,7 +3,8 @@
 #
 # **How do eight GPUs agree on one gradient, in every step?**
 #
-# You start several processes from this notebook, watch two of them wait for each other forever, and write the
+# In every step of a data-parallel training, the GPUs wait until they agree on the gradients. You count what they send
+# for that. You start several processes from this notebook, watch two of them wait for each other forever, and write the
 # all-reduce that large models are trained with.
 #
 # **You will be able to**
@@ -35,19 +36,21 @@ sizes = course.sizes("02_data_parallel")
 # %% [markdown]
 # **The unit** is about training one model on many devices. In session 1 (parts 1 to 3) you count messages, build
 # DistributedDataParallel and find the faults of five trainings. In session 2 (parts 4 and 5) you move to `torchrun` and
-# learn why two devices are not twice as fast. Parts 6 to 8 are mostly extra.
+# learn why two devices are not twice as fast.
 #
 # Replace each `None` by your prediction before you run the next cell. Later cells use your answer if it passed its
 # check, or else the reference solution if your copy of the course has it. Leave the empty cell after each check alone:
 # your instructor's tests go there.
 
 # %% [markdown]
-# ## What must eight GPUs tell each other?
+# ## What must eight GPUs send each other?
 #
 # You train a language model with 7 billion parameters on 8 GPUs. Each GPU computes gradients from its own batch: 14 GB
 # in bfloat16. If each GPU stepped with its own gradients, you would get eight different models. So all of them must
-# step with the *mean* gradient. One GPU could collect the gradients and return their mean, but then 7 × 14 GB would
-# enter and 7 × 14 GB would leave it in every step. This part finds a cheaper way.
+# step with the *mean* gradient.
+#
+# One GPU could collect the gradients and return their mean. But then 7 × 14 GB would enter it and 7 × 14 GB would leave
+# it in every step. This part finds a cheaper way.
 #
 # *DistributedDataParallel* (DDP) runs one process per device, called a *rank*, with its own copy of the model and its
 # own batch. Rank 0 sends its weights to all ranks once. From then on all ranks step with the same gradients, so their
@@ -57,7 +60,7 @@ sizes = course.sizes("02_data_parallel")
 plots.ddp_steps()
 
 # %% [markdown]
-# The third column is a single operation, *all-reduce*: every rank gets the sum of all ranks' tensors. Dividing by the
+# The third column is an operation called *all-reduce*: every rank gets the sum of all ranks' tensors. Dividing by the
 # number of ranks gives the mean. An operation that all ranks call together is a *collective*. Torch has
 # `dist.all_reduce(x)`. You build your own, so that you can count its messages.
 #
@@ -78,13 +81,13 @@ plots.ddp_steps()
 #
 # An all-reduce consists of messages between pairs of ranks, so start with one pair. Ranks are numbered from 0; the
 # *world size* is the number of ranks. `run_ranks(fn, n)` starts n processes, calls `fn(rank, n)` in each and returns
-# the results as a list. The processes communicate through a *backend*: gloo on CPUs, NCCL on NVIDIA GPUs.
+# the results as a list. The processes send through a *backend*: gloo on CPUs, NCCL on NVIDIA GPUs.
 #
 # A message has two ends: rank 0 calls `dist.send(tensor, dst=1)`, and rank 1 calls `dist.recv(tensor, src=0)`, which
-# writes into a tensor of the same shape and dtype. In `swap`, each of two ranks sends its number to the other. How many
-# ranks reach the end of the function?
+# writes into a tensor of the same shape and dtype. In `swap`, each of two ranks sends its number to the other.
 #
-# **Predict**: 2, because both send what the other one receives? Or fewer, because of the order?
+# **Predict**: how many ranks reach the end of `swap`? 2, because both send what the other one receives? Or fewer,
+# because of the order?
 
 # %%
 predicted_returned = None  # ranks
@@ -109,9 +112,11 @@ print(course.score("02/1", "ranks that return when both send first", predicted_r
 # This is a *deadlock*. With gloo, `send` *blocks*: it returns only when the other side receives. Both ranks send first,
 # so neither reaches its `recv`. `run_ranks` stopped them after its time limit.
 #
-# There are two fixes. In `one_sends_first`, one rank sends while the other receives. In `start_both`, `isend` and
-# `irecv` only *start* a message and return a request, and `wait()` blocks until the message is complete. Until then, do
-# not write into the outgoing tensor, and do not read the incoming one.
+# There are two fixes:
+#
+# - In `one_sends_first`, one rank sends while the other receives.
+# - In `start_both`, `isend` and `irecv` only *start* a message and return a request. `wait()` blocks until the message
+#   is complete. Until then, do not write into the outgoing tensor, and do not read the incoming one.
 
 
 # %% tags=["experiment"]
@@ -139,8 +144,7 @@ for fixed in (one_sends_first, start_both):
     print(f"{fixed.__name__}: {run_ranks(fixed, 2, backend='gloo')}")
 
 # %% [markdown]
-# **Shown**: one function changes only the order, the other only when a call returns. Either change is enough. (With
-# NCCL, `send` returns early, and a deadlock may show only at the next line that waits for the GPU: part 8.)
+# **Shown**: one function changes only the order, the other only when a call returns. Either change is enough.
 #
 # **Takeaway** If every rank sends first, nobody receives. Start both directions, then wait.
 
@@ -344,8 +348,8 @@ check.ring_all_reduce(ring_all_reduce, seed=505)
 # ## How much does each rank send?
 #
 # The time of a large all-reduce depends mostly on how many bytes it sends, so count them. gloo sends through TCP, and
-# Linux counts the bytes of every TCP connection. So the operating system can tell what your ring and torch's own
-# all-reduce send.
+# Linux counts the bytes of every TCP connection. The next cell reads these counts for your ring and for torch's own
+# all-reduce.
 #
 # **Predict**: four ranks all-reduce a tensor. How many times its size does each rank send? Perhaps 3, because each of
 # the three others needs what this rank has. Perhaps less, because neighbours add on the way.
@@ -381,7 +385,9 @@ course.claim(
 #
 # The best all-reduce depends on the size of the tensor. A message of b bytes takes about `latency + b / bandwidth`
 # seconds (the alpha-beta model). So two things matter: how many messages must wait for each other, and how long they
-# are. Here are four ways to all-reduce on N ranks, where N is a power of two:
+# are.
+#
+# Here are four ways to all-reduce on N ranks, where N is a power of two:
 #
 # - *Naive*: all ranks send their tensors to rank 0, one after the other. Then rank 0 sends the sum back, to one rank
 #   after the other.
@@ -483,8 +489,13 @@ plots.crossover(virtual, predicted, f"{n} virtual ranks: doubling is never slowe
 # **Shown** by your formulas: the naive way and the ring wait for many messages, and the naive way and the tree send
 # whole tensors. Doubling has few messages *and* few bytes, so it is the fastest at every size in this model.
 #
-# Why does NCCL use rings and trees instead? **Known**: it estimates the time of both for each size and takes the faster
-# one: "a flat ring (high latency, best bandwidth) and a tree (low latency, ok bandwidth)" (NVIDIA's answers in
+# **Takeaway** For small tensors, count messages. For large tensors, count bytes. Where ranks share a link, count all
+# bytes that pass through it.
+#
+# <details><summary>Why does NCCL use rings and trees instead?</summary>
+#
+# **Known**: it estimates the time of both for each size and takes the faster one: "a flat ring (high latency, best
+# bandwidth) and a tree (low latency, ok bandwidth)" (NVIDIA's answers in
 # [nccl#471](https://github.com/NVIDIA/nccl/issues/471) and [#457](https://github.com/NVIDIA/nccl/issues/457)). Our
 # model leaves out three things:
 #
@@ -496,5 +507,4 @@ plots.crossover(virtual, predicted, f"{n} virtual ranks: doubling is never slowe
 # - *Pipelines.* NCCL's trees cut the tensor into chunks that follow each other through the tree. So a rank sends about
 #   twice its tensor in all (nccl#457), not a whole tensor in each round.
 #
-# **Takeaway** For small tensors, count messages. For large tensors, count bytes. Where ranks share a link, count all
-# bytes that pass through it.
+# </details>

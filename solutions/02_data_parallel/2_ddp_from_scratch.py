@@ -3,7 +3,8 @@
 #
 # **What must be sent, and when, so that N models stay equal?**
 #
-# You count what torch's wrapper sends, write your own wrapper, and watch messages travel while backward computes.
+# You count what torch's wrapper sends, write your own wrapper, and watch messages travel while backward computes. Then
+# you can tell whether a slow step has too many messages, too many bytes, or messages that nothing hides.
 #
 # **You will be able to**
 #
@@ -40,17 +41,13 @@ print(course.machine())
 sizes = course.sizes("02_data_parallel")
 
 # %% [markdown]
-# ## What does a step send?
+# ## What does DDP send, and when?
 #
-# Before you write a wrapper, count what torch's wrapper sends. One model is a small GPT of eight equal blocks, so its
-# gradients are spread evenly over backward. The other is a convolutional network (CNN) whose batch normalization has
-# *buffers*: tensors that are not trained, here running means and variances.
+# Before you write a wrapper, count what torch's wrapper sends. `DistributedDataParallel(model)` wraps the model on each
+# rank. It collects gradients in *buckets*, the last layers first, and calls one all-reduce per bucket. A bucket closes
+# as soon as it holds *at least* its cap: 1 MiB for the first bucket, 25 MiB for all others.
 #
-# `DistributedDataParallel(model)` wraps the model on each rank. It fills *buckets* with gradients, the last layers
-# first, and calls one all-reduce per bucket. A bucket closes as soon as it holds *at least* its cap: 1 MiB for the
-# first bucket, 25 MiB for all others. `counted()` lists every collective that a rank calls, with its bytes.
-#
-# The GPT's gradients have this size:
+# The model is a small GPT of eight equal blocks. Its gradients have this size:
 
 # %%
 parameters = list(small_gpt.small_gpt().parameters())
@@ -58,10 +55,15 @@ print(f"{len(parameters)} tensors, {sum(p.nbytes for p in parameters) / 2**20:.1
       f"the largest {max(p.nbytes for p in parameters) / 2**20:.2f} MiB")  # fmt: skip
 
 # %% [markdown]
-# **Predict**: how many all-reduces does the second backward of the GPT start, with the default caps?
+# **Predict**: how many all-reduces does the GPT's second backward start, with the default caps?
 
 # %%
 predicted_all_reduces = None  # your number
+
+# %% [markdown]
+# The next cells count. `counted()` lists every collective that a rank calls, with its bytes. A second model is a
+# convolutional network (CNN) with batch normalization. It has *buffers*: tensors that are not trained, here running
+# means and variances.
 
 
 # %% tags=["experiment"]
@@ -97,16 +99,29 @@ course.claim("torch's DDP sends the buffers before a forward, and nothing if the
              f"GPT {before[0]} bytes, CNN {before[1]} bytes")  # fmt: skip
 
 # %% [markdown]
-# - **Construction**: the ranks compare the shapes of their parameters. Then rank 0 sends its parameters and buffers.
-# - **Forward**: rank 0 first sends its buffers, if there are any, even in `eval()` mode. So rank 0 must not evaluate
-#   the wrapper alone: it may call a broadcast that no other rank joins. Let it evaluate `model.module`. With
-#   `forward_sync_buffers=False`, no forward sends buffers (`broadcast_buffers` before torch 2.13).
-# - **Backward**: every gradient travels once. The first backward sends one message and records the order of the
-#   gradients. Before the second forward, rank 0 tells the others how buckets are cut, in two short broadcasts.
+# - **Construction**: rank 0 sends its parameters and buffers.
+# - **Forward**: rank 0 sends its buffers, if the model has any.
+# - **Backward**: every gradient travels once.
 # - **Step**: `optimizer.step()` sends nothing (part 5 counts it).
 #
-# How large is a bucket? The next cell caps all buckets at 1 MiB. It prints the bucket sizes of the GPT, and of four
-# layers of exactly 1 MiB each. Compare them with the cap.
+# Buffers travel in `eval()` mode, too. So rank 0 must not evaluate the wrapper alone: it may call a broadcast that no
+# other rank joins. Let it evaluate `model.module`.
+#
+# **Takeaway** DDP sends parameters once and, by default, gradients in every backward and buffers before a forward.
+#
+# <details><summary>Why does the first step look different?</summary>
+#
+# The first backward sends one message and records the order in which gradients are ready. Before the second forward,
+# rank 0 sends the others the new buckets, in two short broadcasts. The all-gather at construction compares the shapes
+# of the parameters.
+#
+# </details>
+
+# %% [markdown]
+# ## Can a bucket be larger than its cap?
+#
+# The next cell caps all buckets at 1 MiB. It prints the bucket sizes of the GPT, and of four layers of exactly 1 MiB
+# each.
 
 
 # %% tags=["experiment"]
@@ -126,21 +141,20 @@ course.claim("torch's DDP closes a bucket as soon as it holds its cap or more", 
              f"{len(n_bytes)} buckets of the GPT, {len(of_even)} of the four layers")  # fmt: skip
 
 # %% [markdown]
-# **Takeaway** DDP sends parameters once and, by default, gradients in every backward and buffers before a forward.
+# **Takeaway** A bucket can be larger than its cap, because it closes only when it holds the cap or more.
 
 # %% [markdown]
 # ## What keeps the replicas equal?
 #
-# Each rank holds a *replica* of the model, and DDP never compares the replicas' weights. Two rules keep them equal: all
-# replicas start with the same weights, and all optimizers step with the same gradients. Then the weights stay equal to
-# the last bit, and so do the optimizers' states. Your wrapper must handle three cases:
+# Each rank holds a *replica* of the model, and DDP never compares the replicas' weights. Two rules keep them equal to
+# the last bit: all replicas start with the same weights, and all optimizers step with the same gradients. For this,
+# your wrapper needs three things:
 #
-# - Each rank may draw its weights from another seed. So the wrapper sends rank 0's parameters and buffers when it is
-#   constructed: `dist.broadcast(tensor, src=0)` writes rank 0's values into the `tensor` of every rank.
-# - An all-reduce gives the *sum*, and you want the mean. Without the division, SGD's steps are `world_size` times too
-#   long.
-# - If a rank did not use a parameter, its `grad` is None there. That rank must call `all_reduce` anyway, because all
-#   ranks must make the same calls in the same order. Otherwise one parameter's gradient may be added to another's.
+# - *The same start.* Each rank may draw its weights from another seed. `dist.broadcast(tensor, src=0)` writes rank 0's
+#   values into the `tensor` of every rank.
+# - *The mean.* An all-reduce gives the sum, so divide by `world_size`.
+# - *The same calls.* If a rank did not use a parameter, its `grad` is None there. That rank must call `all_reduce`
+#   anyway. Otherwise one parameter's gradient may be added to another's, because calls are matched by their order.
 
 # %% [markdown]
 # ### Exercise 1 · The naive version
@@ -229,7 +243,7 @@ check.NaiveDDP(NaiveDDP, seed=2006)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# You may divide before or after the all-reduce. Torch divides before. The next cell shows why, in float16:
+# Torch divides before the all-reduce. The next cell shows why, in float16:
 
 # %% tags=["experiment"]
 gradient = torch.tensor(60_000.0, dtype=torch.float16)  # float16 ends at 65,504
@@ -238,7 +252,7 @@ print("divide, then sum:", (gradient / 2 + gradient / 2).item())
 
 # %% [markdown]
 # **Shown**: the sum of two gradients can be too large for float16 although their mean is not. float32 and bfloat16
-# reach 3e38, so there the order hardly matters.
+# reach 3e38, so there you may divide before or after.
 #
 # **Takeaway** Equal weights at the start and equal gradients in every step keep the weights equal. Only buffers need
 # more messages.
@@ -246,7 +260,7 @@ print("divide, then sum:", (gradient / 2 + gradient / 2).item())
 # %% [markdown]
 # ## What does a message per parameter cost?
 #
-# Your wrapper sends one message per tensor. Does that cost time if the bytes are the same? `FlatDDP` does the opposite:
+# Your wrapper sends one message per tensor. Does that cost time if the bytes are the same? Compare it with `FlatDDP`:
 # after backward it copies all gradients into one vector and sends a single message.
 
 
@@ -270,8 +284,8 @@ class FlatDDP(nn.Module):
 
 
 # %% [markdown]
-# We time a step with each wrapper on two ranks. **Predict**: how many times as long as with torch's DDP does a step
-# take with a message per parameter? Both send the same bytes, so 1 if only bytes cost time.
+# **Predict** for two ranks: how many times as long as with torch's DDP does a step take with a message per parameter?
+# Both send the same bytes, so 1 if only bytes cost time.
 
 # %%
 predicted_naive = None  # your number
@@ -306,9 +320,6 @@ plots.step_ratios(compared, f"Naive takes {naive.estimate:.2f} times as long as 
 # Every message has a fixed cost: the call, waking another process or, on a GPU, launching a kernel. Flat pays it once,
 # but copies all gradients. If flat is faster than naive, the messages that it saves cost more than its copies.
 #
-# Flat and torch's wrapper differ in how they copy *and* in when they send. So this comparison alone does not say why
-# one of them is faster.
-#
 # **Takeaway** Send few messages, because each costs time however small it is.
 
 # %% [markdown]
@@ -318,10 +329,13 @@ plots.step_ratios(compared, f"Naive takes {naive.estimate:.2f} times as long as 
 # first: the last layer's gradient is ready long before backward ends. DDP sends a bucket as soon as its gradients are
 # ready, and continues with backward.
 #
-# To see this, we give each rank a simulated network card that sends one message after the other. A message takes
-# `bytes / bandwidth` seconds, and cannot end before the other rank has started the same message. Backward alone takes a
-# time *B*. We set the bandwidth so that all gradients together take *B* on the card, too. One message after backward
-# then ends at 2 *B* or later.
+# To see this, each rank sends through a simulated network card:
+#
+# - The card sends one message after the other, each in `bytes / bandwidth` seconds.
+# - A message cannot end before the other rank has started the same message.
+# - Backward alone takes a time *B*. We set the bandwidth so that all gradients together take *B* on the card, too.
+#
+# So one message after backward ends at 2 *B* or later.
 #
 # **Predict**: torch's DDP with a cap of 1 MiB sends the buckets printed above. What share of the time of one message
 # after backward does it need?
@@ -343,16 +357,16 @@ title = f"torch's buckets take {share} of the time of one message after backward
 plots.overlap_lanes({way: overlap.typical(medium.records[way]) for way in wraps}, title)
 
 # %% [markdown]
-# The title compares all rounds; the drawing shows one round of median length for each wrapper. A tick marks a gradient
-# that is ready, an orange bar is a message, and the grey bar shows when the wrapper only waits. In the upper half the
-# wire is idle while backward runs. In the lower half both work at the same time.
+# A tick marks a gradient that is ready, an orange bar is a message, and the grey bar shows when the wrapper only waits.
+# In the upper half the wire is idle while backward runs. In the lower half both work at the same time. (The drawing
+# shows one typical round of each wrapper; the title compares all rounds.)
 #
 # Two things cannot be hidden: the wait for the first bucket, and the last message. The first bucket holds more than a
 # sixth of the bytes, so the card starts after about *B*/6 and then needs *B*. The share can hardly be lower than 7/6
 # *B* over 2 *B*, or 0.58.
 #
-# Does backward take longer in the lower half? If so, **we think** that the simulated card uses the cores that compute.
-# A spare core per rank would test that.
+# If backward takes longer in the lower half, **we think** that the simulated card uses the cores that compute. A spare
+# core per rank would test that.
 #
 # **Takeaway** Overlap hides at most the shorter of backward and messages. The wait for the first bucket and the last
 # message always remain.
@@ -361,8 +375,8 @@ plots.overlap_lanes({way: overlap.typical(medium.records[way]) for way in wraps}
 # ## Which bucket size hides the messages of your model? · extra
 #
 # A smaller bucket leaves earlier, but costs one more message. Which size is best depends on your model and wire.
-# `figures.backward_layers` measures when each layer's gradients are ready. From that the figure computes the timeline
-# of a step: a bucket is sent as soon as it is full and the wire is free.
+# `figures.backward_layers` measures when each layer's gradients are ready, and the figure computes the timeline of a
+# step from that.
 #
 # **At which bucket size and which wire does a second rank add no time?** Move the sliders. Then put your own model and
 # loss into the cell.
@@ -613,15 +627,13 @@ course.claim("on the slow wire, a bucket per block takes at most 25 % more or le
 # %% [markdown]
 # Without overlap, backward and messages take *B* + *W*, if the wire needs *W*. With a bucket per block, they should
 # take *B* + *W*/8 on a fast wire and *B*/8 + *W* on a slow one. So overlap should save the largest *share* where the
-# wire needs as long as backward. The error bars tell whether this run can distinguish the wires.
+# wire needs as long as backward.
 #
-# On the slow wire, most of the time is the simulated card's, which takes exactly as long as it should. The unit *B* is
-# a measured median, so a dot may lie below the dotted bound by less than its bar.
+# On the slow wire, most of the time is the simulated card's, which takes exactly as long as it should.
 #
-# On the other two wires backward matters as much or more. Where the computed time is too short there, **we think** that
-# the formula leaves out two things: copies into buckets, and messages that compete for the cores. One message after
-# backward has the copies, but sends nothing while backward computes: compare the grey line with *B* + *W*, which the
-# cell prints.
+# Where the computed time is too short on the other wires, **we think** that the formula leaves out two things: copies
+# into buckets, and messages that compete for the cores. One message after backward has the copies, but sends nothing
+# while backward computes. To see what the copies cost, compare the grey line with *B* + *W*, which the cell prints.
 #
 # **Takeaway** Compare every prediction and every measurement with a lower bound first: here the longer of backward and
 # messages.

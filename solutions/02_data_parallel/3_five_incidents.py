@@ -3,9 +3,11 @@
 #
 # **A training on two ranks runs without an error, or hangs without a message. What is wrong with it?**
 #
-# Each of five incidents starts with what somebody saw: a loss curve, a list of samples, a report of a hang. Each ends
-# with a fix, and with a test that would have found the fault. Stop after each symptom and guess the cause. Exercises 1
-# and 4 are core.
+# Most faults of a data-parallel training raise no error, so you must know their symptoms. Each of five incidents starts
+# with what somebody saw: a loss curve, a list of samples, a report of a hang. Each ends with a fix, and with a test
+# that would have found the fault.
+#
+# Stop after each symptom and guess the cause. Exercises 1 and 4 are core.
 #
 # **You will be able to**
 #
@@ -13,7 +15,7 @@
 # - recognise equal epochs, replicas that drift, a collective that one rank never calls, and an incomplete checkpoint
 # - say what breaks without the wrapper, the sampler, the barrier and each variable of a launcher (extra)
 #
-# **Minutes** 28 core · 130 in all
+# **Minutes** 27 core · 129 in all
 #
 # **Needs** part 1 (`run_ranks`); part 2 helps
 
@@ -45,9 +47,10 @@ torch.set_num_threads(1)  # these models are small
 # %% [markdown]
 # ## Incident 1: why do two ranks not reproduce the loss curve of one?
 #
-# **Symptom.** A small GPT trains on random texts of 2 to 40 tokens, 16 per step. Two ranks that share the same 16 give
-# a slightly different loss curve, from the first step on. There is no error, and the loss falls. Below, one process
-# computes for both ranks.
+# **Symptom.** A small GPT trains on random texts of 2 to 40 tokens, 16 per step. Two ranks that share the same 16 texts
+# give a slightly different loss curve, from the first step on. There is no error, and the loss falls.
+#
+# In the next cell, one process computes for both ranks.
 
 
 # %% tags=["experiment"]
@@ -65,13 +68,10 @@ plots.against_undisturbed(whole, {"two ranks, mean per rank": two_ranks},
                           "Two ranks learn, too, but not what one process learns", "one process")  # fmt: skip
 
 # %% [markdown]
-# **Known**: until October 2024, Transformers made this mistake with micro-batches of different lengths when it
-# accumulated gradients (Hugging Face, "Fixing Gradient Accumulation", 16 October 2024; fixed by pull request 34191 in
-# huggingface/transformers). Ranks are micro-batches that run at the same time.
+# DDP averages the gradients of all ranks, so every rank has the same weight, however many tokens it holds.
 #
-# DDP averages the gradients of all ranks, so every rank has the same weight, however many tokens it holds. **Predict**:
-# rank 0 holds 2 tokens and rank 1 holds 8. What is the weight of a token of rank 0, divided by the weight of a token of
-# rank 1?
+# **Predict**: rank 0 holds 2 tokens and rank 1 holds 8. What is the weight of a token of rank 0, divided by the weight
+# of a token of rank 1?
 
 # %%
 predicted_weight = None  # weight of a token of rank 0 / weight of a token of rank 1
@@ -79,8 +79,8 @@ predicted_weight = None  # weight of a token of rank 0 / weight of a token of ra
 # %% [markdown]
 # ### Exercise 1 · The weight of a shard
 #
-# Return the factor by which a rank multiplies its local mean loss, so that DDP's mean of gradients is the gradient of
-# the mean over all samples (or tokens). With equal shards the factor is 1.
+# Return the factor by which a rank multiplies its local mean loss. With it, DDP's mean of gradients must be the
+# gradient of the mean over all samples (or tokens). With equal shards the factor is 1.
 #
 # ```python
 # >>> shard_scale(5, n_total=10, world_size=2)
@@ -156,21 +156,32 @@ course.claim("with your factors, two ranks have the loss curve of one process to
              torch.allclose(torch.tensor(whole), torch.tensor(repaired), rtol=0, atol=1e-6))  # fmt: skip
 
 # %% [markdown]
-# **Shown**: only the factors changed, and the difference is gone. **The test** is the cell above: one process and N
-# ranks on the same batches must agree to rounding. To get `n_total`, the ranks all-reduce one number, their count. We
-# did not measure whether the wrong mean learns worse. It minimises a different loss from the one you wrote.
+# **Shown**: only the factors changed, and the difference is gone. A mean of means minimises a different loss from the
+# one you wrote.
+#
+# **The test** is the cell above: one process and N ranks on the same batches must agree to rounding. In a real
+# training, the ranks all-reduce their counts to get `n_total`.
 #
 # **Takeaway** Under DDP, a rank's loss must be its sum of token losses, times the world size, divided by all tokens of
 # the step. A mean of means needs equal shards.
+#
+# <details><summary>Who made this mistake?</summary>
+#
+# **Known**: until October 2024, Transformers made it with micro-batches of different lengths, when it accumulated
+# gradients (Hugging Face, "Fixing Gradient Accumulation", 16 October 2024; fixed by pull request 34191 in
+# huggingface/transformers). Ranks are micro-batches that run at the same time.
+#
+# </details>
 
 # %% [markdown]
 # ## Does this loop accumulate correctly? · extra
 #
 # You can make the same mistake on one device. `backward()` adds to `grad`, so you can add up the gradients of several
 # *micro-batches*. The sum is the gradient of one large batch if each micro-batch is weighted by its share of the
-# samples. The loop below has the faults of two published loops. NVIDIA's NCF example (DeepLearningExamples, `ncf.py`)
-# divides by nothing and skips the last micro-batches. Lambda's distributed training guide steps at
-# `i_step % grad_accum == 0`.
+# samples.
+#
+# The loop below has the faults of two published loops. NVIDIA's NCF example (DeepLearningExamples, `ncf.py`) divides by
+# nothing and skips the last micro-batches. Lambda's distributed training guide steps at `i_step % grad_accum == 0`.
 
 
 # %% locked="published_accumulation"
@@ -202,8 +213,11 @@ accumulation.show_updates(
 )
 
 # %% [markdown]
-# The loop has three faults. `i % every == 0` is true for the first micro-batch. Nothing divides by the number of
-# micro-batches, which for plain SGD means a learning rate four times as large. And the last micro-batch is thrown away.
+# The loop has three faults:
+#
+# - `i % every == 0` is true for the first micro-batch.
+# - Nothing divides by the number of micro-batches. For plain SGD this means a learning rate four times as large.
+# - The last micro-batch is thrown away.
 #
 # On several ranks, accumulation can also save messages. DDP sends gradients in every backward, unless the *forward* ran
 # inside `no_sync()`. Then the gradients only add up on their rank, and the next backward that sends includes them.
@@ -305,9 +319,11 @@ accumulation.show_updates(
 #
 # **Symptom.** Somebody prints the first sample numbers of each epoch, and they never change.
 #
-# Where does the order come from? With `DistributedSampler`, all ranks draw the same permutation from `seed + epoch`,
-# and each takes every `world_size`-th item of it. This needs no message. But a sampler does not know the epoch unless
-# the loop calls `set_epoch`. Below, 24 samples of 4 classes are dealt to two ranks for two epochs.
+# With `DistributedSampler`, all ranks draw the same permutation from `seed + epoch`, and each takes every
+# `world_size`-th item of it. This needs no message. But a sampler does not know the epoch unless the loop calls
+# `set_epoch`.
+#
+# Below, 24 samples of 4 classes are dealt to two ranks for two epochs.
 
 # %% tags=["experiment"]
 dealt = {}
@@ -327,8 +343,8 @@ course.claim("with set_epoch, a rank gets other samples in the next epoch",
 plots.shards(dealt, [i // 6 for i in range(24)], "Without set_epoch, both epochs deal out alike")
 
 # %% [markdown]
-# Without `set_epoch`, every epoch repeats the order of the first one, so each batch holds the same samples in every
-# epoch. **The test** is one line: `assert list(sampler) != order_of_the_last_epoch`.
+# Without `set_epoch`, every epoch repeats the order of the first one, so its batches are the same, too. **The test** is
+# one line: `assert list(sampler) != order_of_the_last_epoch`.
 #
 # **Takeaway** All ranks need the same seed, and each epoch needs a new one: call `set_epoch` before each epoch.
 
@@ -472,9 +488,7 @@ plots.shards(of_ranks, class_of.tolist(), "A block of sorted data holds few of t
 # **Symptom.** The loss falls on both ranks. But the model of rank 1 scores differently from the model that rank 0
 # saved.
 #
-# This hook is meant to average each gradient over all ranks as soon as it is ready. We rewrote it from
-# `DataParallelNaive` in huggingface/picotron, which the Ultra-Scale Playbook prints as its first version of data
-# parallelism.
+# This hook is meant to average each gradient over all ranks as soon as it is ready. We rewrote it from a published one.
 
 
 # %% locked="published_hook"
@@ -521,9 +535,9 @@ course.claim("with the published hook, two replicas do not have the same weight 
 
 # %% [markdown]
 # Backward must not change the weights, and here it does. The hook receives the *parameter*, takes it for the gradient
-# and averages the weights. No gradient is ever sent, so the ranks differ after every step.
+# and averages the weights. Nobody averages the gradients, so the ranks differ after every step.
 #
-# **Known**: commit d0efdcc of picotron replaced `register_hook`, which passes the gradient, by
+# **Known**: in picotron, commit d0efdcc replaced `register_hook`, which passes the gradient, by
 # `register_post_accumulate_grad_hook`, which passes the parameter.
 
 # %% [markdown]
@@ -617,8 +631,9 @@ course.claim("the report of the hang names two lines: the ranks wait in differen
 
 # %% [markdown]
 # Rank 0 waits in `all_reduce`, which rank 1 never called: it is already in `barrier`. Every rank must call the same
-# collectives in the same order. So the `all_reduce` belongs outside the `if`, and only the `print` inside. Evaluating
-# the DDP wrapper on rank 0 alone is the same fault if the model has buffers (part 2).
+# collectives in the same order. So the `all_reduce` belongs outside the `if`, and only the `print` inside.
+#
+# Evaluating the DDP wrapper on rank 0 alone is the same fault if the model has buffers (part 2).
 
 
 # %% tags=["experiment"]
@@ -637,20 +652,26 @@ course.claim("with the collective outside the if, both ranks know the mean loss"
 # **The test** is this call of `run_ranks`: run the function of a rank on two ranks, with a short time limit, before you
 # rent eight GPUs.
 #
-# Outside a notebook, `py-spy dump --pid N` gives such a report for one rank. With NCCL, the *flight recorder* covers
-# all ranks: set `TORCH_FR_BUFFER_SIZE=2000` and `TORCH_NCCL_DUMP_ON_TIMEOUT=1`, and let `torchfrtrace` compare the
-# dumps ([docs/more-machines.md](../../docs/more-machines.md)).
-#
 # **Takeaway** Every rank must reach every collective. Read where each rank waits: the rank at another line took another
 # branch.
+#
+# <details><summary>Which tools give such a report outside a notebook?</summary>
+#
+# `py-spy dump --pid N` gives it for one rank. With NCCL, the *flight recorder* covers all ranks: set
+# `TORCH_FR_BUFFER_SIZE=2000` and `TORCH_NCCL_DUMP_ON_TIMEOUT=1`, and let `torchfrtrace` compare the dumps
+# ([docs/more-machines.md](../../docs/more-machines.md)).
+#
+# </details>
 
 # %% [markdown]
 # ## How long does a rank wait for one that has ended? · extra
 #
 # A hang ends with the time limit of the process group. Does a rank that has ended cost the limit, too? Two processes
-# all-reduce once. Then rank 1 returns, is killed, or sleeps, and rank 0 calls `all_reduce` again. The time limit of
-# this group is 5 seconds. **Predict**: in which cases does rank 0 wait for the time limit? Think of what the operating
-# system does with the connections of a process that has ended.
+# all-reduce once. Then rank 1 returns, is killed, or sleeps, and rank 0 calls `all_reduce` again. The limit of this
+# group is 5 seconds.
+#
+# **Predict**: in which cases does rank 0 wait for the time limit? Think of what the operating system does with the
+# connections of a process that has ended.
 
 # %%
 predicted_waiting = None  # a set of names out of "returned", "killed", "hangs"
@@ -671,7 +692,7 @@ print(f"default limits: gloo {constants.default_pg_timeout}, NCCL {constants.def
 # **Known**: NCCL differs. Its calls return before they are done, and a *watchdog* thread monitors them. When a
 # collective exceeds the limit, or NCCL reports an error, the watchdog ends the process
 # (`TORCH_NCCL_ASYNC_ERROR_HANDLING`, default 3: PyTorch documentation, "ProcessGroupNCCL Environment Variables"). Under
-# torchrun, the agent of a machine sees that one of its processes has died, and ends the others.
+# torchrun, the agent of the machine then ends the other processes.
 #
 # **We think** that without torchrun a killed rank can cost the whole limit with NCCL. GPUs of one machine communicate
 # through memory, not through a connection that the operating system closes. To test it, kill one of two ranks on two
@@ -705,8 +726,8 @@ plots.against_undisturbed(whole, curves, "Killed after step 20: without the opti
 # a new optimizer has none. The first loss is right, because weights and batch are right. The step after it is not.
 #
 # **The test** is the curve "complete checkpoint": stop after k steps, resume, and compare bit by bit with a training
-# that was never stopped. In the upper panel the fault is easy to overlook. Part 4 shows what else a checkpoint must
-# hold.
+# that was never stopped. Part 4 shows what else a checkpoint
+# must hold.
 #
 # **Takeaway** A checkpoint is complete if a resumed training is equal to an undisturbed one. A curve that looks fine
 # proves nothing.
@@ -715,8 +736,10 @@ plots.against_undisturbed(whole, curves, "Killed after step 20: without the opti
 # ## Which line can be left out? · extra
 #
 # Scripts collect lines that nobody dares to remove. A published script wraps the model in `DDP`, draws with
-# `DistributedSampler`, calls `dist.barrier()` before each batch, and has a launcher set environment variables. The next
-# cells leave them out one by one. **Predict**: which of the three lines can go without changing the final weights?
+# `DistributedSampler`, and calls `dist.barrier()` before each batch. A launcher sets environment variables for it. The
+# next cells leave these out one by one.
+#
+# **Predict**: which of the three lines can go without changing the final weights?
 
 # %%
 predicted_needless = None  # a set of names out of "wrapper", "sampler", "barrier"
@@ -779,10 +802,11 @@ for name in meeting:
 # %% [markdown]
 # ## What does a rank's BatchNorm see? · extra
 #
-# DDP does not average the statistics of BatchNorm. Each rank normalises with the mean and variance of its own batch.
-# Before each forward, rank 0's buffers, the running statistics, overwrite those of the other ranks
-# (`forward_sync_buffers`; `broadcast_buffers` before torch 2.13). So the model that rank 0 saves holds the running
-# statistics of its own samples alone. Here rank 0 holds 90 samples, and rank 1 holds 10 that are shifted by 10.
+# DDP does not average the statistics of BatchNorm: each rank normalises with the mean and variance of its own batch.
+# Before each forward, rank 0's running statistics overwrite those of the other ranks, because they are buffers. So the
+# model that rank 0 saves has seen the samples of rank 0 alone.
+#
+# Here rank 0 holds 90 samples, and rank 1 holds 10 that are shifted by 10.
 
 
 # %% tags=["experiment"]
@@ -809,9 +833,10 @@ course.claim("with DDP, rank 0's running statistics are those of its samples alo
 
 # %% [markdown]
 # With small shards, these statistics are noisy. `nn.SyncBatchNorm` uses the moments of all ranks instead, and sends
-# messages in every such layer. The mean of the ranks' variances would be wrong, because it leaves out how far apart
-# their means are. The formula "mean of squares minus squared mean" subtracts two nearly equal numbers, which loses
-# digits.
+# messages in every such layer. Two shortcuts fail:
+#
+# - The mean of the ranks' variances leaves out how far apart their means are.
+# - "Mean of squares minus squared mean" subtracts two nearly equal numbers, which loses digits.
 
 # %% [markdown]
 # ### Exercise 5 · Moments of all ranks

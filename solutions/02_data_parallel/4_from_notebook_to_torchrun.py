@@ -3,8 +3,9 @@
 #
 # **How does a training leave the notebook, and how does it survive when its processes are killed?**
 #
-# You get a small GPT that trains in one process. You make it train on two ranks with the same loss curve, kill a rank
-# with SIGKILL, and resume on another number of ranks. This is the capstone of the unit.
+# Long trainings run outside a notebook, and they are interrupted. You make a small GPT train on two ranks with the loss
+# curve of one process, kill a rank with SIGKILL, and resume on another number of ranks. This is the capstone of the
+# unit.
 #
 # **You will be able to**
 #
@@ -13,7 +14,7 @@
 # - turn a training of one process into one of N with the same loss curve
 # - write a checkpoint that holds everything that the next step reads
 #
-# **Minutes** 44 core · 120 in all · session 2
+# **Minutes** 43 core · 119 in all · session 2
 #
 # **Needs** part 1 (what a rank is) and `shard_scale` of part 3
 
@@ -50,7 +51,7 @@ sizes = course.sizes("02_data_parallel")
 # ## Which GPU is mine?
 #
 # Each process of a training needs a GPU of its machine that no other process uses. A *launcher* such as `torchrun`
-# starts one process per GPU on each machine and gives each process two numbers. `RANK` counts all processes of the
+# starts one process per GPU on each machine and sets two numbers in its environment. `RANK` counts all processes of the
 # training. `LOCAL_RANK` counts the processes of one machine, as CUDA counts its GPUs.
 #
 # | two machines, two GPUs each | first | first | second | second |
@@ -82,8 +83,8 @@ print("an object of it is a torch.device:", isinstance(torch.cuda.device(0), tor
 # `torch.cuda.device` is a context manager; the author meant `torch.device`. With that fixed, the second bug shows: on
 # the second machine, process 2 asks for `cuda:2`, which does not exist there.
 #
-# **Takeaway** Compute on the GPU with your `LOCAL_RANK`. Do what is needed once, such as saving, on `RANK` 0, and what
-# each machine needs, such as a download, on `LOCAL_RANK` 0.
+# **Takeaway** Compute on the GPU with your `LOCAL_RANK`. `RANK` 0 does what is needed once, such as saving, and
+# `LOCAL_RANK` 0 what each machine needs, such as a download.
 
 # %% [markdown]
 # ### Exercise 1 · The device of this process
@@ -152,9 +153,11 @@ check.device_of(device_of, seed=11)
 # ## What does a script for torchrun look like?
 #
 # To leave the notebook, a training needs a script that torchrun can start. `init_process_group` reads `RANK`,
-# `WORLD_SIZE` and the meeting point, `MASTER_ADDR` and `MASTER_PORT`, from the environment, where torchrun wrote them.
-# You know the other lines of the script from part 3. The cell prints `scripts/smallest_ddp.py` and runs it. In a
-# terminal, `torchrun --standalone --nproc-per-node 2 scripts/smallest_ddp.py` does the same.
+# `WORLD_SIZE` and the meeting point, `MASTER_ADDR` and `MASTER_PORT`, from the environment. You know the other lines of
+# the script from part 3.
+#
+# The cell prints `scripts/smallest_ddp.py` and runs it. In a terminal, the same command is
+# `torchrun --standalone --nproc-per-node 2 scripts/smallest_ddp.py`. How many steps does each rank take per epoch?
 
 # %% tags=["experiment"]
 print(lives.smallest_script())  # 29 lines to read
@@ -172,7 +175,7 @@ print(*sorted(printed.splitlines()), sep="\n")
 # %% [markdown]
 # ## What does the given training do?
 #
-# You will put this training on two ranks and kill it, so read all of it first. It runs in one process. A `Run` holds
+# This training runs in one process. You will put it on two ranks and kill it, so read all of it first. A `Run` holds
 # what the next step reads.
 
 # %% locked="given"
@@ -190,10 +193,11 @@ print(inspect.getsource(gpt_on_ranks.train_on_ranks))  # 30 lines to read
 # %% [markdown]
 # ## Which loss must a rank compute?
 #
-# The loss curve must match the loss curve of one process to 1e-6, on any number of ranks. Two things could prevent
-# this. First, the texts have different lengths, so a mean of means is wrong (part 3). Second, sums in another order are
-# rounded differently. In float32 that changes a sum by about 1e-7 in each step, and training amplifies it. So the given
-# training uses float64, where rounding errors stay far below 1e-6.
+# On any number of ranks, the loss curve must match the curve of one process to 1e-6. Two things could prevent this:
+#
+# - The texts have different lengths, so a mean of means is wrong (part 3). You fix that now.
+# - Sums in another order are rounded differently, and training amplifies it. So the given training uses float64, where
+#   rounding errors stay far below 1e-6.
 
 # %% [markdown]
 # ### Exercise 2 · The loss of a rank
@@ -259,15 +263,15 @@ check.rank_loss(rank_loss, seed=3407)
 # them again, from the first line of the script. The new processes know only what is in a file, the *checkpoint*. It
 # must be
 #
-# - *complete*: it holds everything that the next step reads. That is the weights, buffers, the states of optimizer,
-#   scheduler, mixed-precision scaler and random generators, and the position in the data;
+# - *complete*: it holds everything that the next step reads, such as weights, the optimizer's state and the position in
+#   the data;
 # - *atomic*: a crash during the write must never leave half a file. `gpt_on_ranks.write_durably` writes a temporary
-#   file, calls `os.fsync`, and renames it over the old one. It also calls `os.fsync` on the folder, so that the new
-#   name survives a power cut.
+#   file, calls `os.fsync` so that it survives a power cut, and renames it over the old one.
 #
-# What happens if one piece is missing? The training is killed after 20 steps. The resumed training takes that piece
-# from a new `Run`. **Predict**: which pieces change the *first* loss after the resume? Ask which of them the first
-# forward reads.
+# What happens if one piece is missing? The training is killed after 20 steps, and the resumed training takes that piece
+# from a new `Run`.
+#
+# **Predict**: which pieces change the *first* loss after the resume? Ask which of them the first forward reads.
 
 # %%
 predicted_pieces = None  # a set of names out of "optimizer", "scheduler", "random", "step"
@@ -284,13 +288,11 @@ course.claim("a checkpoint without one of these four pieces changes the losses a
 plots.against_undisturbed(undisturbed, curves, "Whatever the checkpoint forgets: no error, and a curve that falls")
 
 # %% [markdown]
-# **Shown**: each curve forgets one piece and nothing else. Random state and position decide which tokens the first
-# forward sees, so without them the first loss differs. The first update reads the optimizer's state, so without it the
-# second loss differs. The scheduler sets the learning rate at the end of that update, so without it the third loss
-# differs. All four curves keep falling.
+# **Shown**: each curve forgets one piece and nothing else. The loss differs as soon as a step reads the piece:
 #
-# The scaler is not drawn. Forgetting it changes no loss here, because its scale is a power of two. In float16,
-# gradients could overflow and steps would be skipped.
+# - *Random state and position* decide which tokens the first forward sees, so the first loss differs.
+# - The first update reads the *optimizer's state*, so the second loss differs.
+# - The *scheduler* sets the learning rate at the end of that update, so the third loss differs.
 #
 # **Takeaway** A checkpoint holds everything that the next step reads. What it forgets raises no error, so compare with
 # an undisturbed run.
@@ -406,11 +408,15 @@ course.claim("killed twice and resumed on 2, 1 and 2 ranks, the training has the
 plots.lives_of_ranks(undisturbed, losses, lived, 10, "Four lives on 2, 2, 1 and 2 ranks: one loss curve")
 
 # %% [markdown]
-# Each run of the processes is a *life*. After a kill, the next life repeats the steps since the last checkpoint. It
-# finds the same losses, so you see one curve. A kill costs these steps and the time to start. The losses agree to
-# rounding, not bit by bit, because another number of ranks sums in another order.
+# Each run of the processes is a *life*. After a kill, the next life repeats the steps since the last checkpoint and
+# finds the same losses, so you see one curve. A kill costs these steps and the time to start.
 #
-# What you will meet in your own training:
+# The losses agree to rounding, not bit by bit, because another number of ranks sums in another order.
+#
+# **Takeaway** A training survives if its checkpoint holds what the next step reads, is replaced atomically, and does
+# not depend on the number of ranks.
+#
+# <details><summary>What changes on GPUs, and in your own training?</summary>
 #
 # - On *GPUs*, four lines change: the backend is `"nccl"`, the model and the texts of each batch move to
 #   `device_of(...)`, and `torch.cuda.set_device` gets that device, too.
@@ -426,8 +432,7 @@ plots.lives_of_ranks(undisturbed, losses, lived, 10, "Four lives on 2, 2, 1 and 
 # - The files in `scripts/` end with `os._exit(0)`, because torch 2.13 with gloo sometimes aborts while Python exits.
 #   The training is over by then, so do not copy this line.
 #
-# **Takeaway** A training survives if its checkpoint holds what the next step reads, is replaced atomically, and does
-# not depend on the number of ranks.
+# </details>
 #
 # <details><summary>Your training in a terminal</summary>
 #
@@ -457,10 +462,12 @@ plots.lives_of_ranks(undisturbed, losses, lived, 10, "Four lives on 2, 2, 1 and 
 # ### Exercise 4 · Survive
 #
 # A life that begins within an epoch must skip the samples that are already trained. Fill the three gaps: load, skip,
-# save. The loader's sampler is the list `left`, which it reads when a pass begins. So fill that list in place,
-# `left[:] = ...`: the loader would not see a new list under the same name. With 16 steps per epoch and a checkpoint
-# after step 20, the next life starts at the fifth step of the second epoch, because 4 steps of that epoch are done.
-# This training has neither scheduler nor scaler, and seeds every step, so "model", "optimizer" and "step" are complete.
+# save. With 16 steps per epoch and a checkpoint after step 20, 4 steps of the second epoch are done. So the next life
+# starts at the fifth step of that epoch.
+#
+# The loader's sampler is the list `left`, which it reads when a pass begins. Fill that list in place, `left[:] = ...`:
+# the loader would not see a new list under the same name. This training has neither scheduler nor scaler, and seeds
+# every step, so "model", "optimizer" and "step" are complete.
 #
 # **Points** 8 · **Extra** · **Difficulty** ●●● · **Minutes** 35 · **Lines** 15
 #
@@ -599,11 +606,13 @@ check.train_ddp(train_ddp, seed=613)
 # %% [markdown]
 # ## Which parts of this does Lightning do? · extra
 #
-# Lightning writes the training loop for you. You write a module with `training_step` (batch → loss) and
-# `configure_optimizers`, and tell a `Trainer` where to compute: `accelerator="cpu"` or `"gpu"`, and the number of
+# Lightning runs the training loop for you. You write a module with `training_step` (batch → loss) and
+# `configure_optimizers`, and pass a `Trainer` the place to compute: `accelerator="cpu"` or `"gpu"`, and the number of
 # `devices`. The Trainer wraps the module in DDP, runs the loop, and replaces the loader's sampler by a
-# `DistributedSampler` with `set_epoch`. By default it also prints, and writes logs and checkpoints. Four flags, each
-# set to `False`, make it silent: `logger`, `enable_checkpointing`, `enable_progress_bar` and `enable_model_summary`.
+# `DistributedSampler` with `set_epoch`.
+#
+# By default it also prints, and writes logs and checkpoints. Four flags, each set to `False`, make it silent: `logger`,
+# `enable_checkpointing`, `enable_progress_bar` and `enable_model_summary`.
 
 # %% [markdown]
 # ### Exercise 5 · Let Lightning do it

@@ -3,8 +3,9 @@
 #
 # **Why are two ranks not twice as fast as one?**
 #
-# You split a step into computing, waiting and sending. Then you judge fourteen common statements about DDP, and ask
-# what a second GPU would do for your own training.
+# Ask this before you pay for a second GPU, and again if it brings less than you paid for. You find out where the time
+# of a step is lost, judge fourteen common statements about DDP, and estimate what a second GPU would do for your own
+# training.
 #
 # **You will be able to**
 #
@@ -12,7 +13,7 @@
 # - split a step of several ranks into computing, waiting and sending
 # - tell what DDP does from what people say about it
 #
-# **Minutes** 41 core · 64 in all · session 2
+# **Minutes** 37 core · 63 in all · session 2
 #
 # **Needs** part 1 (`run_ranks`); part 2 helps (what DDP sends)
 
@@ -37,13 +38,19 @@ sizes = course.sizes("02_data_parallel")
 # %% [markdown]
 # ## How many times as fast are two ranks?
 #
-# A second GPU doubles the bill. What it should give you depends on what you keep fixed. *Strong scaling* shares one
-# batch among N ranks: ideally a step takes $t_1 / N$. *Weak scaling* gives every rank a whole batch: ideally a step
-# takes $t_1$. The *parallel efficiency* is the share of the ideal that you reach.
+# A second GPU doubles the bill. What it should bring depends on what you keep fixed:
+#
+# - *Strong scaling* shares one batch among N ranks. Ideally a step takes $t_1 / N$.
+# - *Weak scaling* gives every rank a whole batch. Ideally a step takes $t_1$.
+#
+# The *parallel efficiency* is the share of the ideal that you reach.
+#
+# <details><summary>Amdahl's law</summary>
 #
 # Amdahl (1967) split the work into a serial share $s$ and the rest: $t_N = t_1 (s + (1 - s) / N)$, so the speed-up
-# stays below $1 / s$. Gustafson (1988) answered that the work grows with the machine, which is weak scaling. The
-# formula does not say what the serial share consists of. So you will switch off one cause after the other.
+# stays below $1 / s$. Gustafson (1988) answered that the work grows with the machine, which is weak scaling.
+#
+# </details>
 
 # %% [markdown]
 # ### Exercise 1 · Parallel efficiency
@@ -105,19 +112,12 @@ check.efficiency(efficiency, seed=1988)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ### Measure
+# ### How fast are two ranks here?
 #
-# The small GPT trains on one rank and on two. `compared_steps` compares these steps:
+# The small GPT trains on one rank and on two, each on its own core (or GPU). In the next cell, `SHARED` is strong
+# scaling and `EACH` is weak scaling.
 #
-# | step | rank 0 | other ranks | gradients sent |
-# |---|---|---|---|
-# | one rank | a whole batch | nothing | no |
-# | alone | 1/N of a batch | nothing | no |
-# | silent | 1/N of a batch | 1/N of a batch | no (under `no_sync`) |
-# | shared (strong scaling) | 1/N of a batch | 1/N of a batch | yes |
-# | each (weak scaling) | a whole batch | a whole batch | yes |
-#
-# **Predict**: the same batch on two ranks instead of one, each on its own core (or GPU). How many times as fast?
+# **Predict**: the same batch on two ranks instead of one. How many times as fast?
 
 # %%
 predicted_speedup = None  # your number
@@ -137,11 +137,20 @@ course.claim("two ranks are less than 1.9 times as fast as one", strong[1], belo
              otherwise="Look at the small batch among the losses printed below.")  # fmt: skip
 
 # %% [markdown]
-# Your `efficiency` turns the times into shares of the ideal. To compare machines, use *tokens per second* (or images
-# per second). To compare with what the device could do, use *MFU*, model FLOPs utilization: the model's arithmetic per
-# second over the device's peak (Chowdhery et al. 2022, "PaLM", arXiv:2204.02311, appendix B). We count 6 operations per
-# parameter and token (Kaplan et al. 2020, arXiv:2001.08361), without attention's products. The peak here is the rate of
-# a large matrix product, in one thread (or on one GPU). MFU falls when a rank waits, and GPU-Util does not.
+# Your `efficiency` turns the times into shares of the ideal. The next cell also prints two numbers that compare
+# machines:
+#
+# - *tokens per second* (or images per second);
+# - *MFU*, model FLOPs utilization: the model's arithmetic per second over the device's peak. It falls when a rank
+#   waits, and GPU-Util does not.
+#
+# <details><summary>How MFU is computed here</summary>
+#
+# MFU is defined in Chowdhery et al. 2022, "PaLM", arXiv:2204.02311, appendix B. We count 6 operations per parameter and
+# token (Kaplan et al. 2020, arXiv:2001.08361), without attention's products. The peak is the rate of a large matrix
+# product, in one thread (or on one GPU).
+#
+# </details>
 
 # %% tags=["experiment"]
 efficiency_now = course.solved(check.efficiency)
@@ -157,8 +166,21 @@ for i, n in enumerate(ranks):
           f"{per_second:,.0f} tokens/s, MFU {per_token * per_second / (n * peak):.0%}")  # fmt: skip
 
 # %% [markdown]
-# The ideal is 1/N. Everything else in the step on N ranks is lost. The next cell shows where it is lost, in steps of
-# one rank:
+# **Takeaway** Before you judge a speed-up, ask what was kept fixed: the whole batch, or the batch of each rank.
+
+# %% [markdown]
+# ## Where is the rest of the step lost?
+#
+# Ideally, one batch on N ranks takes 1/N of a step on one rank. Everything above that is lost. The comparison above
+# also timed two steps with something switched off:
+#
+# | step | rank 0 | other ranks | gradients sent |
+# |---|---|---|---|
+# | alone | 1/N of a batch | nothing | no |
+# | silent | 1/N of a batch | 1/N of a batch | no (under `no_sync`) |
+# | shared | 1/N of a batch | 1/N of a batch | yes |
+#
+# Each row adds one cause to the row above it. So the differences say what each cause costs, in steps of one rank:
 
 # %% tags=["experiment"]
 lost = {n: scaling.lost_shares(compared, n) for n in ranks[1:]}
@@ -178,9 +200,8 @@ plots.scaling(ranks, strong, weak, own, bars)
 # %% [markdown]
 # - *A small batch* (alone minus 1/N): some work, such as the optimizer's, does not shrink with the batch, and half a
 #   batch may not fill a GPU. A larger batch per rank helps.
-# - *Others compute too* (silent minus alone): nothing is sent, but a step lasts as long as the slower rank needs. **We
-#   think** that ranks also share memory, caches and power. To test that, use two GPUs: little of this loss should
-#   remain. If the interval contains 0, this run found no loss.
+# - *Others compute too* (silent minus alone): a step lasts as long as the slower rank needs. **We think** that ranks
+#   also share memory, caches and power. To test that, use two GPUs: little of this loss should remain.
 # - *Sending* (shared minus silent): messages that backward does not hide (part 2), and copies into buckets. Fewer
 #   bytes, a larger batch per rank or a faster wire helps.
 #
@@ -190,13 +211,12 @@ plots.scaling(ranks, strong, weak, own, bars)
 # ## What does a late rank cost?
 #
 # So far both ranks had the same amount of work. Often one rank is late, a *straggler*: its batch is longer, its loader
-# stalls, or its GPU is throttled. We split a step of DDP on each rank into four parts. *Batch late* is the wait for its
-# batch. *Computing* is forward, and backward without sending. *Waiting* is for the slowest rank, and *sending* is the
-# rest.
+# stalls, or its GPU is throttled. The next cell delays batches in two ways, with the same mean delay:
 #
-# The next cell delays batches. In *both late*, each of two ranks gets its batch late, by the time of one step. In *one
-# late*, rank 1 alone gets it late, by twice that time. The mean delay is the same. **Predict** for *one late*: how many
-# steps without delay does one step last?
+# - *Both late*: each of two ranks gets its batch late, by the time of one step.
+# - *One late*: rank 1 alone gets its batch late, by the time of two steps.
+#
+# **Predict** for *one late*: how many steps without delay does one step last?
 
 # %%
 predicted_straggler = None  # your number
@@ -216,11 +236,14 @@ for way in delays:
 plots.step_shares(shares, {way: ratio.estimate for way, ratio in longer.items()})
 
 # %% [markdown]
+# In the figure, *batch late* is the wait for a rank's batch. *Computing* is forward, and backward without sending.
+# *Waiting* is for the slowest rank, and *sending* is the rest.
+#
 # **Shown**: the two delayed cases differ only in who is late, and a step lasts as long as the slowest rank needs.
 #
-# A profiler of rank 0 shows the waiting as a long all-reduce, so waiting is often taken for a slow network. Compare the
-# ranks before you buy a faster network: `torchrun --nproc-per-node 2 -m course.checkup train.py` names the rank that
-# all others wait for, and the line. If the work differs in every step, as with sentences of all lengths, give each rank
+# A profiler of rank 0 shows the waiting as a long all-reduce, so people often take it for a slow network. Compare the
+# ranks before you buy a faster one: `torchrun --nproc-per-node 2 -m course.checkup train.py` names the rank that all
+# others wait for, and the line. If the work differs in every step, as with sentences of all lengths, give each rank
 # equal work, not equally many samples (unit 05).
 #
 # **Takeaway** A step is as slow as its slowest rank, and the other ranks report their wait as communication.
@@ -229,29 +252,39 @@ plots.step_shares(shares, {way: ratio.estimate for way, ratio in longer.items()}
 # ## What is true of DDP?
 #
 # A wrong belief about DDP costs you a barrier per step, or a wrong mean. Judge fourteen statements that people make
-# about it. A statement is true only if all of it is true. Write down what you expect before you run the experiments
-# below.
+# about it. A statement is true only if all of it is true.
 #
-# - **A** Wrapping a model in DDP sends the parameters and buffers of rank 0 to all ranks.
-# - **B** DDP cuts the batch that a rank passes to the model into `world_size` shards and sends each rank its shard.
+# *Wrapping, and one step*
+#
+# - **A** When you wrap a model in DDP, rank 0 sends its parameters and buffers to all ranks.
+# - **B** DDP cuts the batch that a rank passes to the model into `world_size` shards, and sends each rank its shard.
 # - **C** The ranks exchange their gradients while `loss.backward()` runs; `optimizer.step()` sends nothing.
 # - **D** After backward, `p.grad` is the mean of the ranks' own gradients, on every rank.
-# - **E** Each rank has its own optimizer state; nobody sends these states, and they stay equal.
-# - **F** With a criterion that takes the mean, the loss on each rank is the mean over the samples of all ranks.
-# - **G** DDP averages the running statistics of BatchNorm layers over the ranks after each step.
-# - **H** `dist.barrier()` is necessary before a batch is passed to the model; without it a fast rank could average its
-#   gradients with a slow rank's gradients from the step before.
+# - **E** Each rank has its own optimizer state. Nobody sends these states, and they stay equal.
+# - **F** If the criterion takes the mean, the loss on each rank is the mean over the samples of all ranks.
+# - **G** After each step, DDP averages the running statistics of BatchNorm layers over the ranks.
+#
+# *Barriers*
+#
+# - **H** Each batch needs a `dist.barrier()` before it is passed to the model. Without it, a fast rank could average
+#   its gradients with a slow rank's gradients from the step before.
 # - **I** If only rank 0 downloads the data set to a disk that all ranks see, a `dist.barrier()` between the download
 #   and the opening of the files keeps the other ranks from opening files that are not there yet.
-# - **J** With `shuffle=True` each rank's DistributedSampler shuffles for itself, so two ranks may get the same sample
-#   in one epoch.
-# - **K** If the number of samples is not a multiple of the number of ranks, a DistributedSampler with
-#   `drop_last=False`, the default, uses some samples more than once in an epoch, and an accuracy over its indices
-#   counts them that often.
+#
+# *Samples*
+#
+# - **J** With `shuffle=True`, each rank's DistributedSampler draws its own shuffle, so two ranks may get the same
+#   sample in one epoch.
+# - **K** Suppose that the number of samples is not a multiple of the number of ranks. With `drop_last=False`, the
+#   default, a DistributedSampler uses some samples more than once in an epoch, and an accuracy over its indices counts
+#   them that often.
 # - **L** If one rank has one batch fewer than the others, DDP takes the mean over the remaining ranks in the last step.
+#
+# *Launcher*
+#
 # - **M** `torchrun` with 4 processes on each of two machines sets `WORLD_SIZE` to 8, `RANK` to 0 to 7, and `LOCAL_RANK`
 #   to 0 to 3 on each machine.
-# - **N** The process at `MASTER_ADDR` and `MASTER_PORT` receives the gradients of all ranks, takes the mean and sends
+# - **N** The process at `MASTER_ADDR` and `MASTER_PORT` receives the gradients of all ranks, takes their mean and sends
 #   it back.
 
 # %% [markdown]
@@ -298,17 +331,17 @@ check.ddp_facts(ddp_facts, seed=14)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# As soon as your answers pass, the next cell gives the reasons.
+# As soon as your answers pass, the next cell gives the reasons. If you doubt one, the two extra sections below it test
+# all fourteen.
 
 # %%
 check.ddp_facts.reasons(ddp_facts)
 
 # %% [markdown]
-# ## A to I: what do two ranks see in one step?
+# ## A to I: what do two ranks see in one step? · extra
 #
-# For A to F and H, the next cell runs one step without a barrier, in which rank 1 comes half a second late. Compare the
-# two ranks in each line: what is equal, and from when on? For H, see line D: did the fast rank average with an old
-# gradient?
+# The next cell runs one step without a barrier, and rank 1 comes half a second late. Compare the two ranks in each line
+# from A to F: what is equal, and from when on? For H, see line D: did the fast rank average with an old gradient?
 
 # %% tags=["experiment"]
 steps = run_ranks(ddp_evidence.one_step, 2, backend="gloo")
@@ -317,9 +350,9 @@ for what in sorted(steps[0]):
     print(f"{what:<40} rank 0:{numbers[0]} rank 1:{numbers[1]}")
 
 # %% [markdown]
-# For G, there is a layer of batch normalization, whose running mean moves a tenth of the way to the batch's mean. The
-# batches of rank 0 have mean 0, those of rank 1 mean 10. For I, rank 0 takes half a second to make a file. Which ranks
-# find it?
+# For G, each rank has a layer of batch normalization. In each step, its running mean moves a tenth of the way to the
+# mean of the batch: 0 on rank 0, and 10 on rank 1. For I, rank 0 takes half a second to make a file. Which ranks find
+# it?
 
 # %% tags=["experiment"]
 for rank, seen in enumerate(run_ranks(ddp_evidence.running_means, 2, backend="gloo")):
@@ -328,15 +361,16 @@ for how, found in ddp_evidence.found_with_and_without_barrier().items():
     print(f"{how}: rank 0 finds the file: {found[0]}, rank 1: {found[1]}")
 
 # %% [markdown]
-# If rank 1 used only its own batches, its mean would move twice. An average over the ranks would lie between the two.
+# For G: if rank 1 used only its own batches, its mean would move twice. An average over the ranks would lie between the
+# two ranks' means.
 #
 # **Takeaway** Print what each rank sees in one step. You can test most statements about DDP in twenty lines.
 
 # %% [markdown]
-# ## J to N: who gets which samples, who waits, and who is the master?
+# ## J to N: who gets which samples, who waits, and who is the master? · extra
 #
-# For J and K, the next cell prints how DistributedSampler deals ten samples to four ranks. For L, rank 1 has two
-# batches and rank 0 has three, so the cell runs until its time limit.
+# For J and K, the next cell prints which of ten samples DistributedSampler gives to each of four ranks. For L, rank 1
+# has two batches and rank 0 has three, so the cell runs until its time limit.
 
 
 # %% tags=["experiment"]
@@ -355,9 +389,9 @@ except distributed.RankError as error:
     print(error)
 
 # %% [markdown]
-# For M, the next cell prints what torchrun sets with four processes on each of two machines. Here both launchers run on
-# this machine, each with its own `--node-rank`. For N, it prints how many bytes each of four ranks sends in an
-# all-reduce, in multiples of the tensor. What would the numbers be if rank 0 added up for all?
+# For M, the next cell prints what torchrun sets with four processes on each of two machines. Both launchers run on this
+# machine, each with its own `--node-rank`. For N, it prints how many times the tensor's bytes each of four ranks sends
+# in an all-reduce. What would the numbers be if rank 0 added up for all?
 
 # %% tags=["experiment"]
 print(*ddp_evidence.VARIABLES)
@@ -372,11 +406,12 @@ print("sent, in multiples of the tensor:", *("not counted here" if n is None els
 # %% [markdown]
 # ## Would a second GPU help your training?
 #
-# Ask before you pay. `course.checkup` watches a training, here the small GPT on one rank. From the bytes of the
-# gradients and the time of a step it predicts how efficient DDP would be (line "DDP", with `all_reduce_seconds` of part
-# 1). The figure draws the same step with ten equal layers and torch's buckets (part 2). Put your own `loader` and
-# `step` here, or read the file of `course checkup --json report.json train.py`:
-# `layers_of_checkup(json.load(open("report.json")))`.
+# `course.checkup` watches a training, here the small GPT on one rank. From the bytes of the gradients and the time of a
+# step, its line "DDP" predicts how efficient DDP would be. The figure draws the same step with torch's buckets (part
+# 2), as if the model had ten equal layers.
+#
+# Put your own `loader` and `step` here. Or run `course checkup --json report.json train.py` in a terminal, and read its
+# file with `layers_of_checkup(json.load(open("report.json")))`.
 
 # %% tags=["experiment"]
 torch.set_num_threads(1)  # as in each rank here
@@ -407,13 +442,11 @@ figures.step_timeline(layers, gbit=25, latency_ms=0.02, **TORCH_BUCKETS)
 
 # %% [markdown]
 # The prediction assumes weak scaling: each rank computes as long as before, and the global batch doubles (unit 03). It
-# also assumes that no rank waits for another, that ranks share nothing, that messages cost no computing time, and that
-# all layers are equal.
+# also assumes that ranks never wait for each other's work, share nothing, and send without using computing time.
 #
-# You have measured nearly the same case above: "a batch per rank" in the first figure. There each rank had twice as
-# many sequences, so messages should weigh *less*. Which printed wire comes closest? If two ranks of this machine gain
-# less than with a fast wire, **we think** that copies and messages compete for the cores that compute. A spare core per
-# rank would test that.
+# You measured weak scaling above: "a batch per rank" in the first figure, where messages should weigh *less*, because
+# each rank had twice as many sequences. If that gain is below the prediction for a fast wire, **we think** that copies
+# and messages compete for the cores that compute. A spare core per rank would test that.
 #
 # **Takeaway** *Before* you rent a second GPU, ask what the messages would cost: bytes of gradients over bandwidth,
 # against the time of backward.

@@ -4,7 +4,8 @@
 # **Why does torch advise against the wrapper that takes one line?**
 #
 # `nn.DataParallel` came first: one process, one line, all devices. Torch's documentation recommends DDP instead, but
-# much code still uses DataParallel. You see what it does in a step, and you may build it.
+# much code still uses DataParallel. You see what it does in a step, so that you can decide whether to replace it. You
+# may build it, too.
 #
 # **You will be able to**
 #
@@ -12,7 +13,7 @@
 # - name what it sends in each step, and what else slows it down;
 # - find the batch size from which two devices pay (an extra section).
 #
-# **Minutes** 9 core · 60 in all · session 2
+# **Minutes** 7 core · 58 in all · session 2
 #
 # **Needs** nothing; part 1 helps (what a rank is)
 
@@ -56,8 +57,10 @@ gpus = torch.cuda.device_count() if course.device().type == "cuda" else 0
 # 4. *gather*: the outputs return to the first device, which computes the loss.
 #
 # That takes 3 × M messages. In backward, the first device scatters the gradient of the outputs, all replicas compute,
-# and the first device sums their gradients. Then the replicas are thrown away, because the optimizer changes only the
-# weights of the first model. So the next step sends the model again.
+# and the first device sums their gradients.
+#
+# Then the replicas are thrown away, because the optimizer changes only the weights of the first model. So the next step
+# sends the model again.
 
 # %%
 plots.data_parallel_steps()
@@ -84,16 +87,12 @@ print(course.score("02/6", "images per call of the model", predicted_images, see
 # the GPU if there is one (`torch/nn/parallel/data_parallel.py`). So a "DataParallel benchmark" on a CPU measures the
 # model alone.
 #
-# Why is it slower than DDP? **Known**: all replicas compute in threads of one process, which share Python's global
-# interpreter lock (GIL). The model is copied in every step, and inputs and outputs pass through the first device
-# ([PyTorch's DDP tutorial](https://docs.pytorch.org/tutorials/intermediate/ddp_tutorial.html)). DDP has one process per
-# device and keeps its models.
+# Why is it slower than DDP? **Known** ([PyTorch's DDP
+# tutorial](https://docs.pytorch.org/tutorials/intermediate/ddp_tutorial.html)):
 #
-# How much slower? "Empirically distributed data parallel tends to be 2-3 times faster than data parallel", says DTU's
-# course 02476 (module "Distributed training"), without a model, a batch size or a number of GPUs. But the copies of
-# model and gradients have the same size for every batch, while computing grows with the batch. So the factor is not a
-# constant. On two GPUs it is **not measured here**. An extra section below times a version that you build, on CPU
-# threads. It shows what the factor depends on, but cannot confirm it for GPUs.
+# - All replicas compute in threads of one process, which share Python's global interpreter lock (GIL).
+# - The model is copied in every step. DDP keeps its models.
+# - Inputs and outputs pass through the first device.
 #
 # **Takeaway** DataParallel sends its model in every step. DDP sends gradients, and buffers if the model has any. Below
 # two GPUs DataParallel does nothing: look at `device_ids` before you time it.
@@ -382,9 +381,14 @@ course.claim("more than nine tenths of the bytes that cross are copies of the mo
 # %% [markdown]
 # ## From which batch size do two devices pay? · extra
 #
-# Should you replace DataParallel in a training that uses it? That depends on its batch. The next cell computes one
-# batch in several ways, with one core (or GPU) per device: by the model alone, by your DataParallel with two threads,
-# and by two processes. Two variants look for the causes:
+# Should you replace DataParallel in a training that uses it? "Empirically distributed data parallel tends to be 2-3
+# times faster than data parallel", says DTU's course 02476 (module "Distributed training"), without a model, a batch
+# size or a number of GPUs. But the copies of model and gradients have the same size for every batch, while computing
+# grows with the batch. So the factor is not a constant.
+#
+# The next cell computes one batch by the model alone, by your DataParallel with two threads, and by two processes, with
+# one core (or GPU) per device. On CPU threads it shows what the factor depends on, but it cannot confirm the factor for
+# GPUs: that is **not measured here**. Two variants look for the causes:
 #
 # - *replicas kept* copies the model once, before the clock starts. That is correct only while nobody changes the
 #   weights.

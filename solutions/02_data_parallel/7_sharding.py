@@ -157,7 +157,8 @@ check.all_gather(all_gather, seed=252)
 # ## Why does every rank update all weights? · extra
 #
 # Under DDP every rank holds the mean gradient, so N ranks compute the same update. In stage 1 of ZeRO, rank r gets
-# shard r of the mean gradient and updates shard r of the weights. Then an all-gather gives all weights to all ranks.
+# shard r of the mean gradient and updates shard r of the weights. Then an all-gather copies all weights to all ranks.
+#
 # `Flat` puts all parameters of a module into one vector and their gradients into another. It pads both, so that N
 # divides their length:
 
@@ -307,8 +308,10 @@ print(inspect.getsource(sharded_training.ShardedUnit))
 # %% [markdown]
 # `checkpoint` is *our* trick for stage 3. It throws away all that the layer saved, including the gathered weights, and
 # runs the layer's forward again before its backward. So the weights are gathered twice, and the layer is computed
-# twice. FSDP also gathers twice, but it does **not** compute twice. It keeps the activations, frees the gathered
-# weights after a layer's forward, and gathers them again just before its backward.
+# twice.
+#
+# FSDP also gathers twice, but it does **not** compute twice. It keeps the activations, frees the gathered weights after
+# a layer's forward, and gathers them again just before its backward.
 
 # %% [markdown]
 # ## What does a rank keep, and what does it send? · extra

@@ -3,8 +3,8 @@
 #
 # **Which messages suit which network, and how good is yours?**
 #
-# You write trees and the all-reduce with the fewest messages, and find out where it loses. Then you compare the formula
-# with real ranks. All sections are extra.
+# Choose this part if your ranks are on several machines, or share links. You write trees and the all-reduce with the
+# fewest messages, and find out where it loses. Then you compare the formula with real ranks. All sections are extra.
 #
 # **You will be able to**
 #
@@ -304,10 +304,11 @@ course.claim("on 64 ranks a tree's longest chain of messages is at most a tenth 
 # A tree has few steps and long messages. A ring has short messages and many steps. *Recursive halving and doubling*
 # combines few steps with few bytes.
 #
-# In the first step each rank exchanges *half* of its tensor with its *partner*, the rank N/2 away. The lower rank keeps
-# the lower half and sends the upper one; the higher rank does the opposite. Each adds what arrives to the half that it
-# keeps. Then it splits that half with the rank N/4 away, and so on. After log2(N) steps each rank holds 1/N of the sum.
-# The same exchanges in reverse order put the pieces together.
+# - In the first step each rank exchanges *half* of its tensor with its *partner*, the rank N/2 away. The lower rank
+#   keeps the lower half and sends the upper one; the higher rank does the opposite. Each adds what arrives to the half
+#   that it keeps.
+# - Then it splits that half with the rank N/4 away, and so on. After log2(N) steps each rank holds 1/N of the sum.
+# - The same exchanges in reverse order put the pieces together.
 
 # %%
 plots.halving(4)
@@ -465,12 +466,10 @@ plots.crossover(shared, shared, f"{sizes.ranks_per_machine} ranks share a card: 
 # %% [markdown]
 # **Shown**: only the links changed. A ring sends one piece per step through each card, about twice the tensor in all.
 # Doubling begins with the most distant partner: all 8 ranks of a machine send half of their tensors through its card,
-# then a quarter, then an eighth, and as much again on the way back. That is 14 times the tensor on 8 machines. Less
-# would pass through the cards if doubling began with the nearest rank, or if each machine summed its tensors first. So
-# the order of the partners must fit the cables.
+# then a quarter, then an eighth, and as much again on the way back. That is 14 times the tensor on 8 machines.
 #
-# In this model a card is also busy for the latency of each message, so many small messages queue up. That is why
-# doubling is slower than with a wire per pair at small sizes, too.
+# Less would pass through the cards if doubling began with the nearest rank, or if each machine summed its tensors
+# first. So the order of the partners must fit the cables.
 #
 # **Takeaway** The best all-reduce depends on the size and on who shares a link. For large tensors a ring is a safe
 # choice, because it only sends to neighbours.
@@ -526,8 +525,10 @@ plots.formula_and_ranks(sizes.bytes, expected, curves)
 #
 # Before you rent a cluster, measure whether its links give what they promise. The *algorithm bandwidth* of an
 # all-reduce is the size of the tensor divided by the time. It falls with the number of ranks, because each rank must
-# send more. NVIDIA's benchmark *nccl-tests* multiplies it by what a rank sends per byte of the tensor, 2 (N - 1) / N
-# for an all-reduce, and calls this *bus bandwidth*. You can compare it with the speed of a link, for any N.
+# send more.
+#
+# NVIDIA's benchmark *nccl-tests* multiplies it by what a rank sends per byte of the tensor, 2 (N - 1) / N for an
+# all-reduce. The product is the *bus bandwidth*. You can compare it with the speed of a link, for any N.
 
 # %% tags=["experiment"]
 factor = 2 * (4 - 1) / 4
@@ -543,7 +544,14 @@ print(f"a message between two ranks that nobody disturbs: {bandwidth / 1e6:.1f} 
 # ([nccl-tests, PERFORMANCE.md](https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md)). With
 # small tensors latency decides, so the bus bandwidth says nothing about the link.
 #
-# On GPUs, run `all_reduce_perf -b 8 -e 1G -f 2 -g 8` before the first training. You can influence two choices of NCCL:
+# On GPUs, run `all_reduce_perf -b 8 -e 1G -f 2 -g 8` before the first training. Inside a machine the links are NVLink
+# or PCIe. Between machines they are InfiniBand or Ethernet, often ten times slower. **Not measured here**: this course
+# has not run on two GPUs yet.
+#
+# **Takeaway** Compare bus bandwidth with the slowest link on the way. If it is far below, look for the link before you
+# look at your training.
+#
+# <details><summary>Which choices of NCCL can you influence?</summary>
 #
 # - Its *algorithm* (`NCCL_ALGO`) is `Ring`, `Tree`, or one inside the switch, such as `NVLS`. The ring has the best
 #   bandwidth, the tree less latency.
@@ -553,12 +561,9 @@ print(f"a message between two ranks that nobody disturbs: {bandwidth / 1e6:.1f} 
 #
 # NCCL estimates the time of each combination for each size, and takes the fastest
 # ([nccl#457](https://github.com/NVIDIA/nccl/issues/457)). Set the two variables to compare, not to train. With
-# `NCCL_DEBUG=INFO` it prints the links that it found. Inside a machine the links are NVLink or PCIe. Between machines
-# they are InfiniBand or Ethernet, often ten times slower. **Not measured here**: this course has not run on two GPUs
-# yet.
+# `NCCL_DEBUG=INFO` it prints the links that it found.
 #
-# **Takeaway** Compare bus bandwidth with the slowest link on the way. If it is far below, look for the link before you
-# look at your training.
+# </details>
 
 # %% [markdown]
 # ## How do you start several messages together, and compute meanwhile? · extra

@@ -4,12 +4,8 @@
 # **What does a larger batch gain, and what does it lose?**
 #
 # A larger batch keeps the machine busy, so a training sees more samples per second. Often the model ends up worse.
-# NVIDIA's workshop on scaling shows both with a recommender. It trains with a batch of 4,096, then with 16 and 192
-# times as many samples, and the score falls each time. A larger learning rate, a warm-up and LARS win the score back,
-# and mixed precision saves time.
-#
-# This unit follows the workshop on data that a laptop trains in seconds. In this part you measure what a larger batch
-# gains and what it loses. Then you find out why it loses.
+# NVIDIA's workshop on scaling shows both with a recommender, and this unit follows it on data that a laptop trains in
+# seconds. You measure what a larger batch gains and loses, and find out why it loses.
 #
 # **You will be able to**
 #
@@ -68,8 +64,12 @@ plots.neumf_diagram()
 # users whose film is among the first ten. **NDCG@10** also counts how high the film comes. Guessing reaches about a
 # tenth. A ranking by popularity, the same for all users, is harder to beat.
 #
-# Two choices of ours affect every run. Embeddings start with a standard deviation of 0.1 instead of the paper's 0.01,
-# because plain SGD is slow to leave zero. The output bias starts at the log odds of a positive.
+# <details><summary>How does our model differ from the paper's?</summary>
+#
+# Embeddings start with a standard deviation of 0.1 instead of 0.01, because plain SGD is slow to leave zero. The
+# output bias starts at the log odds of a positive.
+#
+# </details>
 
 # %% tags=["experiment"]
 experiment = Experiment(sizes)
@@ -141,8 +141,7 @@ ways = {k: updates(batch) for k, batch in timed_batches.items()}
 compared = compare(ways, device=course.device(), seconds=sizes.seconds, progress=False)
 
 # %% [markdown]
-# The smallest and the largest batch give $c$ and $s$, and the batches between them test the formula. Three claims
-# follow. They say whether a larger batch pays, whether it fills the machine, and whether the formula holds.
+# The smallest and the largest batch give $c$ and $s$, and the batches between them test the formula.
 
 # %% tags=["experiment"]
 seconds = {k: compared.time(k).estimate / sizes.perf_steps for k in ways}
@@ -172,24 +171,25 @@ course.claim("c + sB, fitted to the 1× and the 192× batch, is within 25 % of a
 # At $B = c / s$, the samples of an update cost as much as the update itself. By the formula, throughput can at most
 # double beyond that batch. The recorded GPU gains more from 1× to 16× than a CPU does, so its $c / s$ is larger.
 #
-# The formula takes $s$ as constant, but a sample may cost less in a large batch. **We think** that NeuMF's code is the
-# reason. Once a batch repeats its users and films often enough, the code multiplies each table row only once. To test
-# it, set `course.training.models.TABLE_PRODUCTS_FROM` to infinity and time the updates again.
+# <details><summary>Why may a sample cost less in a large batch?</summary>
+#
+# **We think** that NeuMF's code is the reason. Once a batch repeats its users and films often enough, the code
+# multiplies each table row only once. To test it, set `course.training.models.TABLE_PRODUCTS_FROM` to infinity and
+# time the updates again.
+#
+# </details>
 #
 # **Takeaway** A batch is large enough for a machine when the fixed cost of an update equals the cost of its samples.
 
 # %% [markdown]
 # ## What does it lose?
 #
-# Speed is worth little if the model ends worse. Published results point to two reasons. **Known** Keskar et al. found
-# that large batches fit the training data as well as small ones and still lose up to five points of test accuracy. That
-# is a loss of *generalisation*.
+# Speed is worth little if the model ends worse. **Known** Published results point to two reasons:
 #
-# Goyal et al. trained ResNet-50 for the same number of epochs with each batch. At the small batch's learning rate, 32
-# times the batch raised the error from 23.6 % to 41.7 %. A larger learning rate removed nearly all of this loss.
-#
-# So there are two suspects. With 16 times the batch, an epoch has a sixteenth of the updates, which may be too few. Or
-# the model generalises badly: it fits the training data, and not much else.
+# - *Generalisation*: large batches fit the training data as well as small ones, and still lose up to five points of
+#   test accuracy (Keskar et al.).
+# - *Too few updates*: with 32 times the batch and the same epochs, the error of ResNet-50 rose from 23.6 % to 41.7 %.
+#   A larger learning rate removed nearly all of this loss (Goyal et al.).
 #
 # The cell trains 1× and 16× with the same learning rate, the same number of epochs and the same pairs of seeds.
 # **Predict** the culprit. Which numbers would tell the two apart?

@@ -3,11 +3,9 @@
 #
 # **Which learning rate does a larger batch need?**
 #
-# In part 1, SGD with 16 times the batch made too few updates for its learning rate. The classic remedy makes each
-# update longer: multiply the learning rate by the same factor as the batch. Does this work, and up to which batch?
-#
-# A map answers both. It shows the final score for each batch size and each learning rate. The best squares of its
-# columns form a *ridge*, and a scaling rule is a line across the map. A good rule stays on the ridge.
+# The classic remedy for too few updates multiplies the learning rate by the same factor as the batch. Does this work,
+# and up to which batch? A map of the final score for each batch size and each learning rate answers both. The best
+# squares of its columns form a *ridge*, and a good rule is a line that stays on it.
 #
 # **You will be able to**
 #
@@ -115,9 +113,8 @@ check.scaled_lr(scaled_lr, seed=256)
 # %% [markdown]
 # ## What is a fair learning rate?
 #
-# "Adam beats SGD" says nothing if only one of them was tuned. So tune both in the same way, at each batch size. The
-# Deep Learning Tuning Playbook (Godbole et al. 2023) first asks where the best value lies. If it lies at the edge of
-# what you tried, a better one may lie beyond.
+# "Adam beats SGD" says nothing if only one of them was tuned. So tune both in the same way, at each batch size. If
+# the best value lies at the edge of what you tried, a better one may lie beyond.
 
 # %% [markdown]
 # ### Exercise 2 · A sweep
@@ -231,9 +228,8 @@ print(course.score("03/2", "best rate of SGD at 16x over the small batch's", pre
 
 # %% [markdown]
 # SGD was swept from two starts: the unchanged learning rate and the one of the linear rule. If they found different
-# learning rates, at least one sweep stopped early. A sweep only goes uphill, so a small hill or a lucky seed can stop
-# it. So can a start that diverges, because all its neighbours may diverge, too. The library's `ncf_score` gives such
-# runs the score 0.
+# learning rates, at least one sweep stopped early. A sweep only goes uphill, so a small hill, a lucky seed or a start
+# that diverges can stop it.
 #
 # **Takeaway** Tune every contestant with the same sweep, start it where a rule points, and trust a best value only
 # between two that are worse.
@@ -304,16 +300,18 @@ course.claim("at 192×, both tuned by the same sweep, Adam beats SGD by more tha
              difference_interval(adam_192, sgd_192), above=0.1, otherwise=otherwise)  # fmt: skip
 
 # %% [markdown]
-# The first three claims judge the rule at 16×, and the last two say what is left at 192×. **Shown** At 16×, the three
-# runs of SGD differ only in the learning rate, and all make equally many updates. Where the last MLP layer is silent,
-# the logit comes from the GMF half alone. There the rule restores the score, and loses half of the model.
+# **Shown** At 16×, the three runs of SGD differ only in the learning rate. Where the last MLP layer is silent, the
+# logit comes from the GMF half alone. There the rule restores the score, and loses half of the model.
 #
-# The square root lies between two learning rates that do better. **We think** there are two reasons. This learning rate
-# already silences the MLP with some seeds: in its rows above, the worst seeds should be the silent ones. And it is
-# still too small for the GMF half. To test this, give the GMF tables a larger learning rate.
+# At 192×, if no square of the map is dark, SGD is not badly tuned: none of these learning rates is good there.
 #
-# At 192×, if no square of the map is dark, SGD is not badly tuned: none of these learning rates is good there. A best
-# score below popularity is luck.
+# <details><summary>Why may the square root do worse than both its neighbours?</summary>
+#
+# **We think** there are two reasons. This learning rate already silences the MLP with some seeds: in its rows above,
+# the worst seeds should be the silent ones. And it is still too small for the GMF half. To test this, give the GMF
+# tables a larger learning rate.
+#
+# </details>
 #
 # **Takeaway** Before you trust a rule, train with other seeds and check which layers stay alive.
 
@@ -341,9 +339,8 @@ figures.rate_maps(maps, "transformer, SGD")
 # the linear rule, some the square root, some neither. Beyond a batch size that depends on the model, a larger batch
 # saves no more updates. For Adam, Malladi et al. (2022) derive the square root.
 #
-# Two warnings for reading the table. The transformer and the CNN train for one epoch, so a large batch makes very few
-# updates, and even the best squares grow pale to the right. And at NCF's smallest batch, Adam has two squares and LARS
-# one, so not all neighbours of their starts were run.
+# The transformer and the CNN make very few updates with a large batch, so even their best squares grow pale to the
+# right.
 #
 # **Takeaway** A scaling rule is a first guess. Sweep around it.
 

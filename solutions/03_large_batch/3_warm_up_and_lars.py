@@ -3,9 +3,9 @@
 #
 # **When does a training need a warm-up, and when a learning rate for every layer?**
 #
-# A larger batch makes fewer updates, so each has to go further. Early in a training this can go wrong: one update may
-# be longer than the weights that it changes. A warm-up makes the first updates small. LARS gives every layer its own
-# learning rate. You write both, and find out when each decides.
+# With a larger batch, each update has to go further, and the first ones may go too far. A warm-up makes the first
+# updates small. LARS gives every layer its own learning rate. You write both, and find out which training needs
+# which.
 #
 # **You will be able to**
 #
@@ -45,14 +45,11 @@ otherwise = "At this scale, or with this data, the boundary lies at other learni
 # %% [markdown]
 # ## Can one update be longer than the weights?
 #
-# A learning rate alone does not say whether an update is too long. That also depends on the gradient and on the
-# weights. The **update-to-weight ratio** combines all three: it is the norm of a tensor's update over the norm of the
-# tensor. Under SGD it is $\alpha\,\lVert g\rVert / \lVert w\rVert$, with learning rate $\alpha$, gradient $g$ and
-# weights $w$. Above 1, the update is longer than the tensor.
+# A learning rate alone does not say whether an update is too long. The **update-to-weight ratio** does: it is the
+# norm of a tensor's update over the norm of the tensor. Above 1, the update is longer than the tensor itself.
 #
-# The linear rule of part 2 multiplies $\alpha$ by 192 for 192 times the batch. The cell makes one update of the
-# recommender by this rule, and one with Adam. The first claim answers the question above. The other two say how evenly
-# the tensors move.
+# The linear rule of part 2 multiplies the learning rate by 192 for 192 times the batch. The cell makes one update of
+# the recommender by this rule, and one with Adam. **Does every tensor move by the same share of its norm?**
 
 # %% tags=["experiment"]
 lr_192 = sizes.base_lr * experiment.batches[2] / experiment.batches[0]
@@ -88,12 +85,8 @@ title = f"SGD's first update is {first[0][longest]:.1f} times as long as {longes
 plots.layer_ratios({label: by_seed[0] for label, by_seed in ratios.items()}, title)
 
 # %% [markdown]
-# With one learning rate, some tensors barely move and others leap. The ones that leap are biases. A weight's gradient
-# contains its input as a factor, and these inputs are small. A bias's gradient does not. A row of an embedding table
-# gets a gradient only from its own user or film.
-#
-# **Known** You et al. found the same in AlexNet: $\lVert w\rVert / \lVert g\rVert$ differs more than a hundredfold
-# between its layers (arXiv:1708.03888, section 4).
+# Under SGD, one learning rate makes some tensors barely move and others, mostly biases, leap. **Known** You et al.
+# found such differences between the layers of AlexNet, too (arXiv:1708.03888, section 4).
 #
 # **Takeaway** Compare an update with the weights that it changes. The learning rate alone does not say how far a layer
 # moves.
@@ -101,17 +94,15 @@ plots.layer_ratios({label: by_seed[0] for label, by_seed in ratios.items()}, tit
 # %% [markdown]
 # ## When does a warm-up decide?
 #
-# The simplest way to make the first updates small is a *warm-up*: start with a small learning rate and raise it.
-# **Known** Goyal et al. trained ResNet-50 with 32 times the batch. Without a warm-up the error was 24.8 %. With one it
-# was 23.7 %, nearly that of the small batch.
-#
-# You write their ramp, a straight line. NVIDIA's workshop uses one that grows by equal factors, which is exercise 3.
+# A *warm-up* makes the first updates small: it starts with a small learning rate and raises it. **Known** Goyal et
+# al. trained ResNet-50 with 32 times the batch. Their warm-up lowered the error from 24.8 % to 23.7 %, nearly that of
+# the small batch. You write their ramp, a straight line.
 
 # %% [markdown]
 # ### Exercise 1 · Linear warm-up
 #
-# Let the learning rate grow by equal amounts from the small batch's to the large batch's, and then stay. The length may
-# be a fraction of a step: do not round.
+# Let the learning rate grow by equal amounts from the small batch's to the large batch's, and then stay. The length
+# of the ramp may be a fraction of a step, so do not round it.
 #
 # **Must**
 # - give step 0 exactly `base_lr`, and lie on the straight line in the warm-up;
@@ -169,14 +160,14 @@ check.linear_warmup(linear_warmup, seed=512)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# A large batch is one reason for a learning rate that is too large at the start. A deep network is another, and quicker
-# to test. The cell trains a transformer of 12 layers with Adam. Its blocks are *post-norm*, as in Vaswani et al. 2017:
-# they normalise after each addition. In its text, the last two tokens decide how likely each next one is. **Which of
-# the four trainings learn?**
+# A deep network needs small first updates, too, and is quicker to test than a large batch. The cell trains a
+# transformer of 12 layers with Adam. Its blocks are *post-norm*: they normalise after each addition, as in Vaswani et
+# al. 2017. Two of the ramps grow by equal factors, as in NVIDIA's workshop (exercise 3). **Which of the four
+# trainings learn?**
 #
-# In the figure, a line is the middle seed and a band holds all seeds. The upper dashed line is the loss of a model that
-# knows only how frequent each token is. The lower one is the loss of a model that knows how likely each token is after
-# any two.
+# In the figure, a line is the middle seed and a band holds all seeds. The upper dashed line is the loss of a model
+# that knows only how frequent each token is. The lower one is the best possible loss: in this text, the last two
+# tokens decide how likely each next one is.
 
 # %% tags=["experiment"]
 text = warmed_transformers.text_of_pairs(sizes.warm_rows, course.device())
@@ -213,28 +204,28 @@ title = f"No ramp: no seed ends below {lowest:.2f}. Straight line: none above {h
 plots.warm_up(runs, levels, title)
 
 # %% [markdown]
-# Where the first two claims hold, the ramp decides whether this network learns. Where the third holds, its shape
-# matters less.
+# Where the claims hold, the ramp decides whether this network learns, and its shape matters less.
 #
 # **Takeaway** A warm-up can decide whether a training works, even with a small batch.
 #
 # ## Why does it fail without a ramp?
 #
-# The reason tells you which of your trainings are at risk. There are two explanations.
+# The reason says which of your trainings are at risk. There are two explanations.
 #
-# - *Adam's averages*: at first, Adam's mean square comes from very few gradients, so its steps have the wrong size (Liu
-#   et al. 2020, arXiv:1908.03265).
-# - *The weights*: near its initial weights, this network does not survive steps of that size (Xiong et al. 2020,
-#   arXiv:2002.04745: in post-norm blocks, gradients near the output start large).
+# - *Adam's averages*: at first, Adam's mean square comes from very few gradients, so its steps have the wrong size
+#   (Liu et al. 2020, arXiv:1908.03265).
+# - *The weights*: the initial weights do not survive steps of that size. In post-norm blocks, gradients near the
+#   output start large (Xiong et al. 2020, arXiv:2002.04745).
 #
-# A wait tells them apart. Keep the learning rate at 0 for a quarter of the steps. Adam's averages fill with gradients,
-# but the weights stay where they are. Then switch to the full learning rate, without a ramp. If the averages were at
-# fault, the training now learns.
-#
-# Two controls wait as long and keep the mean square, but start the mean gradient from 0 again. One applies Adam's bias
-# correction to the new mean, so its steps have full size. The other does not, so its first ten steps are short.
+# A wait tells them apart. For a quarter of the steps the learning rate is 0, so Adam's averages fill and the weights
+# stay. Then it jumps to its full value, without a ramp. If the averages were at fault, the training now learns.
 #
 # **Predict**: does the training with both averages full learn or fail?
+#
+# Two controls run after it. Both keep the mean square of the wait and start the mean gradient from 0 again:
+#
+# - one applies Adam's bias correction to the new mean, so its first steps have full size;
+# - one does not, so its first ten steps are short.
 
 # %%
 predicted_waiting = None  # your answer: "learns" or "fails"
@@ -260,19 +251,22 @@ course.claim("with a full mean square and short first steps, it ends at least 0.
              gap_after(new_mean_at=wait, corrects_mean=False), above=0.2, otherwise=otherwise)  # fmt: skip
 
 # %% [markdown]
-# **Shown**: where the first two claims hold, full averages are not enough. The two controls differ only in the size of
+# **Shown** Where the first two claims hold, full averages are not enough. The two controls differ only in the size of
 # their first steps. So where the third claim holds, too, short first steps were all that was missing.
 #
-# **Known**: Liu et al. cured their training by a wait. Their mean gradient stayed 0 meanwhile, so the steps after it
-# began short, too.
+# <details><summary>Liu et al. cured their training by a wait. Why?</summary>
+#
+# **Known** Their mean gradient stayed 0 meanwhile, so the steps after the wait began short, too.
+#
+# </details>
 #
 # **Takeaway** Full averages do not replace a warm-up. The weights have to move slowly at first.
 #
 # ## Which trainings need no ramp?
 #
-# If you can leave the ramp out, you have one thing less to tune. The cell changes one thing at a time: a quarter of the
-# learning rate, a third of the layers, or *pre-norm* blocks, which normalise before attention and MLP. **After which
-# change does the ramp still matter?**
+# Without a ramp, you have one thing less to tune. The cell changes one thing at a time: a quarter of the learning
+# rate, a third of the layers, or *pre-norm* blocks, which normalise before attention and MLP. **After which change
+# does the ramp still matter?**
 
 
 # %% tags=["experiment"]
@@ -308,11 +302,9 @@ title = f"The ramp lowers the loss by {saved[0]:.2f} nats; after one of three ch
 plots.by_seed(rows, levels, "loss, nats per token", title)
 
 # %% [markdown]
-# A warm-up is not the only cure. Where the claims hold, each of the three changes is one, too, and may end lower:
-# compare the rows.
-#
-# **Known** A warm-up mainly lets a network tolerate a larger learning rate (Kalra and Barkeshli 2024,
-# arXiv:2406.09405). So you need not tune the learning rate as carefully (Wortsman et al. 2023, arXiv:2309.14322).
+# Where the claims hold, each of the three changes replaces the ramp, and may end lower. **Known** A warm-up mainly
+# lets a network tolerate a larger learning rate (Kalra and Barkeshli 2024, arXiv:2406.09405). So you need not tune
+# the learning rate as carefully (Wortsman et al. 2023, arXiv:2309.14322).
 #
 # **Takeaway** A warm-up protects against a learning rate that the initial weights cannot take. Where the learning rate
 # is safe from the first step, it changes little.
@@ -321,14 +313,15 @@ plots.by_seed(rows, levels, "loss, nats per token", title)
 # ## Can SGD have a learning rate for every layer?
 #
 # A warm-up slows all layers by the same factor, although they may need different ones. LARS (layer-wise adaptive rate
-# scaling) makes the update-to-weight ratio the same everywhere. It multiplies the learning rate of each layer $l$ by a
-# trust ratio $\lambda^l$. With trust coefficient $\eta$, weight decay $\beta$ and momentum $m$:
+# scaling) makes the update-to-weight ratio the same everywhere. For each layer $l$ with weights $w$ and gradient $g$,
+# it multiplies the learning rate $\alpha$ by a **trust ratio** $\lambda^l$:
 #
 # $$\lambda^l = \eta\,\frac{\lVert w^l\rVert}{\lVert g^l\rVert + \beta\,\lVert w^l\rVert}, \qquad
 # v^l \leftarrow m\,v^l + \alpha\,\lambda^l\,(g^l + \beta\,w^l), \qquad w^l \leftarrow w^l - v^l$$
 #
-# Here $v$ is the velocity. Without momentum and decay, a layer moves by $\alpha\,\eta$ of its own norm. Where a norm is
-# 0, the trust ratio is 1, and the decay still acts.
+# Here $\eta$ is the trust coefficient, $\beta$ the weight decay, $m$ the momentum and $v$ the velocity. Without
+# momentum and decay, a layer moves by $\alpha\,\eta$ of its own norm. Where a norm is 0, the trust ratio is 1, and
+# the decay still acts.
 
 # %% [markdown]
 # ### Exercise 2 · LARS
@@ -443,10 +436,9 @@ course.claim("LARS moves every tensor by the same share of its norm", torch.allc
 # **Known** You et al. trained ResNet-50 with LARS and a batch of 32,768, without losing accuracy. Later, Nado et al.
 # tuned Nesterov's momentum as carefully, and it did as well (arXiv:2102.06356).
 #
-# So the comparison has to be fair. SGD and LARS get the same schedule, a ramp over one epoch and then quadratic decay,
-# and each tries three peaks. Two seeds choose the peak, and other seeds judge it.
-#
-# Two more contestants run with them:
+# So compare fairly. SGD and LARS follow the same schedule, a ramp over one epoch and then quadratic decay. Each tries
+# three peaks of the learning rate. Two seeds choose the peak, and other seeds judge it. Two more contestants run with
+# them:
 #
 # - LARS with `exclude_1d=True`, as in later implementations: its biases move as under SGD;
 # - Adam, without ramp and decay.
@@ -487,9 +479,8 @@ title = f"LARS is {ahead.estimate:.0f} points of HR@10 ahead of SGD at 192 times
 plots.by_seed(scores, {"popularity": experiment.popularity}, "HR@10", title)
 
 # %% [markdown]
-# The claims compare LARS first with SGD, then with the version for biases, then with Adam. Between SGD and LARS, two
-# things differ: the trust ratio, and the velocity, which contains the learning rate under LARS. **We think** that the
-# trust ratio decides. To test it, run `move` with a ratio of 1.
+# Two things differ between SGD and LARS: the trust ratio, and the velocity, which contains the learning rate under
+# LARS. **We think** that the trust ratio decides. To test it, run `move` with a ratio of 1.
 #
 # **Takeaway** LARS gives SGD a learning rate for every layer. Compare it with a tuned SGD and a tuned Adam before you
 # adopt it.

@@ -3,9 +3,9 @@
 #
 # **A large batch does not fit into memory, and it takes long. What do 16 bits change, and what can go wrong?**
 #
-# Two remedies save memory. Gradient accumulation takes the batch in pieces and still makes the same update. Mixed
-# precision computes in 16 bits where 16 bits are enough. You measure what each saves and what it costs. Then you see a
-# training fail in 16 bits, and repair it with a few lines.
+# Gradient accumulation takes the batch in pieces and still makes the same update. Mixed precision computes in 16 bits
+# where 16 bits are enough. You measure what each saves and costs. Then you see a training fail in 16 bits, and repair
+# it.
 #
 # **You will be able to**
 #
@@ -14,7 +14,7 @@
 # - say which trainings need a loss scale in fp16, and why bf16 needs none;
 # - find out whether 16 bits save time on your machine.
 #
-# **Minutes** 44 core · 111 in all · session 2
+# **Minutes** 43 core · 110 in all · session 2
 #
 # **Needs** part 3 (its answers are used if you solved it)
 
@@ -44,17 +44,20 @@ print(experiment)
 # %% [markdown]
 # ## What if the batch does not fit?
 #
-# Sooner or later a batch does not fit into memory. You can still make its update. The gradient of a mean is a weighted
-# mean of gradients, and `backward()` *adds* to `grad`. So process the batch in pieces, weight each piece by its share
-# of the rows, and let the optimizer step after the last one.
+# Sooner or later a batch does not fit into memory. You can still make its update, because `backward()` *adds* to
+# `grad`. So process the batch in pieces, weight each piece by its share of the rows, and let the optimizer step after
+# the last one.
 #
-# Two things need care. Batch norm, which NeuMF does not use, would see only the pieces. Under DDP, each piece would
-# wait for an all-reduce, so run all pieces but the last in `model.no_sync()`.
+# **Known** The weight is what people forget. In 2024, widely used trainers were found to average the mean losses of
+# pieces with different numbers of tokens, so the tokens of short pieces weighed too much (reference 5). Divide the
+# sum over each piece by the count of the whole batch instead.
 #
-# **Known** The weight is what people forget. Where the loss is a mean over tokens, pieces have different numbers of
-# tokens. A mean of the pieces' means then gives the tokens of short pieces too much weight. In 2024, widely used
-# trainers were found to do this (reference 5). Divide the sum over each piece by the token count of the whole batch
-# instead.
+# <details><summary>What changes with batch norm, or under DDP?</summary>
+#
+# Batch norm, which NeuMF does not use, would see only the pieces. Under DDP, each piece would wait for an all-reduce,
+# so run all pieces but the last in `model.no_sync()`.
+#
+# </details>
 
 # %% [markdown]
 # ### Exercise 1 · Accumulated step
@@ -140,12 +143,15 @@ check.accumulated_step(accumulated_step, seed=14)
 # %% [markdown]
 # ## How much memory do pieces and 16 bits save?
 #
-# Both remedies save some of what autograd keeps between forward and backward pass, and you need to know which saves
-# enough. Saved-tensor hooks count these bytes for the whole batch in fp32, for pieces, and under autocast to bf16. A
-# timing then says whether pieces take longer. "The large model" is NeuMF in the sizes that NVIDIA trains (reference 3).
+# Both remedies shrink what autograd keeps between the forward and the backward pass. Which saves enough? The cell
+# counts these bytes for the whole batch in fp32, for pieces, and under autocast to bf16. Then it times whether pieces
+# take longer. The model is NeuMF in the sizes that NVIDIA trains (reference 3).
 #
-# **Predict**: by what factor does bf16 reduce these bytes at 192 times the batch? By 2, because all numbers have half
-# the bits? By less, because part of what is kept stays in fp32? Or by 1, because the weights stay in fp32?
+# **Predict**: by what factor does bf16 reduce these bytes at 192 times the batch?
+#
+# - By 2, because all numbers have half the bits?
+# - By less, because part of what is kept stays in fp32?
+# - By 1, because the weights stay in fp32?
 
 # %%
 predicted_bf16_saving = None  # your number: bytes kept in fp32 over bytes kept in bf16
@@ -182,12 +188,11 @@ course.claim("an update in 12 pieces takes at most 10 % longer than the whole ba
 
 # %% [markdown]
 # **Known** Autocast runs matrix products in 16 bits (documentation of `torch.amp`), so autograd keeps their inputs in
-# 16 bits. Element-by-element products keep the type of their inputs. Those of the GMF half come from fp32 tables, and
-# stay in fp32. So the bytes shrink by less than half. You can combine the two remedies.
+# 16 bits. The products of the GMF half are element by element, and stay in fp32. So the bytes shrink by less than
+# half.
 #
-# **We think** that pieces take longer, where they do, because each piece pays part 1's fixed costs again, all but the
-# optimizer's. To test it, make the pieces larger: the further a piece lies above $c / s$, the less these costs should
-# weigh.
+# **We think** that pieces take longer, where they do, because each piece pays part 1's fixed costs again. To test it,
+# make the pieces larger.
 #
 # **Takeaway** With micro-batches the bytes follow the micro-batch, not the batch, and the update stays the same.
 
@@ -197,8 +202,8 @@ course.claim("an update in 12 pieces takes at most 10 % longer than the whole ba
 # 16 bits can spoil a training. **Known** When the object detector SSD was trained in fp16, most of the activations'
 # non-zero gradients became zero, and the training diverged (reference 6).
 #
-# A number in 16 bits can lose digits, and it can become zero or infinite. Which of these happens depends on how the 16
-# bits are divided. The exponent sets the range, and the fraction sets the spacing.
+# The bits of the exponent set the range of a format: outside it, a number becomes zero or infinite. The other bits
+# set the spacing, so fewer of them lose digits.
 #
 # | format | exponent bits | largest | smallest normal | smallest above 0 | spacing at 1 |
 # |---|---|---|---|---|---|
@@ -206,9 +211,9 @@ course.claim("an update in 12 pieces takes at most 10 % longer than the whole ba
 # | fp16 | 5 | 65504 | 6.1e-5 (2^-14) | 6.0e-8 (2^-24) | 9.8e-4 |
 # | bf16 | 8 | 3.4e38 | 1.2e-38 | 9.2e-41 | 7.8e-3 |
 #
-# `torch.amp.autocast` runs matrix products and a few other operations in 16 bits. Weights, optimizer and `p.grad` stay
-# in fp32, but in the backward pass the gradients of activations are 16-bit. A mean loss weights each row by $1/B$, so
-# these gradients shrink as the batch grows. A gradient that becomes zero trains nothing. **How many become zero?**
+# Under `torch.amp.autocast`, weights, optimizer and `p.grad` stay in fp32, but the gradients of activations are
+# 16-bit. A mean loss weights each row by $1/B$, so these gradients shrink as the batch grows. A gradient that becomes
+# zero trains nothing. **How many become zero?**
 
 # %% tags=["experiment"]
 small, lost = [], []
@@ -241,12 +246,10 @@ course.claim("p.grad has larger values than the activations' gradients, so it li
              otherwise="Your batch is small.")  # fmt: skip
 
 # %% [markdown]
-# The last printed line shows the remedy. Before the backward pass, multiply the loss by a constant, the **loss scale**.
-# Before the update, divide the gradients by it, in fp32.
-#
-# The scale must not make any gradient infinite. Where the last claim holds, weight gradients set this limit: they are
-# the largest numbers, and they are computed in fp16 before they are cast to fp32. Zeros that ReLU makes stay zero under
-# each scale.
+# The last line of the first output shows the remedy. Before the backward pass, multiply the loss by a constant, the
+# **loss scale**. Before the update, divide the gradients by it, in fp32. The scale must not make any gradient
+# infinite. Where the last claim holds, weight gradients set this limit, because they too are computed in fp16 before
+# the cast to fp32.
 #
 # **Takeaway** The larger the batch, the smaller the gradients of activations. They lose digits long before they become
 # zero, and a constant factor moves them back.
@@ -254,7 +257,7 @@ course.claim("p.grad has larger values than the activations' gradients, so it li
 # %% [markdown]
 # ## Can you write the step in mixed precision?
 #
-# The next experiments train in mixed precision in four ways. All of them need this step, and so will you at home.
+# The next experiments train in mixed precision. They need this step, and so will you at home.
 
 # %% [markdown]
 # ### Exercise 2 · The training step under autocast
@@ -346,25 +349,23 @@ check.amp_step(amp_step, seed=13)
 # %% [markdown]
 # ## When does fp16 fail?
 #
-# The histogram shows that gradients can vanish in fp16. Whether the training then fails is another question. In NeuMF,
-# the GMF half is only two products away from the loss, so its gradients stay large. The MLP half alone is a harder
-# test: the gradient of an embedding passes through five layers, and each one shrinks it.
+# Gradients can vanish in fp16. Does the training then fail? The cell trains NeuMF's MLP half alone, because there the
+# gradient of an embedding passes through five layers, and each one shrinks it.
 #
-# The batch matters, too. NVIDIA trains NeuMF with batches of $2^{20}$ samples, more than an epoch of a small data set.
-# So the cell takes few rows and makes their gradients as small as in that batch: it multiplies their mean loss by the
-# number of rows over $2^{20}$.
-#
-# Four ways make the same updates, except for what 16 bits lose:
+# NVIDIA trains NeuMF with batches of $2^{20}$ samples. The cell takes fewer rows and makes their gradients as small
+# as in that batch: it multiplies the mean loss by the number of rows over $2^{20}$. Four ways make the same updates,
+# except for what 16 bits lose:
 #
 # - *fp32*, where this factor would change nothing;
-# - *fp16 without a scale*: a `GradScaler` whose scale is this factor, and stays there;
-# - *fp16 with a scaler*: its scale starts $2^{16}$ times higher, which is torch's default, and grows after 50 good
-#   steps instead of 2,000, because the training is short;
-# - *bf16*: the constant factor, as in the second way.
+# - *fp16 without a scale*: the factor stays as it is;
+# - *fp16 with a scaler*: the scale starts $2^{16}$ times higher, which is torch's default, and adapts;
+# - *bf16*: the factor stays as it is.
 #
-# **Predict** the loss at the end of fp16 without a scale over that of fp32. Is it 1, because Adam makes up for small
-# gradients? Is it about a third more, the loss of a model that says the same to all, because nothing moves? Or is it
-# far more, because the few gradients that survive mislead the training?
+# **Predict** the loss at the end of fp16 without a scale over the loss of fp32.
+#
+# - Is it 1, because Adam makes up for small gradients?
+# - Is it about a third more, the loss of a constant model, because nothing moves?
+# - Is it far more, because the few gradients that survive mislead the training?
 
 # %%
 predicted_alone = None  # your number: loss of fp16 without a scale over loss of fp32, at the end
@@ -399,9 +400,8 @@ course.claim("in bf16 without a loss scale the same training ends within 0.01 of
              difference_interval(ends[BF16], ends[FP32]), within=(-0.01, 0.01), otherwise=otherwise)  # fmt: skip
 
 # %% [markdown]
-# **Shown** The two runs in fp16 differ only in the loss scale, so the small gradients are the reason. Adam cannot make
-# up for a gradient that is zero. Some runs do not just stay where they are: they end far above the loss of a constant
-# model.
+# **Shown** The two ways in fp16 differ only in the loss scale, so the small gradients are the reason. Adam cannot
+# make up for a gradient that is zero. Some runs even end far above the loss of a constant model.
 #
 # If you clip gradients, call `scaler.unscale_(optimizer)` first. Until then the gradients carry the scale.
 #
@@ -411,12 +411,11 @@ course.claim("in bf16 without a loss scale the same training ends within 0.01 of
 # %% [markdown]
 # ## Is it faster here?
 #
-# 16 bits save memory. They may save time as well, but not on every machine. NVIDIA GPUs since Ampere (2020) and some
-# CPUs multiply bf16 in hardware. On older GPUs, use fp16 with a loss scale. Does 16-bit arithmetic save time on *your*
-# machine? The cell times an update of the large model, and a matrix product alone.
+# 16 bits may save time as well, but not on every machine. NVIDIA GPUs since Ampere (2020) and some CPUs multiply bf16
+# in hardware. The cell times an update of the large model, and a matrix product alone, on *your* machine.
 #
-# **Predict** how many times as fast the update is in bf16. If bytes decide, half the bits are twice as fast. If your
-# processor has to convert each number, it may be below 1. And only products are in 16 bits.
+# **Predict** how many times as fast the update is in bf16. If bytes decide, half the bits are twice as fast. If only
+# products gain, it is less. If your processor has to convert each number, it may be below 1.
 
 # %%
 predicted_speedup = None  # your number: seconds in fp32 over seconds in bf16
@@ -442,13 +441,12 @@ course.claim("bf16 makes an update of NVIDIA's NeuMF at least 10 % faster than f
              otherwise="Conversions, or operations other than products, take much of the update.")  # fmt: skip
 
 # %% [markdown]
-# If the line of instructions names none, your CPU has no unit for bf16. **We think** that torch then converts each
-# value to fp32 before it multiplies, so 16 bits cost time. To test it, compare two CPUs, one of them with `avx512_bf16`
-# or `amx_bf16` in `lscpu`.
+# If your CPU has no instructions for bf16, **we think** that torch converts each value to fp32 before it multiplies.
+# To test it, compare two CPUs, one of them with `avx512_bf16` or `amx_bf16` in `lscpu`.
 #
-# A GPU with tensor cores gains in the products, but casts and kernel launches remain. On the recorded GPUs the size
-# decides. At this batch, bf16 makes an update slower. At batch $2^{20}$, in
-# [results-gpu.md](../../docs/results-gpu.md), it makes NCF faster.
+# A GPU with tensor cores gains in the products, but casts and kernel launches remain. On the recorded GPUs, bf16
+# makes an update of this batch slower, and one of $2^{20}$ samples faster
+# ([results-gpu.md](../../docs/results-gpu.md)).
 #
 # **Takeaway** 16 bits save memory where activations outweigh weights, and time where large products take most of an
 # update. Measure before you switch.
@@ -457,11 +455,9 @@ course.claim("bf16 makes an update of NVIDIA's NeuMF at least 10 % faster than f
 # ## Does the whole recipe work?
 #
 # Remedies that work one by one need not work together. So run all that this unit has built, at 192 times the batch:
-# LARS, the exponential warm-up, mixed precision, and weight decay of $10^{-4}$. The learning rate decays quadratically.
-# The warm-up lasts one epoch, because a tenth of an epoch would be a single update here.
-#
-# Then take ingredients out, with the same seeds: the second way has no weight decay, the third also no mixed precision.
-# On a CPU, mixed precision means bf16, on a GPU fp16 with a scaler. **Does the whole recipe end highest?**
+# LARS, the schedule of part 3, mixed precision, and weight decay of $10^{-4}$. Then take ingredients out, with the
+# same seeds. The second way has no weight decay, the third also no mixed precision. **Does the whole recipe end
+# highest?**
 
 # %% tags=["experiment"]
 Lars, ramp = course.solved(check.LARS), course.solved(check.exponential_warmup)
@@ -497,13 +493,12 @@ course.claim("under LARS at 192x, weight decay of 1e-4 costs at least 0.1 of HR@
              otherwise="Your gradients are larger than the decay, or the training is too short.")  # fmt: skip
 
 # %% [markdown]
-# The first claim asks whether the recipe works without decay, the others what 16 bits and the decay cost. **Shown**
-# Each way differs from the one before it in one ingredient. So the whole recipe need not be the best, and may even end
-# below popularity.
+# **Shown** Each way differs from the one before it in one ingredient. So the whole recipe need not be the best, and
+# may even end below popularity.
 #
 # **We think** that the decay costs so much because of the trust ratio. LARS scales $g + \beta w$ to a fixed share of
 # $w$. Where $\beta \lVert w \rVert$ exceeds $\lVert g \rVert$, the layer mostly shrinks. To test it, print both norms
-# per layer. The decay may also cost less at another learning rate, because ours was tuned in fp32 without decay.
+# per layer.
 #
 # **Takeaway** 16 bits need not cost accuracy. Test each ingredient alone before you trust the sum.
 

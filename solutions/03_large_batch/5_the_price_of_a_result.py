@@ -3,9 +3,9 @@
 #
 # **Which batch size reaches your target first?**
 #
-# Part 1 measured what an update costs, and parts 2 to 4 made a large batch learn. What you pay in the end is the time
-# to a target: seconds per update, times updates. This product has a minimum, and you can predict where it lies. For
-# that you need one number of your own training, the gradient noise scale. You write the few lines that measure it.
+# You pay for the time to a target: seconds per update, times updates. This product has a minimum over batch sizes,
+# and you can predict where it lies. For that you need one number of your own training, the gradient noise scale. You
+# write the few lines that measure it.
 #
 # **You will be able to**
 #
@@ -43,20 +43,19 @@ print(experiment)
 # %% [markdown]
 # ## Where does a larger batch stop helping?
 #
-# Twice the batch can halve the updates, or change nothing. The noise of the gradient decides which. Let $G$ be the true
-# gradient. The gradient $g_B$ of a batch of $B$ samples is $G$ plus noise, and the variance of the noise falls with
-# $B$. With $S$ for the sum of the variances of one sample's gradient over all parameters, on average
+# Twice the batch can halve the updates, or change nothing. The noise of the gradient decides which. The gradient
+# $g_B$ of a batch of $B$ samples is the true gradient $G$ plus noise that falls with $B$. On average
 #
 # $$\lVert g_B \rVert^2 = \lVert G \rVert^2 + S / B .$$
 #
-# At $B = S / \lVert G \rVert^2$, signal and noise are equal. This is the **gradient noise scale**. McCandlish et al.
-# (2018, reference 1) take it as an estimate of the *critical batch* $B_c$. With $u$ for the fewest updates that any
-# batch needs,
+# where $S$ is the noise of one sample: the sum of the variances of its gradient over all parameters. At $B = S /
+# \lVert G \rVert^2$, signal and noise are equal. This batch size is the **gradient noise scale**. McCandlish et al.
+# (2018, reference 1) take it as an estimate of the *critical batch* $B_c$ in
 #
 # $$\text{updates to the target} = u\,(1 + B_c / B).$$
 #
-# Far below $B_c$, twice the batch halves the updates. At $B_c$, a run needs $2u$. Far above $B_c$, a larger batch saves
-# nearly nothing.
+# where $u$ is the fewest updates that any batch needs. Far below $B_c$, twice the batch halves the updates. Far above
+# $B_c$, a larger batch saves nearly nothing.
 
 # %% [markdown]
 # ### Exercise 1 · The gradient noise scale
@@ -121,21 +120,27 @@ check.noise_scale(noise_scale, seed=17)
 # %% [markdown]
 # ## Can you measure it while you train?
 #
-# The formula needs norms at two batch sizes, and a training in micro-batches has both. After the first `backward()` of
-# an update, `grad` belongs to one micro-batch. After the last, it belongs to the whole batch. Across ranks it is the
-# same: a rank has its own gradient before the all-reduce, and the mean after it. So the noise scale costs two norms per
-# update.
+# The formula needs norms at two batch sizes, and a training in micro-batches has both. After the first `backward()`
+# of an update, `grad` belongs to one micro-batch. After the last, it belongs to the whole batch. So the noise scale
+# costs two norms per update.
 #
-# Take the norms in the units in which your optimizer moves. Adam divides each coordinate by $\sqrt{v}$, the root of its
-# mean square. This equals plain gradient descent on rescaled weights, $w\,v^{1/4}$, whose gradient is $g / v^{1/4}$. So
-# for Adam you measure $\sqrt{\sum g^2 / (\sqrt{v} + \epsilon)}$, with $v$ = `exp_avg_sq` / $(1 - \beta_2^t)$. Reference
-# 1 takes the plain norm, and this is our extension of it.
+# Take the norms in the units in which your optimizer moves. Adam divides each coordinate by $\sqrt{v}$, the root of
+# its mean square. So for Adam you measure $\sqrt{\sum g^2 / (\sqrt{v} + \epsilon)}$, with $v$ = `exp_avg_sq` / $(1 -
+# \beta_2^t)$.
+#
+# <details><summary>Why the root of v, and not v?</summary>
+#
+# Adam's step equals plain gradient descent on rescaled weights, $w\,v^{1/4}$, whose gradient is $g / v^{1/4}$.
+# Reference 1 takes the plain norm, and this is our extension of it.
+#
+# </details>
 
 # %% [markdown]
 # ### Exercise 2 · Noise meter
 #
-# Write a callback that you can take to any training. It is called after each `backward()`. Each update consists of
-# `pieces` micro-batches of equal size. The loss of each is divided by the rows of the whole batch, as in part 4.
+# Write a callback that you can take to any training. The training calls it after each `backward()`. Each update
+# consists of `pieces` micro-batches of equal size. The loss of each is divided by the rows of the whole batch, as in
+# part 4.
 #
 # **Must**
 # - `norm()` returns the norm of the gradients of all parameters of all groups (skip those without one), in Adam's units
@@ -283,22 +288,23 @@ course.claim("under Adam, the noise scale in Adam's units is at least three time
 # ## Which batch is fastest?
 #
 # You now have both factors of the time to the target. An update takes $c + s B$ seconds (part 1): $c$ for the update,
-# $s$ for each sample. Part 1 timed SGD with momentum, which keeps one number per weight. Adam keeps two, so expect a
-# larger $c$. The updates to the target are $u\,(1 + B_c / B)$. The time is the product:
+# $s$ for each sample. The updates to the target are $u\,(1 + B_c / B)$. The time is the product:
 #
 # $$T(B) = u\,\Big(1 + \frac{B_c}{B}\Big)(c + s B) = u\,\Big(c + s B_c + s B + \frac{c\,B_c}{B}\Big).$$
 #
-# One term grows with the batch, $s B$, and one falls, $c B_c / B$. So $T$ has a minimum, where its derivative is 0 and
-# the two terms are equal:
+# The term $s B$ grows with the batch, and $c B_c / B$ falls. So $T$ has a minimum, where the two terms are equal:
 #
 # $$B^* = \sqrt{\frac{c}{s}\,B_c} .$$
 #
-# So the best batch is the geometric mean of $c / s$ and $B_c$. Below $c / s$, a larger batch uses the machine better.
-# Above $B_c$, it wastes samples. The samples to the target, $B$ times the updates, only grow with $B$.
+# The best batch is the geometric mean of $c / s$ and $B_c$. Below $c / s$, a larger batch uses the machine better.
+# Above $B_c$, it wastes samples.
 #
-# **Predict** from $B_c$ above and part 1's $c / s$, which is larger for Adam. Of 4, 16, 64, 192 and 576 times the base
-# batch, which is fastest? And how many times as long does 192 times the batch take as 16 times? Below 1, because it
-# trains more samples per second? Or above 1, because beyond $B_c$ it saves hardly any updates?
+# **Predict** from $B_c$ above and part 1's $c / s$. (Part 1 timed SGD. Adam keeps more numbers per weight, so its $c$
+# is larger.)
+#
+# - Of 4, 16, 64, 192 and 576 times the base batch, which is fastest?
+# - How many times as long does 192 times the batch take as 16 times? Below 1, because it trains more samples per
+#   second? Or above 1, because beyond $B_c$ it saves hardly any updates?
 
 # %%
 predicted_fastest = None  # your number: the fastest of these batches, in samples
@@ -320,13 +326,8 @@ print(f"c {1e3 * cost.per_update:.2f} ms, s {1e6 * cost.per_sample:.2f} µs, "
 print(f"predicted fastest batch: {fastest:,.0f} samples")
 
 # %% [markdown]
-# Now test the prediction with five batch sizes, each with its own tuned learning rate and several seeds. (`course bench
-# ncf critical` searched the learning rates on a grid of factors of two, with three seeds each.) The clock of one short
-# run says little. So the seconds to the target are the updates that a run made, times the seconds of one such update,
-# timed in interleaved rounds.
-#
-# The first claim is about your prediction. The next two say how well the noise scale and the formula predict. The last
-# one says what a larger batch costs in samples.
+# Now test the prediction with five batch sizes, each with its own tuned learning rate and several seeds. The seconds
+# to the target are the updates that a run made, times the seconds of one such update, timed in interleaved rounds.
 
 # %% tags=["experiment"]
 updates_of, seconds_of = {}, {}
@@ -367,25 +368,27 @@ course.claim("from the smallest to the largest batch, the samples to the target 
              ratio_interval(largest, smallest), above=2, otherwise=otherwise)  # fmt: skip
 
 # %% [markdown]
-# You need not hit the best batch exactly. By the formula, half or twice $B^*$ takes at most an eighth longer. **Known**
-# Shallue et al. (reference 2) measured updates against batch size for many models. They found the same two ends, and
-# critical batches that differ a hundredfold between models.
+# You need not hit the best batch exactly. By the formula, half or twice $B^*$ takes at most an eighth longer. A
+# machine with a larger $c / s$ has a larger best batch. **Known** Critical batches differ a hundredfold between
+# models (Shallue et al., reference 2), so measure your own.
 #
-# **We think** that the curve errs because the noise scale grows during a training, and one number stands for all of it.
-# To test it, print the meter's value for the first and the last third of the updates.
+# **We think** that the curve errs because the noise scale grows during a training, and one number stands for all of
+# it. To test it, print the meter's value for the first and the last third of the updates.
 #
-# A GPU has a larger $c / s$ (part 1), so the same training has a larger best batch there. **We think** that more ranks
-# raise $c / s$ as well: $s$ falls with their number, and the all-reduce adds to $c$. To test it, time an update on one
-# and on two ranks.
+# <details><summary>What changes with more ranks?</summary>
+#
+# **We think** that more ranks raise $c / s$: $s$ falls with their number, and the all-reduce adds to $c$. To test it,
+# time an update on one and on two ranks.
+#
+# </details>
 #
 # **Takeaway** The fastest batch is the geometric mean of what fills the machine and what the gradient's noise allows.
 
 # %% [markdown]
 # ## Can a growing batch replace a falling learning rate? · extra
 #
-# Most schedules lower the learning rate towards the end. A larger batch might do the same with fewer updates. **Known**
-# In SGD, the noise of the weights depends on the learning rate over the batch. So Smith et al. (reference 3) increase
-# the batch where others lower the learning rate, and need fewer updates.
+# Most schedules lower the learning rate towards the end. **Known** In SGD, the noise of the weights depends on the
+# learning rate over the batch. So Smith et al. (reference 3) increase the batch instead, and need fewer updates.
 #
 # Here Adam trains one epoch as before, and continues in one of three ways:
 #
@@ -493,9 +496,9 @@ course.claim("weight decay changes HR@10 by less than 0.03", worth["no weight de
 #
 # **How large may your own batch be?**
 #
-# Take the measurement home. `course.checkup` watches a training and prints its noise scale in the optimizer's units. It
-# uses your `noise_scale` on the gradients of consecutive steps. Your meter watches the same training. Replace `loader`
-# and the step with yours: `NoiseMeter` needs nothing from this course.
+# Take the measurement home. `course.checkup` watches a training and prints its noise scale in the optimizer's units,
+# from the gradients of consecutive steps. Your meter watches the same training. Replace `loader` and the step with
+# yours: `NoiseMeter` needs nothing from this course.
 
 # %% tags=["experiment"]
 model, meters = experiment.fresh_model(), []
@@ -513,12 +516,17 @@ course.claim("the noise meter and the check-up take the same norm of the same gr
              otherwise="Your optimizer keeps a mean square under another name.")  # fmt: skip
 
 # %% [markdown]
-# The two numbers may differ several times over, or be infinite. A batch far below the noise scale holds hardly any
-# signal, so $\lVert G \rVert^2$ is a small difference of two large numbers. And your meter compares pieces of one
-# update, while the check-up compares steps, between which the weights move. **We think** that these are the reasons. To
-# test it, train with a learning rate near 0: then the two should come close over the last steps.
+# The two numbers may differ several times over, or be infinite. Such numbers say that the noise scale is far above
+# your batch, and no more.
 #
-# Do not read such numbers as a batch size. They say that the noise scale is far above your batch, and no more.
+# <details><summary>Why do the two differ?</summary>
+#
+# A batch far below the noise scale holds hardly any signal, so $\lVert G \rVert^2$ is a small difference of two large
+# numbers. And your meter compares pieces of one update, while the check-up compares steps, between which the weights
+# move. **We think** that these are the reasons. To test it, train with a learning rate near 0: then the two should
+# come close over the last steps.
+#
+# </details>
 #
 # **Takeaway** Measure the noise scale of your own training before you make its batch larger.
 

@@ -3,13 +3,12 @@
 #
 # **How close to memory speed can you assemble a batch?**
 #
-# FFCV is a library for fast data loading. [Its guide](https://docs.ffcv.io/ffcv_examples/linear_regression.html) fits
-# a linear regression to a million rows of 10,000 float32 values. These 40 GB are too much for most GPUs, and for the
-# RAM of many machines. On one A100 and eight CPU cores, the guide reports 16 seconds per epoch with torch's
-# `TensorDataset`, and 6 with a file in FFCV's format.
+# [The guide of FFCV](https://docs.ffcv.io/ffcv_examples/linear_regression.html), a library for fast data loading,
+# fits a linear regression to a million rows of 10,000 float32 values. These are 40 GB. On one A100 and eight CPU
+# cores, the guide reports 16 seconds per epoch with torch's `TensorDataset`, and 6 with a file in FFCV's format.
 #
-# Where do the 16 seconds go, and does your own loader lose time in the same places? This unit takes such a loader
-# apart. The first part looks at its two ends: how a batch is assembled, and how the rows are stored in a file.
+# Where do the 16 seconds go, and does your own loader lose time in the same places? This part looks at the two ends
+# of a loader: how a batch is assembled, and how the rows are stored in a file.
 #
 # **You will be able to**
 #
@@ -17,7 +16,7 @@
 # - gather a random batch in one copy, and say when new memory is expensive
 # - write a file of rows, and open it without reading it
 #
-# **Minutes** 42 core · 42 in all
+# **Minutes** 40 core · 40 in all
 #
 # **Needs** nothing
 
@@ -53,13 +52,11 @@ sizes = course.sizes("04_fast_loading")
 # ## What are the data?
 #
 # A linear regression does little arithmetic per byte, so the loader matters more than in most trainings. The guide
-# generates its data: x is uniform in [0, 1), and y = x w + b + noise. The training has to recover w and b. You will
-# generate the rows in parts, because all 40 GB may not fit into memory.
+# generates its data: x is uniform in [0, 1), and y = x w + b + noise. The training has to recover w and b.
 #
 # ### Exercise 1 · Draw the rows
 #
-# Draw `rows` rows of such data. A row holds its x values, followed by its y. (The guide draws b but forgets to add
-# it.)
+# Draw `rows` rows of such data. A row holds its x values, followed by its y.
 #
 # ```python
 # >>> draw_rows(3, np.ones(2, dtype=np.float32), 5.0, np.random.default_rng(0)).shape
@@ -117,21 +114,16 @@ check.draw_rows(draw_rows, seed=257)
 # %% [markdown]
 # ## How much faster is one call per batch?
 #
-# Most loaders fetch a batch row by row. How much time does that cost? The guide's loader is one of them:
+# Most loaders fetch a batch row by row: for each row, a `DataLoader` calls `dataset[i]`, and then it stacks the rows.
+# How much time does that cost? You compare four loaders of the same rows:
 #
-# ```python
-# train_loader = DataLoader(TensorDataset(X, Y), num_workers=8, shuffle=True)
-# ```
+# - `TensorDataset` with batches of `sizes.batch_size` rows;
+# - the same with two *workers*: processes that build batches and send them to the training loop;
+# - *batched indexing*, which fetches all rows of a batch in one call;
+# - `TensorDataset` without a batch size. The guide sets none, so each of its batches is one row.
 #
-# It sets no batch size, so every batch is one row, and an epoch takes a million steps. We measure this, and also
-# batches of `sizes.batch_size` rows. At full scale these are 2,048, as in the guide's FFCV loader.
-#
-# For each row of a batch, a `DataLoader` calls `dataset[i]`. Then it stacks the rows. You can speed this up in two
-# ways:
-#
-# - *Workers* build batches in other processes, and send them to the training loop.
-# - *Batched indexing* fetches all rows of a batch in one call. Since torch 2, a `DataLoader` calls
-#   `dataset.__getitems__(list_of_i)` if the dataset has this method.
+# Batched indexing takes a few lines. If a dataset has the method `__getitems__`, a `DataLoader` calls it with the
+# list of row numbers:
 #
 # ```python
 # class WholeBatches(TensorDataset):
@@ -141,13 +133,13 @@ check.draw_rows(draw_rows, seed=257)
 # loader = DataLoader(WholeBatches(x, y), batch_size, shuffle=True, collate_fn=lambda batch: batch)
 # ```
 #
-# Usually `collate_fn` stacks rows. Here the batch is already complete, so `collate_fn` returns it unchanged. (Torch's
-# documentation shows another way: with `sampler=BatchSampler(...), batch_size=None`, the loader calls
-# `dataset[list_of_i]`.)
+# Usually `collate_fn` stacks rows. Here the batch is already complete, so `collate_fn` returns it unchanged.
 #
-# **Predict** How many times as fast is an epoch with two workers, and with batched indexing? If memory bandwidth is
-# the limit, both gain little. If Python's calls take the time, two workers nearly double the speed, and batched
-# indexing gains far more. If sending a batch costs as much as making it, workers gain nothing.
+# **Predict** How many times as fast is an epoch with two workers, and with batched indexing?
+#
+# - If memory bandwidth is the limit, both gain little.
+# - If Python's calls take the time, two workers nearly double the speed, and batched indexing gains far more.
+# - If sending a batch costs as much as making it, workers gain nothing.
 
 # %%
 predicted_workers = None  # times as fast as no workers
@@ -185,8 +177,8 @@ course.claim("without a batch size, TensorDataset takes at least twice as long",
 del loaders[WORKERS], loaders[ONE_ROW]  # and the processes of the workers
 
 # %% [markdown]
-# **Shown** Batched indexing copies the same bytes, but it handles no single rows. So the time it saves is the overhead
-# per row: calls in Python, a view of each row, and stacking.
+# **Shown** Batched indexing copies the same bytes, but it handles no single rows. So the time it saves is the
+# overhead per row.
 #
 # Two workers share this overhead. If they gain little, **we think** that sending costs as much as sharing saves: each
 # batch is written into new shared memory. To test it, let the workers send copies of one ready batch.
@@ -197,11 +189,11 @@ del loaders[WORKERS], loaders[ONE_ROW]  # and the processes of the workers
 # ## What does new memory cost?
 #
 # The rows of a random batch are scattered over `table`, so they must be copied to one place. `table[index]` copies
-# them into a new tensor, and new memory has a price. When a program asks for a large block, the operating system only
-# *promises* the memory. The first write to each *memory page* of 4,096 bytes interrupts the program, because the
-# system has to find a free page and fill it with zeros. This is a *page fault*.
+# them into a new tensor. Is that more expensive than a buffer that you allocate once and refill for each batch?
 #
-# The alternative is a buffer that you allocate once and refill for each batch.
+# New memory has a price. When a program asks for a large block, the operating system only *promises* the memory. The
+# first write to each *memory page* of 4,096 bytes interrupts the program, because the system has to find a free page
+# and fill it with zeros. This is a *page fault*.
 #
 # ### Exercise 2 · Gather a batch
 #
@@ -268,8 +260,8 @@ check.gather(gather, seed=418)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# The next cell measures five ways to assemble a batch, for small and for large batches. The claims below it answer
-# three questions. Which function is fastest? When does a new tensor cost page faults? And what does a buffer gain?
+# The next cell measures five ways to assemble a batch, for small and for large batches. Its claims decide which
+# function is fastest, when a new tensor costs page faults, and what a buffer gains.
 #
 # **Predict** Batches of 34 MiB are gathered one after the other, each into a new tensor. How many page faults does a
 # batch cost? If the C library keeps the memory of the last batch for the next one, there are none. If it returns this
@@ -314,8 +306,7 @@ course.claim("for small batches, a buffer makes index_select at most 10 % faster
 
 # %% [markdown]
 # **Shown** The two variants of `index_select` differ only in where the rows go. Where a new tensor costs page faults,
-# the buffer is faster. Small batches cost no page faults, so the buffer gains nothing there. Their whole gain over
-# `table[tensor]` comes from the function.
+# the buffer is faster. Small batches cost none, so their whole gain over `table[tensor]` comes from the function.
 #
 # **We think** that `index_select` copies each row as one block, and `table[index]` copies one value at a time. To test
 # it, compare both on a table with one column.
@@ -328,17 +319,23 @@ course.claim("for small batches, a buffer makes index_select at most 10 % faster
 # When a tensor is freed, the C library either keeps its memory or returns it to the system. If it returns the memory,
 # the next batch pays for the page faults again.
 #
-# **Known** glibc, the C library of most Linux systems, decides by two limits (`man 3 mallopt`). A block larger than
-# M_MMAP_THRESHOLD is returned as soon as it is freed. Smaller blocks lie in the heap, and the free end of the heap is
-# returned when it exceeds M_TRIM_THRESHOLD. Both limits grow with the blocks that a process frees, the first up to 32
-# MiB, the second to twice the first. So the same tensor can be cheap in one program and expensive in another (part 4).
+# **Known** glibc, the C library of most Linux systems, returns a freed block if it is larger than a limit (`man 3
+# mallopt`). This limit grows with the blocks that a process frees, up to 32 MiB. So the same tensor can be cheap in
+# one program and expensive in another (part 4).
 #
-# Two environment variables fix both limits, even for code that you cannot change. (Older versions of glibc accept at
-# most 32 MiB for the first one. There, set `MALLOC_MMAP_MAX_=0` instead.)
+# Two environment variables fix such limits, even for code that you cannot change:
 #
 # ```
 # MALLOC_MMAP_THRESHOLD_=1073741824 MALLOC_TRIM_THRESHOLD_=1073741824 python train.py
 # ```
+#
+# <details><summary>What do the two variables set?</summary>
+#
+# A block larger than M_MMAP_THRESHOLD is returned as soon as it is freed. Smaller blocks lie in the heap, and the
+# free end of the heap is returned when it exceeds M_TRIM_THRESHOLD, which grows to twice the first limit. Older
+# versions of glibc accept at most 32 MiB for the first one. There, set `MALLOC_MMAP_MAX_=0` instead.
+#
+# </details>
 #
 # The cell starts two processes, one of them with these variables. Each process copies the same data into one new
 # tensor after another.
@@ -363,8 +360,8 @@ plots.page_faults(sizes.fresh_mib, new_pages)
 # freed.
 #
 # Batches of this size are common: 256 images of ImageNet in float32 take 147 MiB. The variables help a loader without
-# workers, and every step on the CPU. They do not help workers, which write their batches into shared memory. (On a
-# GPU, torch itself keeps freed blocks. With huge pages of 2 MiB, Linux has far fewer faults.)
+# workers, and every step on the CPU. They do not help workers, which write their batches into shared memory, nor a
+# GPU, because torch itself keeps freed blocks there.
 #
 # **Takeaway** If your batches are larger than what the allocator keeps, raise its limit or reuse a buffer.
 
@@ -372,7 +369,7 @@ plots.page_faults(sizes.fresh_mib, new_pages)
 # ## How far is a whole epoch from a plain copy?
 #
 # To assemble a batch, a loader must read and write each byte at least once. `memcpy` does only this, so it is our
-# yardstick. The gather uses all of torch's threads, so it is compared with `memcpy` on all threads.
+# yardstick. Both run on all of torch's threads.
 
 # %% tags=["experiment"]
 buffer, OURS = torch.empty(sizes.batch_size, table.shape[1]), "ours: gather into one buffer"
@@ -411,12 +408,12 @@ plots.epoch_times(epoch, table.nbytes,
 # ## How long does it take to open a file of rows?
 #
 # The guide's `TensorDataset` keeps all 40 GB in RAM, and the program dies if there is less. A *mapped* file can be
-# larger than RAM. Mapping gives the file a range of addresses, and reads nothing. When the program touches a memory
-# page of it, the system reads this page from the disk. Then the page stays in the *page cache* while there is room.
+# larger than RAM, because mapping reads nothing. When the program touches a memory page of the file, the system reads
+# this page from the disk. Then the page stays in the *page cache* while there is room.
 #
 # If all rows have the same size, a file needs no index: row i begins at byte i · (bytes per row). But such a file
 # takes minutes to write, and Ctrl-C or a full disk can cut it off. So write it under another name in the same folder,
-# and rename it when it is complete. (To survive a power cut, call `os.fsync` before the rename.)
+# and rename it when it is complete.
 #
 # ### Exercise 3 · Write the rows
 #
@@ -503,10 +500,10 @@ course.claim("opening the whole file takes as long as opening a tenth of it, wit
 # **Takeaway** Rows of equal size need no index and no parsing. Map the file: touching a row reads it.
 
 # %% [markdown]
-# ## Where are these pieces in FFCV?
+# <details><summary>Which pieces of FFCV do these things?</summary>
 #
-# The guide replaces the `TensorDataset` by a file of FFCV (Leclerc et al. 2023, arXiv:2306.12517). The table says what
-# FFCV's pieces do, and where this unit explains them:
+# The guide replaces the `TensorDataset` by a file of FFCV (Leclerc et al. 2023, arXiv:2306.12517). The table says
+# what FFCV's pieces do, and where this unit explains them:
 #
 # | FFCV | what it does | here |
 # |---|---|---|
@@ -517,6 +514,8 @@ course.claim("opening the whole file takes as long as opening a tenth of it, wit
 # | `ToDevice` in a pipeline | copies to the GPU during the previous step | part 3 |
 # | `order=OrderOption...` | `RANDOM` or `QUASI_RANDOM`: which row comes when | part 2 |
 # | `os_cache` | True: the page cache holds the file. False: FFCV reads pages and keeps few | parts 2, 3 |
+#
+# </details>
 #
 # ## What to take home
 #

@@ -3,10 +3,9 @@
 #
 # **Which shuffle gives nearly random batches and still reads the disk in large pieces?**
 #
-# SGD needs batches that resemble the whole file, but a disk is fastest in long reads. If the file fits into memory,
-# there is no conflict: gathering rows in random order costs little (part 1). If the file is larger than RAM, each row
-# of a random order is a separate request to the disk. You write a random order, and an order that shuffles windows of
-# pages. Then you measure what both cost in seconds, bytes and loss.
+# SGD needs batches that resemble the whole file, but a disk is fastest in long reads. If the file is larger than RAM,
+# each row of a random order is a separate request to the disk. You write a random order, and an order that shuffles
+# windows of pages. Then you measure what both cost in seconds, bytes and loss.
 #
 # **You will be able to**
 #
@@ -15,7 +14,7 @@
 # - judge any shuffle by the variance of its batch means, and predict it by 1 + B / W
 # - choose an order for a file that does not fit into memory
 #
-# **Minutes** 49 core · 49 in all
+# **Minutes** 47 core · 47 in all
 #
 # **Needs** nothing; what you solved in part 1 is not used here
 
@@ -49,20 +48,17 @@ print(f"a file of {rows // page_rows} pages of {page_rows} rows; batches of B = 
 # ## Which orders can a disk read in long runs?
 #
 # SGD uses the gradient of a batch in place of the gradient of all data. On average that is right, if the batch is a
-# random draw. But the rows of a file are seldom in random order, because they were written day by day or class by
-# class. If you read such a file from beginning to end, each batch sees only one day or one class.
+# random draw. But files are often written day by day or class by class. If you read such a file from beginning to
+# end, each batch sees only one day or one class.
 #
-# A *random* order avoids this. But then each row comes from another place in the file, and the disk gets one request
-# per row.
+# A *random* order avoids this, but the disk gets one request per row. It is the order that you compare all others
+# with.
 #
 # ### Exercise 1 · A random order
 #
-# Write the order that all others are compared with: the row numbers that one process reads in one epoch. If several
-# processes train together, each is called a *rank*, and they share the rows. Seed a generator of NumPy with both
-# numbers, `np.random.default_rng((seed, epoch))`.
-#
-# Why not with `seed + epoch`, as in torch's `DistributedSampler` and FFCV's `RANDOM`? Then epoch 1 of seed 0 has the
-# order of epoch 0 of seed 1, so runs with neighbouring seeds share most of their orders.
+# Write the row numbers that one process reads in one epoch, in random order. If several processes train together,
+# each is called a *rank*, and they share the rows. Seed NumPy's generator with the pair of
+# seed and epoch: `np.random.default_rng((seed, epoch))`.
 #
 # ```python
 # >>> whole = random_order(6, seed=0, epoch=3)
@@ -78,6 +74,16 @@ print(f"a file of {rows // page_rows} pages of {page_rows} rows; batches of B = 
 # **Points** 3 · **Core** · **Difficulty** ●○○ · **Minutes** 5 · **Lines** 2
 #
 # **Source** NumPy documentation, "Parallel random number generation", section "Sequence of integer seeds".
+#
+# <details><summary>How does torch's DistributedSampler differ?</summary>
+#
+# `DistributedSampler` and FFCV's `RANDOM` use `seed + epoch`. Then epoch 1 of seed 0 has the order of epoch 0 of seed
+# 1, so runs with neighbouring seeds share most of their orders.
+#
+# Your ranks may differ by one row. In DDP (`DistributedDataParallel`), every rank waits for the others, so
+# `DistributedSampler` repeats some rows to give all ranks the same number.
+#
+# </details>
 #
 # <details><summary>Hint 1</summary>
 #
@@ -121,15 +127,13 @@ check.random_order(random_order, seed=613)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# In your order, one rank may have one row more than another. In DDP (`DistributedDataParallel`), every rank waits for
-# the others, so `DistributedSampler` repeats some rows to give all ranks the same number.
+# Can batches be mixed while the disk reads many rows per request? In this part, a *page* is `page_rows` consecutive
+# rows of the file, which one request reads. CorgiPile (Xu et al. 2022) shuffles the pages and cuts them into
+# *windows* of W pages. Then it reads one window after the other into memory, and shuffles the rows of each.
 #
 # ### Exercise 2 · An order of windows
 #
-# A disk is fast if one request reads many rows. In this part, a *page* is `page_rows` consecutive rows of the file,
-# which one request reads. CorgiPile (Xu et al. 2022) shuffles the pages and cuts them into *windows* of W pages. Then
-# it reads one window after the other into memory, and shuffles the rows of each. So each page is read once per epoch.
-# (FFCV calls a similar order `QUASI_RANDOM`.) Write this order for one rank.
+# Write this order for one rank. Each page is read once per epoch. (FFCV calls a similar order `QUASI_RANDOM`.)
 #
 # ```python
 # >>> order = quasi_random_order(6, page_rows=2, window_pages=1, seed=0, epoch=0)
@@ -231,20 +235,17 @@ plots.orders(drawn, 16, 32, f"A batch of 32 rows holds {first['windows of 4 page
 # %% [markdown]
 # ## How random are the batches?
 #
-# Can you tell before a training whether an order is random enough? The gradient of a batch is a mean over its rows, so
-# look at batch means. They vary from batch to batch. The more they vary, the less a batch represents the file. One
-# value per row is enough for this comparison.
-#
-# Let W be the pages of a window, B the rows of a batch, and s² the variance of the values of all rows. The means of
-# random batches have the variance s² / B. Now take the worst file, in which the rows of a page are all alike. Windows
-# add a second source of variance. A batch still draws B random rows, now from its window. But the window itself is a
-# draw of W pages, so its mean is a mean of W random pages.
+# Can you tell before a training whether an order is random enough? The gradient of a batch is a mean over its rows,
+# so look at batch means. The more they vary from batch to batch, the less a batch represents the file. One value per
+# row is enough for this comparison.
 #
 # ### Exercise 3 · The bias of batches
 #
-# Compute V / V₀: the variance V of an order's batch means, over the variance V₀ of the means of random batches. (Part
-# 5 judges real loaders by this ratio.) The given lines reject input for which it is 0 / 0. In the example the batch
-# means are 0.5 and 2.5, each 1 away from the mean, so V = 1. With `s² = 1.25`, V₀ is `1.25 / 2 · 2 / 3`.
+# Compute V / V₀: the variance V of an order's batch means, over the variance V₀ of the means of random batches. Part
+# 5 judges real loaders by this ratio.
+#
+# In the example the batch means are 0.5 and 2.5, each 1 away from the mean, so V = 1. All values have s² = 1.25, so
+# V₀ is `1.25 / 2 · 2 / 3`.
 #
 # ```python
 # >>> round(batch_bias(torch.tensor([0.0, 1.0, 2.0, 3.0]), torch.arange(4), 2), 6)
@@ -307,7 +308,11 @@ check.batch_bias(batch_bias, seed=358)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Now measure the worst file: its values are sorted, so the rows of a page are nearly alike.
+# How large should a window be? Take the worst file, whose values are sorted, so that the rows of a page are nearly
+# alike. Let W be the pages of a window, and B the rows of a batch. With windows, chance decides twice:
+#
+# - A batch draws B random rows from its window.
+# - The window itself is a draw of W random pages.
 #
 # **Predict** With windows of *one* page, how many times the variance of random batches do the batch means have? (The
 # first cell printed B.) Then W grows. If the share of the file in memory decides, a second page makes no difference.
@@ -345,15 +350,12 @@ course.claim("in a file shuffled once, batches of one-page windows vary as rando
 plots.bias(held, [ratio_interval(values, nothing).estimate for values in is_sorted.values()], batch)
 
 # %% [markdown]
-# The two variances are about s² / B and s² / W. Together they are **1 + B / W** times the variance of random batches.
-# The size of the file does not matter while a window is a small part of it. A window that holds much of the file
-# leaves less to chance, so for large windows the curve lies below the rule.
+# With s² for the variance of all values, the two draws have the variances s² / B and about s² / W. Random batches
+# have s² / B, so windows have **1 + B / W** times as much. The size of the file does not matter while a window is a
+# small part of it.
 #
 # The rule is the worst case. **Shown** If the rows were shuffled once, when the file was written, each page is itself
-# a random draw. Then windows of one page give batches that vary as random ones do.
-#
-# V / V₀ looks at each batch alone, so it does not see in which order the batches come. The next section shows what
-# this order costs.
+# a random draw. Then batches of one-page windows vary as random ones do.
 #
 # **Takeaway** With windows of W = B pages, the variance of a batch mean at most doubles. For a file that was shuffled
 # once, windows of one page are enough.
@@ -361,26 +363,12 @@ plots.bias(held, [ratio_interval(values, nothing).estimate for values in is_sort
 # %% [markdown]
 # ## What does an order cost in seconds, and in loss?
 #
-# How much loss does a fast order cost? You train a regression of 31 columns on a file whose rows are sorted by y. Each
-# row has 128 bytes. The file is dropped from the page cache before each read, as if it were much larger than RAM.
+# How much loss does a fast order cost? You train a regression on a file whose rows are sorted by y. Each row has 128
+# bytes. The file is dropped from the page cache before each read, as if it were much larger than RAM.
 #
-# A given reader ([page_reader.py](../../course/loading/page_reader.py)) makes one request per page.
-# `os.preadv(file, rows, offset)` puts each row of the page directly in its place in the shuffled window. A page is
-# read when its first row is due, and dropped after its last one. (FFCV does so with `os_cache=False` and
-# `QUASI_RANDOM`.) In random order, the reader asks for single rows. For each of them the disk gives at least a memory
-# page of 4,096 bytes.
-#
-# The table has these columns:
-#
-# - *times the file*: bytes from the disk per epoch, over the bytes of the file;
-# - *kB held*: the pages that are in memory at the same time;
-# - *V / V₀* of one batch, and *of ten* in a row, because SGD with a learning rate of 1 / 10 averages about ten
-#   batches;
-# - *excess loss*: the loss minus the loss of the true weights, which is the variance of the noise of y, here 1;
-# - *of it, b*: the part of the excess loss that comes from the intercept.
-#
-# The claims below the table compare windows of B pages with a random order, in seconds, bytes and loss. They also say
-# what the order of the file costs, and whether V / V₀ sees this.
+# The reader ([page_reader.py](../../course/loading/page_reader.py)) makes one request per page, and puts each row
+# directly in its place in the shuffled window. In random order, it requests single rows. For each of them the disk
+# gives at least a memory page of 4,096 bytes.
 #
 # **Predict** How many times does an epoch in random order read the file?
 
@@ -406,6 +394,20 @@ folder = tempfile.TemporaryDirectory(dir=data_folder())
 file = sorted_file.SortedFile(Path(folder.name) / "sorted", rows, batch)
 print(f"{file.table.nbytes / 1e6:.1f} MB, {rows // page_rows} pages of {4 * sorted_file.FLOATS * page_rows:,} bytes;",
       "read from the disk" if file.is_cold else "this system cannot drop a file: read from the page cache")  # fmt: skip
+
+# %% [markdown]
+# The next cell prints a table of the orders. Three of its columns are about the disk and memory, and four about
+# learning:
+#
+# - *times the file*: bytes from the disk per epoch, over the bytes of the file;
+# - *kB held*: the pages that are in memory at the same time;
+# - *V / V₀* of one batch, and *of ten* in a row, because SGD with a learning rate of 1 / 10 averages about ten
+#   batches;
+# - *excess loss*: the loss minus the loss of the true weights;
+# - *of it, b*: the part of the excess loss that comes from the intercept.
+#
+# The claims compare windows of B pages with a random order, in seconds, bytes and loss. They also say what the order
+# of the file costs, and whether V / V₀ sees this.
 
 # %% tags=["experiment"]
 WARM = {name: f"{name}, file in memory" for name in (middle, "random")}
@@ -460,20 +462,21 @@ plots.order_against_learning({name: 8 * compared.time(name).estimate for name in
                              f"leave {more.estimate:.1f} times its excess loss")  # fmt: skip
 
 # %% [markdown]
-# Why is a random order slow? Each of its rows is a request, and each request brings a memory page, most of which is
-# thrown away. All other orders read each page once, with one request.
+# Each row of a random order is a request. Each request brings a memory page, and most of it is thrown away. All other
+# orders read each page once, with one request.
 #
 # With the file in memory, the random order is still slower. **We think** that our reader's call per row takes the
 # time. To test it, gather the rows from a mapping, which makes no calls.
 #
-# **Shown** Windows of one page and the order of the file have batches of the same variance. But windows read the pages
-# in random order, and this decides the loss. Neighbouring batches of a sorted file are alike, so SGD follows them and
-# forgets the rest. V / V₀ of ten batches in a row sees this: it ranks the orders of the table as the excess loss does.
+# **Shown** Windows of one page and the order of the file have batches of the same variance, but very different
+# losses. Neighbouring batches of a sorted file are alike, so SGD follows them and forgets the rest. Windows read the
+# pages in random order. V / V₀ of ten batches in a row sees this: it ranks the orders of the table as the excess loss
+# does.
 #
-# The intercept b suffers most, because the file is sorted by y and b follows y. In your model it may be other weights.
+# The intercept b suffers most, because the file is sorted by y and b follows y.
 #
-# **Takeaway** Make few, large requests: windows of pages save the seconds. Compare the losses of orders by V / V₀ of
-# as many batches as your SGD averages, here ten.
+# **Takeaway** Read windows of pages: few, large requests. To compare how orders learn, take V / V₀ of as many batches
+# as your SGD averages, here ten.
 
 # %% [markdown]
 # ## What to take home
@@ -481,7 +484,6 @@ plots.order_against_learning({name: 8 * compared.time(name).estimate for name in
 # - In random order, a disk gets one request per row, and reads a memory page for each. Windows of pages avoid both.
 # - On a sorted file, windows of W pages multiply the variance of a batch mean by about 1 + B / W.
 # - Shuffle a file once, when you write it. Then windows of one page give batches that vary as random ones do.
-# - The variance of single batch means does not see in which order the batches come. The variance of the mean of ten in
-#   a row does.
+# - V / V₀ of single batches does not see in which order the batches come. V / V₀ of ten in a row does.
 # - `DataLoader(dataset, batch_size, sampler=order.tolist())` takes any order that you write. Make a new one for each
 #   epoch.

@@ -4,7 +4,8 @@
 # **When is it worth reading the next batch while the model computes on this one?**
 #
 # A loop that reads a batch and then computes on it takes the sum of both times. If a thread reads ahead, the shorter
-# time can hide behind the longer one. You predict the gain, measure it, and find out what gets in the way.
+# time can hide behind the longer one. You predict the gain for your own times, measure it, and find out what gets in
+# the way.
 #
 # **You will be able to**
 #
@@ -13,7 +14,7 @@
 # - say how many bytes a loader reads from the disk, also if the file is larger than memory
 # - copy batches to a GPU while it computes
 #
-# **Minutes** 29 core · 56 in all · session 2
+# **Minutes** 28 core · 55 in all · session 2
 #
 # **Needs** parts 1 and 2 (their answers are used if you solved them)
 
@@ -57,14 +58,12 @@ answers = SimpleNamespace(**{exercise.name: course.solved(exercise) for exercise
 # What would a thread that reads ahead gain in your loop? You can compute a first answer from the times of reading and
 # computing.
 #
-# One thread reads, the other computes. Both run in C code that releases Python's lock, so they can overlap. They share
-# buffers. The consumer owns a buffer from the moment it gets a batch until it asks for the next one. The rest of the
-# time, the reader owns it. With one buffer the two threads alternate. With two, batch i + 1 is read while the consumer
-# computes on batch i.
+# One thread reads, the other computes, and they share buffers. The consumer owns a buffer from the moment it gets a
+# batch until it asks for the next one. The rest of the time, the reader owns it. With one buffer the two threads
+# alternate. With two, batch i + 1 is read while the consumer computes on batch i.
 #
-# The loader is given (`course.loading.loaders.Loader`). With more than one buffer, a thread fills them
-# (`course.loading.reading_ahead`). A batch is a view of a buffer, so **it is yours only until you ask for the next
-# one**. Clone what you want to keep.
+# The loader of this part works like this. Its batch is a view of a buffer, so **it is yours only until you ask for
+# the next one**. Clone what you want to keep.
 #
 # ### Exercise 1 · Predict the pipeline
 #
@@ -129,17 +128,19 @@ check.pipeline_seconds(pipeline_seconds, seed=44)
 # %% [markdown]
 # ## What is reading ahead worth?
 #
-# Your formula takes the times of fills and steps, and assumes that neither slows the other down. Test this with two
-# kinds of step that are equally long. One *computes*: it multiplies the batch by a matrix, again and again. The other
-# only *waits*, as your program does while a GPU computes.
+# Your formula assumes that fills and steps do not slow each other down. Test this with two kinds of step that are
+# equally long. One *computes*: it multiplies the batch by a matrix, again and again. The other only *waits*, as your
+# program does while a GPU computes.
 #
-# The file is cold. Where the file system allows it, pages of rows are read past the page cache. Elsewhere the file is
-# dropped from the cache before each epoch. Two threads share each fill, and the formula counts them as one reader.
+# The file is *cold*: it is read from the disk in each epoch, not from the page cache. Two threads share each fill,
+# and the formula counts them as one reader.
 #
 # **Predict** A step computes for as long as a fill takes. How many times as fast is an epoch with three buffers as
 # with one? Your formula gives an answer for `sizes.cold_rows // sizes.batch_size` batches, which are 8 at the laptop
-# scale. If passing buffers between threads costs time, both kinds of step gain less than that. If reading and
-# computing need the same cores, only the step that computes gains less.
+# scale.
+#
+# - If passing buffers between threads costs time, both kinds of step gain less than that.
+# - If reading and computing need the same cores, only the step that computes gains less.
 
 # %%
 predicted_gain = None  # times as fast, a step as long as a fill
@@ -167,11 +168,10 @@ def epoch(buffers, step):
 
 
 # %% [markdown]
-# The next cell finds out how long a fill takes, and how many products make a step of a given length. Then it measures
-# five lengths. Each round runs one epoch of each of four ways: both kinds of step, with one buffer and with three.
+# The next cell measures steps of five lengths, from a quarter of a fill to four fills. Each round runs one epoch of
+# each of four ways: both kinds of step, with one buffer and with three.
 #
-# The claims below the figure decide how much of the predicted gain is found, first for a step as long as a fill, then
-# for all lengths.
+# The claims decide how much of the predicted gain is found, first for a step as long as a fill, then for all lengths.
 
 # %% tags=["experiment"]
 epoch(1, computing)  # not counted: it warms up threads and memory
@@ -245,7 +245,7 @@ plots.timelines({f"{kind}, {n} buffer{'s' * (n > 1)}": recorded_epochs.typical(r
 # %% [markdown]
 # **Shown** Only the step differs between the two kinds: one needs the machine's cores and memory, the other hardly
 # does. So if the step that computes gains less, reading and computing compete. The formula itself is right, but it
-# promises too much if its times were measured while only one of the two worked.
+# promises too much if its times were measured alone.
 #
 # **We think** that they compete for cores, because the reading threads copy and the products use all cores. To test
 # it, call `torch.set_num_threads(1)` above the measurement. If you have two cores, this leaves one to the reader.
@@ -266,23 +266,23 @@ figures.pipeline([1000 * taken for taken in alone.durations(READ)], 1000 * alone
 # %% [markdown]
 # ## How many bytes come from the disk?
 #
-# What if the file is larger than memory? The page cache keeps what was read while there is room, and FFCV relies on it
-# by default (`os_cache=True`). With too little memory, such a loader still works but gets slow. How slow depends on
-# how you read:
+# What if the file is larger than memory? The page cache keeps what was read while there is room. With too little
+# memory, a loader still works but gets slow. How slow depends on how you read:
 #
 # - A *mapping* fetches a memory page when the program touches it. By default it fetches neighbours too, because the
 #   system guesses that they come next. `madvise(MADV_RANDOM)` tells it not to.
 # - A *page read* asks for many rows in one call. With `O_DIRECT` it bypasses the page cache.
 #
-# Each way runs two epochs from a cold start, once with room for the whole file and once with room for a quarter. The
-# cell emulates the small memory. Whenever a quarter of the file has come from the disk, it drops the file from the
-# page cache before the next batch. (A machine without room drops pages within a batch, too, so it reads even more.)
-# The table also counts *major faults*: touches of a mapped page that waited for the disk.
+# Each way runs two epochs from a cold start, once with room for the whole file and once with room for a quarter. To
+# emulate the small memory, the cell drops the file from the page cache whenever a quarter of it has come from the
+# disk. The table also counts *major faults*: touches of a mapped page that waited for the disk.
 #
 # **Predict** Random rows come from a mapping, with room for a quarter of the file. How many times the bytes of the
-# file come from the disk per epoch? If only what is missing is read, three quarters of the file come. If each row is
-# read once, the file comes about once. If neighbours are read, and dropped before they are used, it comes several
-# times.
+# file come from the disk per epoch?
+#
+# - If only what is missing is read, three quarters of the file come.
+# - If each row is read once, the file comes about once.
+# - If neighbours are read, and dropped before they are used, it comes several times.
 
 # %%
 predicted_rereads = None  # times the bytes of the file
@@ -323,12 +323,10 @@ course.claim("without room for the file, page reads are at least twice as fast a
 # each fault of a mapping brings neighbours, and they are dropped before they are used.
 #
 # **Shown** `MADV_RANDOM` changes only that. A fault then brings one memory page, so fewer bytes come from the disk,
-# but the program waits for a fault per row. Page reads bring every page once, in large requests. (If they bring more
-# than the file, the system has read ahead, past the rows that this comparison uses.)
+# but the program waits for a fault per row. Page reads bring every page once, in large requests.
 #
 # **Known** The disk's setting `read_ahead_kb` says how many neighbours a fault brings (Linux,
-# Documentation/ABI/stable/sysfs-block). Linux's default is 128 KiB, and the cell prints yours. So the bytes differ
-# between machines.
+# Documentation/ABI/stable/sysfs-block). The cell prints yours.
 #
 # **Takeaway** Count bytes, not only seconds. If the file does not fit into memory, read whole pages of rows, each of
 # them once.
@@ -336,8 +334,8 @@ course.claim("without room for the file, page reads are at least twice as fast a
 # %% [markdown]
 # ## How much memory does a loader hold? · extra
 #
-# A loader competes with your training for memory. A mapped file takes no memory of the program, so our loader needs
-# only its buffers. A `TensorDataset` of tensors in memory holds all rows, and a new tensor for each batch.
+# How much memory does a loader take from your training? Our loader reads a mapped file, so it needs only its buffers.
+# A `TensorDataset` of tensors in memory holds all rows, and a new tensor for each batch.
 
 
 # %% tags=["experiment"]
@@ -379,21 +377,18 @@ plots.memory(memory, x_bytes)
 # %% [markdown]
 # ## When may you refill a buffer that a GPU reads? · extra
 #
-# A separate engine of the GPU makes the copies over the bus, so the GPU can compute meanwhile. A copy is *queued*: the
-# call returns immediately, and the bytes are read from the buffer later. For this the buffer must be *pinned*, which
-# keeps its memory in place. Pin a buffer once and use it for all batches.
+# How can a GPU compute while a batch is copied to it? A separate engine of the GPU makes the copies. A copy is
+# *queued*: the call returns immediately, and the bytes are read from the buffer later. For this the buffer must be
+# *pinned*, which keeps its memory in place.
 #
-# Nobody may write into the buffer before the copy ends. But the loader will, as soon as you ask it for the next batch.
-# So somebody has to wait. The given `course.loading.copies.DeviceCopies` offers two ways to wait:
+# Nobody may write into the buffer before the copy ends. But the loader will, as soon as you ask it for the next
+# batch. So somebody has to wait. `course.loading.copies.DeviceCopies` offers two ways to wait:
 #
 # | call | what it does | who waits |
 # |---|---|---|
 # | `copy = copies.start(tensors)` | queues the copy of a batch | nobody |
 # | `copy.tensors()` | the tensors on the device; work queued after this call begins after the copy's end | the GPU |
 # | `copy.wait()` | returns when the copy is over; the source may then be refilled | the CPU |
-#
-# `x` and `y` are views of one buffer. `start` copies this buffer in one transfer, padding included, and makes the same
-# views on the device. On the CPU `start` copies immediately.
 #
 # ### Exercise 2 · Copy ahead
 #
@@ -505,7 +500,7 @@ course.claim("copying ahead is at least 10 % faster than copying, waiting and co
 
 # %% [markdown]
 # **Known** A copy to a GPU and a kernel can overlap if they are in different streams and the source is pinned (CUDA
-# C++ Programming Guide, "Overlap of Data Transfer and Kernel Execution"). Without a GPU, the cell measures nothing.
+# C++ Programming Guide, "Overlap of Data Transfer and Kernel Execution").
 #
 # **Takeaway** Wait for the copy before the loader refills its source, and start the next copy before you compute.
 

@@ -3,9 +3,8 @@
 #
 # **What does a step cost when the loader is no longer in its way?**
 #
-# FFCV's guide ends with advice. Once loading is fast, it says, optimise the loop: normalise and update in place. You
-# follow this advice and find out why it helps. Then you compare your step with `torch.compile`, and fix the guide's
-# loop.
+# Once loading is fast, FFCV's guide says, optimise the loop: normalise and update in place. You follow this advice
+# and find out why it helps. Then you compare your step with `torch.compile`, and fix the guide's loop.
 #
 # **You will be able to**
 #
@@ -14,7 +13,7 @@
 # - find out why a training loop reports a wrong time, loss and intercept
 # - choose a method by how many passes over the data you can afford
 #
-# **Minutes** 39 core · 124 in all · session 2
+# **Minutes** 39 core · 123 in all · session 2
 #
 # **Needs** parts 1 to 3 (their answers are used if you solved them)
 
@@ -66,10 +65,12 @@ mean, std = course.solved(check.mean_and_std)(on_device(loader))
 # %% [markdown]
 # ## What do new tensors cost?
 #
-# Once batches come fast, you wait for the step. Many steps make tensors as large as their batch, and the guide's step
-# does, too. With $z = (x - \text{mean}) / \text{std}$ the model predicts $z w + b$. Its residual is $r = z w + b - y$,
-# and the gradients of half the mean of $r^2$ are $z^T r / n$ and the mean of $r$. The guide writes these formulas line
-# by line:
+# Once batches come fast, you wait for the step. Many steps make tensors as large as their batch. What do these
+# tensors cost?
+#
+# The guide's step is an example. With $z = (x - \text{mean}) / \text{std}$ the model predicts $z w + b$. Its residual
+# is $r = z w + b - y$, and the gradients of half the mean of $r^2$ are $z^T r / n$ and the mean of $r$. The guide
+# writes these formulas line by line:
 
 
 # %% locked="guide_step"
@@ -82,8 +83,8 @@ def guide_step(x, y, w, b):
 
 # %% [markdown]
 # This step goes through the batch six times. It reads x, writes $x - \text{mean}$, reads that, writes $z$, and reads
-# $z$ for two products. A step in place does the same arithmetic in as many passes, but it writes where x lies. This is
-# safe, because the loader refills this buffer anyway.
+# $z$ for two products. A step in place makes as many passes, but it writes where x lies. This is safe, because the
+# loader refills this buffer anyway.
 #
 # **Predict** How many times as fast is an epoch in place? If arithmetic and passes decide, it is about 1. If each new
 # tensor needs memory that the system has to find and clear, as in part 1, it is clearly more.
@@ -164,8 +165,7 @@ check.step_in_place(step_in_place, seed=77)
 # - *two passes*: a step that normalises the weights instead of the data (you can write it in an extra section below);
 # - *torch.compile*: the guide's step, compiled.
 #
-# The claims below the figure decide what working in place gains, what fewer passes gain, and whether the compiler does
-# as well.
+# The claims decide what working in place gains, what fewer passes gain, and whether the compiler does as well.
 
 # %% tags=["experiment"]
 step_in_place_now = course.solved(check.step_in_place)
@@ -233,10 +233,8 @@ course.claim("the step in place is at least 10 % faster than the guide's step th
              )  # fmt: skip
 
 # %% [markdown]
-# (In the figure, "reading the file" uses one thread. Our loader, which feeds all five steps, uses all threads.)
-#
-# Are page faults the reason? The next cell tells the C library to keep freed memory for the next tensor, and leaves
-# all steps as they are. If page faults are the only reason, new tensors are now as fast as in place.
+# Are page faults the reason? The next cell makes the C library keep freed memory for the next tensor, and leaves all
+# steps as they are. If page faults are the only reason, new tensors are now as fast as in place.
 
 # %% tags=["experiment"]
 is_kept = keep_freed_memory()
@@ -252,18 +250,17 @@ course.claim("an epoch in place is at least 10 % faster than one that writes int
              otherwise="The cache of your machine has room for all of these.")  # fmt: skip
 
 # %% [markdown]
-# **Shown** Only the setting of the C library changed, so the part of the gain that went away is the price of page
-# faults. The rest of the gain has another reason. The step with own buffers needs no new memory, and makes the same
-# six passes as the step in place. They differ only in where they write.
+# **Shown** Only the setting of the C library changed. So page faults cost the part of the gain that went away, and
+# the rest has another reason. The step with own buffers needs no new memory, and makes the same six passes as the
+# step in place. They differ only in where they write.
 #
-# **We think** that this reason is the cache. Other memory takes room in the cache, and a processor fetches memory
-# before it writes to it. In place, it has this memory already. To test it, take batches so small that they fit into
-# the cache with both buffers.
+# **We think** that this reason is the cache. A processor fetches memory before it writes to it, and other memory
+# takes room in the cache. To test it, take batches so small that they fit into the cache with both buffers.
 #
 # **Known** The code that `torch.compile` writes makes no large tensor, because both products normalise each value as
 # they read it. So it has two passes and hardly any page faults. (`TORCH_LOGS=output_code` prints this code.)
 #
-# Whether your own step pays for page faults depends on the size of its tensors, and on what the process has freed
+# Does your own step pay for page faults? This depends on the size of its tensors, and on what the process has freed
 # before (part 1). So count them. From here on, this notebook keeps freed memory.
 #
 # **Takeaway** Equal arithmetic need not take equal time: new memory and passes cost, too. Change one of them at a
@@ -272,9 +269,8 @@ course.claim("an epoch in place is at least 10 % faster than one that writes int
 # %% [markdown]
 # ## Does the step learn? · extra
 #
-# A fast step is worth nothing if it learns something else. The cell trains as the guide does: ten epochs, learning
-# rate 0.05, and after each epoch the mean squared residual. At the end, the weights are divided by std, and b is moved
-# by the means, so that both fit x as it is.
+# A fast step is worth nothing if it learns something else. The cell trains as the guide does, and prints the mean
+# squared residual after each epoch. At the end, it converts w and b so that both fit x as it is.
 
 
 # %% tags=["experiment"]
@@ -310,10 +306,9 @@ course.claim("the intercept of SGD is off by at most three times what the noise 
 # %% [markdown]
 # ## How busy is the step?
 #
-# Should you now improve the loader or the step? The guide says of its faster loader: "As expected, GPU utilization
-# also increases dramatically". By *utilisation* we mean the share of an epoch in which the step computes. It is the
-# time of the steps alone, on a batch that is there already, over the time of the epoch. A faster loader can gain the
-# rest at most. The step here is the one in two passes.
+# Should you now improve the loader or the step? Look at the *utilisation*, the share of an epoch in which the step
+# computes. It is the time of the steps alone, on a batch that is there already, over the time of the epoch. A faster
+# loader can gain the rest at most. The step here is the one in two passes.
 
 # %% tags=["experiment"]
 rows, labels = rows_in_memory(data)
@@ -346,8 +341,7 @@ course.claim("with TensorDataset, the step computes for less than a quarter of t
 # ## What is wrong with a published example?
 #
 # A loop can be fast and still report wrong numbers. The function below resembles FFCV's guide. It runs, and its loss
-# falls, but it has six faults. Three are in the guide (symptoms 1, 4 and 6), one is the default of FFCV's `Loader`
-# (2), and two are common elsewhere (3 and 5).
+# falls, but it has six faults. Can you find them from their symptoms?
 
 
 # %% locked="published_fit"
@@ -374,8 +368,7 @@ def published_fit(x, y, epochs, batch_size, lr, clock=time.perf_counter, synchro
 # %% [markdown]
 # These are the symptoms. One or two lines cause each of them:
 #
-# 1. With a `batch_size` of 1 or 2048, the time and the result are the same. (The guide's `DataLoader` sets no batch
-#    size either.)
+# 1. With a `batch_size` of 1 or 2048, the time and the result are the same.
 # 2. Once symptom 1 is fixed, some rows are never used.
 # 3. Once symptom 1 is fixed, the reported loss grows with the batch size.
 # 4. A column of temperatures near 300 kelvin that differ by hundredths makes all weights NaN or wrong.
@@ -403,8 +396,8 @@ def published_fit(x, y, epochs, batch_size, lr, clock=time.perf_counter, synchro
 #
 # **Points** 5 · **Core** · **Difficulty** ●●○ · **Minutes** 18 · **Lines** 24
 #
-# **Source** FFCV's guide "Large-Scale Linear Regression", section "Basic code template". (Its script has fewer
-# faults.)
+# **Source** FFCV's guide "Large-Scale Linear Regression", section "Basic code template". The guide has the faults of
+# symptoms 1, 4 and 6. The fault of symptom 2 is the default of FFCV's `Loader`.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -615,13 +608,13 @@ course.claim("new tensors cost more than the four passes that two passes save", 
 # ## Why normalise at all? · extra
 #
 # The guide normalises "for stability". What would happen without? SGD on a squared loss is stable while the learning
-# rate stays below $2 / \lambda$, where $\lambda$ is the largest eigenvalue of $\frac1n X^T X$. Normalised columns that
-# do not depend on each other have all eigenvalues near 1. Our raw columns are uniform between 0 and 1, so they share
-# the mean 1/2. Therefore the vector of equal weights has $\lambda \approx D / 4$, while the eigenvalues of all other
-# directions are near $1 / 12$.
+# rate stays below $2 / \lambda$, where $\lambda$ is the largest eigenvalue of $\frac1n X^T X$. Normalised columns
+# that do not depend on each other have all eigenvalues near 1.
 #
-# **Predict** What is the largest stable learning rate for the raw columns? D is `sizes.columns`. (The cell trains with
-# `losses_of` of the section "Does the step learn?".)
+# Our raw columns are uniform between 0 and 1, so they share the mean 1/2. Therefore the vector of equal weights has
+# $\lambda \approx D / 4$, while the eigenvalues of all other directions are near $1 / 12$.
+#
+# **Predict** What is the largest stable learning rate for the raw columns? D is `sizes.columns`.
 
 # %%
 predicted_stable_lr = None  # learning rate
@@ -643,9 +636,9 @@ course.claim("with twice the limit, SGD on the raw columns diverges; with half o
 print(f"after {sizes.epochs} epochs: raw columns {raw[0.5][-1]:.3f}, normalised {losses[-1]:.3f}")
 
 # %% [markdown]
-# **Shown** Only the learning rate differs between the two raw runs. But even the stable run is slow, because the
-# shared mean limits its learning rate. In the other directions the eigenvalues are 3 D times smaller, so the weights
-# hardly move. Normalising makes all directions alike.
+# **Shown** Only the learning rate differs between the two raw runs. But even the stable run is slow. In the other
+# directions the eigenvalues are 3 D times smaller, so the weights hardly move. Normalising makes all directions
+# alike.
 #
 # **Takeaway** Normalise so that one learning rate suits all directions.
 
@@ -653,8 +646,8 @@ print(f"after {sizes.epochs} epochs: raw columns {raw[0.5][-1]:.3f}, normalised 
 # ## Can one pass find the standard deviation? · extra
 #
 # The step needs the mean and the standard deviation of each column, and every pass over a large file takes time. The
-# textbook formula, which the guide uses, gets the variance in one pass as $E[x^2] - E[x]^2$. But if the mean is far
-# larger than the standard deviation, it subtracts two large numbers that are nearly equal.
+# textbook formula gets the variance in one pass as $E[x^2] - E[x]^2$. But if the mean is far larger than the standard
+# deviation, it subtracts two large numbers that are nearly equal.
 #
 # Another way is to merge batches by their means and sums of squared deviations. Let $n$ rows have the mean $m$ and the
 # sum of squared deviations $S$, and $k$ more rows have $m'$ and $S'$. With $\delta = m' - m$, all rows together have
@@ -755,9 +748,8 @@ course.claim("merging batches finds the standard deviation to 2 %", is_found, f"
 # %% [markdown]
 # ## How few passes are enough? · extra
 #
-# If the data do not fit into memory, every pass reads them from the disk again. Then the best method is the one with
-# the fewest passes. The guide notes that plain gradient descent is a bad choice for a *regularised* regression, and
-# names two better methods. The objective is
+# If the data do not fit into memory, every pass reads them from the disk again. Which method needs the fewest passes?
+# Take a *regularised* regression, with the objective
 #
 # $$\frac{1}{2n} |Xw - y|^2 + \frac\lambda2 |w|^2.$$
 #
@@ -771,12 +763,13 @@ course.claim("merging batches finds the standard deviation to 2 %", is_found, f"
 # | SGD | few for a rough answer, then it meets a floor | one vector | a learning rate, its decay |
 # | *variance-reduced* (SVRG) | grows with the digits, if there are many rows | three vectors | a learning rate |
 #
-# Forming A takes D² multiplications per row, as many as D / 2 passes of CG. With 10,000 columns A takes 400 MB, next
-# to 40 GB of rows. So if the disk is slow, one pass is the right answer.
+# Forming A takes D² multiplications per row, as many as D / 2 passes of CG. With 10,000 columns A takes 400 MB. So if
+# the disk is slow, one pass is the right answer.
 #
 # CG never forms A, because it needs only products of A with one vector. $X^\top X v$ is $X^\top (X v)$, a sum over
-# batches of $x^\top (x v)$, so a product takes one pass. CG starts from $w = 0$, with the residual $r = c$ and the
-# direction $p = c$. An iteration is
+# batches of $x^\top (x v)$, so a product takes one pass.
+#
+# CG starts from $w = 0$, with the residual $r = c$ and the direction $p = c$. An iteration is
 #
 # $$\alpha = \frac{r \cdot r}{p \cdot A p}, \quad w \leftarrow w + \alpha p, \quad r' = r - \alpha A p, \quad
 # p \leftarrow r' + \frac{r' \cdot r'}{r \cdot r} p.$$
@@ -871,10 +864,14 @@ check.ridge_by_cg(ridge_by_cg, seed=1952)
 
 # %% [markdown]
 # With a fixed learning rate, SGD meets a floor, because its batches keep their noise. SVRG removes this floor in
-# rounds of two passes. The first pass computes the whole gradient at an *anchor*, the weights of that moment. The
-# second makes small steps like SGD, but it corrects the gradient of each batch: it subtracts the batch's gradient at
-# the anchor and adds the whole one. Near the solution, both gradients of a batch are nearly equal. So the noise
-# vanishes, and the learning rate need not fall.
+# rounds of two passes:
+#
+# - The first pass computes the whole gradient at an *anchor*, the weights of that moment.
+# - The second makes small steps like SGD. From the gradient of each batch, it subtracts the batch's gradient at the
+#   anchor, and it adds the whole one.
+#
+# Near the solution, both gradients of a batch are nearly equal. So the noise vanishes, and the learning rate need not
+# fall.
 
 
 # %% locked="svrg"
@@ -891,14 +888,15 @@ def svrg(problem, lr, batch_size):
 
 
 # %% [markdown]
-# The columns below are mixtures with variances from 1 down to 1 / 10,000. Six problems with many rows and six with few
-# are solved to a rough and to a tight target. SGD and SVRG each count with the best of three learning rates, and the
-# passes of the other two are not counted. SGD's learning rate falls to zero, over the number of passes that suits it
-# best. After 32 passes we stop.
+# The next cells solve six problems with many rows and six with few, each to a rough and to a tight target. SGD and
+# SVRG each count with the best of three learning rates. The passes of the other two are not counted. SGD's learning
+# rate falls to zero, over the number of passes that suits it best. After 32 passes we stop.
 #
-# **Predict** Which of CG, SGD and SVRG needs the fewest passes to the *tight* target, with many rows? CG makes one
-# step per pass, however many rows there are. SGD has its floor. SVRG makes a step for every 20 rows in each second
-# pass.
+# **Predict** Which of CG, SGD and SVRG needs the fewest passes to the *tight* target, with many rows?
+#
+# - CG makes one step per pass, however many rows there are.
+# - SGD has its floor.
+# - SVRG makes a step for every 20 rows in each second pass.
 
 # %%
 predicted_method = None  # "CG", "SGD" or "SVRG"
@@ -954,11 +952,9 @@ course.claim("with few rows and a tight target, SVRG needs more passes than CG",
 # SVRG do not depend on $\kappa$ once there are far more rows than $\kappa$ (Johnson and Zhang 2013).
 #
 # **Shown** Between the two halves of the figure only the number of rows changes. CG needs about as many passes as
-# before, while SVRG needs far fewer with many rows. (Hollow dots were stopped: they need at least as many passes as
-# the figure and the ratios say.)
+# before, while SVRG needs far fewer with many rows. (Hollow dots were stopped.)
 #
-# CG has another advantage, which the figure does not show. It needs no learning rate, while SVRG and SGD may need
-# several trainings to find a good one.
+# CG needs no learning rate, while SVRG and SGD may need several trainings to find a good one.
 #
 # **Takeaway** If a D × D matrix fits, take normal equations. Else take SGD for a rough answer, CG for a tight one, or
 # SVRG if rows are many.

@@ -3,9 +3,9 @@
 #
 # **Which common loader shuffles well, reads little and is fast?**
 #
-# Parts 1 to 4 built a loader. Most trainings use one that somebody else wrote: a mapped token file, a folder of JPEGs,
-# or tar shards with a shuffle buffer. You write such a buffer, and find out how random its batches are. Then you judge
-# all these formats by the same three numbers, and your own loader, too.
+# Parts 1 to 4 built a loader. Most trainings use one that somebody else wrote: a mapped token file, a folder of
+# JPEGs, or tar shards with a shuffle buffer. You write such a buffer, judge all these formats by the same three
+# numbers, and then judge your own loader.
 #
 # **You will be able to**
 #
@@ -13,7 +13,7 @@
 # - choose a format by its shuffle, the bytes that it reads and its distance from `memcpy`;
 # - judge your own loader in your own training step with `course loader-report`.
 #
-# **Minutes** 26 core · 26 in all · session 2
+# **Minutes** 25 core · 25 in all · session 2
 #
 # **Needs** `quasi_random_order` and `batch_bias` of part 2
 
@@ -47,8 +47,8 @@ print(f"{samples:,} samples in shards of {shard}; batches of {batch}")
 # ## What does a shuffle buffer do?
 #
 # Large data sets lie in *shards*, files of some hundred or thousand samples. A loader reads a shard from beginning to
-# end, so it gets a stream and cannot jump to a random sample. How can it shuffle? WebDataset's `shuffle(1000)` and
-# Hugging Face's `IterableDataset.shuffle(buffer_size=1000)` pass the stream through a buffer.
+# end, so it cannot jump to a random sample. How can it shuffle? WebDataset's `shuffle(1000)` and Hugging Face's
+# `IterableDataset.shuffle(buffer_size=1000)` pass the samples through a buffer.
 #
 # ### Exercise 1 · A shuffle buffer
 #
@@ -120,9 +120,9 @@ check.shuffle_buffer(shuffle_buffer, seed=811)
 # %% [markdown]
 # ## How random are the batches of a buffer?
 #
-# A buffer of a thousand samples looks like a good shuffle. Try it on the worst file again, whose samples are sorted.
-# `batch_bias` of part 2 compares the variance of batch means with that of random batches. For windows of W pages it
-# gave 1 + B / W, and here shards take the place of pages. Three ways hold the same K samples in memory:
+# A buffer of a thousand samples looks like a good shuffle. Is it one? Try it on sorted samples, the worst file of
+# part 2, where windows of W pages gave 1 + B / W times the variance of random batches. Here shards take the place of
+# pages. Three ways hold the same K samples in memory:
 #
 # | way | how |
 # |---|---|
@@ -131,13 +131,17 @@ check.shuffle_buffer(shuffle_buffer, seed=811)
 # | windows | K / S shards in memory, all their samples shuffled (part 2); S is the samples of a shard |
 #
 # **Predict** In file order, a buffer holds an eighth of all samples. How many times the variance of random batches do
-# its batch means have? If the buffer mixes like a window, it is about 1 + B / W with W = K / S. If the buffer holds
-# only neighbours, it is nearly as much as without any shuffle, which is about B.
+# its batch means have?
+#
+# - If the buffer mixes like a window, it is about 1 + B / W with W = K / S.
+# - If the buffer holds only neighbours, it is nearly as much as without any shuffle, which is about B.
 #
 # Then hold a sixteenth of the samples in memory. Random batches have the ratio 1, so call what is above 1 the
-# *excess*. How many times as large is the excess of windows as the excess of the buffer over shuffled shards? If
-# memory decides, both are equal. But a window is emptied before the next one is filled, and a buffer keeps some
-# samples for long.
+# *excess*. How many times as large is the excess of windows as the excess of the buffer over shuffled shards?
+#
+# - If memory decides, both are equal.
+# - If it matters how long a sample stays, they differ. A window is emptied before the next one is filled, and a
+#   buffer keeps some samples for long.
 
 # %%
 predicted_in_order = None  # times the variance of random batches
@@ -181,11 +185,16 @@ course.claim("with a sixteenth or an eighth of the file in a buffer, 1 + BS / 2K
 # **Shown** Only the order of the shards differs between the first two ways, and it decides. In file order, everything
 # in the buffer comes from one stretch of the file, so each batch does, too.
 #
-# With shuffled shards, the ratio is close to 1 + BS / 2K. You can derive this rule. In each step, a sample leaves the
-# buffer with probability 1 / K. So of the samples that came t steps ago, the share exp(-t / K) is still there. The
-# buffer therefore holds much of the latest shards and little of older ones. Shards with unequal shares w mix like
-# 1 / Σw² shards with equal shares. This is 2K / S while a shard is small compared with the buffer. A window has only
-# K / S.
+# With shuffled shards, the ratio is close to 1 + BS / 2K. For windows of the same memory it is 1 + BS / K.
+#
+# <details><summary>Where does 1 + BS / 2K come from?</summary>
+#
+# In each step, a sample leaves the buffer with probability 1 / K. So of the samples that came t steps ago, the share
+# exp(-t / K) is still there, and the buffer holds much of the latest shards and little of older ones. Shards with
+# unequal shares w mix like 1 / Σw² shards with equal shares. This is 2K / S while a shard is small compared with the
+# buffer. A window has only K / S.
+#
+# </details>
 #
 # **Takeaway** Shuffle the shards first. Then a buffer of several shards mixes like a window of twice its size.
 
@@ -197,7 +206,7 @@ course.claim("with a sixteenth or an eighth of the file in a buffer, 1 + BS / 2K
 #
 # - **× random**: the variance of its batch means, over that of random batches;
 # - **× files**: bytes from the disk per epoch, over the bytes of its files, with room for a quarter of the files in
-#   memory (a loader that has read four times its files is stopped, and the rest of its epoch is extrapolated);
+#   memory;
 # - **× memcpy**: how long a step waits for a batch, over the time of a copy of the same bytes. Both use one thread,
 #   and both are measured *in a step that reads the batch*.
 #
@@ -209,8 +218,7 @@ course.claim("with a sixteenth or an eighth of the file in a buffer, 1 + BS / 2K
 # - *JPEGs*: a folder in random order; tar shards in order, with your buffer; tar shards shuffled, with your buffer.
 #
 # In a name, "its algorithm" means that the library is not installed, so we wrote its shuffle again. All shuffles of
-# tokens hold the same K samples. (By default Hugging Face holds 1,000. Streaming holds at least 262,144, and its
-# batches are then more random.)
+# tokens hold the same K samples. (By default Streaming holds at least 262,144, and its batches are then more random.)
 #
 # Before you run the cell, choose the loader that you would take.
 
@@ -244,18 +252,23 @@ course.claim("a batch from a folder of JPEGs takes at least 20 times as long as 
              above=20)  # fmt: skip
 
 # %% [markdown]
-# The two rows of random tokens read the same file in the same order. The first is nanoGPT's loop: it slices an
-# `np.memmap` per sample, converts the slice to int64 and stacks the results. The second, "one call", gathers the
-# two-byte tokens of a batch in one call and converts them once. **We think** that slicing the memmap costs more than
-# the number of calls. To test it, slice `np.asarray(memmap)`, a plain array of the same memory.
+# The two rows of random tokens read the same file in the same order. The first slices an `np.memmap` per sample, as
+# nanoGPT does. The second gathers the tokens of a batch in one call. **We think** that slicing the memmap costs more
+# than the number of calls. To test it, slice `np.asarray(memmap)`, a plain array of the same memory.
 #
-# **Known** A fault in a mapped file brings up to `read_ahead_kb` from the disk (part 3), so a random sample brings its
-# neighbours. They leave memory before they are used, so the file is read again and again. Each JPEG is a separate
-# file, so it brings only the rest of its last memory page. (The token file in order is read more than once only
-# because our emulation also drops what was read ahead.)
+# **Known** A fault in a mapped file brings up to `read_ahead_kb` from the disk (part 3), so a random sample brings
+# its neighbours. They leave memory before they are used, so the file is read again and again. Each JPEG is a separate
+# file, so it brings only the rest of its last memory page.
 #
 # **We think** that decoding is most of what the folder of JPEGs costs, because for × memcpy all files lie in the page
 # cache. To test it, decode all pictures beforehand.
+#
+# <details><summary>Which numbers of × files come from our emulation?</summary>
+#
+# A loader that has read four times its files is stopped, and the rest of its epoch is extrapolated. The token file in
+# order is read more than once only because our emulation also drops what was read ahead.
+#
+# </details>
 #
 # **Takeaway** Large shards read little but shuffle less. Random samples of a mapped file shuffle well but read much.
 # Decoding makes batches slowest, so decode once if the disk has room.
@@ -263,9 +276,9 @@ course.claim("a batch from a folder of JPEGs takes at least 20 times as long as 
 # %% [markdown]
 # ## What would the judge say about your loader?
 #
-# The command `course loader-report module:make_loader` prints these numbers for any loader, from the values in its
-# batches. It also prints "ten in a row", which judges the order of the batches (part 2). With `--step` you name your
-# training step, and the judge waits for batches *inside* it.
+# The command `course loader-report module:make_loader` prints these numbers for any loader. It also prints "ten in a
+# row", which judges the order of the batches (part 2). With `--step` you name your training step, and the judge waits
+# for batches *inside* it.
 #
 # The next cell judges a small loader with two workers over shards that are sorted by label. **Which faults does it
 # have, and which lines tell?**
@@ -294,10 +307,14 @@ course.claim("two workers that do not share the shards deliver every sample twic
              f"{faulty.samples:,} samples, {faulty.distinct:,} distinct")  # fmt: skip
 
 # %% [markdown]
-# The first loader has three faults. It delivers each sample twice (line "samples"), it has the same order in each
-# epoch ("next epoch"), and it reads the shards in the order of the file ("ten in a row", far larger than in the second
-# report). In the second report one fault is left. The samples of a shard are still neighbours, so "how random" is as
-# large as before.
+# The first loader has three faults:
+#
+# - It delivers each sample twice (line "samples").
+# - It has the same order in each epoch ("next epoch").
+# - It reads the shards in the order of the file ("ten in a row", far larger than in the second report).
+#
+# In the second report one fault is left. The samples of a shard are still neighbours, so "how random" is as large as
+# before.
 #
 # The file `planted_loader.py` lies in your data folder. Pass its samples through your `shuffle_buffer`, and judge it
 # again. Then judge your own loader:

@@ -4,8 +4,8 @@
 # **How much of your batches is padding, and what does it cost?**
 #
 # Sentences, purchase histories, protein chains and sensor logs vary in length. A tensor is a rectangle, so you pad each
-# sequence to the longest one in its batch. The model then computes on the padding, and autograd stores it, as if it
-# were data.
+# sequence to the longest one in its batch. The model then computes on the padding as if it were data. Before you remove
+# padding, find out how much you have and what it costs.
 #
 # In each section you first predict (replace `None` in its cell), then solve, check and measure. Later cells use your
 # answer once its check passes. Until then they use the reference solution, if your copy of the course includes it.
@@ -43,9 +43,9 @@ size, device = course.sizes("05_batch_grouping"), course.device()
 # %% [markdown]
 # ## How much of your batches is padding?
 #
-# You can compute how much padding you have from the lengths of your sequences alone, before you choose a model. Start
-# with your own lengths: pass a list, or a text file with one length per line. If you have none now, leave `None` and
-# work with `demo`.
+# The lengths of your sequences alone tell you how much padding you have, before you choose a model. Start with your own
+# lengths: pass a list, or a text file with one length per line. If you have none now, leave `None` and work with
+# `demo`.
 
 # %%
 my_lengths = None  # [12, 5, 230, ...] or "lengths.txt"
@@ -76,8 +76,8 @@ some = sets[first].lengths[:24]
 plots.padding_cells({"before padding": list(some.split(1)), "padded": some})
 
 # %% [markdown]
-# A *cell* is a position in the padded rectangle. A *token* is a cell that holds data. The *waste* of a batch is its
-# number of cells per token. A waste of 1 means no padding. A waste of 4 means that three of four cells are padding.
+# A *cell* is a position in the padded rectangle, and a *token* is a cell that holds data. The *waste* of a batch is its
+# number of cells per token. A waste of 1 means no padding, and a waste of 4 means that three of four cells are padding.
 #
 # **Predict** The cell above printed your sets. Cut the first one into batches of 256, unsorted. How much waste do these
 # batches have? Is it the longest length divided by the mean length? Or less, because few batches hold a sequence of the
@@ -248,16 +248,23 @@ for name, curve in curves.items():
 
 # %% [markdown]
 # A batch is as wide as its longest sequence, and a larger batch more often holds a long one. No row is wider than the
-# longest sequence of the set, so the waste is at most longest / mean length. You lower this bound if you truncate the
-# longest sequences, at the price of their last tokens.
+# longest sequence of the set, so the waste is at most longest / mean length. Truncating the longest sequences lowers
+# this bound, at the price of their last tokens.
 #
 # **Takeaway** Larger batches waste more, up to longest / mean length.
 
 # %% [markdown]
 # ## What does padding cost in memory and time?
 #
-# What padding costs depends on the layers of your model, so you measure three models. The first one, `TokenPool`, is
-# the small model of this unit: embedding → linear map → maximum over the sequence → linear map.
+# What padding costs depends on the layers of your model, so you measure three models:
+#
+# - the maximum is `TokenPool`, the small model of this unit (embedding → linear map → maximum over the sequence →
+#   linear map);
+# - fused attention has a layer of self-attention instead of the maximum. It calls `F.scaled_dot_product_attention`,
+#   which keeps no matrix of length × length;
+# - attention written out computes the same steps one by one, and keeps that matrix.
+#
+# <details><summary>How does TokenPool leave out the padding?</summary>
 #
 # ```python
 # def forward(self, x, mask):  # both (n, longest)
@@ -269,13 +276,10 @@ for name, curve in curves.items():
 # Why −∞ and not 0? If a feature is negative at all tokens of a sequence, a 0 from its padding would be the maximum.
 # With −∞ each sequence gets the score that it would get alone.
 #
-# The second model has a layer of self-attention instead of the maximum. It calls `F.scaled_dot_product_attention`,
-# which fuses the steps of attention and keeps no matrix of length × length. The third model writes the same steps out,
-# and keeps that matrix.
+# </details>
 #
-# Every sequence below has four tokens, and only the width of the rectangle grows. `grouping.bytes_for_backward` counts
-# the bytes that autograd keeps for the backward pass, on any device. Three claims then test whether these bytes grow in
-# proportion to the width.
+# Every sequence below has four tokens, and only the width of the rectangle grows. So whatever grows is the cost of
+# padding. `grouping.bytes_for_backward` counts the bytes that autograd keeps for the backward pass.
 #
 # **Predict** The rectangle becomes 8 times as wide. How many times as long does a step with fused attention take? 8
 # times, because it keeps 8 times the bytes? 64 times, because there are 64 times as many pairs of tokens? Or the same
@@ -339,10 +343,13 @@ course.claim("the time of the maximum grows in proportion to the width, within 3
 
 # %% [markdown]
 # The tokens stayed the same and only the width grew, so the padding alone costs these bytes and this time (**Shown**).
-# A step has three kinds of cost. Linear maps take time per cell. Attention takes time per pair of cells. Each call
-# takes some time at any width. Where calls take much of the time, it grows less than the width. Where pairs do, it
-# grows more. (Do not rank the models by the printed milliseconds, because `TokenPool` has wider layers than the other
-# two.)
+# A step has three kinds of cost:
+#
+# - linear maps take time per cell, so their time grows with the width;
+# - attention takes time per pair of cells, which grows faster than the width;
+# - a call takes some time at any width.
+#
+# Do not rank the models by the printed milliseconds, because `TokenPool` has wider layers than the other two.
 #
 # Does the mask save attention any work? The next cell compares rows of four tokens with rows full of tokens, in a
 # rectangle of the same width.
@@ -357,14 +364,19 @@ course.claim("fused attention takes as long for rows of padding as for rows of t
              masked.ratio("rows of four tokens"), within=(0.9, 1.1))  # fmt: skip
 
 # %% [markdown]
-# Only the mask differs between the two ways. If both take the same time, the mask saves no work (**Shown**). The test
-# says little unless pairs take much of the time. They do where the time of fused attention grew faster than the width.
-# Attention multiplies padding, too, and then hides the products from the softmax. Fused attention computes these pairs
-# without storing them. **Known**: FlashAttention (Dao et al. 2022, arXiv:2205.14135) recomputes the matrix by blocks in
-# the backward pass.
+# Only the mask differs between the two ways. If both take the same time, the mask saves no work (**Shown**). Attention
+# multiplies padding, too, and then hides the products from the softmax. This test says little unless pairs take much of
+# the time, so unless the time of fused attention grew faster than the width.
 #
 # **Takeaway** Bytes grow with the width, and faster than the width if attention is written out. A mask hides padding
 # but does not make it free.
+#
+# <details><summary>How can fused attention keep no matrix?</summary>
+#
+# It computes the pairs of padding without storing them. **Known**: FlashAttention (Dao et al. 2022, arXiv:2205.14135)
+# recomputes the matrix by blocks in the backward pass.
+#
+# </details>
 
 # %% [markdown]
 # ## Does nvidia-smi show what padding costs? · extra
@@ -393,8 +405,6 @@ course.claim("reserved memory does not fall with the padding", stays, values[1])
 # %% [markdown]
 # In asym's notebook, `nvidia-smi` read 4,353 MiB after the training in one rectangle, and the same after the training
 # in groups. PyTorch keeps the memory that the first training reserved, so the second reading could not be lower.
-# *GPU-Util* fell from 100 % to 46 %. It is the share of time in which any kernel ran (**Known**: manual of
-# `nvidia-smi`), so it does not tell how well the GPU was used.
 #
 # **Takeaway** To compare memory, call `torch.cuda.reset_peak_memory_stats()` before each run, and read
 # `torch.cuda.max_memory_allocated()` after it.

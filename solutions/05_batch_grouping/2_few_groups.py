@@ -3,8 +3,9 @@
 #
 # **How few groups remove the padding, which ones, and when do they pay?**
 #
-# One long sequence pads a whole batch. In this part you compute the batch in a few padded rectangles, one per range of
-# lengths. Its sequences, its loss and its gradients stay the same.
+# One long sequence makes every row of its batch long. You compute the batch in a few padded rectangles instead, one per
+# range of lengths. That saves padding but adds calls of the model, so you find out which thresholds are best and when
+# groups pay.
 #
 # As in part 1, a *cell* is a position in a padded rectangle.
 #
@@ -41,9 +42,8 @@ size, device = course.sizes("05_batch_grouping"), course.device()
 # %% [markdown]
 # ## Can you split a batch without changing its result?
 #
-# A faster way to compute a batch is safe only if the model learns the same. You test this with `demo` and the small
-# model of part 1, both from [asym](https://github.com/daeseoklee/asym). A sequence has 1, 4, 16 or 64 tokens, and a
-# label of 0 or 1.
+# A faster way to compute a batch is safe only if the model learns the same. You test this on `demo` with the small
+# model of part 1. A sequence has 1, 4, 16 or 64 tokens, and a label of 0 or 1.
 
 # %%
 demo_set = sequences.load("demo", rows=size.demo_rows)
@@ -118,10 +118,10 @@ check.group_by_length(group_by_length, seed=316)
 # %% [markdown]
 # ### Exercise 2 · Run a module in groups
 #
-# Run each group as a padded batch. In the given loop, `place` holds for each cell the index of its token in `values`.
+# Run each group as a padded batch. The loop below already computes `place`, the index in `values` of each cell's token.
 #
 # At padding, `place` points into a later sequence or past the end of `values`. So clamp `place` to the last token, then
-# set padding to 0. After the loop, put the outputs into the order of the batch with `index_copy`, which has a gradient.
+# set padding to 0. After the loop, `index_copy` puts the outputs into the order of the batch and has a gradient.
 #
 # **Must**
 # - call `module(x, mask)` once per group, with `x` and `mask` as `pad_batch` makes them for that group;
@@ -218,8 +218,11 @@ course.claim("outputs of groups equal those of the padded batch", same_outputs)
 course.claim("gradients of groups equal those of the padded batch", same_gradients)
 
 # %% [markdown]
-# Some modules do not pass this test. BatchNorm mixes rows in training, and a group has fewer rows than the batch. A
-# mean over all columns counts padding, and a group has less of it. Dropout draws different random numbers.
+# Some modules do not pass this test:
+#
+# - BatchNorm in training, because it mixes rows and a group has fewer rows than the batch;
+# - a mean over all columns, because it counts padding and a group has less of it;
+# - dropout, because it draws different random numbers.
 #
 # **Takeaway** If a module treats rows independently, ignores padding and draws no random numbers, groups change its
 # outputs and gradients only by rounding.
@@ -228,8 +231,7 @@ course.claim("gradients of groups equal those of the padded batch", same_gradien
 # ## What do groups save?
 #
 # Groups save cells, but call the model four times per batch. To see which matters more, you time an epoch in rectangles
-# and an epoch in groups, both in batches of 256. The set has four lengths, so four groups leave no padding. One claim
-# per embedding size asks whether groups are faster.
+# and an epoch in groups, both in batches of 256. The set has four lengths, so four groups leave no padding.
 #
 # **Predict** How many times as fast as one rectangle are your groups, with the largest embedding? As many times as the
 # rectangle has more cells, which part 1 counted for `demo`? Fewer, because each group adds calls? Or more, because
@@ -293,25 +295,31 @@ course.claim("at embedding size 1024, groups are faster than one rectangle", gai
 course.claim("at embedding size 8192, groups are faster than one rectangle", gains.get(8192), above=1)
 
 # %% [markdown]
-# If the gain is below the ratio of the cells, something other than cells takes time, too. You will time the calls
-# below.
+# If the gain is smaller than the ratio of the cells, something other than cells takes time, too. You will time the
+# calls below.
 #
 # **Takeaway** Groups save the bytes of the padding. Whether they save time depends on the device and the size.
 
 # %% [markdown]
 # ## Which thresholds are cheapest?
 #
-# Real data has many lengths, and a group for each of them would need too many calls. So you choose a few thresholds.
-# Each sequence is padded to its threshold and costs *cost(threshold)*. The cost is the length if the bytes or the time
-# of your model grow with the length. It is the square of the length for attention written out.
+# Real data has many lengths, and a group for each of them would need too many calls. So you look for a few thresholds
+# with the least total cost.
+#
+# Each sequence is padded to its threshold and costs *cost(threshold)*. If the time or the bytes of your model grow with
+# the length, this cost is the threshold. For attention written out, it is the square of the threshold.
 #
 # ### Exercise 3 · The best thresholds
 #
-# Find the cheapest thresholds by dynamic programming. Sort the different lengths u₁ < … < uₘ, and put the first j of
-# them into g groups. If the last group takes the lengths from uᵢ₊₁ to uⱼ, it costs *group_cost(i, j)*, and g − 1 groups
-# share the first i lengths. So try every i, and keep the cheapest.
+# Find the cheapest thresholds by dynamic programming. Take the m different lengths in ascending order. To put the first
+# j of them into g groups, choose how many lengths the first g − 1 groups hold:
 #
-# The given outer loop adds one group per round. Its `before[i]` is the least cost of the first i lengths in g − 1
+# - these groups hold the first i lengths, at a least cost that you know from the round before;
+# - the last group holds lengths i + 1 to j, at a cost of *group_cost(i, j)*.
+#
+# Try every i, and keep the cheapest.
+#
+# The outer loop below adds one group per round. Its `before[i]` is the least cost of the first i lengths in g − 1
 # groups. You fill `least[j]`, the least cost of the first j lengths in g groups.
 #
 # ```python
@@ -399,17 +407,16 @@ course.claim("the quadratic cost raises each of four thresholds but the last", r
 
 # %% [markdown]
 # Under the quadratic cost a cell of a long row costs more. So the best thresholds are higher, which saves padding in
-# the long rows. A transformer has both costs, because its linear layers compute cells and its attention computes pairs
-# of cells.
+# the long rows.
 #
 # **Takeaway** Minimise the cost that dominates in your model: cells, or pairs of cells in a row.
 
 # %% [markdown]
 # ## How many groups are fastest?
 #
-# Each further group removes padding, but adds the calls of its forward and backward pass. A simple model is *time = a ·
-# groups + b · cells*. The times of one group and of the most groups give a and b. Does the model predict the times
-# between, and does it choose a good number of groups?
+# Each further group removes padding, but adds calls. A simple model is *time = a · groups + b · cells*. The times of
+# one group and of the most groups give a and b. Does the model predict the times between, and does it choose a good
+# number of groups?
 #
 # **Predict** How many groups are fastest for a batch of log-normal lengths? The cell tries 1 to 64, but no more groups
 # than lengths. Few, because calls cost much, or many, because cells do?
@@ -461,20 +468,24 @@ course.claim("the number of groups that the model predicts is at most 30 % slowe
 # The first groups remove most of the padding. Later groups remove little, but each adds its calls. So the time falls,
 # then rises.
 #
-# If the measured times between lie above the model, **we think** that it lacks a third cost, which a step pays once for
-# any number of groups. To test this, fit *a · groups + b · cells + c* to all times.
-#
 # **Takeaway** A few groups are enough, because each further group adds the same calls but saves fewer cells.
+#
+# <details><summary>What if the measured times between lie above the model?</summary>
+#
+# **We think** that the model then lacks a third cost, which a step pays once for any number of groups. To test this,
+# fit *a · groups + b · cells + c* to all times.
+#
+# </details>
 
 # %% [markdown]
 # ## What changes in small batches?
 #
 # Many models train with small batches. A smaller batch has fewer cells, but needs the same four groups. To see what the
-# calls alone cost, you also time batches that have almost no cells: four sequences, one of each length.
+# calls alone cost, you also time batches of only four sequences, one of each length.
 #
-# **Predict** How many times as fast as one rectangle are groups in batches of 32, with the smallest embedding? (It may
-# be smaller than those above.) About as many times as in batches of 256, because most cells are padding in both? Or
-# fewer, because each call works on fewer cells?
+# **Predict** How many times as fast as one rectangle are groups in batches of 32, with the smallest embedding? About as
+# many times as in batches of 256, because most cells are padding in both? Or fewer, because each call works on fewer
+# cells?
 
 # %%
 predicted_small = None  # times as fast, e.g. 2.0
@@ -514,22 +525,27 @@ course.claim("in batches of 32 at embedding size 64, two groups are faster than 
 
 # %% [markdown]
 # At embedding size 64 only the batch size changed between 256 and 32, so a smaller batch lowers the gain (**Shown**).
-# It does so in two ways. Each call works on fewer cells, and a small batch has less padding per token, as part 1
-# counted.
+# Each call works on fewer cells, and a small batch has less padding per token, as part 1 counted.
 #
 # If four groups of one sequence take longer than the rectangle, their calls cost more than all its cells. Two groups
 # have half the calls, so they may win where four lose.
 #
-# On the recorded H200, groups were slower at embedding size 64, even in batches of 256. **We think** that launches are
-# only a part of the reason, because the CPU waits for the GPU at each `nonzero` and each `int(lengths.max())`. To test
-# this, compute the groups from a copy of the lengths on the CPU.
-#
-# If you accumulate gradients anyway, sort by length before you cut the micro-batches, and weight their losses as part 3
-# does. Then groups add no calls, and the backward pass of each micro-batch frees its memory. (`run_grouped` keeps all
-# groups until the end.)
-#
 # **Takeaway** Groups pay where the saved cells cost more than the added calls, as with long sequences, large layers and
 # large batches.
+#
+# <details><summary>Why were groups slower on the recorded H200 at embedding size 64, even in batches of 256?</summary>
+#
+# **We think** that launches are only a part of the reason, because the CPU waits for the GPU at each `nonzero` and each
+# `int(lengths.max())`. To test this, compute the groups from a copy of the lengths on the CPU.
+#
+# </details>
+#
+# <details><summary>Do you accumulate gradients anyway?</summary>
+#
+# Sort by length before you cut the micro-batches, and weight their losses as part 3 does. Then groups add no calls, and
+# the backward pass of each micro-batch frees its memory. (`run_grouped` keeps all groups until the end.)
+#
+# </details>
 
 # %% [markdown]
 # ## Does a random search come close? · extra
@@ -539,10 +555,11 @@ course.claim("in batches of 32 at embedding size 64, two groups are faster than 
 #
 # ### Exercise 4 · Find thresholds at random
 #
-# Search at random, with restarts. A trial starts at drawn thresholds. It moves one of them to the next length, down or
-# up, as long as that lowers the cost. The best of several trials wins. You are given `cost(thresholds)`, and
-# `grouping.neighbours(thresholds, occurring)`, which lists all such moves. With a single group the list is empty, so
-# `min` needs its argument `default`.
+# Search at random, with restarts. A trial starts at random thresholds. It moves one of them to the next length, down or
+# up, as long as that lowers the cost. The best of several trials wins.
+#
+# `cost(thresholds)` is the cost, and `grouping.neighbours(thresholds, occurring)` lists all such moves. With a single
+# group the list is empty, so `min` needs its argument `default`.
 #
 # ```python
 # >>> find_thresholds(torch.tensor([1, 1, 1, 4, 4, 16]), k=2)  # [4, 16] costs 5 × 4 + 16 = 36, [1, 16] costs 51
@@ -655,7 +672,7 @@ course.claim("random searches of ten trials miss less than those of a single tri
 # %% [markdown]
 # A dot is a seed, and a bar the median of ten seeds. Where a random trial ends depends on where it starts, so single
 # trials scatter. The exact search tries each pair of different lengths once per group, so its time grows with the
-# square of their number. A random trial tries only a few neighbours per move.
+# square of their number.
 #
 # **Takeaway** Search exactly if the cost is a sum over groups and there are few different lengths. Otherwise restart a
 # random search.

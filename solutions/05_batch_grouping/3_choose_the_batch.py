@@ -4,8 +4,7 @@
 # **What if the sequences of a batch are alike from the start?**
 #
 # Part 2 removed padding at the price of more calls of the model. A sampler that puts sequences of similar length into
-# one batch needs no further calls. But such a batch is not a random sample, and batches differ more in their number of
-# tokens. You build the sampler, weight its losses, and train a small language model to see what the sampler does to the
+# one batch needs no further calls. But such a batch is not a random sample, so you must find out whether it harms the
 # training.
 #
 # **You will be able to**
@@ -14,7 +13,7 @@
 # - weight the losses of unequal batches so that every token counts the same;
 # - decide from validation curves whether sorted batches harm your training, and reduce the harm.
 #
-# **Minutes** 47 core · 111 in all · session 2
+# **Minutes** 46 core · 110 in all · session 2
 #
 # **Needs** `padding_waste` and `pad_batch` of part 1
 #
@@ -48,8 +47,11 @@ print(f"to count cells: {len(many):,} sequences of 1 to {int(many.max())} tokens
 # ## How much padding does sorting remove?
 #
 # If a sampler sorts the whole set by length, hardly any padding is left. But then the same sequences meet in every
-# epoch. *Bucketing* is a compromise. You shuffle the set and cut it into windows, each of several batches. You sort
-# inside each window, cut the window into batches, and shuffle all batches.
+# epoch. *Bucketing* is a compromise:
+#
+# 1. Shuffle the set, and cut it into windows of several batches each.
+# 2. Sort inside each window, and cut it into batches.
+# 3. Shuffle all batches.
 #
 # **Predict** How many cells per token are left with windows of 50 batches? A sorted window is cut into 50 batches, and
 # each is padded to its own longest sequence. The first one holds the shortest 2 % of the lengths. Which one wastes
@@ -214,9 +216,8 @@ for n, window in [(batch_size, 50), (eighth, 50), (eighth, 400)]:
 # %% [markdown]
 # ## What do you take home?
 #
-# You can use your sampler in your own project. Choose a batch size and a window, and write them into the next cell. The
-# cell saves your sampler, your `pad_batch` and a collate function for a `DataLoader` as a module that needs only torch
-# and NumPy.
+# You can use your sampler in your own project. Choose a batch size and a window in the next cell. It saves your
+# sampler, your `pad_batch` and a collate function for a `DataLoader` as a module that needs only torch and NumPy.
 
 # %% tags=["experiment"]
 chosen_batch_size, chosen_window = 64, 50
@@ -234,15 +235,16 @@ except CourseError as why:
 # ## Does every token count the same?
 #
 # With your sampler, one batch holds many tokens and the next one few. If each batch averages its own loss, some tokens
-# count more than others, and no error tells you.
+# count more than others, and no error is raised.
 #
-# From here on, the sequences are texts for a small language model, `RaggedTransformer`, which predicts each next token.
-# The texts are invented, and there are two kinds. Long texts are mostly of one kind and short texts of the other, like
-# articles and chats.
+# From here on, the sequences are invented texts for a small language model, `RaggedTransformer`, which predicts each
+# next token. Long texts are mostly of one kind and short texts of the other, like articles and chats.
 #
-# A training step often takes several batches. Each *rank*, a process with its own copy of the model, may compute one,
-# and `DistributedDataParallel` *averages* the gradients of the ranks. Or one process computes several *micro-batches*
-# before the update, and *adds* their gradients.
+# A training step often takes several batches, in one of two ways:
+#
+# - Several *ranks*, processes with a copy of the model each, compute one batch each. `DistributedDataParallel`
+#   *averages* their gradients.
+# - One process computes several *micro-batches* before the update, and *adds* their gradients.
 #
 # ### Exercise 2 · The loss of a batch
 #
@@ -355,8 +357,7 @@ course.claim("the mean of the ranks' means misses by 10 % of the norm more with 
 # %% [markdown]
 # **Shown** The two gradients of a step differ only in how its batches are weighted. With a mean per batch, a token
 # weighs more if its batch has few tokens. Sorted batches differ more in their number of tokens, and here also in their
-# kind of text, so wrong weights do more harm. (The model is untrained. The interval of six values reaches from the
-# smallest to the largest.)
+# kind of text, so wrong weights do more harm.
 #
 # **Takeaway** The mean of means is not the mean. Divide sums over tokens by the number of tokens of the whole step.
 
@@ -374,9 +375,10 @@ course.claim("the mean of the ranks' means misses by 10 % of the norm more with 
 # | accumulated windows | four micro-batches, each with a quarter of the texts; a window has as many texts as above |
 #
 # A batch of your sampler has texts of similar lengths, so mostly of one kind. That could make each update worse. But
-# the batch has less padding, so the same number of cells allows more updates. Each training lasts until it has computed
-# as many cells as the training in random order. You count cells and not seconds, so a busy machine does not change the
-# result. Two claims then compare the orders after equal updates, and two after equal cells.
+# the batch has less padding, so the same number of cells allows more updates.
+#
+# Each training lasts until it has computed as many cells as the training in random order. You count cells and not
+# seconds, so a busy machine does not change the result.
 #
 # **Predict** Which order has the lowest validation loss after the same *cells*?
 
@@ -435,24 +437,35 @@ course.claim("after the same cells, windows lead random batches by less at the l
 
 # %% [markdown]
 # If time followed the cells, both printed ratios of seconds would be 1. But for the same cells, windows compute several
-# times as many batches as the random order, and accumulated windows about four times as many as windows. **We think**
-# that on a GPU whose launches cost more than the cells, time follows the number of batches. To test this, run these
-# cells there.
-#
-# The lead of windows over random batches may shrink because their updates are worse, or because all curves flatten.
-# Compare it with the lead of accumulated windows, whose updates are better. If that one shrinks as much, worse updates
-# need not be the reason.
+# times as many batches as the random order, and accumulated windows about four times as many as windows.
 #
 # **Takeaway** If the target depends on the length, sorted batches make each update worse but cheaper. Accumulate over
 # several batches, and compare orders after equal cells, too.
+#
+# <details><summary>What would a GPU show?</summary>
+#
+# **We think** that on a GPU whose launches cost more than the cells, time follows the number of batches. To test this,
+# run these cells there.
+#
+# </details>
+#
+# <details><summary>Why may the lead of windows shrink?</summary>
+#
+# It may shrink because their updates are worse, or because all curves flatten. Compare it with the lead of accumulated
+# windows, whose updates are better. If that one shrinks as much, worse updates need not be the reason.
+#
+# </details>
 
 # %% [markdown]
 # ## Why is the update of a sorted batch worse? · extra
 #
-# If you know the reason, you know what to repair. There are two suspects. The texts of a batch are alike. And updates
-# differ in their number of *tokens*, while Adam moves the weights about as far on few tokens as on many. The first
-# control, "same tokens", draws texts at random until a batch has at least as many tokens as a batch of your sampler. So
-# its updates differ as much in tokens, but its texts have all lengths.
+# If you know the reason, you know what to repair. There are two suspects:
+#
+# - The texts of a batch are alike.
+# - Updates differ in their number of *tokens*, while Adam moves the weights about as far on few tokens as on many.
+#
+# The first control, "same tokens", draws texts at random until a batch has at least as many tokens as a batch of your
+# sampler. So its updates differ as much in tokens, but its texts have all lengths.
 
 
 # %% tags=["experiment"]
@@ -752,9 +765,12 @@ check.stragglers(stragglers, seed=40)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# You compare four lists of batches for four ranks: random, bucketed, *balanced* and filled up to a budget. Balanced
-# batches are the bucketed ones, in an order in which batches of similar size form a step. All but the random batches
-# come from the same sorted windows. Nothing is timed here, because time is counted in cells, as in Exercise 5.
+# You compare four lists of batches for four ranks. Time is counted in cells, as in Exercise 5.
+#
+# - *random*: batches of any lengths;
+# - *bucketed*: batches of sorted windows;
+# - *balanced*: the bucketed batches, in an order in which batches of similar size form a step;
+# - *budget*: batches from the same windows, filled up to a budget.
 
 # %% tags=["experiment"]
 stragglers_now, shard_now = course.solved(check.stragglers), course.solved(check.shard_batches)

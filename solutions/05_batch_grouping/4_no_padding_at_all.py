@@ -4,9 +4,10 @@
 # **Does a batch have to be a rectangle?**
 #
 # Embeddings, linear maps and activations treat every token by itself. So they can run on a *flat* batch, which is the
-# tokens of all sequences in a row. Only layers that combine tokens must know where a sequence ends. Libraries for
-# language models call such batches *packed* or *padding-free*. You pack a batch, prove that the model computes the
-# same, and measure whether packing saves time and memory.
+# tokens of all sequences in a row, without padding. Only layers that combine tokens must know where a sequence ends.
+#
+# Libraries for language models call such batches *packed* or *padding-free*. You pack a batch, prove that the model
+# computes the same, and measure whether packing saves time and memory.
 #
 # **You will be able to**
 #
@@ -14,7 +15,7 @@
 # - prove that a packed model has the loss and the gradients of the padded one;
 # - choose a way to batch sequences by model, device and spread of lengths.
 #
-# **Minutes** 39 core · 117 in all · session 2
+# **Minutes** 38 core · 116 in all · session 2
 #
 # **Needs** `BucketBatchSampler` of part 3 and `pad_batch` of part 1
 
@@ -51,19 +52,19 @@ print(f"{len(texts):,} texts of 1 to {int(texts.lengths.max())} tokens")
 # ## What must a flat batch know?
 #
 # A flat batch has no padding, but its tokens alone do not show where a sequence ends. The figure shows five sequences,
-# padded and flat. On the right are all pairs of tokens of the flat batch. Attention in both directions needs the dark
-# pairs. A causal model, such as the small transformer of part 3, needs only those on the diagonal or below it.
+# padded and flat. On the right are all pairs of tokens of the flat batch. Attention needs only the dark pairs, and a
+# causal model only the dark pairs on the diagonal or below it.
 
 # %%
 plots.flat_and_blocks(torch.tensor([2, 7, 1, 4, 3]))
 
 # %% [markdown]
 # A flat batch has fewer cells, but it may have more pairs, because all its tokens are in one row. A mask hides the
-# pairs of different sequences, and some kernels also skip them.
+# pairs of different sequences.
 #
 # ### Exercise 1 · Pack
 #
-# Join the sequences of a batch. The model adds to each token a code of its position, so positions must start again in
+# Join the sequences of a batch. The model adds a code of its position to each token, so positions must start again in
 # each sequence. Kernels for variable lengths take the *cumulative sequence lengths*, called `cu_seqlens`.
 #
 # ```python
@@ -130,8 +131,8 @@ check.pack(pack, seed=17)
 # ### Exercise 2 · A block mask
 #
 # A token may attend only to tokens of its own sequence. With `causal`, it may attend only to itself and earlier ones.
-# Build this mask of all pairs from the lengths. You need no loop over sequences, because `torch.repeat_interleave`
-# gives each token the number of its sequence.
+# Build this mask of all pairs from the lengths, without a loop over sequences. `torch.repeat_interleave` gives each
+# token the number of its sequence.
 #
 # ```python
 # >>> block_mask(torch.tensor([1, 2]), causal=True).int().tolist()
@@ -189,9 +190,11 @@ check.block_mask(block_mask, seed=6)
 # %% [markdown]
 # ## Is it still the same model?
 #
-# A mistake in packing raises no error, so you need a proof. One model sees the same texts twice in float64, padded and
-# packed into a single row. You compare the sum of all losses, and its gradient. Then you try two mistakes. In one,
-# positions run on through the row. In the other, borders are open, so attention looks back into earlier sequences.
+# A mistake in packing raises no error, so you need a proof. One model computes the same texts twice in float64, padded
+# and packed into a single row. You compare the sum of all losses, and its gradient. Then you try two mistakes:
+#
+# - `positions` run on through the row;
+# - `borders` are open, so attention looks back into earlier sequences.
 
 # %% tags=["experiment"]
 pack_now, mask_now = course.solved(check.pack), course.solved(check.block_mask)
@@ -222,21 +225,25 @@ course.claim("a packed row whose positions run on, or whose borders are open, ha
 # **Shown** Either mistake alone changes the loss, and no error is raised. The change is small for this untrained model,
 # so do not wait for a curve to show it.
 #
+# **Takeaway** Before you train a packed model, compare its loss and gradient with those of a padded batch, in float64.
+#
+# <details><summary>What changes with rotary positions?</summary>
+#
 # **Known** With rotary position embeddings (Su et al. 2021, arXiv:2104.09864) only the distance of two tokens counts.
 # So positions may run on, but borders must still be closed.
 #
-# **Takeaway** Before you train a packed model, compare its loss and gradient with those of a padded batch, in float64.
+# </details>
 
 # %% [markdown]
-# ## How many tokens per second?
+# ## Is packing faster than bucketing?
 #
-# Your sampler of part 3 already removes most of the padding. Is packing faster? You compare four ways to compute all
-# texts of an epoch, forward and backward. First you count what they compute, for one shuffle.
+# Your sampler of part 3 already removes most of the padding. To see what packing adds, you compare four ways to compute
+# all texts of an epoch, forward and backward. First you count their cells and pairs.
 #
 # | way | what it computes |
 # |---|---|
-# | random batches | batches of the shuffled texts, a rectangle per batch |
-# | bucketed batches | batches of your sampler of part 3 with windows of 50, a rectangle per batch |
+# | random batches | a rectangle per batch of shuffled texts |
+# | bucketed batches | a rectangle per batch of your sampler, with windows of 50 |
 # | flat | each random batch as one long row, under your block mask |
 # | packed rows | each random batch in short rows of one length, filled with whole texts, under their block masks |
 
@@ -272,7 +279,7 @@ for name in shapes:
 
 # %% [markdown]
 # Linear maps take time per cell. Attention takes time per pair of tokens in a row, and a mask does not save the time of
-# hidden pairs. (Padded batches need no mask here, so a causal kernel may skip some of the pairs that are counted.)
+# hidden pairs.
 #
 # **Predict** How many times as fast as bucketed batches are packed rows? Does the time follow the cells printed above?
 # Does it follow the pairs? Or does it lie between the two?
@@ -302,9 +309,8 @@ def packed_loss(rows, row_length=None):
 
 
 # %% [markdown]
-# The shuffle decides which texts share a batch. So each round of the comparison computes a whole epoch in each way, and
-# each round has another seed. The intervals then cover the shuffles as well as the noise of the clock. Three claims
-# compare packed rows with random batches, with your sampler, and with one flat row.
+# The shuffle decides which texts share a batch. So each round of the comparison computes a whole epoch in each way,
+# with another seed. The intervals then cover the shuffles as well as the noise of the clock.
 
 # %% tags=["experiment"]
 in_short_rows = functools.partial(packed_loss, row_length=size.row_length)
@@ -349,23 +355,29 @@ course.claim("packed rows are at least 10 % faster than one flat row under a blo
              timed.ratio("packed rows", to="flat"), above=1.1)  # fmt: skip
 
 # %% [markdown]
-# Differences within the interval of the control are noise. The memory is what the largest batch keeps for the backward
-# pass. The bucket with the longest texts keeps as much as a random batch, so bucketing saves cells but does not lower
-# the peak.
+# The memory is what the largest batch keeps for the backward pass. The bucket with the longest texts keeps as much as a
+# random batch, so bucketing saves cells but does not lower the peak.
 #
 # Bucketed batches leave nearly as little padding as packed rows and need no mask, so packed rows need not be faster.
-# But a packed batch stays a random sample, because packing does not sort. Where the flat row is slower than short rows,
-# **we think** that its hidden pairs are the reason, although the number of rows differs, too. To test this, pack into
-# rows of twice the length.
-#
-# **Known** Kernels for variable lengths skip the hidden pairs (`flash_attn_varlen_func` of the library flash-attn).
-# With such a kernel a row may be long. An extra section tries the one of PyTorch.
+# But a packed batch stays a random sample, because packing does not sort.
 #
 # **Takeaway** Packing removes padding without choosing which texts meet. Under a dense mask keep rows short, because
 # attention computes the hidden pairs, too.
 #
-# The extra sections are independent of each other, except that the one on masked pairs continues the one on kernels. If
-# you have time for one only, count your own data in "How much could your own data save?".
+# <details><summary>When may a row be long?</summary>
+#
+# Where the flat row is slower than short rows, **we think** that its hidden pairs are the reason, although the number
+# of rows differs, too. To test this, pack into rows of twice the length.
+#
+# **Known** Kernels for variable lengths skip the hidden pairs (`flash_attn_varlen_func` of the library flash-attn).
+# With such a kernel a row may be long. An extra section tries the one of PyTorch.
+#
+# The printed pairs also count some that a causal kernel may skip in padded batches, because these need no mask here.
+#
+# </details>
+#
+# You can read the extra sections in any order, except that the one on masked pairs continues the one on kernels. If you
+# have time for one only, count your own data in "How much could your own data save?".
 
 # %% [markdown]
 # ## Do maxima need a rectangle? · extra
@@ -488,9 +500,9 @@ course.claim("for a recurrence a packed sequence needs fewer bytes than four gro
 # %% [markdown]
 # ## Does attention on a flat batch get a fast kernel? · extra
 #
-# Attention can take most of the time of a long flat row, so its kernel matters. `F.scaled_dot_product_attention`
-# accepts q, k and v as (batch, heads, tokens, d) or (heads, tokens, d), and chooses a kernel itself. You write the
-# attention, then compare which kernels it gets.
+# Attention can take most of the time of a long flat row, so its kernel matters. You write the attention, then compare
+# which kernels `F.scaled_dot_product_attention` chooses for it. It accepts q, k and v as (batch, heads, tokens, d) or
+# (heads, tokens, d).
 #
 # ### Exercise 4 · Attention on flat batches
 #
@@ -594,6 +606,7 @@ course.claim("attention on nested tensors is faster than under the block mask",
 #
 # Most of a block mask is False, so a kernel that skips these pairs could save most of the work. FlexAttention (Dong et
 # al. 2024, arXiv:2412.05496) divides the mask into blocks of 128 × 128 and skips blocks that are False throughout.
+#
 # Without CUDA the next cell runs it uncompiled and forward only, which shows its result but not its speed. On CUDA the
 # cell after it times the block mask, FlexAttention and PyTorch's kernel for variable lengths, which takes your
 # `cu_seqlens`. That kernel needs half precision, so all three get the same tensors in bfloat16.
@@ -630,9 +643,13 @@ course.claim("in bfloat16 FlexAttention is faster than the block mask", ratio["F
 # %% [markdown]
 # ## How often does the compiler start again? · extra
 #
-# Each compilation takes time, `torch.compile` compiles a graph for the shapes that it sees, and padded batches have
-# many widths. The argument `dynamic` decides what happens at a new width. With `False`, the model is compiled again.
-# With `None`, the default, a size that has changed becomes dynamic. With `True`, sizes are dynamic from the start.
+# `torch.compile` compiles a graph for the shapes that it sees, which takes time, and padded batches have many widths.
+# The argument `dynamic` decides what happens at a new width:
+#
+# - with `False`, the model is compiled again;
+# - with `None`, the default, a size that has changed becomes dynamic;
+# - with `True`, sizes are dynamic from the start.
+#
 # Where shapes must be static, as in CUDA graphs, you can pad each batch to the next of k *edges*. The cell counts the
 # graphs of the forward pass, but does not compile them, which would take minutes.
 #
@@ -664,9 +681,9 @@ course.claim("by default torch.compile makes at most three graphs for all widths
 # %% [markdown]
 # ## Does packing change the training? · extra
 #
-# A packed row holds random texts, so packing should train as well as random batches do. Part 3 compared random batches
-# with windows. Here you pack the random batches and compare them with both. (In the left panel, the lines of random and
-# packed batches may cover each other.)
+# A packed row holds random texts, so packing should train as well as random batches do. You pack the random batches of
+# part 3, and compare them with random batches and with windows. (In the left panel, the lines of random and packed
+# batches may cover each other.)
 
 # %% tags=["experiment"]
 held_out = sequences.text(size.held_out, 1)
@@ -752,10 +769,10 @@ print(f"packed rows of twice the longest: {cells_in_rows / int(my_lengths.sum())
 # ### END SOLUTION
 
 # %% [markdown]
-# ## Which way to take
+# ## Which way fits your data?
 #
-# A quoted claim is the evidence for its line. You find it above with your number, and with the numbers of recorded
-# machines where there are any. A line that names only a part rests on what you counted and measured there.
+# A quoted claim is the evidence for its line, and you find its numbers above. A line that names only a part rests on
+# what you counted and measured there.
 #
 # - **Nearly equal lengths**: pad. Count cells per token first (part 1).
 # - **A transformer, on CUDA with a kernel for variable lengths**: pack, and pass `cu_seqlens`. In Hugging Face

@@ -3,27 +3,25 @@
 #
 # **What is your training step waiting for, and which advice could change that?**
 #
-# Checklists for faster training seldom name the machine on which their advice was measured. This unit measures the
-# advice of one such checklist, L. Kuhn's "Faster Deep Learning Training with PyTorch"
-# ([efficientdl.com](https://efficientdl.com/faster-deep-learning-in-pytorch-a-guide/)), and what newer lists add. Some
-# advice wins on one machine and loses on another. So you first learn to measure: where a step spends its time, how much
-# a change can gain at best, and whether a difference is more than noise. At the end of this part, the *flip map* shows
-# what each piece of advice gained on your machine and on others.
+# Checklists for faster training seldom name the machine on which their advice was measured, and some advice that wins
+# on one machine loses on another. So you first learn to measure: where a step spends its time, how much a change can
+# gain at best, and whether a difference is more than noise. Then you test the advice of one checklist, L. Kuhn's
+# "Faster Deep Learning Training with PyTorch"
+# ([efficientdl.com](https://efficientdl.com/faster-deep-learning-in-pytorch-a-guide/)).
 #
 # **You will be able to**
 #
-# - read from a profile where the time of a training step goes, and compute what a change can gain at best;
+# - read from a profile where the time of a step goes, and compute what a change can gain at best;
 # - test your own comparison on two equal things before you believe it;
 # - say whether an operation waits for arithmetic, for bytes or for its start;
 # - judge a piece of advice by its bound, its interval, and the machines on which it flips.
 #
-# **Minutes** 46 core · 92 in all
+# **Minutes** 44 core · 90 in all
 #
 # **Needs** PyTorch: you have written a training loop
 #
 # Run the cells in order. Where a cell says None, write your number before you run the next cell. Sections marked
-# "extra" can wait. Numbers after "Recorded" come from the machines that they name. At smoke scale nothing is decided,
-# because it only tests that the cells run.
+# "extra" can wait. Numbers after "Recorded" come from the machines that they name.
 
 
 # %% locked="setup"
@@ -72,9 +70,9 @@ new_model = functools.partial(cheap_advice.new_model, device)  # the same initia
 # first: a Dataset that makes one image at a time, a `DataLoader` with default options, and Adam. `course.checkup`
 # watches it, reports where its time goes, and tries what might help.
 #
-# **Predict**: which share of the time does Adam's update take, from 0 to 1? Two ways of counting disagree. Counted in
-# operations, it is small: the update makes a dozen per weight, but forward and backward use each weight for all images
-# of the batch. Counted in bytes, it is larger: the update reads and writes each weight and its two moments.
+# **Predict**: which share of the time does Adam's update take, from 0 to 1? Say a small one if operations count: the
+# update makes a dozen per weight, but forward and backward use each weight for all images. Say a larger one if bytes
+# count: the update reads and writes each weight and its two moments.
 
 # %%
 predicted_optimizer_share = None  # your number
@@ -103,19 +101,19 @@ print(course.score("06/1", "share of Adam's update", predicted_optimizer_share, 
                    null=None))  # fmt: skip
 
 # %% [markdown]
-# Each share and each gain comes with an interval of 95 %. For each change, the report says what it can gain at best,
-# what it gained here, and whether the interval allows a verdict. In the next sections you build these three numbers
-# yourself, so that you can use them where no check-up looks.
+# For each change, the report says what it can gain at best, what it gained here, and whether its interval of 95 %
+# allows a verdict. You now build these three numbers yourself, so that you can use them where no check-up looks.
 #
 # **Takeaway** Look at the whole step before you change a line of it.
 
 # %% [markdown]
 # ## Can you trust a difference?
 #
-# Time the same step twice, and you get two different numbers. So how large must a difference be before it means
-# something? To find out, compare a step with itself. In such an *A/A test* every difference is noise. The cell makes
-# many of these tests and judges each in two ways: by one run of each side, as people do by hand, and by several rounds
-# of `compare`, which this course uses everywhere. It also prints how many rounds would show a gain of 2 %.
+# Time the same step twice, and you get two different numbers. How large must a difference be before it means something?
+# To find out, compare a step with itself: in such an *A/A test* every difference is noise.
+#
+# The cell makes many of these tests. It judges each by one run of each side, as people do by hand, and by several
+# rounds of `compare`, which this course uses everywhere. How often does each way find a difference where there is none?
 
 # %% tags=["experiment"]
 fixed = next(iter(loader))
@@ -134,17 +132,15 @@ course.claim("over all rounds, a step is as fast as itself within 2 %", comparis
              within=(0.98, 1.02), otherwise="Your machine does other work, so small gains cannot be seen.")  # fmt: skip
 
 # %% [markdown]
-# **Known** One interval of 95 % in twenty misses the truth. Its width shrinks with the square root of the rounds, so
-# half the width takes four times the rounds.
+# **Known** One interval of 95 % in twenty misses the truth. For half its width you need four times the rounds.
 #
 # **Takeaway** First compare a thing with itself. A gain must be larger than the difference that you find there.
 
 # %% [markdown]
 # ## Where does the time go?
 #
-# Speeding up a phase gains little if the phase takes little time. A profile shows the time of each phase and of each
-# operation inside it. A step has five phases: get the *data*, *transfer* it to the device, *forward*, *backward*,
-# *optimizer*.
+# Speeding up a phase gains little if the phase takes little time. A step has five phases: get the *data*, *transfer* it
+# to the device, *forward*, *backward*, *optimizer*. A profile shows the time of each.
 
 # %% [markdown]
 # ### Exercise 1 · Shares of a profile
@@ -210,11 +206,15 @@ check.where_time_goes(where_time_goes, seed=13)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# How much time does it take to get the data? The cells profile two trainings: the first makes its images one by one,
-# and the second cuts rows out of one tensor. Your function computes the shares, and the bars show a typical step of
-# each training. The last figure shows two steps on a time axis. A dark bar is an operation of torch; in the gaps no
-# operation runs. On CUDA each phase ends with a synchronisation, because otherwise the profile would show when work was
-# *queued*, not when it ran.
+# How much time does it take to get the data? You profile two trainings: the first makes its images one by one, and the
+# second cuts rows out of one tensor. Your function computes the shares, and the bars show a typical step of each
+# training. In the last figure, a dark bar is an operation of torch; in the gaps no operation runs.
+#
+# <details><summary>Why does each phase wait for the GPU at its end?</summary>
+#
+# Without this wait, the profile would show when work was *queued* on CUDA, not when it ran.
+#
+# </details>
 
 # %%
 PHASES = ("data", "transfer", "forward", "backward", "optimizer")
@@ -281,8 +281,8 @@ print(f"the whole trace: {trace.parent.name}/{trace.name} in the data folder; op
 plots.step_traces(cut, PHASES)
 
 # %% [markdown]
-# Profile and check-up may disagree about a share, because the profiler slows down work that consists of many short
-# operations, such as making one image.
+# Profile and check-up may disagree about a share, because the profiler slows down work of many short operations, such
+# as making one image.
 #
 # **Takeaway** Profile your own training: the same network has other shares when its data come from one tensor.
 
@@ -363,7 +363,7 @@ course.claim("with tensors in memory, no advice about loading can make this trai
              below=1.1, otherwise="Then loading is worth your time: see unit 01.")  # fmt: skip
 
 # %% [markdown]
-# Workers and streams run phases at the same time. The bound holds for them, too, because the other phases get no
+# The bound also holds for workers and streams, which run phases at the same time, because the other phases get no
 # shorter. Compare the recorded machines: a fast device spends a larger share on getting the data, so there advice about
 # loading can gain more.
 #
@@ -372,17 +372,19 @@ course.claim("with tensors in memory, no advice about loading can make this trai
 # %% [markdown]
 # ## What is an operation waiting for?
 #
-# A profile names the slow operation, but not what it waits for, and the remedy depends on that. Horace He ("Making Deep
-# Learning Go Brrrr From First Principles", 2022) names three cases. A *compute-bound* operation waits for arithmetic. A
-# *memory-bound* operation waits until its bytes are read and written. An *overhead-bound* operation waits for Python
-# and torch to start it (on a GPU: to *launch its kernel*).
+# A profile names the slow operation, but the remedy depends on what this operation waits for. Horace He ("Making Deep
+# Learning Go Brrrr From First Principles", 2022) names three cases:
+#
+# - A *compute-bound* operation waits for arithmetic.
+# - A *memory-bound* operation waits until its bytes are read and written.
+# - An *overhead-bound* operation waits for Python and torch to start it (on a GPU: to *launch its kernel*).
 #
 # To tell them apart, change the arithmetic and the bytes separately, and see which of the two the time follows. The
 # cells do so for a product of two matrices and for `clamp`, which compares each number with one limit or with two.
 #
 # **Predict**: how many times as long does a training step take with two images as with one? Say 2 if the step waits for
-# arithmetic on the images. Say 1 if it waits for work that does not grow with the images: the update, and the start of
-# each operation.
+# arithmetic on the images. Say 1 if it waits for the update and for the start of each operation, which do not grow with
+# the images.
 
 # %%
 predicted_twice_the_images = None  # your number
@@ -419,25 +421,29 @@ course.claim("twice the arithmetic on 64 numbers takes at most 25 % longer", few
 course.claim("128 numbers instead of 64 take at most 25 % longer: the call itself costs most", few_numbers, below=1.25)
 
 # %% [markdown]
-# **Shown** Some rows change almost only the arithmetic, others almost only the bytes. The operation waits for whichever
-# of the two also changes its time. If the time stays although both double, most of it is the call itself.
+# **Shown** Some rows change almost only the arithmetic, others almost only the bytes. The operation waits for the one
+# whose change also changes the time. If the time stays although both double, most of it is the call itself.
 #
 # **We think** that a step of one image waits mostly for the update and for the start of each operation. To test it,
-# leave the update out. If the row "128 images for 64" exceeds 2, **we think** that each step with the larger batch gets
-# new pages of memory from the system. To test it, count page faults (`resource.getrusage`).
+# leave the update out.
+#
+# <details><summary>Why may twice the images take more than twice the time?</summary>
+#
+# **We think** that each step with the larger batch gets new pages of memory from the system. To test it, count page
+# faults (`resource.getrusage`).
+#
+# </details>
 #
 # **Takeaway** Vary arithmetic and bytes separately: the time follows what bounds the operation.
 
 # %% [markdown]
 # ## Does the cheap advice help here?
 #
-# Now you can judge the cheap items of the checklist: each is measured with and without. A dot says how many times as
-# fast the item makes the work, the thick line is its interval of 95 %, and the thin grey line is the control.
-# `as_tensor` and gradients None appear twice: in a step of the network, where they touch little, and in work of which
-# they touch much.
+# You can now test the cheap items of the checklist, each with and without. A dot says how many times as fast the item
+# makes the work, the thick line is its interval, and the thin grey line is the control.
 #
-# The checklist also has a rule for workers: take four per GPU, because more and fewer are slower. You have one device,
-# so the cell compares four with two.
+# Two items appear twice: in a step of the network, where they touch little, and in work of which they touch much. The
+# checklist also says to take four workers per GPU. You have one device, so the cell compares four with two.
 
 # %% tags=["experiment"]
 few = size.cheap_steps * batch_size
@@ -508,8 +514,7 @@ course.claim("no_grad keeps no activation of a validation batch", keeps_nothing,
              f"{kept_without} B, not {kept / 1e6:.1f} MB")  # fmt: skip
 
 # %% [markdown]
-# Seven claims decide which lines and settings to look for in your script. The last five need a GPU: a CPU can only
-# say that it did not measure them.
+# Seven claims decide which lines and settings to look for in your script. The last five need a GPU.
 
 # %% tags=["experiment"]
 course.claim("a step without .item() is faster", gains["no .item() in the steps"], above=1,
@@ -531,17 +536,24 @@ course.claim("with cudnn.benchmark, the first step of a batch size takes at most
              on_gpu.get("first step"), above=0.5)  # fmt: skip
 
 # %% [markdown]
-# A row is "faster", and its claim holds, if the whole interval lies at least half a percent above 1. Read each row with
-# its bound: advice about a small share gains little.
+# A row is "faster", and its claim holds, if the whole interval lies at least half a percent above 1. Advice about a
+# small share of the step can gain little.
 #
 # **We think** that workers lose where they take cores from the training, and win where a GPU computes. To test it,
-# compare the recorded machines. A good number of workers follows from the time of an image, the time of a step and your
-# cores (unit 01, part 4), not from the number of GPUs.
+# compare the recorded machines. How many you need follows from the time of an image, the time of a step and your cores
+# (unit 01, part 4).
 #
-# **Known** `zero_grad(set_to_none=True)` has been the default since PyTorch 2.0 (its release notes), so the two rows
-# about gradients say what going back to zeros would cost. `cudnn.benchmark` tries several algorithms at the first step
-# of each shape (PyTorch documentation), so it needs fixed shapes. `non_blocking` needs pinned memory. Anomaly detection
-# is a debugging tool. Our row measures only its tracebacks. By default it also looks for NaN, which costs more.
+# <details><summary>What to know about gradients None, cudnn.benchmark, pinned memory and anomaly detection</summary>
+#
+# - **Known** `zero_grad(set_to_none=True)` has been the default since PyTorch 2.0 (its release notes), so the two rows
+#   about gradients say what going back to zeros would cost.
+# - `cudnn.benchmark` tries several algorithms at the first step of each shape (PyTorch documentation), so it needs
+#   fixed shapes.
+# - `non_blocking` needs pinned memory.
+# - Anomaly detection is a debugging tool. Our row measures only its tracebacks. By default it also looks for NaN, which
+#   costs more.
+#
+# </details>
 #
 # **Takeaway** A row that is not decided proves neither a gain nor its absence. Start with the largest share of your
 # profile.
@@ -549,13 +561,12 @@ course.claim("with cudnn.benchmark, the first step of a batch size takes at most
 # %% [markdown]
 # ## On which machine does advice flip?
 #
-# Most advice was measured on one machine, and that was not yours. The map below has a row per piece of advice and a
-# column per machine. Green wins, orange loses, blue makes no difference, grey is not decided. What this kernel has
-# measured replaces the record of your machine: such a cell has a frame, and texts call it "here". Results of smoke
-# scale are not entered. Parts 2 to 4 measure the other rows.
+# Most advice was measured on one machine, and that was not yours. The *flip map* has a row per piece of advice and a
+# column per machine. Your own results are entered in cells with a frame, which the text calls "here". Parts 2 to 4
+# measure the other rows.
 #
-# Ask of each row which part of the step it changes, and how large that part is on the other machine. A GPU needs little
-# time for arithmetic, so data and the start of each operation take a larger share there.
+# To guess which advice flips, ask which part of the step it changes, and how large that part is on the other machine. A
+# GPU needs little time for arithmetic, so data and the start of each operation take a larger share there.
 
 # %% tags=["experiment"]
 flips = flip_map(claimed(), machine_name())
@@ -573,12 +584,15 @@ print(flips.sentences())
 map_plots.flip_map(flips)
 
 # %% [markdown]
-# A pale cell comes from an older record without an interval. A ratio has a colour there only from a tenth on. A
-# difference in accuracy stays grey, because it is the mean of a few seeds: part 2 shows how little that proves.
+# Treat a flip as a question, because the machines trained networks of different sizes, and another day's run may lie
+# outside an interval. The reason in its row is a guess, unless its part shows it.
 #
-# An interval covers one run, and another day's run may lie outside it. The machines also trained networks of different
-# sizes, because a small network would leave a GPU idle. So treat a flip as a question, and the reason in its row as a
-# guess, unless its part shows it.
+# <details><summary>How to read the colours of the map</summary>
+#
+# A pale cell comes from an older record without an interval, so a ratio has a colour there only from a tenth on. A
+# difference in accuracy is the mean of a few seeds, so it stays grey there. Results of smoke scale are not entered.
+#
+# </details>
 #
 # The next cell lists the whole checklist: what each item promises, where it wins, and why. The same map is in
 # [docs/flip-map.md](../../docs/flip-map.md).
@@ -587,16 +601,13 @@ map_plots.flip_map(flips)
 flips.checklist()
 
 # %% [markdown]
-# Some items gain something other than time. Leaving out a bias before BatchNorm makes the model simpler (part 3).
-# Checkpointing costs time and saves bytes (part 4). Schedules save steps, but you have to tune more numbers (part 2).
-#
 # **Takeaway** Advice is a claim about a machine. Ask which share it changes, and measure on yours.
 
 # %% [markdown]
 # ## What should you change in your own training?
 #
-# Now it is your turn. Put your own `loader` and `step` into the cell, or run `course checkup train.py` in a terminal,
-# which watches any script as it is. Then compare its first advice with the map: on which machine did that advice win?
+# Put your own `loader` and `step` into the cell, or run `course checkup train.py` in a terminal, which watches any
+# script as it is. Then look at its first advice in the map: on which machine did that advice win?
 
 # %% tags=["experiment"]
 own_loader, own_step = DataLoader(in_tensors, batch_size, shuffle=True), step  # your own
@@ -608,10 +619,12 @@ print(course.checkup(own_loader, own_step, steps=size.checkup_steps, minutes=siz
 # %% [markdown]
 # ## How much of your machine does a model use? · extra
 #
-# Your model may use most of your machine, or a tenth of it. A *roofline* shows which, for all operations of a step in
-# one picture. The x axis is arithmetic per byte, the y axis arithmetic per second, both in floating-point operations
-# (FLOPs). A dot stands for all calls of one operation, and its area for their time. The roof is measured: its flat part
-# is the best of three matrix products, its slope a large addition. The models are this part's network and a small GPT.
+# Your model may use most of your machine, or a tenth of it. A *roofline* shows which, with one dot per operation of a
+# step. The x axis is arithmetic per byte, and the y axis is arithmetic per second, both in floating-point operations
+# (FLOPs). The area of a dot is the time of all calls.
+#
+# The roof is measured: its flat part is the best of three matrix products, its slope a large addition. The models are
+# this part's network and a small GPT.
 
 # %% tags=["experiment"]
 patient = cheap_advice.Patient(new_model(), images[:batch_size], labels[:batch_size], batch_size)
@@ -627,8 +640,9 @@ plots.roofline(roof, found)
 #
 # *Model FLOPs utilisation* (MFU) is one number for the whole step: the arithmetic of the model's products, divided by
 # what the machine could have computed in that time. Papers take the machine's speed from its data sheet. Here it is the
-# speed of a large matrix product, so our shares are higher. The last column is what `top` calls %CPU, divided by your
-# cores. On a GPU it says nothing about the GPU.
+# speed of a large matrix product, so our shares are higher.
+#
+# The last column is the load: what `top` calls %CPU, divided by your cores. On a GPU it says nothing about the GPU.
 
 # %% tags=["experiment"]
 width = size.regime_width
@@ -654,10 +668,10 @@ course.claim("comparing many numbers reaches at most a tenth of the peak", mfu["
 # %% [markdown]
 # ## Which lines wait for the device? · extra
 #
-# One line that prints a loss can make a GPU wait. A GPU works through a queue of operations, and the processor runs
-# ahead to fill the queue. When a line needs a *number*, the processor waits until the queue is empty, and then the GPU
-# has nothing to do. A CPU has no such queue, but you can count the calls that would wait on a GPU. Which of the twelve
-# lines in the cell after the exercise would?
+# One line that prints a loss can make a GPU wait. The processor runs ahead and fills the GPU's queue of operations.
+# When a line needs a *number*, the processor waits until the queue is empty, and then the GPU has nothing to do. A CPU
+# has no such queue, but you can count the calls that would wait on a GPU: which of the twelve lines in the cell after
+# the exercise would?
 
 # %% [markdown]
 # ### Exercise 3 · Count hidden waits
@@ -670,9 +684,8 @@ course.claim("comparing many numbers reaches at most a tenth of the peak", mfu["
 # - return the names (`func.__name__`) of the calls that are in `waits` (given), in order, as a list;
 # - leave what `call` computes as it is, and let its exceptions pass.
 #
-# Your function looks at names alone. So it lists both calls of `x.cpu().numpy()`, although the second finds its numbers
-# on the processor and waits for nothing. In the loops below each listed call copies a value from the device, so each of
-# them is a wait.
+# Your function looks at names alone, so it lists both calls of `x.cpu().numpy()`, although the second waits for
+# nothing. In the loops below, each listed call is a wait.
 #
 # **Points** 4 · **Extra** · **Difficulty** ●●○ · **Minutes** 12 · **Lines** 8
 #
@@ -839,7 +852,7 @@ def wild_evaluate(model, batches, device):
 # - Two evaluations of the same model give different accuracies, because dropout still draws.
 # - BatchNorm's running means move, although nobody trains.
 # - Batches of 64 raise an IndexError, and only 100 images of a batch of 128 count.
-# - Its memory grows with the set, and it waits for the device once per image.
+# - Memory grows with the set, and each image waits for the device.
 #
 # ### Exercise 4 · Fix the evaluation
 #
@@ -931,7 +944,7 @@ fixed = compare_pairs(pair, device=device, seconds=size.advice_seconds)["fixed"]
 course.claim("the fixed evaluation is faster than the loop that asks for each image", fixed.ratio(CHANGED), above=1)
 
 # %% [markdown]
-# The last ratio says what all faults of this function cost together. It says nothing about other people's code.
+# The last ratio says what all faults of this function cost together, not what other people's code costs.
 #
 # **Takeaway** Evaluate in eval mode and inference mode, count on the device, and ask for one number at the end.
 #
@@ -941,9 +954,8 @@ course.claim("the fixed evaluation is faster than the loop that asks for each im
 # %% [markdown]
 # ## Do you need both normalised inputs and BatchNorm? · extra
 #
-# The checklist advises both. Does a training need both? The cells make the same training with normalised inputs or with
-# raw pixels from 0 to 255, each with and without BatchNorm. Which of the four has the lowest loss after the same number
-# of steps? Trainings are compared seed by seed.
+# The checklist advises both. The cells make the same training with normalised inputs or with raw pixels from 0 to 255,
+# each with and without BatchNorm. Which of the four has the lowest loss after the same number of steps?
 
 # %%
 raw = data.train_images.unsqueeze(1).float()
@@ -1007,15 +1019,18 @@ course.claim("with neither, trainings diverge at this learning rate, and none at
              some_diverge and is_finite, f"{diverged} of {len(ends['neither'])} diverge")  # fmt: skip
 
 # %% [markdown]
-# Three of the five trainings use the best of four learning rates, because one learning rate may suit one training
-# better than another. With more steps the order may change.
+# Three of the five trainings use the best of four learning rates, because one rate may suit one training better than
+# another.
 #
 # **We think** that BatchNorm after the first convolution does what normalised input does, because it subtracts and
 # divides as well. To test it, move the first BatchNorm behind the second convolution.
 #
-# Without BatchNorm, raw pixels with the small learning rate may even beat normalised pixels. **We think** that the
-# initial weights shrink what each layer passes on, so large pixels help. To test it, multiply the normalised input by
-# ten.
+# <details><summary>Why may raw pixels win without BatchNorm?</summary>
+#
+# **We think** that the initial weights shrink what each layer passes on, so large pixels help. To test it, multiply the
+# normalised input by ten.
+#
+# </details>
 #
 # **Takeaway** With BatchNorm, raw and normalised pixels end nearly alike here. Without it, the scale of the input
 # decides which learning rates work.

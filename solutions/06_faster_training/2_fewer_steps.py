@@ -3,9 +3,9 @@
 #
 # **Which learning rate and schedule reach the same accuracy in fewer steps, and how many seeds does it take to know?**
 #
-# A training ends sooner if it needs fewer steps. Checklists promise fewer steps from a schedule, an optimizer or a
-# larger batch. But many of these gains are smaller than the difference between two seeds. So you learn here to see a
-# small difference: you test a result that we published ourselves, with more seeds and fairer tuning.
+# A training ends sooner if it needs fewer steps, and checklists promise this from a schedule, an optimizer or a larger
+# batch. Many of these gains are smaller than the difference between two seeds. So you test a result that we published
+# ourselves, with more seeds and fairer tuning, and learn what it takes to see a small difference.
 #
 # **You will be able to**
 #
@@ -14,12 +14,12 @@
 # - measure how many steps a schedule saves;
 # - say when a larger batch, AdamW or clipping pays.
 #
-# **Minutes** 43 core · 132 in all
+# **Minutes** 41 core · 130 in all
 #
 # **Needs** nothing; unit 03 explains linear scaling and warm-up
 #
 # Run the cells in order. Where a cell says None, write your number before you run the next cell. Sections marked
-# "extra" can wait. At smoke scale nothing is decided, because it only tests that the cells run.
+# "extra" can wait.
 
 # %% locked="setup"
 import copy
@@ -53,10 +53,11 @@ seeds = range(1, 1 + size.few_seeds)
 print(f"{len(labels):,} training images, {len(lab.held_labels):,} for validation; {n_steps} steps are a training")
 
 # %% [markdown]
-# The network has three convolutions with BatchNorm and one linear layer. It is so small that a training takes a
-# fraction of a second, and you can afford hundreds. Trainings are compared by their validation accuracy. A schedule is
-# a list with the learning rate and the momentum of each step, so its length is the number of steps. The code is in
-# `course/training/short_run.py`:
+# All trainings here use one network, three convolutions with BatchNorm and a linear layer. It is so small that you can
+# afford hundreds of trainings, and they are compared by their validation accuracy. A *schedule* is a list with the
+# learning rate and the momentum of each step, so its length is the number of steps.
+#
+# The cells use four functions of `course/training/short_run.py`:
 #
 # - `network(seed)` makes the network; `sgd(model)` its optimizer;
 # - `batches_of(batch_size, seed)` yields batches without end;
@@ -65,14 +66,13 @@ print(f"{len(labels):,} training images, {len(lab.held_labels):,} for validation
 # %% [markdown]
 # ## Which learning rate?
 #
-# Every schedule needs a learning rate, and a search over whole trainings is expensive. Smith's *learning rate range
-# test* (2017, section 3.3), also called learning rate finder, takes one short run: it raises the learning rate linearly
-# and plots the accuracy. You write fastai's variant, which multiplies the learning rate by a constant factor per step
-# and plots the loss.
+# Every schedule needs a learning rate, and a search over whole trainings is expensive. The *learning rate range test*
+# (Smith 2017, section 3.3) needs one short run. You write fastai's variant: it multiplies the learning rate by a
+# constant factor per step and plots the loss.
 # %% [markdown]
 # ### Exercise 1 · The range test
 #
-# Run the test. Afterwards, model and optimizer must be as before it; only gradients may differ.
+# Run the test on a model. Afterwards, model and optimizer must be as before it; only gradients may differ.
 #
 # **Must**
 # - make step $i$ with learning rate `lowest * (highest / lowest) ** (i / (steps - 1))`, and note its loss $\ell_i$
@@ -159,10 +159,9 @@ check.lr_range_test(lr_range_test, seed=21)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Rules of thumb take a third to a tenth of the learning rate at the lowest loss, because a learning rate that a few
-# steps survive may be too large for a whole training. The cell takes a quarter. To judge this choice, the cell also
-# trains from five fixed learning rates, which do not depend on the test. In all trainings the learning rate falls on a
-# straight line to zero, which makes their ends less noisy.
+# A learning rate that a few steps survive may be too large for a whole training. So rules of thumb take a third to a
+# tenth of the learning rate at the lowest loss, and the cell takes a quarter. To judge this choice, it also trains from
+# five fixed learning rates. In all these trainings the learning rate falls on a straight line to zero.
 
 # %% tags=["experiment"]
 range_test_now = course.solved(check.lr_range_test)
@@ -192,32 +191,34 @@ course.claim("the range test's choice is better than both ends of the grid",
 # %% [markdown]
 # ## Is one cycle better than plain decay?
 #
-# The checklist promises most from one schedule, *one cycle*. Smith and Topin report *superconvergence* (2018,
-# arXiv:1708.07120): with one cycle and a very large learning rate, some networks reach the accuracy of a usual training
-# in a fraction of its steps. Smith (2018) describes the cycle. The learning rate starts at a tenth of the range test's
-# value, rises to this value, and falls back in as many steps. In the few remaining steps it falls by several orders of
-# magnitude.
+# The checklist promises most from one schedule, *one cycle*: the learning rate rises to a peak, falls back in as many
+# steps, and then falls much further in the few that remain. With a very high peak, some networks reached the accuracy
+# of a usual training in a fraction of its steps (Smith and Topin 2018, arXiv:1708.07120).
 #
+# An earlier edition of this notebook agreed: "One cycle ended 1.1 points above cosine decay, with every seed." It had
+# three seeds and two peaks. Does this hold with more seeds and four peaks?
+#
+# <details><summary>How to make this cycle with PyTorch</summary>
+#
+# Smith (2018) starts at a tenth of the range test's value and ends several orders of magnitude lower.
 # `torch.optim.lr_scheduler.OneCycleLR` builds this cycle with `three_phase=True`, `anneal_strategy="linear"`,
 # `pct_start=0.45` and `div_factor=10`. It also lowers the momentum while the learning rate is high; our other schedules
 # keep 0.9. With its defaults, `OneCycleLR` builds another schedule: a rise over 30 % of the steps, then one fall, both
 # along a cosine.
 #
-# A schedule with more numbers takes more tuning:
+# </details>
+#
+# The contest below compares five schedules. Some have more numbers to choose than others:
 #
 # | schedule | numbers to choose besides its length |
 # |---|---|
 # | constant | the learning rate |
 # | linear, cosine | the peak |
-# | WSD (warm-up, stable, decay) | the peak, the length of warm-up and of decay |
 # | cyclic, as in `CyclicLR` | peak, base, length of a triangle, how it shrinks |
 # | one cycle | peak, start, end, share of the rise, two momenta |
 #
-# A schedule that is tried with more settings wins more often by luck. So each schedule is trained with the same four
-# peaks and judged at its own best peak.
-#
-# An earlier edition of this notebook said: "One cycle ended 1.1 points above cosine decay, with every seed." It had
-# three seeds and two of these four peaks. The contest below has more seeds, all four peaks, and linear decay.
+# A schedule that is tried with more settings wins more often by luck. So all are trained with the same four peaks, and
+# each is judged at its own best peak.
 #
 # **Predict**: by how many points is one cycle ahead of cosine now? Say about 1 if the rise pays. Say about 0 if only
 # the decay at the end pays, because cosine decays, too. Say less than 0 if the rise wastes steps.
@@ -256,10 +257,8 @@ course.claim("cosine decay ends above the cyclic schedule, in the mean of the se
              whole.ahead("cosine", "cyclic"), above=0)  # fmt: skip
 
 # %% [markdown]
-# Which part of a schedule pays, its rise or its end? The checklist suspects the rise: a larger learning rate may help
-# to leave saddle points, where gradients are small (Dauphin et al. 2014, arXiv:1406.2572). The next cell changes only
-# the end. It takes the constant learning rate at its best peak and lets it fall to zero in the last fifth of the steps,
-# as WSD does.
+# Which part of a schedule pays, its rise or its end? The next cell changes only the end. It takes the constant learning
+# rate at its best peak and lets it fall to zero in the last fifth of the steps, as *WSD* does (warm-up, stable, decay).
 
 # %% tags=["experiment"]
 peak = whole.best_peak("constant")
@@ -273,29 +272,33 @@ course.claim(
 # %% [markdown]
 # **Shown** The two trainings are equal for four fifths of their steps, so the fall alone explains the difference.
 #
-# **We think** that saddle points matter little here: the cyclic schedule rises most often and is not the best, and
-# linear decay never rises. To test it, let the cyclic schedule end with the same fall.
-#
 # **We think** that the rise helps in another way, which the highest peak shows. One cycle stays there only for a
 # moment, after a warm-up and with less momentum, so it forgives a peak that is too high. If you cannot afford to tune,
 # this may matter most. To tell the causes apart, give cosine a warm-up, or one cycle a fixed momentum.
 #
 # **Known** Linear decay to zero was at least as good as other schedules on many tasks when each was tuned (Defazio et
-# al. 2023, arXiv:2310.07831; for language models Bergsma et al. 2025, arXiv:2502.15938). WSD (Hu et al. 2024,
-# arXiv:2404.06395) has a practical advantage: it holds its learning rate, so you may decide late when it falls and the
-# training stops.
+# al. 2023, arXiv:2310.07831; for language models Bergsma et al. 2025, arXiv:2502.15938).
+#
+# <details><summary>Does the rise help to leave saddle points? And why do people use WSD?</summary>
+#
+# The checklist says that a larger learning rate may help to leave saddle points, where gradients are small (Dauphin et
+# al. 2014, arXiv:1406.2572). **We think** that saddle points matter little here: the cyclic schedule rises most often
+# and is not the best, and linear decay never rises. To test it, let the cyclic schedule end with the same fall.
+#
+# WSD (Hu et al. 2024, arXiv:2404.06395) holds its learning rate, so you may decide late when it falls and the training
+# stops.
+#
+# </details>
 #
 # **Takeaway** Try linear decay to zero first. A fancier schedule has to beat linear decay with as much tuning.
 
 # %% [markdown]
 # ## How many seeds does it take?
 #
-# Our old result rested on three seeds, and the contest printed what the same three give today. What can three seeds
-# tell? If two schedules are equal, each seed is a coin toss.
+# Our old result rested on three seeds. What can three seeds tell? If two schedules are equal, each seed is a coin toss.
 #
-# The contest contains many studies like our old one: take any three of its seeds, and the two peaks that we tried. The
-# next cell makes all these studies. They share seeds, so they are not independent, but they show how much a study of
-# three seeds varies.
+# The contest contains many such studies: take any three of its seeds, and the two peaks that we tried. The next cell
+# makes them all. They share seeds, so they are not independent, but they show how much a study of three seeds varies.
 #
 # **Predict**: in which share of these studies is the same schedule ahead with every seed? If the schedules are equal,
 # three coins decide. The more they differ, the larger the share.
@@ -325,22 +328,24 @@ if abs(gap.estimate) < 1:
     print(f"to show that a gap of {gap.estimate:.1f} points is less than one: about {enough:,} seeds")
 
 # %% [markdown]
-# **Known** Three coins agree in a quarter of all cases, equally often on each side. So look at both counts. If nearly
-# all agreements favour one schedule, then it is ahead at these two peaks. But it may be ahead only there, because the
-# other schedule's best peak is not among the two. A study that reports the best of several settings also reports luck,
-# and the fewer its seeds, the more.
+# **Known** Three coins agree in a quarter of all cases, equally often on each side. If nearly all agreements favour one
+# schedule, it is ahead at these two peaks. But it may be ahead only there, because the other schedule's best peak is
+# not among the two.
 #
-# The interval of n seeds reaches about 2 s / √n to each side, where s is the standard deviation of the paired
-# differences. So half the difference takes four times the seeds. Equal seeds can make s smaller, because both trainings
-# share their initial weights and batches. Fewer than six seeds are never enough here: our intervals rank the
-# differences (signed-rank test), and five ranks cannot give 95 %.
+# How many seeds do you need? Let s be the standard deviation of the paired differences. The interval of n seeds reaches
+# about 2 s / √n to each side, so half the difference takes four times the seeds. Equal seeds can make s smaller,
+# because both trainings share their initial weights and batches.
 #
-# With (2 s / difference)² seeds, the interval reaches as far to each side as the difference, so you see the difference
-# about every second time. To see it four times in five, take twice as many seeds (**Known**: the power of a test, Cohen
-# 1988).
+# With (2 s / difference)² seeds you see the difference about every second time. To see it four times in five, take
+# twice as many (**Known**: the power of a test, Cohen 1988).
 #
-# More seeds do not make the validation set larger. With m images, an accuracy p has a standard error of √(p (1 − p) /
-# m).
+# <details><summary>Two limits of this rule</summary>
+#
+# Fewer than six seeds are never enough here: our intervals rank the differences (signed-rank test), and five ranks
+# cannot give 95 %. More seeds also do not make the validation set larger. With m images, an accuracy p has a standard
+# error of √(p (1 − p) / m).
+#
+# </details>
 #
 # **Takeaway** Compute the seeds before you compare: at least (2 × spread / difference)². If you cannot afford them, you
 # cannot make the claim.
@@ -349,9 +354,7 @@ if abs(gap.estimate) < 1:
 # ## Does a schedule reach the same accuracy in fewer steps?
 #
 # We wanted fewer steps, so count them. A schedule that falls to zero has to know its length, so a single curve does not
-# show how many steps it needs. The cell trains with several lengths, at the best peak of the contest. If the lowest of
-# the four peaks was best for the constant learning rate, a lower one may be better still, and this comparison misses
-# it.
+# show how many steps it needs. The cell trains with several lengths, at the best peak of the contest.
 
 # %% tags=["experiment"]
 makers = {name: contest.SCHEDULES[name] for name in ("constant", "linear")}
@@ -376,11 +379,17 @@ print(f"linear decay needs about {needed:.0f} steps for what the constant learni
 # %% [markdown]
 # **Known** With a constant learning rate the weights move around a minimum, at a distance that depends on the noise of
 # the gradient. Late in a training more steps hardly bring them closer, but a smaller learning rate does (Bottou, Curtis
-# and Nocedal 2018, arXiv:1606.04838, section 4.2). So a fall can replace steps. Our trainings are short, so more steps
-# still help a constant learning rate, as the figure shows.
+# and Nocedal 2018, arXiv:1606.04838, section 4.2). Our trainings are short, so the figure shows that more steps still
+# help a constant learning rate.
+#
+# <details><summary>What this comparison may miss</summary>
+#
+# If the lowest of the four peaks was best for the constant learning rate, a lower one may be better still.
 #
 # **We think** that the fall has a second effect: BatchNorm's running statistics lag behind weights that move fast. To
 # test it, estimate these statistics from scratch before each evaluation.
+#
+# </details>
 #
 # **Takeaway** A decay to zero replaces steps of a constant learning rate. Decide the length first.
 
@@ -500,9 +509,8 @@ course.claim("one cycle ends higher if it is set per step than if per epoch",
 # %% [markdown]
 # ## Is the largest batch the fastest? · extra
 #
-# Checklists say that you should take the largest batch that fits. But what fits is a question about memory, and which
-# batch reaches the target first is a question about time. The exercise answers the first, the cells after it the
-# second.
+# Checklists say that you should take the largest batch that fits. The exercise finds out what fits into the memory. The
+# cells after it measure which batch reaches the target first.
 #
 # ### Exercise 3 · How large can it get?
 #
@@ -680,8 +688,8 @@ course.claim("with the learning rate unscaled, the largest batch needs more step
 
 # %% [markdown]
 # The claim about time depends on the machine, so read what the other machines recorded. If a small batch leaves a GPU
-# idle, a larger step takes hardly longer, and fewer steps take less time. On two cores a larger step takes longer:
-# compare the printed milliseconds with the batch sizes.
+# idle, fewer steps take less time. On two cores a larger step takes longer: compare the printed milliseconds with the
+# batch sizes.
 #
 # **Known** Far above the *critical batch*, more samples per step save hardly any steps (McCandlish and colleagues 2018,
 # arXiv:1812.06162). Large batches may also generalise worse; unit 03 tests it.
@@ -692,8 +700,7 @@ course.claim("with the learning rate unscaled, the largest batch needs more step
 # ## What does AdamW change in Adam? · extra
 #
 # People who change from Adam to AdamW often keep their weight decay. May they? Adam divides the gradient by its usual
-# size. With an L2 penalty, Adam divides the penalty's gradient $\lambda w$ as well. AdamW applies this decay
-# separately.
+# size, and with an L2 penalty it also divides the penalty's gradient $\lambda w$. AdamW applies this decay separately.
 #
 # ### Exercise 4 · One step of AdamW
 #
@@ -843,8 +850,8 @@ course.claim("for AdamW the better of two one-cycle peaks ends above the better 
 
 # %% [markdown]
 # **Known** Equal decays do not act equally: L2 passes through Adam's division, AdamW's decay does not (Loshchilov and
-# Hutter 2019). So compare the two optimizers at the best decay of each. With a decay of 0 the two are the same
-# algorithm. Remember this when a checklist says "AdamW consistently beats Adam".
+# Hutter 2019). With a decay of 0 the two are the same algorithm. Remember this when a checklist says "AdamW
+# consistently beats Adam".
 #
 # **Takeaway** In Adam, L2 hardly touches weights with large gradients. Tune the decay for each optimizer, and never
 # copy it from one to the other.

@@ -3,9 +3,10 @@
 #
 # **Which changes make a single step faster, on which network, and which only look as if they should?**
 #
-# Part 2 needed fewer steps. This part keeps the number of steps and makes each step cheaper. You measure what lists
-# recommend today, from TF32 to CUDA graphs, on two networks: a small convolutional network and a small GPT. Before each
-# measurement, a profile says what the change can gain.
+# Part 2 needed fewer steps. This part keeps the number of steps and makes each step cheaper. Before you rewrite your
+# training for one of today's recommendations, you want to know whether your network would gain from it. A profile says
+# what each change can gain, and a measurement then says what it gains, on a small convolutional network and on a small
+# GPT.
 #
 # **You will be able to**
 #
@@ -14,12 +15,12 @@
 # - say which lines of a training step belong inside autocast, and where to clip under a scaler;
 # - explain a gain with a control that changes one cause alone.
 #
-# **Minutes** 41 core · 87 in all · session 2
+# **Minutes** 38 core · 84 in all · session 2
 #
 # **Needs** nothing from parts 1 and 2
 #
 # Run the cells in order. Where a cell says None, write your number before you run the next cell. Sections marked
-# "extra" can wait. At smoke scale nothing is decided, because it only tests that the cells run.
+# "extra" can wait.
 
 # %% locked="setup"
 import copy
@@ -61,8 +62,8 @@ print(f"steps of {size.step_batch} images, and of {size.gpt_rows} x {size.gpt_co
 #
 # There are many changes to try, and most of them take you time to write. Which are worth it? The baseline is the step
 # that most people write: float32, the usual layout, Adam with its defaults, and attention as the paper writes it. The
-# changes form a *ladder*: each rung keeps the changes of the rung before it and adds one. The code is in
-# `course/training/ladder.py`.
+# changes form a *ladder*: each rung keeps the changes of the rung before it and adds one (code:
+# `course/training/ladder.py`).
 #
 # | rung | what it adds | meant to make cheaper |
 # |---|---|---|
@@ -75,11 +76,9 @@ print(f"steps of {size.step_batch} images, and of {size.gpt_rows} x {size.gpt_co
 # | compiled model | `torch.compile` | point-wise operations, norms |
 # | CUDA graphs | the kernels of a step are started by one call (NVIDIA) | the gaps between kernels |
 #
-# Each rung is compared with the last rung before it that runs here, and the first rung with the baseline.
-#
 # A profile of the rung before gives a bound. If a change touches the share $s$ of the step and makes it free, the step
-# is $1 / (1 - s)$ times as fast. The bound counts only what the last column of the table names. A change that also
-# speeds up other work may gain more.
+# is $1 / (1 - s)$ times as fast. The share counts what the last column names, so a change that also speeds up other
+# work may gain more.
 
 # %% tags=["experiment"]
 rungs = {name: ladder.ladder(network, device) for name, network in networks.items()}
@@ -100,8 +99,8 @@ for name, of in bounds.items():
 # ## Which rung wins on which network?
 #
 # A bound says what is possible, not what happens: the new kernel takes time, too, and may even be slower than the old
-# one. So measure. Each rung runs in every round, in random order, and the baseline runs twice. The ratio of the two
-# baselines is the control.
+# one. So measure. Each rung is compared with the last rung before it that runs here, in rounds of random order. The
+# baseline runs twice, and the ratio of the two is the control.
 #
 # **Predict**: which rung gains most on the convolutional network, and which on the small GPT? Use the bounds. For 16
 # bits, ask whether your processor has instructions for them (`amx_bf16` or `avx512_bf16` in `lscpu`) or your GPU has
@@ -162,24 +161,29 @@ course.claim("CUDA graphs make a step of the small GPT at least 10 % faster",
 
 # %% [markdown]
 # Compare the bounds with the gains: the rung with the largest bound need not gain most. If a gain exceeds its bound,
-# the change also speeds up work outside its share. For example, 16 bits halve the bytes of point-wise operations, and
-# compiling removes time between operations.
+# the change also speeds up work outside its share. For example, 16 bits halve the bytes of point-wise operations.
 #
-# **Known** TF32 and CUDA graphs belong to NVIDIA's GPUs, so a CPU prints "not measured here". TF32 multiplies float32
-# in tensor cores with ten binary digits after the first of each factor (NVIDIA Ampere white paper 2020). PyTorch uses
-# TF32 for convolutions by default, and for matrix products after one line,
+# **Known** TF32 and CUDA graphs belong to NVIDIA's GPUs, so a CPU prints "not measured here".
+#
+# <details><summary>When do TF32 and CUDA graphs help?</summary>
+#
+# TF32 multiplies float32 in tensor cores with ten binary digits after the first of each factor (NVIDIA Ampere white
+# paper 2020). PyTorch uses TF32 for convolutions by default, and for matrix products after one line,
 # `torch.set_float32_matmul_precision("high")`. Under autocast this line gains little, because the products already run
-# in 16 bits. A CUDA graph replays recorded kernels. This pays where the GPU waits for Python: with small kernels and
-# small batches.
+# in 16 bits.
+#
+# A CUDA graph replays recorded kernels. This pays where the GPU waits for Python: with small kernels and small batches.
+#
+# </details>
 #
 # **Takeaway** A bound says which rungs to skip. Only the ladder says which rung wins, on your network and your machine.
 
 # %% [markdown]
 # ## Does a faster step learn as much?
 #
-# A faster step is worth nothing if it learns less. The cell trains every rung with the same seeds on the same batches.
-# It subtracts the loss of the baseline seed by seed, so the luck that both share cancels. The control is the baseline
-# again, from weights that differ by a millionth: it shows how much rounding alone may change the loss.
+# A faster step is worth nothing if it learns less. The cell trains every rung with the same seeds on the same batches,
+# and subtracts the loss of the baseline seed by seed. The control is the baseline again, from weights that differ by a
+# millionth: it shows how much rounding alone may change the loss.
 
 # %% tags=["experiment"]
 apart = {name: ladder.loss_differences(small[name], rungs[name], size.loss_steps, size.loss_seeds, device)
@@ -196,8 +200,9 @@ course.claim("with all changes up to 16 bits, the small GPT has the baseline's l
 
 # %% [markdown]
 # **Shown** The rungs share weights, batches and steps. So if an interval lies outside the control's, the changes up to
-# that rung are the cause. If an interval is only wider, the seeds differ more, but the loss need not be higher. These
-# are few steps: train longer before you trust a format at the end of a schedule, where updates are small.
+# that rung are the cause. If an interval is only wider, the seeds differ more, but the loss need not be higher.
+#
+# These are few steps. Train longer before you trust a format at the end of a schedule, where updates are small.
 #
 # **Takeaway** Compare losses in pairs, seed by seed, and next to what rounding alone does.
 
@@ -248,12 +253,11 @@ course.claim("on a CPU, autocast leaves the softmax of a 16-bit tensor in 16 bit
 
 # %% [markdown]
 # So `model.bfloat16()` is not mixed precision: most weights would miss the smallest updates. Autocast keeps float32
-# weights, makes a 16-bit copy for products (Micikevicius et al. 2018), and computes the loss in float32. On CUDA,
-# autocast also computes softmax, norms, sums and `exp` in float32. On a CPU these functions keep the dtype of their
-# input, as printed above.
+# weights, makes a 16-bit copy for products (Micikevicius et al. 2018), and computes the loss in float32. Some other
+# functions run in float32 on CUDA only: softmax, norms, sums and `exp`.
 #
 # fp16 has more digits than bf16 but a smaller range, so small gradients become 0. A `torch.amp.GradScaler`, made once
-# before the training, keeps them. It has three calls per step:
+# before the training, keeps them, with three calls per step:
 #
 # ```python
 # scaler.scale(loss).backward()  # gradients of the loss, multiplied by a large factor
@@ -368,10 +372,9 @@ check.autocast_region(autocast_region, seed=17)
 # A rung tells you *whether* a change helps this network. To say whether it will help yours, you have to know *why*. So
 # change one suspected cause alone:
 #
-# - Do 16 bits need large products? The control makes the same step with a sixteenth of the images. Here 16 bits are
-#   added to the plain step, but in the ladder to the changes before it, so the gains may differ.
-# - How much can a fused optimizer gain at all? The control times the update alone, against Adam's default. On CUDA this
-#   default already updates many weights per kernel.
+# - Do 16 bits need large products? The control makes the same step with a sixteenth of the images. Both steps have none
+#   of the ladder's other changes, so the gains may differ.
+# - How much can a fused optimizer gain at all? The control times the update alone.
 # - Which layer gains from channels last? Each layer runs alone in both layouts.
 # - Does SDPA need long sequences? Attention runs alone, on rows of two lengths with equally many tokens together.
 
@@ -441,16 +444,14 @@ course.claim("SDPA gains at least 10 % more on long rows than on short ones",
              ratio_of_gains(controls["SDPA, long rows"], controls["SDPA, short rows"]), above=1.1)  # fmt: skip
 
 # %% [markdown]
-# - **Shown** The two steps in 16 bits differ only in the number of images. **We think** that this number acts in two
-#   ways: with few images the products are small, and Adam's update, which stays in 32 bits, takes a larger share. To
-#   tell them apart, leave the update out of both steps. If 16 bits lose on a machine, profile the step there: autocast
-#   also adds conversions.
-# - **Shown** Each layer runs alone in both layouts, so the rows above say which layers gain from channels last. **We
-#   think** that a layer gains where it works pixel by pixel: the channels of a pixel are neighbours in memory, so one
-#   instruction reads or computes several of them. To test it, give the layer one channel, because then both layouts are
-#   the same.
-# - **Known** SDPA does not write the table of all scores, which grows with the square of the row (Dao et al. 2022,
-#   arXiv:2205.14135). For the same number of tokens, longer rows make a larger table.
+# - **16 bits**: **Shown** The two steps differ only in the number of images. **We think** that with few images the
+#   products are small, and Adam's update, which stays in 32 bits, takes a larger share. To tell the two apart, leave
+#   the update out of both steps.
+# - **Channels last**: **Shown** Each layer runs alone in both layouts, so the rows say which layers gain. **We think**
+#   that a layer gains where it works pixel by pixel, because the channels of a pixel are neighbours in memory. To test
+#   it, give the layer one channel, because then both layouts are the same.
+# - **SDPA**: **Known** It does not write the table of all scores, which grows with the square of the row (Dao et al.
+#   2022, arXiv:2205.14135). For the same number of tokens, longer rows make a larger table.
 #
 # **Takeaway** Change one suspected cause alone. 16 bits pay where the machine has units for them, and products take
 # much of the step.
@@ -458,10 +459,11 @@ course.claim("SDPA gains at least 10 % more on long rows than on short ones",
 # %% [markdown]
 # ## When is compiling paid back?
 #
-# `torch.compile` makes one kernel of several operations, but its first call takes long. So a compiled step must save
-# enough time, step by step, to pay for this call. The compiled code stays on disk, so a second start of the same
-# training is cheaper. But `torch.compile` compiles for the shapes that it sees. Does a smaller last batch make it
-# compile again? The cell counts, for batches of the sizes 16, 12, 8 and 4.
+# `torch.compile` makes one kernel of several operations, but its first call takes long, so the compiled steps must save
+# this time. The compiled code stays on disk, so a second start of the same training is cheaper.
+#
+# But `torch.compile` compiles for the shapes that it sees. Does a smaller last batch make it compile again? The cell
+# counts, for batches of the sizes 16, 12, 8 and 4.
 
 # %% tags=["experiment"]
 gpt = networks["small GPT"]
@@ -490,10 +492,15 @@ for name, of in rungs.items():
 
 # %% [markdown]
 # **Known** After a second size, torch.compile makes a graph whose size is a variable, which serves all further sizes
-# (PyTorch documentation, "Dynamic Shapes"). Sizes 0 and 1 always get their own graphs. A Python number that changes
-# from call to call may compile again every time, up to a limit; `TORCH_LOGS=recompiles` says why.
+# (PyTorch documentation, "Dynamic Shapes").
 #
-# The line "from the cache" was measured in the same process. A new process also has to import the compiler.
+# <details><summary>When does it compile more often?</summary>
+#
+# Sizes 0 and 1 always get their own graphs. A Python number that changes from call to call may compile again every
+# time, up to a limit; `TORCH_LOGS=recompiles` says why. The line "from the cache" was measured in the same process. A
+# new process also has to import the compiler.
+#
+# </details>
 #
 # **Takeaway** Count the compile time against the steps that you will make. Drop a smaller last batch, or compile once
 # more for it.
@@ -501,9 +508,8 @@ for name, of in rungs.items():
 # %% [markdown]
 # ## What does a bias before BatchNorm do? · extra
 #
-# Checklists tell you to leave out the bias before a BatchNorm. BatchNorm subtracts the mean of each channel. So what is
-# the gradient of a bias right before it? One backward pass through FashionCNN compares the norms of the gradients of
-# biases and weights.
+# Checklists tell you to leave out the bias before a BatchNorm, which subtracts the mean of each channel. So what is the
+# gradient of such a bias? One backward pass through FashionCNN compares the gradients of biases and weights.
 
 # %% tags=["experiment"]
 model, optimizer = fresh()
@@ -608,14 +614,12 @@ course.claim("without the biases before BatchNorm, a trained model has the same 
 # %% [markdown]
 # ## Where does a model lose its layout? · extra
 #
-# Channels last helps only as long as the layers keep it, and one layer can undo it without an error. A batch has the
-# shape (images, channels, height, width). By default one channel is stored after the other. In the layout
-# `torch.channels_last` the channels of a pixel are neighbours, which some convolution kernels prefer. Shape and
-# values stay.
+# Channels last helps only as long as the layers keep it, and one layer can undo it without an error. By default one
+# channel of an image is stored after the other. In the layout `torch.channels_last` the channels of a pixel are
+# neighbours, which some convolution kernels prefer. Shape and values stay.
 #
 # You compare FashionCNN with a second one that calls `.contiguous()` after the first block. How often does the layout
 # change on the way through it?
-#
 # %% [markdown]
 # ### Exercise 3 · Find the layers
 #
@@ -734,10 +738,8 @@ course.claim("FashionCNN keeps the layout from its first convolution to its last
 # ## What does a compiler gain on point-wise operations? · extra
 #
 # Each operation in a chain of point-wise operations reads and writes the whole tensor. A compiler makes one kernel of
-# the chain, which reads and writes it once. Checklists of 2021 used `torch.jit.script` for that, which is deprecated;
-# `torch.compile` replaces it. The example is GELU, $x\,\Phi(x)$, with
-# $\Phi(x) = \frac12 (1 + \mathrm{erf}(x / \sqrt 2))$.
-#
+# the chain, which reads and writes it once. The example is GELU, $x\,\Phi(x)$, with $\Phi(x) = \frac12 (1 +
+# \mathrm{erf}(x / \sqrt 2))$.
 # %% [markdown]
 # ### Exercise 4 · GELU, written out
 #

@@ -3,23 +3,23 @@
 #
 # **Which of all this makes your training reach its accuracy sooner?**
 #
-# Parts 1 to 3 measured the number of steps and the time of a step. One number counts both: the seconds until the
+# Parts 1 to 3 measured the number of steps and the time of a step. You wait for their product, the seconds until the
 # validation accuracy reaches a target. In this part a script that follows all advice races against a plain script. You
 # find out which of its nine pieces pay, and then race against it yourself.
 #
 # **You will be able to**
 #
-# - measure a whole training by its time to an accuracy, with a control, and judge a piece of advice by leaving it out;
+# - measure a whole training by its time to an accuracy, with a control;
 # - tell whether a change saves images or time per image, and measure each with the tool that suits it;
-# - say what a training step keeps in memory, and what checkpointing and accumulation change about it;
-# - choose the measurement that tells which remedy fits a symptom.
+# - choose the measurement that tells which remedy fits a symptom;
+# - say what a training step keeps in memory, and what checkpointing and accumulation change about it.
 #
-# **Minutes** 23 core · 127 in all · session 2
+# **Minutes** 21 core · 125 in all · session 2
 #
 # **Needs** nothing from the other parts
 #
 # Run the cells in order. Where a cell says None, write your number before you run the next cell. Sections marked
-# "extra" can wait. At smoke scale nothing is decided, because it only tests that the cells run.
+# "extra" can wait.
 
 
 # %% locked="setup"
@@ -47,9 +47,9 @@ data = fashion.load(size.dataset)
 # %% [markdown]
 # ## How much faster is all advice together?
 #
-# Suppose that you follow all the advice. How much sooner does your training reach its accuracy? All contestants train
-# FashionCNN on the same images until the accuracy on the same validation images reaches a target. The *plain* script
-# reads single images from a Dataset, trains with Adam at 1e-3 in batches of 64 in float32, and evaluates once per
+# Suppose that you follow all the advice. How much sooner does your training reach its accuracy? Two contestants train
+# FashionCNN on the same images until their accuracy on the same validation images reaches a target. The *plain* script
+# reads single images from a Dataset and trains with Adam at 1e-3, in batches of 64, in float32. It evaluates once per
 # epoch. *Everything* follows nine pieces of advice, each of which sets fields of a `Recipe`:
 #
 # | advice | field | what changes |
@@ -64,16 +64,21 @@ data = fashion.load(size.dataset)
 # | label smoothing | `label_smoothing` | the loss asks for a little less than 1 for the right class |
 # | late evaluation | `late_evaluation` | no evaluation on the clock, instead of one per epoch |
 #
-# The cycle has the shape of `OneCycleLR`'s defaults, with a shorter rise. Part 2 tests another cycle.
+# The race has three rules:
 #
-# A contestant that is evaluated more often would notice its target earlier. So the race has rules:
-#
-# - **Same looks.** The race looks at the accuracy of each contestant after the same numbers of images. A straight line
-#   joins two looks, and the target is reached where the line crosses it.
+# - **Same looks.** All contestants are evaluated after the same numbers of images, because more looks would notice the
+#   target earlier. The target is reached where a straight line between two looks crosses it.
 # - **The clock** runs while a contestant converts images and trains. It stands still during our looks. A recipe that
-#   evaluates once per epoch also pays for its evaluations: after half an epoch, it has paid for half of one.
+#   evaluates once per epoch also pays for its own evaluations.
 # - **A control.** Everything runs twice with each seed. Every difference between the two is noise.
-# - **Enough seeds.** Ratios are paired by seed. With fewer than six seeds, our intervals cannot have 95 %.
+#
+# <details><summary>Details of the cycle and of the race</summary>
+#
+# The cycle has the shape of `OneCycleLR`'s defaults, with a shorter rise; part 2 tests another cycle. After half an
+# epoch, a recipe has paid for half of its evaluation. Ratios are paired by seed. With fewer than six seeds, our
+# intervals cannot have 95 %.
+#
+# </details>
 #
 # **Predict**: how many times as fast as the plain script does everything reach the target?
 
@@ -106,8 +111,7 @@ course.claim("with equal seeds, everything needs the same number of images twice
 
 # %% [markdown]
 # **Shown** The control has the same recipe and seeds. On a CPU it needs exactly the same number of images, so its whole
-# interval by the clock comes from the machine. The number of images is free of this noise, because it depends on recipe
-# and seed alone.
+# interval by the clock comes from the machine.
 #
 # **Takeaway** To compare times to an accuracy, look at all contestants equally often, pair their seeds, and run a
 # control.
@@ -116,17 +120,17 @@ course.claim("with equal seeds, everything needs the same number of images twice
 # ## Which of the nine pieces pays?
 #
 # You will hardly use all nine pieces, so you want to know which of them pay. For a single piece the clock is too
-# coarse: it adds the luck of the seed to the noise of the machine. So split the time:
+# coarse, because it adds the luck of the seed to the noise of the machine. So split the time into two factors:
 #
 # seconds = images trained until the target × seconds per image
 #
-# *Images* do not depend on what else the machine does. We count them with and without a piece, with the same seeds, for
-# five pieces: batch, cycle, bfloat16, smoothing, and the bias. The bias changes only rounding, so its row shows what
-# chance does. The other four pieces change only rounding or the random order of the images. On average they need the
-# same number of images, so we do not count it.
+# - *Images* do not depend on what else the machine does. We count them with and without a piece, with the same seeds.
+# - *Seconds per image* do not depend on the seed. `compare` measures them for all nine pieces in interleaved rounds,
+#   with everything as the base.
 #
-# *Seconds per image* do not depend on the seed. `compare` measures them for all nine pieces in interleaved rounds, with
-# everything as the base.
+# We count images only for the pieces that may change them: batch, cycle, bfloat16 and smoothing. We also count them for
+# the bias, which changes only rounding, so its row shows what chance does. For the other four the table says "the
+# same".
 #
 # **Predict**: which piece saves the most time when you multiply both factors? Ask what costs the plain script most:
 # arithmetic (bfloat16), waiting for data (data in memory), or too many images (one cycle).
@@ -170,29 +174,32 @@ course.claim("the bias before BatchNorm changes the time per image by less than 
 
 # %% [markdown]
 # Read the two columns. If all advice together needs as many images as the plain script, its whole gain is time per
-# image. Single pieces may still change the number of images, in opposite directions: look for intervals in the column
-# "images" that exclude 1.
+# image. Single pieces may still change the number of images, in opposite directions.
 #
 # A grey row is a result, too: with these seeds and rounds nobody can say whether that piece helps. A green or orange
-# row may be chance. Each of the nine intervals misses the truth once in twenty times, so about a third of such tables
-# would have a green or orange row even if no piece helped. Confirm such a row with other seeds before you rely on it.
+# row may be chance, because each of the nine intervals misses the truth once in twenty times. Confirm such a row with
+# other seeds before you rely on it.
 #
-# - **Known** bfloat16 is fast where the processor has instructions for it (AMX on recent Xeons, AVX-512 BF16, tensor
-#   cores on GPUs). Elsewhere it is emulated and may lose.
-# - **Known** A larger batch makes fewer updates, so it may need more images (unit 03). But it pays the fixed cost of an
-#   update less often. The product of the two columns decides.
-# - **Known** BatchNorm subtracts the mean, and the bias with it (Ioffe and Szegedy 2015), so without the bias only
-#   rounding differs. If "no useless bias" is green or orange in the column "images", suspect chance first.
-# - **We think** that our rule favours a constant learning rate over a cycle: its accuracy jumps from look to look, and
+# - **bfloat16**: **Known** It is fast where the processor has instructions for it (AMX on recent Xeons, AVX-512 BF16,
+#   tensor cores on GPUs). Elsewhere it is emulated and may lose.
+# - **Batch**: **Known** A larger batch makes fewer updates, so it may need more images (unit 03). But it pays the fixed
+#   cost of an update less often. The product of the two columns decides.
+# - **Cycle**: **We think** that our rule favours a constant learning rate: its accuracy jumps from look to look, and
 #   the first crossing counts, even by luck. To test it, raise `target`, or count the second look above it.
+# - **Bias**: **Known** BatchNorm subtracts the mean, and the bias with it (Ioffe and Szegedy 2015). If this row is
+#   green or orange in the column "images", suspect chance first.
 #
-# The nine ratios need not multiply to the whole, because each piece was left out while the other eight stayed. For
-# example, data in memory saves a larger share of a step that bfloat16 has made shorter. **We think** that some pieces
-# also need each other. Leaving out either of two such pieces costs the gain of both, and multiplying counts this gain
-# twice. To test it for bfloat16 and channels_last, leave out both.
+# <details><summary>Why is the product of the nine ratios not the whole gain?</summary>
 #
-# The full-size race, on all images of Fashion-MNIST, has its results in [docs/results.md](../../docs/results.md). The
-# flip map says on which machine each piece wins: see the end of part 1, or [docs/flip-map.md](../../docs/flip-map.md).
+# Each piece was left out while the other eight stayed. For example, data in memory saves a larger share of a step that
+# bfloat16 has made shorter. **We think** that some pieces also need each other. Leaving out either of two such pieces
+# costs the gain of both, and multiplying counts this gain twice. To test it for bfloat16 and channels_last, leave out
+# both.
+#
+# </details>
+#
+# The flip map says on which machine each piece wins ([docs/flip-map.md](../../docs/flip-map.md)). The race on all
+# images of Fashion-MNIST is in [docs/results.md](../../docs/results.md).
 #
 # **Takeaway** Seconds are images times seconds per image. Measure each factor by itself, and keep a change if the
 # interval of the product lies above 1.
@@ -201,13 +208,12 @@ course.claim("the bias before BatchNorm changes the time per image by less than 
 # ## Can you beat it?
 #
 # Write a recipe that reaches the target sooner. Change any field of the table, or `lr` and `epochs`. Decide first which
-# factor your change should reduce. Another peak, cycle or label smoothing changes the number of images, another batch
+# factor your change should reduce: another peak, cycle or label smoothing changes the number of images, another batch
 # size changes both factors, and the other fields change the time per image.
 #
-# Your entry races with the same seeds as everything, and its time per image is compared with everything's, next to a
-# control. The board shows ratios to everything, so you may compare entries made at different times. An entry leads only
-# if its whole interval lies above 1. Two entries are enough for the session, and few entries are also fairer: of forty
-# entries that change nothing, about one leads by chance.
+# Your entry races with the same seeds as everything. The board shows ratios to everything, and an entry leads only if
+# its whole interval lies above 1. Try two entries. More are less fair: of forty entries that change nothing, about one
+# leads by chance.
 
 # %% tags=["experiment"]
 print(everything)
@@ -256,8 +262,8 @@ plots.leaderboard(board)
 # | the loss explodes or is NaN | the norm of the gradients | lower learning rate, clipping, scaler for fp16 | 2, 3 |
 # | the loss falls slowly | the range test | another learning rate, a decay to zero | 2 |
 #
-# `course.checkup` watches a training, says where its time goes, and tries what might help, next to a control. The
-# training below follows little of the advice. Replace `loader` and `step` with your own.
+# `course.checkup` watches a training and tries what might help, next to a control. The training below follows little of
+# the advice. Replace `loader` and `step` with your own.
 
 # %% tags=["experiment"]
 network = FashionCNN().to(device)
@@ -282,8 +288,8 @@ print(course.checkup(loader, step, steps=20, minutes=size.checkup_minutes))
 # ## What does a step keep in memory? · extra
 #
 # When a training runs out of memory, you need to know what fills it. Autograd keeps results of the forward pass until
-# the backward pass needs them. FashionCNN has 1.5 million parameters. Think first: at which batch size does a step keep
-# more bytes for backward than the parameters take? And does 16-bit autocast halve these bytes?
+# the backward pass needs them. FashionCNN has 1.5 million parameters. At which batch size does a step keep more bytes
+# for backward than the parameters take? And does 16-bit autocast halve these bytes?
 #
 # ### Exercise 1 · Count the bytes
 #
@@ -392,8 +398,7 @@ course.claim("autocast to 16 bits saves less than half of the bytes kept per ima
 # %% [markdown]
 # **Known** Autocast runs convolutions and linear maps in 16 bits, and what they pass on is kept in 16 bits, too. Max
 # pooling keeps the positions of its maxima as 64-bit numbers in any case (documentation of `torch.amp`, and of
-# `max_pool2d`'s `return_indices`). Count one position for each pooled value: these are the bytes that autocast does not
-# halve.
+# `max_pool2d`'s `return_indices`). These are the bytes that autocast does not halve.
 #
 # **Takeaway** Activations grow with the batch, and weights do not. So a memory limit is a limit on the batch.
 
@@ -401,9 +406,8 @@ course.claim("autocast to 16 bits saves less than half of the bytes kept per ima
 # ## What if a block runs twice? · extra
 #
 # A checkpointed block saves memory: it keeps only its inputs, and runs a second time when backward reaches it. The
-# second run must give the result of the first, but dropout would draw a new mask. Backward also runs outside the
-# autocast of the forward pass, so the second run would compute in float32 what the first run computed in 16 bits. How
-# wrong does a gradient get if the mask differs?
+# second run must give the result of the first. But dropout would draw a new mask, and outside the autocast of the
+# forward pass the second run would compute in float32. How wrong does a gradient get if the mask differs?
 #
 # ### Exercise 2 · Checkpoint a block
 #
@@ -542,12 +546,11 @@ course.claim("BatchNorm in a checkpointed block updates its running statistics t
 #
 # Checkpointing saves memory and costs time, and the number of segments decides how much of each. A model of n equal
 # blocks is cut into k segments. At the peak of backward, one segment has run again and each of the others keeps its
-# input. That makes (k − 1) · (bytes of an input) + ⌈n / k⌉ · (bytes of a block). Which k keeps the fewest bytes? Each
-# block runs forward twice in a step, so a step takes one more forward pass.
+# input: (k − 1) · (bytes of an input) + ⌈n / k⌉ · (bytes of a block). Which k keeps the fewest bytes?
 #
-# **Predict**: how many times as long as a plain step does a checkpointed step take? If backward costs two forward
-# passes, as it does for matrix products, the rule says 4/3. If the forward pass has work without a counterpart in
-# backward, such as drawing dropout's random numbers, it is more.
+# **Predict**: how many times as long as a plain step does a checkpointed step take? It makes one more forward pass. If
+# backward costs two forward passes, as it does for matrix products, the rule says 4/3. If the forward pass has work
+# without a counterpart in backward, such as drawing dropout's random numbers, it is more.
 
 # %%
 predicted_longer = None  # your number
@@ -598,9 +601,6 @@ course.claim("a checkpointed step takes longer than the 4/3 of the rule", longer
 # %% [markdown]
 # **Shown** The last cell removes dropout alone. Compare both shares with the rule's third. If only the share with
 # dropout is larger, the difference is the time for drawing random numbers, which the backward pass does not need.
-#
-# Each interval compares one number of segments with the plain step, not with another number of segments. The predicted
-# line adds a forward pass that keeps no graph, as a checkpointed block makes it first.
 #
 # **Known** With k segments of n blocks, k inputs and the n / k blocks of one segment are kept. The sum is least at k =
 # √(n · bytes of a block / bytes of its input), which is √n only if block and input have equally many bytes (Chen et al.

@@ -3,8 +3,8 @@
 #
 # **Will this model train on these devices, and what would it take?**
 #
-# You write formulas for what training computes and keeps, and counters confirm them exactly. Then you pick plans for
-# ten clusters.
+# A wrong answer costs days: the job runs out of memory, or devices wait for each other. A few formulas answer before
+# you rent anything. You write them, check them against exact counts, and pick plans for ten clusters.
 #
 # **You will be able to**
 #
@@ -35,23 +35,25 @@ print(course.machine())
 # This unit trains models that do not fit on one device. Part 1 counts what they need. Part 2 shards the weights, part 3
 # splits each layer, and part 4 splits the depth.
 #
-# Write your predictions into the cells with `None`. A check names the first thing that is wrong. Later cells use your
-# answer once its check has passed. Before that, they use the reference solution, if your copy of the course has it.
-# Leave the empty cell after each check alone, because your instructor's tests go there.
+# Write your predictions into the cells with `None`. Later cells use your answer once its check has passed. Before that,
+# they use the reference solution, if your copy of the course has it. Leave the empty cell after each check alone,
+# because your instructor's tests go there.
 
 # %% [markdown]
 # ## How much does a step compute?
 #
 # A step cannot be faster than its arithmetic allows, so we count the arithmetic first. Nearly all of it is matrix
-# products. The product of an (n, k) and a (k, m) matrix takes n · m · k multiplications and as many additions. We count
-# this as 2 n m k *FLOPs* (floating-point operations).
+# products. The product of an (n, k) and a (k, m) matrix takes 2 n m k *FLOPs* (floating-point operations), because it
+# has n · m · k multiplications and as many additions.
 #
 # ### Exercise 1 · The FLOPs of a step
 #
-# Count the FLOPs of one training step, forward and backward. Each block of width d has four linear layers, with 3d²,
-# d², 4d² and 4d² weights. Attention multiplies queries by keys, and then the attention weights by the values. The
-# causal mask saves no work here, so every token attends to all `columns` tokens of its sequence. After the last block,
-# a linear layer computes the scores of the vocabulary. Looking up an embedding takes no FLOPs.
+# Count the FLOPs of one training step, forward and backward. The products are:
+#
+# - **linear layers**: each block of width d has four, with 3d², d², 4d² and 4d² weights;
+# - **attention**: each block multiplies queries by keys, and then the attention weights by the values. Every token
+#   attends to all `columns` tokens of its sequence, because the causal mask saves no work here;
+# - **scores**: after the last block, a linear layer computes a score for each word of the vocabulary.
 #
 # ```python
 # >>> step_flops(Gpt(vocabulary=10, width=2, layers=1, heads=1, columns=4), rows=1)
@@ -64,7 +66,7 @@ print(course.machine())
 #
 # - count 2 n m k FLOPs for each product of the forward pass
 # - count two products in backward for each product in forward, one per gradient
-# - leave out everything else: norms, GELU, softmax, the update.
+# - leave out everything else: norms, GELU, softmax, embeddings, the update.
 #
 # **Source** Kaplan et al. 2020, arXiv:2001.08361, section 2.1; Chowdhery et al. 2022, arXiv:2204.02311, appendix B.
 #
@@ -108,8 +110,8 @@ check.step_flops(step_flops, seed=417)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Torch's `FlopCounterMode` adds up the FLOPs of all matrix products in a run. On the *meta* device, tensors have a
-# shape but no memory, so any machine can run a model of 7 billion parameters.
+# To check your formula, torch's `FlopCounterMode` adds up the FLOPs of all matrix products in a run. On the *meta*
+# device, tensors have a shape but no memory, so any machine can run a model of 7 billion parameters.
 #
 # **Predict**: how many FLOPs per parameter and token does a training step of this model take?
 
@@ -129,31 +131,33 @@ course.claim("the closed form of the FLOPs equals torch's count", step_flops_now
 
 # %% [markdown]
 # **Known**: forward takes two FLOPs per parameter and token, and backward takes four (Kaplan et al. 2020). Attention
-# adds more, because its two products use no parameters. The embedding takes none, because it is only looked up.
+# adds more, because its two products use no parameters.
 #
 # **Takeaway** A training step takes about 6 FLOPs per parameter and token, and attention over long sequences adds more.
 
 # %% [markdown]
 # ## What does a device keep between two steps?
 #
-# Training keeps much more than the weights. A *plan* says how devices share all of it. It has three axes, whose sizes
-# multiply to the number of devices:
+# Training keeps gradients and the optimizer's numbers besides the weights. A *plan* says how devices share all of it.
+# It has three axes, whose sizes multiply to the number of devices:
 #
 # - **data** ranks hold the same weights and compute different sequences;
 # - **tensor** ranks share every layer, so each keeps a part of its weights (part 3);
 # - **pipeline** ranks each keep some of the layers (part 4).
 #
-# The table lists the bytes per parameter in the mixed precision of the ZeRO paper and in float32. Training with
-# `torch.autocast` keeps the bytes of float32. (Megatron Core keeps float32 gradients for bfloat16 weights, which makes
-# 18 bytes.)
+# The table lists the bytes per parameter:
 #
 # | | weight | gradient | optimizer (Adam) | in all |
 # |---|---|---|---|---|
 # | mixed precision | 2 | 2 | 12: a float32 copy of the weight and two moments | 16 |
 # | float32 | 4 | 4 | 8: two moments | 16 |
 #
-# *ZeRO* lets the N data ranks share these bytes. In stage 1, a rank keeps 1/N of the optimizer's bytes. In stage 2, it
-# also keeps only 1/N of the gradients, and in stage 3 only 1/N of the weights. Stage 0 is DDP.
+# *ZeRO* lets the N data ranks share these bytes, in stages:
+#
+# - stage 0 is DDP: each rank keeps everything;
+# - in stage 1, a rank keeps 1/N of the optimizer's bytes;
+# - in stage 2, it also keeps only 1/N of the gradients;
+# - in stage 3, it also keeps only 1/N of the weights.
 #
 # ### Exercise 2 · The bytes of the state
 #
@@ -235,13 +239,20 @@ course.claim("the closed form of the state equals the bytes of the tensors after
 
 # %% [markdown]
 # **Takeaway** In mixed precision, the optimizer keeps 12 of the 16 bytes per parameter, so shard the optimizer first.
+#
+# <details><summary>Which line of the table is my training?</summary>
+#
+# The first line is the mixed precision of the ZeRO paper. Training with `torch.autocast` keeps the bytes of float32.
+# Megatron Core keeps float32 gradients for bfloat16 weights, which makes 18 bytes.
+#
+# </details>
 
 # %% [markdown]
 # ## What does a device keep during a step?
 #
 # A device whose state fits can still run out of memory on long sequences, because the forward pass saves *activations*
 # for the backward pass. The table lists what a block of width d saves per token, with fused attention. Tensor ranks cut
-# attention and the MLP, but not the norms. (*Sequence parallel* would cut them, too: Korthikanti et al. 2022.)
+# attention and the MLP, but not the norms.
 #
 # | saved | numbers per token | on each of t tensor ranks |
 # |---|---|---|
@@ -251,13 +262,6 @@ course.claim("the closed form of the state equals the bytes of the tensors after
 # | the logarithm of each softmax's sum, per head | heads | heads / t |
 # | the MLP before and after GELU | 8 d | 8 d / t |
 #
-# A data rank computes its rows in *micro-batches*, one after the other, and adds up their gradients. In a pipeline of P
-# ranks with the schedule 1F1B (part 4), the first rank holds the activations of P micro-batches, or of all
-# micro-batches if there are fewer.
-#
-# *Checkpointing* saves only the input of each block, d numbers per token. The backward pass computes the blocks again,
-# one at a time. So at the peak, one block has all its activations.
-#
 # **Predict**: a model of 32 blocks of width 4096 computes one sequence of 2,048 tokens in bfloat16, without
 # checkpointing. How many GB do its blocks save?
 
@@ -265,10 +269,18 @@ course.claim("the closed form of the state equals the bytes of the tensors after
 predicted_gigabytes = None  # GB
 
 # %% [markdown]
+# A plan can save fewer bytes at a time:
+#
+# - **Micro-batches**: a data rank computes a few of its rows at a time, and adds up the gradients. The micro-batches
+#   whose activations it holds are *in flight*: one without a pipeline. In a pipeline of P ranks (part 4), the first
+#   rank has P in flight, or all if there are fewer.
+# - **Checkpointing** saves only the input of each block, d numbers per token. The backward pass computes the blocks
+#   again, one at a time. So at the peak, one block has all its activations.
+#
 # ### Exercise 3 · The bytes of activations
 #
-# Count the bytes that the first pipeline rank saves. The micro-batches that it holds at a time are *in flight*. In the
-# example, each of 2 tokens saves 16 · 2 + 4 + 1 = 37 numbers.
+# Count the bytes that the first pipeline rank saves. In the example, each of 2 tokens saves 16 · 2 + 4 + 1 = 37
+# numbers.
 #
 # ```python
 # >>> activation_bytes(Gpt(vocabulary=10, width=2, layers=1, heads=1, columns=2), 1, Plan())
@@ -367,11 +379,15 @@ course.claim("the closed form of the activations equals the bytes that hooks cou
              formula == saved, f"{saved[False]:,} and {saved[True]:,}")  # fmt: skip
 
 # %% [markdown]
-# **Known**: dropout also saves its masks (Korthikanti et al. 2022), and attention that is not fused saves heads ·
-# columns attention weights per token. We leave out the scores. With a large vocabulary, they can take more memory than
-# several blocks.
-#
 # **Takeaway** Sharding the state does not shrink activations. Smaller micro-batches, tensor ranks and checkpointing do.
+#
+# <details><summary>What else can be saved?</summary>
+#
+# Dropout also saves its masks, and *sequence parallel* cuts the activations of the norms, too (Korthikanti et al.
+# 2022). Attention that is not fused saves heads · columns attention weights per token. With a large vocabulary, the
+# scores can take more memory than several blocks.
+#
+# </details>
 
 # %% [markdown]
 # ## What does a plan send? · extra
@@ -387,10 +403,9 @@ course.claim("the closed form of the activations equals the bytes that hooks cou
 # | tensor | a block's activations, tokens · d | two all-reduces in forward and two in backward, per block |
 # | pipeline | a block's activations, tokens · d | to the next rank in forward, their gradient back |
 #
-# In stages 0 and 1, gradients add up on the rank and are sent once per step, however many micro-batches there are.
-# (Torch's DDP sends them after each micro-batch unless you use `no_sync()`.) In stages 2 and 3, no rank keeps all
-# gradients, so they are sent after each micro-batch. With checkpointing, the second forward pass repeats the two
-# all-reduces of a block.
+# In stages 0 and 1, gradients add up on the rank and are sent once per step. (For this, torch's DDP needs `no_sync()`.)
+# In stages 2 and 3, no rank keeps all gradients, so they are sent after each micro-batch. With checkpointing, the
+# second forward pass repeats the two all-reduces of a block.
 #
 # ### Exercise 4 · The bytes that a device sends
 #
@@ -473,7 +488,7 @@ check.sent_bytes(sent_bytes, seed=741)
 #
 # ### Exercise 5 · The best plan
 #
-# Write the function that picks one of `plans`. The last section uses it for ten clusters.
+# Write the function that picks the fastest of `plans`. The last section uses it for ten clusters.
 #
 # **Points** 3 · **Extra** · **Difficulty** ●○○ · **Minutes** 6 · **Lines** 10
 #
@@ -538,19 +553,21 @@ check.best_plan(best_plan, seed=852)
 # %% [markdown]
 # ## Which plan is best?
 #
-# Often several plans fit, and one is much faster than the others. `plans.Costs` converts FLOPs and bytes to seconds. It
-# assumes:
+# Often several plans fit, and one is much faster than the others. `plans.Costs` converts FLOPs and bytes to seconds:
 #
 # - Products run at half of the peak. Checkpointing computes a third more.
-# - Devices wait for the messages of tensor and pipeline ranks. Tensor ranks send the activations of every block, and
-#   pipeline ranks send the activations of one block. P pipeline ranks with M micro-batches also wait for each other,
-#   for (P - 1) / M of the busy time (part 4).
-# - In stages 0 and 1, the messages of data ranks travel during the last backward pass of the step. In stage 2, they
-#   travel during all backward passes, and in stage 3 during all passes. Devices wait only if the messages take longer.
+# - Devices wait for each message of tensor and pipeline ranks. Tensor ranks send the activations of every block, and
+#   pipeline ranks send those of one block.
+# - P pipeline ranks with M micro-batches also wait for each other, for (P - 1) / M of the busy time. This is the
+#   *bubble* (part 4).
+# - The messages of data ranks travel while devices compute. Devices wait only if the messages take longer.
 #
-# A plan can run if it uses all devices, with tensor ranks in one node. Tensor ranks must divide the heads, pipeline
-# ranks the layers, and data ranks · micro-batches the rows. We leave out stages 2 and 3 with a pipeline, because they
-# would send the gradients of every micro-batch.
+# A plan can run if it uses all devices and fulfils four conditions:
+#
+# - tensor ranks lie in one node, and divide the heads;
+# - pipeline ranks divide the layers;
+# - data ranks · micro-batches divide the rows;
+# - a plan with a pipeline has stage 0 or 1, because stages 2 and 3 would send the gradients of every micro-batch.
 #
 # The cell prints ten jobs and their clusters. GB is the memory that training may fill on a device. GB/s is how fast a
 # device sends within its node, and to other nodes.
@@ -562,9 +579,11 @@ for name, job in JOBS.items():
           f"{job.flops / 1e12:.0f} TFLOP/s, {job.inside / 1e9:g} and {job.between / 1e9:g} GB/s")  # fmt: skip
 
 # %% [markdown]
-# **Pick** plans for as many jobs as you like. Two are picked as examples. `Plan` takes `data`, `tensor`, `pipeline`,
-# `stage`, `micro_batches` and `checkpointing`. Arguments that you leave out are 1, 0 or False. The output below says if
-# your plan does not fit or cannot run.
+# **Pick** plans for as many jobs as you like, as in the two examples. `Plan` takes `data`, `tensor`, `pipeline`,
+# `stage`, `micro_batches` and `checkpointing`. Arguments that you leave out are 1, 0 or False.
+#
+# The cells below print the best plan of each job, its *MFU* and what takes most of the lost time. MFU (model FLOPs
+# utilization) is the share of the peak that the model's own arithmetic reaches, here at most half.
 #
 # **Predict**: in how many of the ten clusters are data ranks alone, with any stage, within 5 % of the best plan?
 
@@ -605,12 +624,11 @@ print(course.score("07/1", "clusters in which data ranks alone are enough", pred
 plots.over_best(list(JOBS), slower, f"Data ranks alone are enough on {enough} of {len(JOBS)} clusters")
 
 # %% [markdown]
-# *MFU*, model FLOPs utilization, is the share of the peak that the model's own arithmetic reaches. We assume at most
-# half. Of equally fast plans, the cell prints the one that needs the least memory. For 1B, DDP is just as fast.
+# Of equally fast plans, the cell prints the one that needs the least memory. For 1B, DDP is just as fast. On the last
+# two clusters, data ranks alone cannot share the rows of the batch equally.
 #
-# On the last two clusters, data ranks alone cannot share the rows of the batch equally. The best plans depend on our
-# assumptions: change `plans.REACHED` to see how much. **Known** from practice: split layers within a node, put a
-# pipeline between nodes, and add data ranks for speed (Narayanan et al. 2021, section 3).
+# **Known** from practice: split layers within a node, put a pipeline between nodes, and add data ranks for speed
+# (Narayanan et al. 2021, section 3).
 #
 # The next figure shows what one device keeps for 7B on eight A100.
 
@@ -625,12 +643,19 @@ plots.held(held, job.memory, f"7 billion parameters on 8 devices of 75 GB: {fits
 # %% [markdown]
 # **Takeaway** Memory and the batch decide which plans can run. Waiting for messages, bubbles and recomputing decide
 # which of them is fastest.
+#
+# <details><summary>During which passes do the messages of data ranks travel?</summary>
+#
+# In stages 0 and 1, during the last backward pass of the step. In stage 2, during all backward passes, and in stage 3
+# during all passes.
+#
+# </details>
 
 # %% [markdown]
 # ## What to take home
 #
 # - A step takes about 6 FLOPs per parameter and token.
-# - In mixed precision, the state takes about 16 bytes per parameter. ZeRO-1 shards 12 of them and sends no more bytes
-#   than DDP.
+# - The state takes 16 bytes per parameter. In mixed precision, ZeRO-1 shards 12 of them and sends no more bytes than
+#   DDP.
 # - Activations grow with tokens and layers. Micro-batches, tensor ranks and checkpointing cut them.
 # - `course checkup --plan 8xH100@450GB/s train.py` counts the bytes of your own training and compares plans for it.

@@ -3,8 +3,9 @@
 #
 # **What is left to split when weights, layers and depth are split?**
 #
-# You split a sequence, experts and a checkpoint over ranks, and say how often ranks should save and meet. All sections
-# are extra. Each stands alone, except that the second one uses the ring of the first.
+# Sequences grow too long for one device, large jobs fail often, and some networks are slow. Each section answers one
+# such problem with a short exercise. All sections are extra, so pick the ones that your cluster needs. Each stands
+# alone, except that the second one uses the ring of the first.
 #
 # **You will be able to**
 #
@@ -51,8 +52,7 @@ sizes = course.sizes("07_beyond_data_parallel")
 # | numerator | the sum of exp(score - maximum) · value |
 # | denominator | the sum of exp(score - maximum) |
 #
-# Without the maximum, exp would overflow. If a query sees none of a rank's keys, the maximum is -inf and both sums are
-# 0.
+# Without the maximum, exp would overflow. If a query sees no key of a rank, the maximum is -inf and both sums are 0.
 #
 # ### Exercise 1 · Merge the parts
 #
@@ -115,8 +115,8 @@ check.merge_parts(merge_parts, seed=2310)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# We compare with torch's attention of the whole sequence. First, each position lies on one of four ranks, at random.
-# Then four virtual ranks pass keys and values around a ring. After three rounds, each rank has seen all of them.
+# We compare with torch's attention of the whole sequence. In the first cell, each position lies on one of four ranks,
+# at random. In the second, four virtual ranks pass keys and values around a ring, until each rank has seen all of them.
 
 # %% tags=["experiment"]
 merge_now = course.solved(check.merge_parts)
@@ -140,8 +140,7 @@ course.claim("around a ring, each rank sends all keys and values but one share",
              f"{sent:,} bytes by all ranks together")  # fmt: skip
 
 # %% [markdown]
-# **Shown**: the parts of softmax can be added up in any order if each part keeps its maximum and its sum. **Known**:
-# FlashAttention uses the same rule on one device to compute attention block by block (Dao et al. 2022,
+# **Known**: FlashAttention uses the same rule on one device to compute attention block by block (Dao et al. 2022,
 # arXiv:2205.14135).
 #
 # **Takeaway** Attention can be split over keys: numerators and denominators add up once they are scaled to one maximum.
@@ -150,8 +149,7 @@ course.claim("around a ring, each rank sends all keys and values but one share",
 # ## Which rank has the most work? · extra
 #
 # With a causal mask, a query sees its own key and the keys before it, so late queries cost more than early ones. If
-# each of four ranks gets a quarter of the sequence, the last rank has the latest queries. In each round of the ring,
-# all ranks wait for it.
+# each of four ranks gets a quarter of the sequence, the last rank has the latest queries, and all ranks wait for it.
 #
 # **Predict**: on 4 ranks with a quarter each, how many times the mean work of all ranks does the last rank do?
 
@@ -245,9 +243,9 @@ print("same attention:", torch.cat(run.results).allclose(whole[torch.cat([zigzag
 # %% [markdown]
 # ## How often should a run save itself? · extra
 #
-# A job on many devices stops when any of them fails, and restarts from its latest checkpoint. A job that saves often
-# spends time on saving. A job that saves rarely loses more work at each failure. Young (1974) balances both. If the job
-# fails every M seconds on average, save after √(2 · saving · M) seconds of work.
+# A job on many devices stops when any of them fails, and restarts from its latest checkpoint. Saving often takes time,
+# and saving rarely loses more work at each failure. Young (1974) balances both: if the job fails every M seconds on
+# average, save after √(2 · saving · M) seconds of work.
 #
 # **Predict**: a job moves to 4 times as many devices. How many times as often should it save? Perhaps 4 times, because
 # it fails 4 times as often. Perhaps less, because saves cost time as well.
@@ -351,9 +349,7 @@ course.claim("saving 1.5 times as rarely as Daly says takes less than 2 % longer
              failures.times_as_long(run, 1.5 * best, best, SEEDS), below=1.02)  # fmt: skip
 
 # %% [markdown]
-# **Shown**: the optimum is flat, so a somewhat longer interval costs little. **Known**: the best interval grows with
-# the root of the time between failures (Young 1974). **We think** real failures come in clusters, which our simulation
-# leaves out. To test it, let `simulated_seconds` read the times of failures from the log of a cluster.
+# **Shown**: the optimum is flat, so a somewhat longer interval costs little.
 #
 # **Takeaway** Save after about √(2 · time of a save · time between failures). Near this optimum, the exact value
 # matters little.
@@ -362,9 +358,10 @@ course.claim("saving 1.5 times as rarely as Daly says takes less than 2 % longer
 # ## What if only one expert sees a token? · extra
 #
 # A *mixture of experts* has many MLPs, the experts, and a router that picks one of them for each token. So the model
-# gets more weights, but a token takes the same FLOPs. With *expert parallel*, the experts lie on different ranks.
-# Tokens travel to their expert, and the expert's outputs travel back. Each way takes one *all-to-all*, in which every
-# rank sends a block to every other rank.
+# gets more weights, but a token takes the same FLOPs.
+#
+# With *expert parallel*, the experts lie on different ranks. Tokens travel to their expert, and the outputs travel
+# back. Each way takes one *all-to-all*, in which every rank sends a block to every other rank.
 #
 # The blocks have a fixed size, because each expert has `capacity` places for the tokens of a rank. A token whose expert
 # is full is *dropped*: it skips the layer.
@@ -468,8 +465,8 @@ course.claim("two all-to-alls send (N - 1) / N of all places twice, however the 
              sent == 4 * 2 * 3 * EXPERTS * CAPACITY * DIM * 8 // 4, f"{sent:,} bytes")  # fmt: skip
 
 # %% [markdown]
-# **Shown** by the counts: all places travel, full or empty, and tokens without a place skip the layer. So a higher
-# capacity drops fewer tokens and sends more bytes.
+# **Shown** by the counts: all places travel, full or empty. So a higher capacity drops fewer tokens and sends more
+# bytes.
 #
 # **Known**: a term in the loss rewards a router that spreads its tokens evenly (Fedus et al. 2021).
 #
@@ -479,9 +476,8 @@ course.claim("two all-to-alls send (N - 1) / N of all places twice, however the 
 # %% [markdown]
 # ## Can a checkpoint of six ranks be loaded on four? · extra
 #
-# Each rank saves its own shard, because no rank has the whole model. After a failure, fewer ranks may be left, so the
-# shards must be cut again. The whole model does not fit on one device, so each new rank reads only the pieces that it
-# needs.
+# Each rank saves its own shard, because the whole model does not fit on one device. After a failure, fewer ranks may be
+# left, so the shards must be cut again. Each new rank reads only the pieces that it needs.
 #
 # All parameters are one flat list of `numbers`. Each of N ranks has ceil(numbers / N) of them, in order, and zeros fill
 # up the last shards.
@@ -579,10 +575,9 @@ course.claim("a training saved on 6 ranks and loaded on 4 continues with exactly
 # DDP averages gradients in every step, which can take most of the time on a slow network. With *local steps* (local
 # SGD, DiLoCo), each rank takes H steps alone, and then the ranks *meet* once. This takes 1/H of the messages and bytes.
 #
-# All ranks begin with the weights `start`. When they meet, each rank has other weights, its `end`. `start` minus the
-# mean of the ends is treated as a gradient, the *outer gradient*, and an outer optimizer takes one step with it. In
-# DiLoCo, the outer optimizer is SGD with Nesterov momentum, and the ranks take steps of AdamW. Our ranks take steps of
-# plain SGD.
+# All ranks begin with the weights `start`. When they meet, each rank has other weights, its `end`. The *outer gradient*
+# is `start` minus the mean of the ends. An *outer optimizer* takes one step with it, here SGD with Nesterov momentum as
+# in DiLoCo:
 #
 # | quantity | formula |
 # |---|---|
@@ -645,8 +640,8 @@ check.outer_step(outer_step, seed=2311)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# With H = 1, plain SGD on the ranks, outer learning rate 1 and no momentum, this must be DDP. So we compare it with
-# torch's DDP on two real ranks. Then four ranks train a small network for 64 steps, once with 16 local steps and once
+# Our ranks take steps of plain SGD. With H = 1, outer learning rate 1 and no momentum, this must be DDP, so we compare
+# it with torch's DDP on two real ranks. Then four ranks train a small network for 64 steps, with 16 local steps and
 # with one. As a control, one rank trains alone.
 
 # %% tags=["experiment"]
@@ -666,9 +661,8 @@ course.claim("ranks that meet every 16 steps end with a loss within 1 % of those
              local_steps.loss_ratio(losses[rarely], losses[each_step]), within=(0.99, 1.01))  # fmt: skip
 
 # %% [markdown]
-# **Shown**: in these short trainings, it matters little how often four ranks meet, but they end with a lower loss than
-# a rank that trains alone. **We think** it matters little because all ranks draw from the same data. To test it, let
-# the distribution of the inputs depend on `rank` in `local_steps.batch`.
+# **Shown**: in these short trainings, it matters little how often four ranks meet. **We think** the reason is that all
+# ranks draw from the same data. To test it, let the distribution of the inputs depend on `rank` in `local_steps.batch`.
 #
 # **Takeaway** An outer step with learning rate 1 averages weights. After one step of SGD per rank, this is DDP. After H
 # steps, it sends 1/H of the bytes.
