@@ -124,12 +124,13 @@ class WorkerComparison:
         """A line: speed-up = parallelism ÷ overhead, and the CPU time that an item takes more."""
         extra = self.extra_ms(workers)
         speed_up = f"speed-up {self.ratio(workers).estimate:.2f}"
-        parts = self.parallelism(workers).estimate, self.overhead(workers).estimate
-        if not all(map(math.isfinite, parts)) or not all(parts):
-            return f"{speed_up}: {TOO_SHORT}"
+        parallelism = self.parallelism(workers)
+        overhead = self.overhead(workers)
+        for factor in (parallelism.estimate, overhead.estimate):
+            if not math.isfinite(factor) or factor == 0:
+                return f"{speed_up}: {TOO_SHORT}"
         return (
-            f"{speed_up} = "
-            f"parallelism {self.parallelism(workers)} ÷ overhead {self.overhead(workers)}, "
+            f"{speed_up} = parallelism {parallelism} ÷ overhead {overhead}, "
             f"{extra.estimate:+.2f} ms of CPU time per image"
         )
 

@@ -36,10 +36,15 @@ def own_device() -> torch.device:
     )
 
 
+def _own_gpus() -> int:
+    """How many ranks have their own GPU; 0 where there is one GPU at most, and ranks use cores."""
+    gpus = torch.cuda.device_count() if course_device().type == "cuda" else 0
+    return gpus if gpus > 1 else 0
+
+
 def ranks_with_own_device() -> int:
     """How many ranks have their own GPU, or their own core where there is one GPU at most."""
-    gpus = torch.cuda.device_count() if course_device().type == "cuda" else 0
-    return gpus if gpus > 1 else max(2, cores())
+    return _own_gpus() or max(2, cores())
 
 
 def compared_steps(
@@ -216,8 +221,7 @@ def peak_flops(size: int = 1024, rounds: int = 7) -> float:
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    several = course_device().type == "cuda" and torch.cuda.device_count() > 1
-    a = torch.randn(size, size, device="cuda" if several else "cpu")
+    a = torch.randn(size, size, device="cuda" if _own_gpus() else "cpu")
     fastest = float("inf")
     for _ in range(rounds):
         started = time.perf_counter()

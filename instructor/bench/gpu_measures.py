@@ -3,9 +3,9 @@
     python -m instructor.bench.gpu_measures NAME FILE
 
 Rows of the table are written to FILE as soon as they are known, so that a measurement that runs
-into its limit is not lost. Sizes follow COURSE_SCALE: those of the sources at `gpu`, seconds on a
-CPU at `smoke`. A row holds "median (lowest to highest)" of synchronised runs, or a ratio with its
-interval; the first run does not count.
+into its limit is not lost. Sizes follow COURSE_SCALE: at `gpu` those of the parts, or of the
+sources (NCF, the 40 GB regression); seconds on a CPU at `smoke`. A row holds "median (lowest to
+highest)" of synchronised runs, or a ratio with its interval; the first run does not count.
 """
 
 import json

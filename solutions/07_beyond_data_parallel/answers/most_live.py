@@ -46,18 +46,23 @@ def in_order_of_appearance(schedule):
     return list(most.values())
 
 
+def most_in_a_slot(schedule, is_held):
+    """The most micro-batches of each rank in a slot; is_held(slot, begin, end) says which count."""
+    begin = {(r, m): t for r, t, kind, m in schedule if kind == "F"}
+    end = {(r, m): t for r, t, kind, m in schedule if kind == "B"}
+    slots = range(2 + max(end.values()))
+    most = []
+    for rank in range(1 + max(r for r, _ in begin)):
+        mine = [key for key in begin if key[0] == rank]
+        most.append(max(sum(is_held(slot, begin[key], end[key]) for key in mine) for slot in slots))
+    return most
+
+
 @mistake(
     "A micro-batch counts only from the slot after its forward pass. It is held as soon as the forward pass has begun."
 )
 def from_the_next_slot_on(schedule):
-    begin = {(r, m): t for r, t, kind, m in schedule if kind == "F"}
-    end = {(r, m): t for r, t, kind, m in schedule if kind == "B"}
-    slots = range(1 + max(end.values()))
-    most = []
-    for rank in range(1 + max(r for r, _ in begin)):
-        mine = [key for key in begin if key[0] == rank]
-        most.append(max(sum(begin[key] < slot < end[key] for key in mine) for slot in slots))
-    return most
+    return most_in_a_slot(schedule, lambda slot, begin, end: begin < slot < end)
 
 
 @mistake("The count is kept only after backward passes. Keep the largest count after every pass.")
@@ -75,14 +80,7 @@ def looked_at_after_backward(schedule):
     "A micro-batch counts one slot too long, after its backward pass is over. Subtract it before the next pass begins."
 )
 def until_the_next_slot(schedule):
-    begin = {(r, m): t for r, t, kind, m in schedule if kind == "F"}
-    end = {(r, m): t for r, t, kind, m in schedule if kind == "B"}
-    slots = range(2 + max(end.values()))
-    most = []
-    for rank in range(1 + max(r for r, _ in begin)):
-        mine = [key for key in begin if key[0] == rank]
-        most.append(max(sum(begin[key] <= slot <= end[key] + 1 for key in mine) for slot in slots))
-    return most
+    return most_in_a_slot(schedule, lambda slot, begin, end: begin <= slot <= end + 1)
 
 
 @mistake("This is the longest run of forward passes. What earlier passes left is still held: count up and down.")
