@@ -89,15 +89,20 @@ def test_next_to_a_claim_stands_what_other_machines_found(tmp_path, monkeypatch,
         tmp_path.joinpath(f"{machine}.json").write_text(json.dumps(data))
 
     record("H200", held=False, estimate=0.8123)
+    record("Desk", held=False, estimate=1.0004)
     record("Laptop", held=True, value="7 messages")
     record("2 cores, Here", held=True, estimate=9.0)
     course.claim(SENTENCE, Interval(1.5, 1.2, 1.8), above=1)
-    expected = "Recorded: H200 0.812 (does not hold there); Laptop 7 messages.\n"
-    assert capsys.readouterr().out.endswith(f"Here 1.50 (1.20 to 1.80). {expected}")
+    others = {"Desk 1.00 (does not hold there)", "H200 0.812 (does not hold there)", "Laptop 7 messages"}
+    here, _, recorded_text = capsys.readouterr().out.rstrip(".\n").partition(" Recorded: ")
+    assert here.endswith("Here 1.50 (1.20 to 1.80).")
+    assert set(recorded_text.split("; ")) == others
     course.claim(SENTENCE, Interval(0.5, 0.2, 0.8), above=1)
     assert "Laptop 7 messages (holds there)" in capsys.readouterr().out
     course.claim(SENTENCE, None, above=1)  # what only other scales measure
-    assert "(not measured here). Recorded: H200 0.812 (does not" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "(not measured here). Recorded: " in printed
+    assert "H200 0.812 (does not" in printed
     course.claim("another sentence", True)
     assert "Recorded" not in capsys.readouterr().out
 

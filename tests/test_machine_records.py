@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from conftest import ROOT
 
 from course.learner import recorded
-from course.learner.claims import MARK, Claim
+from course.learner.claims import MARK, NOT_MEASURED, Claim
 from course.notebook.cells import read_cells
 from course.notebook.registry import all_parts, solutions_folder
 from instructor.authoring import documents, records
@@ -80,6 +80,13 @@ def test_a_smoke_run_overwrites_nothing(course, tmp_path):
     before = (tmp_path / CPU.file_name).read_bytes()
     assert "at smoke scale nothing is recorded" in records.record_executed("01_a", {"1_a": []}, tmp_path)[0]
     assert (tmp_path / CPU.file_name).read_bytes() == before
+
+
+def test_what_only_another_scale_measures_is_not_recorded():
+    record = {"parts": {}, "details": "a machine"}
+    unmeasured = claim("b", None, scale="gpu") | {"value": NOT_MEASURED}
+    records.record_part(record, "01_a/1_a", [claim("a", scale="gpu"), unmeasured])
+    assert [each["sentence"] for each in record["parts"]["01_a/1_a"]["claims"]] == ["a"]
 
 
 def test_a_part_that_was_cut_off_keeps_the_claims_that_it_did_not_reach():

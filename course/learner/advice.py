@@ -60,7 +60,7 @@ ADVICE = (
         "one cycle, until an easy target",
         "fewer images",
         "An easy target may be reached before the learning rate has fallen; then a cycle gains "
-        "nothing. The race takes OneCycleLR's own shape.",
+        "little. The race takes OneCycleLR's own shape.",
         "one cycle saves at least 10 % of the images",
         "06/4",
     ),
@@ -202,7 +202,8 @@ ADVICE = (
     Advice(
         "16 bits, many images",
         "2 to 5.5 times as fast, on GPUs only",
-        "It needs units that multiply 16 bits, and work that fills them. CPUs with AMX have them.",
+        "It needs units that multiply 16 bits, and work that fills them. CPUs with AMX or "
+        "AVX-512 BF16 have them.",
         "a step in 16 bits is faster with many images",
         "06/3",
     ),
@@ -259,7 +260,7 @@ ADVICE = (
         "06/3",
     ),
     Advice(
-        "no bias before BatchNorm",
+        "no bias before BatchNorm, in the race",
         "saves an operation",
         "BatchNorm subtracts it. Adding it and its gradient are a small part of a convolution.",
         "the bias before BatchNorm changes the time per image by less than 5 %",
@@ -319,7 +320,7 @@ ADVICE = (
     Advice(
         "linear decay, not cosine decay",
         "as good, with one number fewer",
-        "Both end near zero.",
+        "Both end near zero, so expect a small difference.",
         "linear decay ends above cosine decay, each at its best of four peaks",
         "06/2",
         POINTS,

@@ -73,4 +73,6 @@ def _by_sentence(folder: Path) -> dict[str, list[RecordedClaim]]:
 
 def _short(facts):
     estimate = facts.get("estimate")
-    return facts["value"] if estimate is None else f"{estimate:.3g}"
+    if estimate is None:
+        return facts["value"]
+    return f"{estimate:#.3g}".rstrip(".")  # "1.00", not "1"

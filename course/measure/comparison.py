@@ -203,6 +203,15 @@ def verdict_on(ratio: Interval) -> str:
     return SAME if ratio.lies_within(*SAME_WITHIN) else NOT_DECIDED
 
 
+def largest_gains(gains: Mapping[str, Interval]) -> list[str]:
+    """The names of the ratios that are FASTER, without those that another surely exceeds."""
+    proven = {name: gain for name, gain in gains.items() if verdict_on(gain) == FASTER}
+    if not proven:
+        return []
+    largest = max(proven.values(), key=lambda gain: gain.estimate)
+    return [name for name, gain in proven.items() if gain.high >= largest.low]
+
+
 def furthest(intervals: Iterable[Interval]) -> Interval:
     """The Interval of a ratio, positive, one of whose ends is the furthest from 1 of all."""
 

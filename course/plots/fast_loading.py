@@ -187,7 +187,7 @@ def judged_formats(rows: Sequence[Judged]) -> Figure:
         ax.loglog(row.memcpy.estimate, row.bias, "o", color=color, ms=5)
         text = f"{row.name} ({row.times_read})"
         label_point(ax, text, (row.memcpy.estimate, row.bias), place, fontsize=7, ha="center")
-    for color, text in ((GREEN, "files read about once"), (RED, "read more often (times)")):
+    for color, text in ((GREEN, "files read less than twice"), (RED, "read more often (times)")):
         ax.plot([], [], "o", color=color, label=text)
     ax.axhline(1, color=GREY, ls=":", lw=1)
     ax.set(
@@ -347,7 +347,7 @@ def pipeline_gain(kinds: Mapping[str, Sequence[tuple[float, Interval, float]]]) 
         ax.plot([share for share, *_ in measured], middle, "o", color=color, label=f"step {kind}")
         _, found, due = min(measured, key=lambda point: abs(math.log(point[0])))
         said.append(f"{found.estimate:.2f} times as fast {kind} (predicted {due:.2f})")
-    figure.suptitle("A step as long as a fill: " + ", ".join(said), fontsize=10)
+    figure.suptitle("A step about as long: " + ", ".join(said), fontsize=10)
     ax.set_xscale("log", base=2)
     ax.xaxis.set_major_formatter("{x:g}")
     ax.set(

@@ -189,12 +189,15 @@ def roofline(roof: Roof, found: Mapping[str, Sequence[Operation]], names: int = 
 
 
 def _name_operations(ax: Axes, operations: Sequence[Operation], ridge: float) -> None:
-    """Write names next to dots; right of the ridge, where dots crowd, in a column below them."""
+    """Write names next to dots; right of the ridge, where dots crowd, in a column below them.
+
+    The leftmost dot is named first, and lines start at the right of the names, so they cross none.
+    """
     right = [each for each in operations if each.intensity > ridge]
-    right.sort(key=lambda each: -each.intensity)
-    line = dict(arrowstyle="-", color=GREY, lw=0.6)
+    right.sort(key=lambda each: each.intensity)
+    line = dict(arrowstyle="-", color=GREY, lw=0.6, relpos=(1, 0.5))
     for place, each in enumerate(right):
-        column = dict(xytext=(0.98, 0.6 - 0.09 * place), textcoords="axes fraction")
+        column = dict(xytext=(0.64, 0.5 - 0.09 * place), textcoords="axes fraction")
         point = each.intensity, each.rate / 1e9
         style = dict(ha="right", va="center", fontsize=7.5, arrowprops=line)
         ax.annotate(_short_name(each.name), point, **column, **style)
@@ -280,7 +283,9 @@ def loss_curves(curves: Mapping[str, Tensor], ylabel: str, top: float = 3.5) -> 
         label_point(ax, name, (n_steps, height), (5, 0), color=colors[name], **outside)
     least = min(ends.values(), default=0.0)
     lowest = " and ".join(name for name, loss in ends.items() if loss < 1.1 * least)
-    title = f"Lowest loss at the end: {lowest}; diverged: {', '.join(diverged) or 'none'}"
+    title = f"Lowest loss at the end: {lowest}"
+    if diverged:
+        title += f"; diverged: “{'”, “'.join(diverged)}”"
     ax.set(xlabel="step", ylabel=ylabel, ylim=(0, top), title=title)
     return figure
 
@@ -318,6 +323,7 @@ def loss_against_lr(
         ax.axvline(choice, **MARK)
     point = (choice, max(losses))
     label_point(left, "choice", point, (-4, 0), va="baseline", ha="right")
+    label_point(right, "choice", (choice, min(map(min, tried.values()))), (-4, 0), ha="right")
     best = max(means, key=means.get)
     lowest = lrs[losses.index(min(losses))]
     figure.suptitle(
@@ -333,7 +339,7 @@ def schedules(shapes: Mapping[str, Sequence[float]]) -> Figure:
         shapes: {name: learning rates}.
     """
     figure, ax = axes(7.4, 3.6)
-    inset = ax.inset_axes([1.14, 0.06, 0.34, 0.4])
+    inset = ax.inset_axes([1.14, 0.02, 0.34, 0.38])
     steps = max(map(len, shapes.values()))
     last = range(steps - max(2, steps // 10), steps)
     for k, (name, values) in enumerate(shapes.items()):

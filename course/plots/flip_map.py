@@ -82,7 +82,7 @@ def _title(found: FlipMap) -> str:
 
 def _legend():
     handles = [Patch(fc=color, alpha=SOLID, label=word) for word, color in FILLS.items()]
-    handles.append(Patch(fc=GREEN, alpha=PALE, label="pale: without an interval"))
+    handles.append(Patch(fc=GREY, alpha=PALE, label="pale: without an interval"))
     handles.append(Patch(fc="none", label=f"no colour: {EXACT}"))
     handles.append(Patch(**FRAME, label="framed: measured by this kernel"))
     return handles

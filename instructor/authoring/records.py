@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from course.learner.claims import MARK
+from course.learner.claims import MARK, NOT_MEASURED
 from course.learner.recorded import FOLDER
 from course.notebook.cells import Cell, read_cells
 from course.notebook.registry import all_parts, solutions_folder
@@ -118,7 +118,7 @@ def record_part(
     of_scale = claims[0]["scale"] if claims else scale()
     if of_scale == "smoke" or not (claims or is_whole):
         return
-    made = [_short(claim) for claim in claims]
+    made = [_short(claim) for claim in claims if claim["value"] != NOT_MEASURED]
     sentences = {claim["sentence"] for claim in made}
     earlier = record["parts"].get(place, {})
     # a sentence is unique in the course: it may have moved from another part

@@ -64,8 +64,8 @@ print("no workers, again: " + ", ".join(f"{first / seconds:.2f}" for seconds in 
 # %% [markdown]
 # The last line compares a loader with itself. Such a *control*, or A/A test, shows differences that the setting cannot
 # have caused. If its numbers are alike and far from 1, only the very first pass was different. It was *cold*: it may
-# have read files from the disk, loaded code or allocated memory. If the numbers scatter, something else disturbed the
-# passes, such as other programs.
+# have read files from the disk, loaded code or allocated memory. If the numbers rise, several passes were needed to
+# warm up. If they scatter, something else disturbed the passes, such as other programs.
 #
 # The pass with two workers also started the workers and ended them. By default a `DataLoader` does that in every epoch.
 # With `persistent_workers=True`, which `loaders.forked` sets, it does so once. So a plain `DataLoader` gives other
@@ -285,9 +285,9 @@ plots.speedups({"ToTensor": light, "heavy": augmented})
 # - *parallelism* is the number of busy cores with workers, divided by the number without workers;
 # - *overhead* is the CPU time per image with workers, divided by the CPU time without workers.
 #
-# The speed-up is parallelism ÷ overhead. `compare_workers` has counted both in the passes above. The next cell prints
-# them, and adds a case called "unsent" that removes one cause of overhead. Its workers decode and stack the same
-# images, but send only 8 × 8 pixels of each.
+# In each round, the speed-up is parallelism ÷ overhead. `compare_workers` has counted both in the passes above. The
+# next cell prints them, and adds a case called "unsent" that removes one cause of overhead. Its workers decode and
+# stack the same images, but send only 8 × 8 pixels of each.
 
 
 # %% tags=["experiment"]
@@ -308,8 +308,8 @@ course.claim("two workers raise the CPU time per image by at least 10 % more if 
 # overhead that it saves is the cost of sending pixels, which includes writing them into memory that both processes
 # share.
 #
-# **We think** that most of the overhead left in "unsent" comes from processes that slow each other down, for example
-# because they share caches. Part 4 measures this slowdown with processes that send nothing.
+# **We think** that the overhead left in "unsent" comes from messages, and from processes that slow each other down, for
+# example because they share caches. Part 4 measures the slowdown with processes that send nothing.
 #
 # **Takeaway** Two numbers explain a disappointing speed-up: how many cores are busy, and how much CPU time an image
 # takes.
@@ -395,8 +395,8 @@ for label, case in ((f"batch {sizes.pass_batch}", light), (f"batch {4 * sizes.pa
 
 # %% [markdown]
 # If workers gain here, fewer messages per image are not the reason. "Unsent" sends as many messages as "ToTensor", and
-# its overhead is small. **We think** that the loader *without* workers gets slower. A batch above 32 MiB takes new
-# memory each time, because glibc returns blocks of that size to the system (part 1 of unit 04). To test this, start
+# its overhead is much smaller. **We think** that the loader *without* workers gets slower. A batch above 32 MiB takes
+# new memory each time, because glibc returns blocks of that size to the system (part 1 of unit 04). To test this, start
 # Jupyter with `MALLOC_MMAP_THRESHOLD_=67108864`, which is 64 MiB. (Old versions of glibc ignore it.)
 #
 # **Takeaway** Compare numbers of workers at the batch size that you train with.

@@ -237,11 +237,11 @@ course.claim("one worker predicts the time with every other number of workers wi
 
 # %% [markdown]
 # Where a line goes flat, more workers no longer help, because all cores or the main process are busy all the time. With
-# two cores nearly all of the line is flat, so this section tests the term for the cores. The sleeping workers tested $a
-# / w$ and *step*. The formula says nothing about $T(0)$, the dotted line, so measure it.
+# two cores the line is flat from two workers on, so this section tests the term for the cores. The sleeping workers
+# tested $a / w$ and *step*. The formula says nothing about $T(0)$, the dotted line, so measure it.
 #
-# **We think** that passes take longer than predicted because workers stack batches into new shared memory, while $n$
-# was measured on items that nobody stacks. To test this, return 8 × 8 pixels per image, as part 2 does.
+# **We think** that stacking into new shared memory is one reason if passes take longer than predicted, because $n$ was
+# measured on items that nobody stacks. To test this, return 8 × 8 pixels per image, as part 2 does.
 #
 # **Takeaway** Measure one worker and your cores, predict the rest, and check the prediction at one number of workers.
 
@@ -349,8 +349,8 @@ course.claim("the number chosen from the prediction takes at most 15 % longer th
              comparison.furthest(losses), below=1.15)  # fmt: skip
 
 # %% [markdown]
-# On few cores, several candidates take nearly the same time, so the claim can hardly fail. On many cores it is a real
-# test, because the predicted line first falls and then turns flat.
+# On few cores, all numbers on the flat part of the line take nearly the same time, so the claim can hardly fail. On
+# many cores it is a real test, because there are more numbers to get wrong.
 #
 # **Takeaway** Take the fewest workers that are nearly the best, zero included.
 
@@ -396,7 +396,8 @@ course.claim("for images that are waited for, twice as many workers as cores are
 plots.predicted_workers({("5 ms of waiting", small): drawn_slow}, many)
 
 # %% [markdown]
-# If the fastest number is the largest one tried, more may be faster still. Any number of workers can sleep
+# If the fastest number is the largest one tried, more may be faster still, unless the predicted line is flat there.
+# Any number of workers can sleep
 # simultaneously. But a real disk or network serves only so many requests at a time. Beyond that, workers wait for each
 # other, and the line goes flat.
 #

@@ -166,8 +166,9 @@ plots.bars(share, "% of the time spent waiting", "How long the loop waits after 
 
 # %% [markdown]
 # **Shown**: dropping a batch takes longer if the worker has sent more bytes, because nothing else differs between the
-# two rows with two workers. In `for batch in loader`, Python drops the old batch when it takes the new one, so this
-# time looks like waiting. The main process drops the batch. So fewer bytes help, and more workers do not.
+# two ways with two workers. Only the claim counts the time to drop, and the bars leave it out. In `for batch in
+# loader`, Python drops the old batch when it takes the new one, so this time looks like waiting. The main process drops
+# the batch. So fewer bytes help, and more workers do not.
 #
 # Do not subtract the waiting of "unsent" from the waiting of two workers. Workers also build unsent batches faster, so
 # fewer of them are late.

@@ -395,7 +395,7 @@ plots.ratios(race, f"Your two threads are {race.ratio(two)} times as fast as PIL
 # %% [markdown]
 # From the first loader to the last, three things change. For each of them, compare two rows:
 #
-# - the decoder: PIL or torchvision, both without workers;
+# - the decoder: PIL (the line at 1) or torchvision, both without workers;
 # - the slots (reused memory and its layout): torchvision without workers, or with one thread;
 # - the second thread: one thread, or two.
 #

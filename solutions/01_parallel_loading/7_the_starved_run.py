@@ -422,7 +422,7 @@ course.claim("the rescued training is at most 0.1 less accurate than as found", 
 
 # %% [markdown]
 # Chance is 0.25, so a loss of 0.1 would be a large part of what the network learns in so few epochs. The claim excludes
-# a broken training, but not a small loss of accuracy. The seed alone moves the accuracy by several points. A narrower
+# a broken training, but not a small loss of accuracy. The seed alone moves the accuracy by as much. A narrower
 # claim would need more seeds and more validation images.
 #
 # **Takeaway** You can speed up a starved training without touching the network. If you change what the network sees,
@@ -477,7 +477,8 @@ print(mine, "\n")
 print(course.checkup(my_loader, my_step, steps=20, minutes=sizes.checkup_minutes))
 
 # %% [markdown]
-# The waterfall and the report may promise different gains. The report's line "if this took no time" removes only the
+# The waterfall and the report may name different culprits and promise different gains. In the report, `cell:n` is line
+# n of the cell that defines a function. The report's line "if this took no time" removes only the
 # *waiting*. The waterfall also removes the workers, and so gives their cores back to the step.
 #
 # **We think** that this explains the difference on a machine where workers and network share few cores. To test this,

@@ -450,7 +450,7 @@ plots.queue({f"{way}: empty {empty_share(*queues[way]):.0%} of the time": queues
 
 # %% [markdown]
 # In the grey bands nothing is ready, and the loop waits. One slow item empties the short queue. The titles say for what
-# share of the time each queue is empty.
+# share of the time each queue is empty after the first batch.
 #
 # **Takeaway** Workers build workers × `prefetch_factor` batches ahead. Choose just enough to bridge the longest gap.
 

@@ -358,8 +358,9 @@ plots.overlap_lanes({way: overlap.typical(medium.records[way]) for way in wraps}
 
 # %% [markdown]
 # A tick marks a gradient that is ready, an orange bar is a message, and the grey bar shows when the wrapper only waits.
-# In the upper half the wire is idle while backward runs. In the lower half both work at the same time. (The drawing
-# shows one typical round of each wrapper; the title compares all rounds.)
+# In the upper half the wire is idle while backward runs, and while the gradients are copied into one vector. In the
+# lower half both work at the same time for most of backward. A message takes longer if the other rank is late. (The
+# drawing shows one typical round of each wrapper; the title compares all rounds.)
 #
 # Two things cannot be hidden: the wait for the first bucket, and the last message. The first bucket holds more than a
 # sixth of the bytes, so the card starts after about *B*/6 and then needs *B*. The share can hardly be lower than 7/6
@@ -629,7 +630,8 @@ course.claim("on the slow wire, a bucket per block takes at most 25 % more or le
 # take *B* + *W*/8 on a fast wire and *B*/8 + *W* on a slow one. So overlap should save the largest *share* where the
 # wire needs as long as backward.
 #
-# On the slow wire, most of the time is the simulated card's, which takes exactly as long as it should.
+# On the slow wire, most of the time is the simulated card's, which takes exactly as long as it should. So there the
+# formula should be nearly right. Where the blue line is above the grey one, overlap costs more than it hides.
 #
 # Where the computed time is too short on the other wires, **we think** that the formula leaves out two things: copies
 # into buckets, and messages that compete for the cores. One message after backward has the copies, but sends nothing

@@ -156,7 +156,7 @@ check.device_of(device_of, seed=11)
 # `WORLD_SIZE` and the meeting point, `MASTER_ADDR` and `MASTER_PORT`, from the environment. You know the other lines of
 # the script from part 3.
 #
-# The cell prints `scripts/smallest_ddp.py` and runs it. In a terminal, the same command is
+# The cell prints `scripts/smallest_ddp.py` without its last lines, and runs it. In a terminal, the same command is
 # `torchrun --standalone --nproc-per-node 2 scripts/smallest_ddp.py`. How many steps does each rank take per epoch?
 
 # %% tags=["experiment"]
@@ -429,8 +429,8 @@ plots.lives_of_ranks(undisturbed, losses, lived, 10, "Four lives on 2, 2, 1 and 
 # - `weights_only=True` (the default since torch 2.6) refuses pickled code. With `map_location="cuda"`, a generator's
 #   state is on the GPU, and `set_state` refuses it. So load to the CPU.
 # - A `DataLoader` with workers prefetches. Count the batches that were trained, not the batches that were loaded.
-# - The files in `scripts/` end with `os._exit(0)`, because torch 2.13 with gloo sometimes aborts while Python exits.
-#   The training is over by then, so do not copy this line.
+# - The files in `scripts/` end with `os._exit(0)`, which the cells above do not print, because torch 2.13 with gloo
+#   sometimes aborts while Python exits. The training is over by then, so do not copy this line.
 #
 # </details>
 #

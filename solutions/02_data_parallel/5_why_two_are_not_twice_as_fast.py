@@ -213,8 +213,8 @@ plots.scaling(ranks, strong, weak, own, bars)
 # So far both ranks had the same amount of work. Often one rank is late, a *straggler*: its batch is longer, its loader
 # stalls, or its GPU is throttled. The next cell delays batches in two ways, with the same mean delay:
 #
-# - *Both late*: each of two ranks gets its batch late, by the time of one step.
-# - *One late*: rank 1 alone gets its batch late, by the time of two steps.
+# - *Both late*: each of two ranks gets its batch late, by about the time of one step.
+# - *One late*: rank 1 alone gets its batch late, by about the time of two steps.
 #
 # **Predict** for *one late*: how many steps without delay does one step last?
 
@@ -407,8 +407,8 @@ print("sent, in multiples of the tensor:", *("not counted here" if n is None els
 # ## Would a second GPU help your training?
 #
 # `course.checkup` watches a training, here the small GPT on one rank. From the bytes of the gradients and the time of a
-# step, its line "DDP" predicts how efficient DDP would be. The figure draws the same step with torch's buckets (part
-# 2), as if the model had ten equal layers.
+# step, its line "DDP" predicts how efficient DDP would be, once you have solved `all_reduce_seconds` of part 1. The
+# figure draws the same step with torch's buckets (part 2), as if the model had ten equal layers.
 #
 # Put your own `loader` and `step` here. Or run `course checkup --json report.json train.py` in a terminal, and read its
 # file with `layers_of_checkup(json.load(open("report.json")))`.

@@ -464,7 +464,8 @@ course.claim("where the ranks of a machine share its card, the ring is faster th
 plots.crossover(shared, shared, f"{sizes.ranks_per_machine} ranks share a card: the ring passes doubling")
 
 # %% [markdown]
-# **Shown**: only the links changed. A ring sends one piece per step through each card, about twice the tensor in all.
+# **Shown**: only the links changed. A card is busy for the latency of each message, so small messages wait for each
+# other, too. A ring sends one piece per step through each card, about twice the tensor in all.
 # Doubling begins with the most distant partner: all 8 ranks of a machine send half of their tensors through its card,
 # then a quarter, then an eighth, and as much again on the way back. That is 14 times the tensor on 8 machines.
 #

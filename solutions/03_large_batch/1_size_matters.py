@@ -399,8 +399,9 @@ course.claim("after the small batch, units of the last MLP layer are alive", all
              f"silent: {listed(after)}", otherwise="The product half of the model does all the work.")  # fmt: skip
 
 # %% [markdown]
-# These claims may fail on other data or at another learning rate, and the recorded GPU run had both. A model whose last
-# layer is silent can still score well, because its GMF half learns.
+# These claims may fail on another machine, on other data or at another learning rate. The recorded GPU run had other
+# data and another learning rate, too. A model whose last layer is silent can still score well, because its GMF half
+# learns.
 #
 # **Takeaway** A score does not show a dead layer. Count silent units before you tune.
 

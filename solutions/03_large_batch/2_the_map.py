@@ -121,7 +121,7 @@ check.scaled_lr(scaled_lr, seed=256)
 #
 # Search a grid of learning rates, `start` times powers of `factor`. `score(lr)` trains once and returns a score, where
 # larger is better, or NaN if the run diverged. A training takes minutes, so run few. Begin at `start`, which does not
-# diverge. Then always try a neighbour, above or below, of the best learning rate so far. Return the best one once both
+# diverge in the check. Then always try a neighbour, above or below, of the best learning rate so far. Return the best one once both
 # its neighbours were tried.
 #
 # **Must**
@@ -165,7 +165,7 @@ def sweep(score, start, factor=4.0, most=9):
 
     Args:
         score: learning rate -> score of one training, larger is better; NaN if it diverged. Called once per rate.
-        start: a learning rate that does not diverge, the first that is tried.
+        start: the first learning rate that is tried.
         factor: from one learning rate of the grid to the next, above 1.
         most: number of trainings, at most.
     """
@@ -238,8 +238,8 @@ print(course.score("03/2", "best rate of SGD at 16x over the small batch's", pre
 # ## How far does the linear rule lead?
 #
 # A sweep sees one column. The recorded map shows all columns for SGD, with as many epochs as in part 1. Each square is
-# one training. Red frames mark what your sweep just ran. A run that diverged counts as 0, and guessing scores about a
-# tenth.
+# one training. Red frames mark the squares nearest to what your sweep just ran; the numbers are the recorded ones. A
+# run that diverged counts as 0, and guessing scores about a tenth.
 #
 # The orange line is the linear rule, from the best learning rate of the smallest batch. Move the slider "power of the
 # batch size" to 0.5 (square root) and to 0 (constant). **Which line stays on dark squares, and up to which batch?**

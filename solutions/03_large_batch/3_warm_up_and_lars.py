@@ -20,6 +20,7 @@
 
 # %% locked="setup"
 import functools
+import statistics
 
 import torch
 
@@ -85,7 +86,7 @@ title = f"SGD's first update is {first[0][longest]:.1f} times as long as {longes
 plots.layer_ratios({label: by_seed[0] for label, by_seed in ratios.items()}, title)
 
 # %% [markdown]
-# Under SGD, one learning rate makes some tensors barely move and others, mostly biases, leap. **Known** You et al.
+# Under SGD, one learning rate makes some tensors barely move and others, mostly biases, move far. **Known** You et al.
 # found such differences between the layers of AlexNet, too (arXiv:1708.03888, section 4).
 #
 # **Takeaway** Compare an update with the weights that it changes. The learning rate alone does not say how far a layer
@@ -488,7 +489,7 @@ plots.by_seed(scores, {"popularity": experiment.popularity}, "HR@10", title)
 # %% [markdown]
 # ## Where does LARS stop winning? · extra
 #
-# With smaller batches, SGD makes more updates and needs shorter ones, so a trust ratio may gain less. The cell compares
+# With smaller batches, SGD makes more updates, so a trust ratio may gain less. The cell compares
 # both optimizers at 16 and at 4 times the base batch, with the same schedule as above. At 16 times, each tries three
 # peaks. At 4 times, each has one peak, the best of a grid that we searched with two seeds. A seed that diverged has the
 # score 0.
@@ -572,7 +573,7 @@ course.claim("one scale per tensor ends at least 20 points of HR@10 above one sc
 course.claim("one scale per coordinate ends at most 5 points of HR@10 above one per tensor, each at its best",
              points_ahead(scores["coordinate"], scores["tensor"]), below=5, otherwise=otherwise)  # fmt: skip
 levels = {"popularity": experiment.popularity}
-middle = {scale: sorted(of)[len(of) // 2] for scale, of in scores.items()}
+middle = {scale: statistics.median(of) for scale, of in scores.items()}
 title = f"HR@10 {middle['tensor']:.2f} with one scale per tensor, {middle['model']:.2f} with one for the model"
 plots.by_seed({f"one scale per {scale}": of for scale, of in scores.items()}, levels, "HR@10", title)
 

@@ -414,8 +414,9 @@ course.claim("in bf16 without a loss scale the same training ends within 0.01 of
 # 16 bits may save time as well, but not on every machine. NVIDIA GPUs since Ampere (2020) and some CPUs multiply bf16
 # in hardware. The cell times an update of the large model, and a matrix product alone, on *your* machine.
 #
-# **Predict** how many times as fast the update is in bf16. If bytes decide, half the bits are twice as fast. If only
-# products gain, it is less. If your processor has to convert each number, it may be below 1.
+# **Predict** how many times as fast the update is in bf16. If bytes decide, half the bits are twice as fast. If
+# the processor has instructions for products of bf16, a product may gain more, and the update a part of it. If your
+# processor has to convert each number, it may be below 1.
 
 # %%
 predicted_speedup = None  # your number: seconds in fp32 over seconds in bf16

@@ -473,8 +473,8 @@ course.claim("weight decay changes HR@10 by less than 0.03", worth["no weight de
 # few updates. To test it, double the epochs and see whether the gains shrink. Where hardly any gradient was longer than
 # 1, clipping was not tested.
 #
-# **Takeaway** A recipe is a starting point. In a training of few updates, the learning rate is worth more than the
-# rest.
+# **Takeaway** A recipe is a starting point. In a training of few updates, the learning rate, its peak and its
+# decay, is worth more than the rest.
 
 # %% [markdown]
 # ## The unit on one page
@@ -487,7 +487,7 @@ course.claim("weight decay changes HR@10 by less than 0.03", worth["no weight de
 # | a large batch learns less | training loss after equal updates | a learning rate from a sweep or a map | 1, 2 |
 # | the loss blows up early | update-to-weight ratios | a warm-up, LARS, Adam | 3 |
 # | memory is full | bytes kept for backward | accumulation, bf16 | 4 |
-# | the loss stays constant in fp16 | zeros among the gradients | a loss scale, bf16 | 4 |
+# | the loss stays constant or rises in fp16 | zeros among the gradients | a loss scale, bf16 | 4 |
 # | no idea how large the batch may be | noise scale, c and s | the geometric mean of B_c and c / s | 5 |
 # | the score is too good | HR@10 of a constant model | a strict comparison | 6 |
 

@@ -260,7 +260,7 @@ check.gather(gather, seed=418)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# The next cell measures five ways to assemble a batch, for small and for large batches. Its claims decide which
+# The next cells measure five ways to assemble a batch, for small and for large batches. Their claims decide which
 # function is fastest, when a new tensor costs page faults, and what a buffer gains.
 #
 # **Predict** Batches of 34 MiB are gathered one after the other, each into a new tensor. How many page faults does a

@@ -128,7 +128,7 @@ check.pipeline_seconds(pipeline_seconds, seed=44)
 # %% [markdown]
 # ## What is reading ahead worth?
 #
-# Your formula assumes that fills and steps do not slow each other down. Test this with two kinds of step that are
+# Your formula assumes that fills and steps do not slow each other down. Test this with two kinds of step that are about
 # equally long. One *computes*: it multiplies the batch by a matrix, again and again. The other only *waits*, as your
 # program does while a GPU computes.
 #

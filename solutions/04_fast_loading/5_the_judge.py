@@ -185,7 +185,8 @@ course.claim("with a sixteenth or an eighth of the file in a buffer, 1 + BS / 2K
 # **Shown** Only the order of the shards differs between the first two ways, and it decides. In file order, everything
 # in the buffer comes from one stretch of the file, so each batch does, too.
 #
-# With shuffled shards, the ratio is close to 1 + BS / 2K. For windows of the same memory it is 1 + BS / K.
+# With shuffled shards, the ratio is close to 1 + BS / 2K. For windows of the same memory it is about 1 + BS / K,
+# and less if the memory is a large part of the file.
 #
 # <details><summary>Where does 1 + BS / 2K come from?</summary>
 #

@@ -528,7 +528,7 @@ course.claim("in batches of 32 at embedding size 64, two groups are faster than 
 # Each call works on fewer cells, and a small batch has less padding per token, as part 1 counted.
 #
 # If four groups of one sequence take longer than the rectangle, their calls cost more than all its cells. Two groups
-# have half the calls, so they may win where four lose.
+# have half the calls, so they lose less there, and may win where four do not.
 #
 # **Takeaway** Groups pay where the saved cells cost more than the added calls, as with long sequences, large layers and
 # large batches.
@@ -670,11 +670,11 @@ course.claim("random searches of ten trials miss less than those of a single tri
              difference_interval(misses[10], misses[1]), below=0)  # fmt: skip
 
 # %% [markdown]
-# A dot is a seed, and a bar the median of ten seeds. Where a random trial ends depends on where it starts, so single
-# trials scatter. The exact search tries each pair of different lengths once per group, so its time grows with the
-# square of their number.
+# An open dot is a seed, and a bar the median of ten seeds. Where a random trial ends depends on where it starts, so
+# single trials scatter. The exact search tries each pair of different lengths once per group, so its time grows with
+# the square of their number.
 #
-# **Takeaway** Search exactly if the cost is a sum over groups and there are few different lengths. Otherwise restart a
+# **Takeaway** Search exactly if the cost is a sum over groups and the search takes acceptable time. Otherwise restart a
 # random search.
 #
 # Part 3 chooses which sequences form a batch.

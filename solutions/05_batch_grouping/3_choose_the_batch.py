@@ -183,8 +183,8 @@ course.claim("windows of 50 batches waste less than four groups in random batche
              f"{at_50:.2f} against {four_groups:.2f}")  # fmt: skip
 
 # %% [markdown]
-# The last batch of a window wastes most, as the printed share shows. It holds the long tail, where neighbours differ
-# most in length.
+# The last piece of a window has most of the padding, as the printed share shows. It holds the long tail, where
+# neighbours differ most in length.
 #
 # **Takeaway** Sorting inside windows of shuffled data removes most of the padding.
 
@@ -208,10 +208,10 @@ for n, window in [(batch_size, 50), (eighth, 50), (eighth, 400)]:
     print(f"batches of {n}, windows of {window} batches, {window * n:,} sequences: {removed}")
 
 # %% [markdown]
-# As many batches are about enough. A sorted window is cut into as many pieces as it has batches, and a batch pads only
-# the lengths of its piece.
+# As many batches remove nearly as much, and as many sequences remove more than before. A sorted window is cut into as
+# many pieces as it has batches, and a batch pads only the lengths of its piece.
 #
-# **Takeaway** What a window removes depends mostly on how many batches it holds, so choose its size in batches.
+# **Takeaway** Choose the size of a window in batches, and take some more of them if batches are small.
 
 # %% [markdown]
 # ## What do you take home?
@@ -436,8 +436,10 @@ course.claim("after the same cells, windows lead random batches by less at the l
              difference_interval(leads[-1], leads[0]), below=0)  # fmt: skip
 
 # %% [markdown]
-# If time followed the cells, both printed ratios of seconds would be 1. But for the same cells, windows compute several
-# times as many batches as the random order, and accumulated windows about four times as many as windows.
+# If time followed the cells, both printed ratios of seconds would be 1. For the same cells, windows compute several
+# times as many batches as the random order, which makes a ratio larger than 1. **We think** that shorter rows make it
+# smaller, because attention has fewer pairs of tokens per cell. Which of the two wins differs between devices. To test
+# it, time one batch of each order.
 #
 # **Takeaway** If the target depends on the length, sorted batches make each update worse but cheaper. Accumulate over
 # several batches, and compare orders after equal cells, too.
@@ -641,8 +643,9 @@ most, bounded = (max(len(batch) * int(batch.max()) for batch in batches) for bat
 plots.padding_cells(drawn_batches, f"The largest batch has {most} cells by number, {bounded} by budget")
 
 # %% [markdown]
-# The batches of a budget differ in their number of sequences, but much less in their tokens. So their updates have a
-# similar size for a language model, which learns from tokens. They do not for a model with one label per sequence.
+# Apart from the last batch, which holds the rest, the batches of a budget differ in their number of sequences, but much
+# less in their tokens. So their updates have a similar size for a language model, which learns from tokens. They do not
+# for a model with one label per sequence.
 #
 # **Takeaway** A budget bounds the cells of every batch, so you can choose it to fill your memory.
 

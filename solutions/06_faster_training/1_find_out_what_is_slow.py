@@ -101,8 +101,9 @@ print(course.score("06/1", "share of Adam's update", predicted_optimizer_share, 
                    null=None))  # fmt: skip
 
 # %% [markdown]
-# For each change, the report says what it can gain at best, what it gained here, and whether its interval of 95 %
-# allows a verdict. You now build these three numbers yourself, so that you can use them where no check-up looks.
+# For each change that it advises, the report says what it can gain at best, what it gained here, and whether its
+# interval of 95 % allows a verdict. You now build these three numbers yourself, so that you can use them where no
+# check-up looks.
 #
 # **Takeaway** Look at the whole step before you change a line of it.
 
@@ -442,7 +443,8 @@ course.claim("128 numbers instead of 64 take at most 25 % longer: the call itsel
 # You can now test the cheap items of the checklist, each with and without. A dot says how many times as fast the item
 # makes the work, the thick line is its interval, and the thin grey line is the control.
 #
-# Two items appear twice: in a step of the network, where they touch little, and in work of which they touch much. The
+# `as_tensor` and gradients set to None appear twice: in a step of the network, where they touch little, and in work of
+# which they touch much. The
 # checklist also says to take four workers per GPU. You have one device, so the cell compares four with two.
 
 # %% tags=["experiment"]
@@ -562,8 +564,8 @@ course.claim("with cudnn.benchmark, the first step of a batch size takes at most
 # ## On which machine does advice flip?
 #
 # Most advice was measured on one machine, and that was not yours. The *flip map* has a row per piece of advice and a
-# column per machine. Your own results are entered in cells with a frame, which the text calls "here". Parts 2 to 4
-# measure the other rows.
+# column per machine. Your own results are entered in cells with a frame, which the text calls "here". Extra
+# sections of this part, parts 2 to 4 and unit 02 measure the other rows.
 #
 # To guess which advice flips, ask which part of the step it changes, and how large that part is on the other machine. A
 # GPU needs little time for arithmetic, so data and the start of each operation take a larger share there.
@@ -635,8 +637,9 @@ plots.roofline(roof, found)
 
 # %% [markdown]
 # The dotted line is the *ridge*. Dots near the slope, left of the ridge, are memory-bound, so faster arithmetic does
-# not help them. A dot above the slope reads its numbers from a cache. Dots far below the roof wait for something else,
-# often for their own start.
+# not help them. A dot above the slope reads its numbers from a cache. A dot above the flat part is faster than the
+# product that measured the roof, or does less arithmetic than is counted. Dots far below the roof wait for something
+# else, often for their own start.
 #
 # *Model FLOPs utilisation* (MFU) is one number for the whole step: the arithmetic of the model's products, divided by
 # what the machine could have computed in that time. Papers take the machine's speed from its data sheet. Here it is the
@@ -955,7 +958,8 @@ course.claim("the fixed evaluation is faster than the loop that asks for each im
 # ## Do you need both normalised inputs and BatchNorm? · extra
 #
 # The checklist advises both. The cells make the same training with normalised inputs or with raw pixels from 0 to 255,
-# each with and without BatchNorm. Which of the four has the lowest loss after the same number of steps?
+# each with and without BatchNorm. Raw pixels without BatchNorm run at two learning rates. Which training has the lowest
+# loss after the same number of steps?
 
 # %%
 raw = data.train_images.unsqueeze(1).float()

@@ -598,10 +598,10 @@ course.claim("a split block sends exactly the bytes of four ring all-reduces of 
 # ## Does torch do the same? · extra
 #
 # In torch, `parallelize_module(model, mesh, plan)` cuts the parameters and adds the all-reduces. The plan names a style
-# per layer, `ColwiseParallel` or `RowwiseParallel`. Here are the plan and a block with one layer each for q, k and v:
+# per layer, `ColwiseParallel` or `RowwiseParallel`. Here is the plan, for a block with one layer each for q, k and v:
 
 # %%
-print(inspect.getsource(tensor_parallel.with_parallelize_module))  # 16 lines to read
+print(inspect.getsource(tensor_parallel.with_parallelize_module))  # 18 lines to read
 
 # %% tags=["experiment"]
 of_torch = run_ranks(tensor_parallel.with_parallelize_module, 2, sizes.split_rows, backend="gloo")[0]
