@@ -121,8 +121,8 @@ check.scaled_lr(scaled_lr, seed=256)
 #
 # Search a grid of learning rates, `start` times powers of `factor`. `score(lr)` trains once and returns a score, where
 # larger is better, or NaN if the run diverged. A training takes minutes, so run few. Begin at `start`, which does not
-# diverge in the check. Then always try a neighbour, above or below, of the best learning rate so far. Return the best one once both
-# its neighbours were tried.
+# diverge in the check. Then always try a neighbour, above or below, of the best learning rate so far. Return the best
+# one once both its neighbours were tried.
 #
 # **Must**
 # - return the best learning rate after both its neighbours were tried, or after `most` runs;
