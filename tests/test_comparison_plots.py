@@ -122,7 +122,7 @@ def test_the_gain_of_reading_ahead_is_told_per_kind_of_step():
     title = fast_loading.pipeline_gain({"computing": computing, "waiting": waiting}).get_suptitle()
     computes = "1.30 times as fast computing (predicted 1.90)"
     waits = "1.80 times as fast waiting (predicted 1.90)"
-    assert title == f"A step as long as a fill: {computes}, {waits}"
+    assert title == f"A step about as long as a fill: {computes}, {waits}"
 
 
 def test_rates_are_printed_beside_the_ratio(capsys):

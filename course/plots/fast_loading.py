@@ -197,7 +197,7 @@ def judged_formats(rows: Sequence[Judged]) -> Figure:
     ax.margins(x=0.2, y=0.12)
     plain_log(ax.xaxis)
     plain_log(ax.yaxis)
-    ax.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.6, 1))
+    ax.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(0.02, 0.3))
     return figure
 
 
@@ -347,7 +347,7 @@ def pipeline_gain(kinds: Mapping[str, Sequence[tuple[float, Interval, float]]]) 
         ax.plot([share for share, *_ in measured], middle, "o", color=color, label=f"step {kind}")
         _, found, due = min(measured, key=lambda point: abs(math.log(point[0])))
         said.append(f"{found.estimate:.2f} times as fast {kind} (predicted {due:.2f})")
-    figure.suptitle("A step about as long: " + ", ".join(said), fontsize=10)
+    figure.suptitle("A step about as long as a fill: " + ", ".join(said), fontsize=9)
     ax.set_xscale("log", base=2)
     ax.xaxis.set_major_formatter("{x:g}")
     ax.set(
