@@ -19,13 +19,12 @@ from instructor.authoring.prose import (
     NUMBER,
     SOURCE,
     Runs,
-    code_lines,
     predictions,
     without_code,
 )
 
 PREDICTIONS_MAX = 3  # per part
-EXPERIMENT_LINES_MAX = 15  # neither blank nor comments
+EXPERIMENT_STATEMENTS_MAX = 20  # lines would make authors write dense ones
 CONFIDENCE = "95 %"  # of all intervals
 NULLS = {"above", "below", "within"}  # the arguments of a claim that name its null
 
@@ -111,12 +110,17 @@ def long_experiments(cells: list[Cell]) -> Iterator[str]:
     """Experiments that are longer than one likes to read."""
     for section in outline(cells):
         for number in section.experiments:
-            lines = code_lines(section.cells[number].source)
-            if lines > EXPERIMENT_LINES_MAX:
+            statements = _statements(section.cells[number].source)
+            if statements > EXPERIMENT_STATEMENTS_MAX:
                 yield (
-                    f'"{section.title}" has an experiment of {lines} lines, more than '
-                    f"{EXPERIMENT_LINES_MAX}: move what need not be read into course/"
+                    f'"{section.title}" has an experiment of {statements} statements, more than '
+                    f"{EXPERIMENT_STATEMENTS_MAX}: move what need not be read into course/"
                 )
+
+
+def _statements(source: str) -> int:
+    """The statements of a cell, those in a function's body too."""
+    return sum(isinstance(node, ast.stmt) for node in ast.walk(ast.parse(source)))
 
 
 def advice_to_repeat(cells: list[Cell]) -> Iterator[str]:

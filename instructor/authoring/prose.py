@@ -64,6 +64,7 @@ SOURCE = re.compile(r"\*\*Source\*\*.*?(?=\n\n|\Z)", re.S)
 _FIGURE = re.compile(r"^ *(?:plots\.\w+|(?:course\.)?figures\.\w+|\w+\.draw)\(", re.M)
 _ITEM = re.compile(r" *[-+*>] ")
 _TERM = re.compile(r"[-+*>] \d")
+_WORD = re.compile(r"\w")
 _PRINTED = re.compile(r"# (\d+) lines to read$", re.M)
 _SOLUTION = re.compile(r"^ *### BEGIN SOLUTION.*?### END SOLUTION", re.M | re.S)
 NUMBER = re.compile(r"(?<![\w.])\d+(?:,\d{3})*(?:\.\d+)?(?![\w.]*\d)")
@@ -260,9 +261,9 @@ def _is_none(value):
 
 
 def code_lines(source: str) -> int:
-    """The lines of code that are neither blank nor comments."""
+    """The lines of code that hold a word, comments apart: no blank ones, no closing brackets."""
     lines = [line.strip() for line in source.splitlines()]
-    return sum(bool(line) and not line.startswith("#") for line in lines)
+    return sum(bool(_WORD.search(line)) and not line.startswith("#") for line in lines)
 
 
 def _lines_to_read(cell):

@@ -13,7 +13,7 @@
 # - split the time of a step into the stages of loading;
 # - write the dataset and the loader that you need to train on a folder of images.
 #
-# **Minutes** 39 core · 42 in all
+# **Minutes** 37 core · 42 in all
 #
 # **Needs** nothing
 
@@ -58,15 +58,23 @@ print(course.machine())
 # tell by how many quarter turns an image was rotated.)
 
 # %% tags=["experiment"]
-torch.set_num_threads(1)  # the network is small, and one image is too little work for several threads
+torch.set_num_threads(
+    1
+)  # the network is small, and one image is too little work for several threads
 sizes = course.sizes("01_parallel_loading")
 folder = lfw.folder(sizes.dataset)
 task = starved_run.task(folder, sizes.starved_images, sizes.batch_size)
-starved = starved_script.starved_loader(task.faces(starved_script.StarvedFaces), task.batch_size, num_workers=0)
+starved = starved_script.starved_loader(
+    task.faces(starved_script.StarvedFaces), task.batch_size, num_workers=0
+)
 learner = starved_run.Learner()
 waits = waterfall.waiting(starved, learner.step, course.device())
 print(f"share of the time that the training waits for data: {waits}")
-course.claim("the starved training waits for its data for at least two thirds of the time", waits, above=2 / 3)
+course.claim(
+    "the starved training waits for its data for at least two thirds of the time",
+    waits,
+    above=2 / 3,
+)
 
 # %% [markdown]
 # While the loop waits, no step runs. A GPU would sit idle, and you would still pay for it by the hour.
@@ -189,8 +197,12 @@ unread = usage.open_after(lambda i: Image.open(plain.paths[i]), 20)
 converted = usage.open_after(opened_and_converted, 20)
 yours = usage.open_after(lambda i: plain[i], 20)
 print(course.score("01/1", "files open for 20 unread images", predicted_open, unread, null=None))
-course.claim("an image that is kept and never read holds its file open", unread == 20, f"{unread} of 20")
-course.claim("an image whose pixels were loaded holds no file open", converted == 0, f"{converted} of 20")
+course.claim(
+    "an image that is kept and never read holds its file open", unread == 20, f"{unread} of 20"
+)
+course.claim(
+    "an image whose pixels were loaded holds no file open", converted == 0, f"{converted} of 20"
+)
 course.claim("LFWDataset holds no file open", yours == 0, f"{yours} of 20")
 
 # %% [markdown]
@@ -307,10 +319,15 @@ check.batch_picture(batch_picture, seed=2476)
 training_loader_now = course.solved(check.training_loader)
 batch_picture_now = course.solved(check.batch_picture)
 file_bytes = sum(os.path.getsize(path) for path in plain.paths) / len(plain)
-print(f"{len(plain):,} images, {file_bytes / 1e3:.1f} kB per file, {plain[0].nbytes / 1e3:.0f} kB as floats")
+print(
+    f"{len(plain):,} images, {file_bytes / 1e3:.1f} kB per file, {plain[0].nbytes / 1e3:.0f} kB as floats"
+)
 torch.manual_seed(0)
 batch = next(iter(training_loader_now(plain, 6)))
-plots.picture(batch_picture_now(batch, 6), f"A batch of {len(batch)} faces, {batch.nbytes / 1e6:.1f} MB as floats")
+plots.picture(
+    batch_picture_now(batch, 6),
+    f"A batch of {len(batch)} faces, {batch.nbytes / 1e6:.1f} MB as floats",
+)
 
 # %% [markdown]
 # **Takeaway** Look at a batch before you train on it.
@@ -428,16 +445,26 @@ predicted_longest_bar = None  # "read", "decode", "transform", "collate" or "tra
 
 # %% tags=["experiment"]
 Ceiling_now = course.solved(check.Ceiling)
-limits = dict(device=course.device(), steps=sizes.waterfall_steps, rounds=sizes.waterfall_rounds,
-              seconds=sizes.waterfall_seconds)  # fmt: skip
+limits = dict(
+    device=course.device(),
+    steps=sizes.waterfall_steps,
+    rounds=sizes.waterfall_rounds,
+    seconds=sizes.waterfall_seconds,
+)
 as_found = waterfall.measure(starved, learner.step, Ceiling_now, starved_run.to_device, **limits)
 print(as_found)
 print(course.score("01/1", "the longest bar", predicted_longest_bar, as_found.longest, null=None))
 print(course.score("01/1", "times as fast with free data", predicted_free, as_found.ceiling))
-course.claim("with data for free, the starved training would be at least three times as fast",
-             as_found.ceiling, above=3)  # fmt: skip
-plots.waterfall({"as found": as_found}, f"Training takes {as_found.share(waterfall.STEP):.0%} of a step; with data "
-                f"for free, a step is {as_found.ceiling.estimate:.1f} times as fast")  # fmt: skip
+course.claim(
+    "with data for free, the starved training would be at least three times as fast",
+    as_found.ceiling,
+    above=3,
+)
+plots.waterfall(
+    {"as found": as_found},
+    f"Training takes {as_found.share(waterfall.STEP):.0%} of a step; with data "
+    f"for free, a step is {as_found.ceiling.estimate:.1f} times as fast",
+)
 
 # %% [markdown]
 # Read the figure from the top. The first bar ends on the right at the time of a step as found. Each bar shows how much
@@ -470,8 +497,11 @@ step_alone = slowed.ratio(waterfall.KEPT, to=waterfall.AFTER_LOADING)
 print(f"times as fast with free data, by replay: {as_found.ceiling}")
 print(f"times as fast without waiting, 1/(1-w):  {waterfall.without_waiting(waits)}")
 print(f"a step without loading before it is {step_alone} times as fast")
-course.claim("the same batch takes a step at least 5 % longer if another batch was loaded before it",
-             step_alone, above=1.05)  # fmt: skip
+course.claim(
+    "the same batch takes a step at least 5 % longer if another batch was loaded before it",
+    step_alone,
+    above=1.05,
+)
 
 # %% [markdown]
 # **Shown**: if the third number exceeds 1, loading slows the step down, because nothing else differs. The replay saves

@@ -12,7 +12,7 @@
 # - compare two settings in rounds, with a control and an interval;
 # - say why a speed-up is smaller than the number of workers.
 #
-# **Minutes** 25 core · 32 in all
+# **Minutes** 26 core · 32 in all
 #
 # **Needs** part 1: your `LFWDataset` is used if you solved it
 
@@ -32,8 +32,12 @@ from course.loading import loader_passes, loaders
 from course.measure import comparison
 from course.plots import parallel_loading as plots
 
-warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than cores: we try that on purpose
-warnings.filterwarnings("ignore", ".*use of fork\\(\\) may lead to deadlocks", DeprecationWarning)  # part 8 explains
+warnings.filterwarnings(
+    "ignore", "This DataLoader will create"
+)  # more workers than cores: we try that on purpose
+warnings.filterwarnings(
+    "ignore", ".*use of fork\\(\\) may lead to deadlocks", DeprecationWarning
+)  # part 8 explains
 print(course.machine())
 
 # %% [markdown]
@@ -59,7 +63,11 @@ def stopwatch(workers):
 
 first, with_two, *again = [stopwatch(workers) for workers in (0, 2, 0, 0, 0, 0, 0)]
 print(f"two workers were {first / with_two:.2f} times as fast as none")
-print("no workers, again: " + ", ".join(f"{first / seconds:.2f}" for seconds in again) + " times as fast as no workers")
+print(
+    "no workers, again: "
+    + ", ".join(f"{first / seconds:.2f}" for seconds in again)
+    + " times as fast as no workers"
+)
 
 # %% [markdown]
 # The last line compares a loader with itself. Such a *control*, or A/A test, shows differences that the setting cannot
@@ -129,7 +137,9 @@ print("no workers, again: " + ", ".join(f"{first / seconds:.2f}" for seconds in 
 
 
 # %% solution="seconds_per_pass"
-def seconds_per_pass(loader, n_batches, repeats=5, warmup=1, synchronize=None, clock=time.perf_counter):
+def seconds_per_pass(
+    loader, n_batches, repeats=5, warmup=1, synchronize=None, clock=time.perf_counter
+):
     """Seconds of `repeats` fresh passes over the first `n_batches` batches.
 
     Workers that are not persistent start and end in each pass, which counts.
@@ -193,18 +203,29 @@ predicted_ten_batches = None  # your number: 2 = twice as fast as the pass of 12
 # %% tags=["experiment"]
 seconds_per_pass_now = course.solved(check.seconds_per_pass)
 batches = {f"{n} batches": n for n in (12, 6, 8, 10, 14, 26, 28, 40, 42)}
-sleeping = {way: loaders.forked(loader_passes.Sleeping(n, 0.02), 1, 4) for way, n in batches.items()}
+sleeping = {
+    way: loaders.forked(loader_passes.Sleeping(n, 0.02), 1, 4) for way, n in batches.items()
+}
 
 
 def seconds_of(way):
     return seconds_per_pass_now(sleeping[way], batches[way], repeats=1, warmup=0).item()
 
 
-slept = comparison.compare_measured(list(batches), seconds_of, rounds=sizes.pass_rounds, seconds=sizes.pass_seconds / 4)
+slept = comparison.compare_measured(
+    list(batches), seconds_of, rounds=sizes.pass_rounds, seconds=sizes.pass_seconds / 4
+)
 ratio = slept.ratio("10 batches")
-print(course.score("01/2", "a pass of 10 batches against one of 12", predicted_ten_batches, ratio, null=12 / 10))
-course.claim("with four workers, 10 batches take as long as 12, within 10 %", slept.ratio("10 batches"),
-             within=(0.9, 1.1))  # fmt: skip
+print(
+    course.score(
+        "01/2", "a pass of 10 batches against one of 12", predicted_ten_batches, ratio, null=12 / 10
+    )
+)
+course.claim(
+    "with four workers, 10 batches take as long as 12, within 10 %",
+    slept.ratio("10 batches"),
+    within=(0.9, 1.1),
+)
 plots.rounds_of_workers(slept, batches, workers=4, ms=20)
 
 # %% [markdown]
@@ -235,15 +256,31 @@ plots.rounds_of_workers(slept, batches, workers=4, ms=20)
 predicted_speedup_plain = None  # your number: 2 = twice as fast as no workers
 
 # %% tags=["experiment"]
-compare = functools.partial(loader_passes.compare_workers, seconds_per_pass=seconds_per_pass_now,
-                            rounds=sizes.pass_rounds, seconds=sizes.pass_seconds)  # fmt: skip
+compare = functools.partial(
+    loader_passes.compare_workers,
+    seconds_per_pass=seconds_per_pass_now,
+    rounds=sizes.pass_rounds,
+    seconds=sizes.pass_seconds,
+)
 light = compare(plain, sizes.pass_batch, [0, 1, 2])
 print(light)
-print(course.score("01/2", "two workers with ToTensor", predicted_speedup_plain, light.ratio(2), null=1))
-course.claim("with ToTensor, one worker is slower than none if the loop only loads", light.ratio(1), below=1)
-course.claim("two workers are less than 1.5 times as fast as none with ToTensor", light.ratio(2), below=1.5)
-enough = {difference: light.passes.rounds_for("2 workers", difference) for difference in (0.1, 0.05)}
-print(f"on this machine, a difference of 10 % takes about {enough[0.1]} rounds, one of 5 % {enough[0.05]}")
+print(
+    course.score(
+        "01/2", "two workers with ToTensor", predicted_speedup_plain, light.ratio(2), null=1
+    )
+)
+course.claim(
+    "with ToTensor, one worker is slower than none if the loop only loads", light.ratio(1), below=1
+)
+course.claim(
+    "two workers are less than 1.5 times as fast as none with ToTensor", light.ratio(2), below=1.5
+)
+enough = {
+    difference: light.passes.rounds_for("2 workers", difference) for difference in (0.1, 0.05)
+}
+print(
+    f"on this machine, a difference of 10 % takes about {enough[0.1]} rounds, one of 5 % {enough[0.05]}"
+)
 
 # %% [markdown]
 # If an interval contains 1, this run has not decided which setting is faster. That is not the same as "no difference".
@@ -269,9 +306,14 @@ heavy.paths = plain.paths
 augmented = compare(heavy, sizes.pass_batch, [0, 2])
 print(augmented)
 gain = augmented.ratio(2)
-course.claim("with the heavy transform, two workers are at least 10 % faster than none", gain, above=1.1)
-course.claim("two workers gain more with the heavy transform than with ToTensor",
-             comparison.quotient(gain, light.ratio(2)), above=1)  # fmt: skip
+course.claim(
+    "with the heavy transform, two workers are at least 10 % faster than none", gain, above=1.1
+)
+course.claim(
+    "two workers gain more with the heavy transform than with ToTensor",
+    comparison.quotient(gain, light.ratio(2)),
+    above=1,
+)
 plots.speedups({"ToTensor": light, "heavy": augmented})
 
 # %% [markdown]
@@ -300,8 +342,11 @@ unsent = compare(plain, sizes.pass_batch, [0, 2], collate_fn=stack_and_crop)
 for label, case in (("ToTensor", light), ("heavy", augmented), ("unsent", unsent)):
     print(f"{label:<9}{case.breakdown(2)}")
 course.claim("an image costs more CPU time with workers than without", light.overhead(2), above=1)
-course.claim("two workers raise the CPU time per image by at least 10 % more if all pixels are sent than if 8 × 8 are",
-             comparison.quotient(light.overhead(2), unsent.overhead(2)), above=1.1)  # fmt: skip
+course.claim(
+    "two workers raise the CPU time per image by at least 10 % more if all pixels are sent than if 8 × 8 are",
+    comparison.quotient(light.overhead(2), unsent.overhead(2)),
+    above=1.1,
+)
 
 # %% [markdown]
 # **Shown**: "unsent" decodes and stacks the same images as "ToTensor", but most pixels stay in the worker. So the
@@ -324,13 +369,20 @@ course.claim("two workers raise the CPU time per image by at least 10 % more if 
 # %% tags=["experiment"]
 collates = {"usual memory": None, "new shared memory": loader_passes.collate_as_a_worker}
 images = loader_passes.Repeated(plain, 40 * sizes.pass_batch)
-stacking = {way: loaders.forked(images, sizes.pass_batch, collate_fn=collate) for way, collate in collates.items()}
-memory = loader_passes.compare_loaders(stacking, 40, seconds_per_pass_now, rounds=sizes.pass_rounds,
-                                       seconds=sizes.pass_seconds / 2)  # fmt: skip
+stacking = {
+    way: loaders.forked(images, sizes.pass_batch, collate_fn=collate)
+    for way, collate in collates.items()
+}
+memory = loader_passes.compare_loaders(
+    stacking, 40, seconds_per_pass_now, rounds=sizes.pass_rounds, seconds=sizes.pass_seconds / 2
+)
 seconds = memory.median("new shared memory") - memory.median("usual memory")
 print(f"new shared memory: {1000 * seconds / len(images):+.2f} ms per image, without a worker")
-course.claim("without workers, stacking into new shared memory makes a pass at least 10 % slower",
-             memory.ratio("usual memory", to="new shared memory"), above=1.1)  # fmt: skip
+course.claim(
+    "without workers, stacking into new shared memory makes a pass at least 10 % slower",
+    memory.ratio("usual memory", to="new shared memory"),
+    above=1.1,
+)
 
 # %% [markdown]
 # **Shown**: only the memory differs. One way stacks into new shared memory, the other into memory that was used before.
@@ -351,7 +403,9 @@ course.claim("without workers, stacking into new shared memory makes a pass at l
 # one worker they overlap, but they may compete for cores.
 
 # %% tags=["experiment"]
-network = torch.nn.Sequential(torch.nn.Conv2d(3, 16, 7, stride=4), torch.nn.ReLU(), torch.nn.AdaptiveAvgPool2d(1))
+network = torch.nn.Sequential(
+    torch.nn.Conv2d(3, 16, 7, stride=4), torch.nn.ReLU(), torch.nn.AdaptiveAvgPool2d(1)
+)
 network.to(course.device())
 
 
@@ -363,8 +417,12 @@ def step(batch):
 wait = torch.cuda.synchronize if course.device().type == "cuda" else None
 trained = compare(plain, sizes.pass_batch, [0, 1, 2], step=step, synchronize=wait)
 print(trained)
-course.claim("with ToTensor, one worker is at least 10 % faster than none if the loop trains on each batch",
-             trained.ratio(1), above=1.1, otherwise="This worker loads more slowly than load + step take.")  # fmt: skip
+course.claim(
+    "with ToTensor, one worker is at least 10 % faster than none if the loop trains on each batch",
+    trained.ratio(1),
+    above=1.1,
+    otherwise="This worker loads more slowly than load + step take.",
+)
 load, load_and_step = light.passes.median("0 workers"), trained.passes.median("0 workers")
 longest = max(load_and_step - load, load / light.ratio(1).estimate)
 print(f"arithmetic: {load_and_step / longest:.2f} times as fast with one worker")
@@ -388,8 +446,11 @@ plots.speedups({"loads": light, "trains": trained}, workers=1)
 # %% tags=["experiment"]
 large = compare(plain, 4 * sizes.pass_batch, [0, 2])
 print(large)
-course.claim("two workers gain more with the large batch than with a quarter of it",
-             comparison.quotient(large.ratio(2), light.ratio(2)), above=1)  # fmt: skip
+course.claim(
+    "two workers gain more with the large batch than with a quarter of it",
+    comparison.quotient(large.ratio(2), light.ratio(2)),
+    above=1,
+)
 for label, case in ((f"batch {sizes.pass_batch}", light), (f"batch {4 * sizes.pass_batch}", large)):
     print(f"{label:<9}{case.breakdown(2)}")
 
@@ -410,7 +471,10 @@ for label, case in ((f"batch {sizes.pass_batch}", light), (f"batch {4 * sizes.pa
 # %% tags=["experiment"]
 workers = [0, 1, 2, 4]
 faces = loader_passes.Repeated(heavy, 40 * sizes.pass_batch)
-passes = {w: seconds_per_pass_now(loaders.forked(faces, sizes.pass_batch, w), 40, repeats=5) for w in workers}
+passes = {
+    w: seconds_per_pass_now(loaders.forked(faces, sizes.pass_batch, w), 40, repeats=5)
+    for w in workers
+}
 for w, seconds in passes.items():
     print(f"{w} workers: {seconds.mean():.2f} ± {seconds.std():.2f} s")
 

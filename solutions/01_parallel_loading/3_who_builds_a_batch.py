@@ -23,7 +23,14 @@ import warnings
 
 import numpy as np
 import torch
-from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, TensorDataset, get_worker_info
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    Dataset,
+    RandomSampler,
+    TensorDataset,
+    get_worker_info,
+)
 
 import course
 from course.checks import parallel_loading as check
@@ -32,8 +39,12 @@ from course.loading import loader_passes, loaders, one_batch
 from course.measure import comparison
 from course.plots import parallel_loading as plots
 
-warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than cores: we try that on purpose
-warnings.filterwarnings("ignore", ".*use of fork\\(\\) may lead to deadlocks", DeprecationWarning)  # see part 8
+warnings.filterwarnings(
+    "ignore", "This DataLoader will create"
+)  # more workers than cores: we try that on purpose
+warnings.filterwarnings(
+    "ignore", ".*use of fork\\(\\) may lead to deadlocks", DeprecationWarning
+)  # see part 8
 print(course.machine())
 
 # %% tags=["experiment"]
@@ -41,7 +52,9 @@ torch.set_num_threads(1)  # as in a worker: one image is too little work for sev
 sizes = course.sizes("01_parallel_loading")
 LFWDataset_now = course.solved(check.LFWDataset)
 limits = dict(rounds=sizes.pass_rounds, seconds=sizes.pass_seconds)  # of each comparison
-forks = dict(multiprocessing_context="fork")  # classes from a notebook cell exist only in forked workers
+forks = dict(
+    multiprocessing_context="fork"
+)  # classes from a notebook cell exist only in forked workers
 
 # %% [markdown]
 # ## Who builds batch 4?
@@ -131,20 +144,31 @@ for k, batch in enumerate(seen):
 # %% tags=["experiment"]
 of_batch_4 = set(seen[4][:, 1].tolist())
 print(course.score("01/3", "workers that build batch 4", predicted_workers_of_batch_4, of_batch_4))
-course.claim("each batch is built by one worker alone", all(len(batch[:, 1].unique()) == 1 for batch in seen))
+course.claim(
+    "each batch is built by one worker alone", all(len(batch[:, 1].unique()) == 1 for batch in seen)
+)
 course.claim("three processes built the batches", len({batch[0, 2].item() for batch in seen}) == 3)
 
 # %% tags=["experiment"]
-counts = {(w, t): one_batch.messages(WorkerWitness_now(24), 4, w, tensors=t) for w in (1, 2, 3) for t in (1, 4)}
+counts = {
+    (w, t): one_batch.messages(WorkerWitness_now(24), 4, w, tensors=t)
+    for w in (1, 2, 3)
+    for t in (1, 4)
+}
 for (w, tensors), of_pass in counts.items():
     print(f"workers: {w}, tensors per batch: {tensors}, {of_pass}")
-course.claim("through its queues the main process sends one message per batch and receives one, with any number of "
-             "workers and tensors", all(of_pass["sent"] == of_pass["received"] == 6 for of_pass in counts.values()),
-             "6 and 6 for 6 batches")  # fmt: skip
+course.claim(
+    "through its queues the main process sends one message per batch and receives one, with any number of "
+    "workers and tensors",
+    all(of_pass["sent"] == of_pass["received"] == 6 for of_pass in counts.values()),
+    "6 and 6 for 6 batches",
+)
 by_file = torch.multiprocessing.get_sharing_strategy() == "file_descriptor"  # the default on Linux
-course.claim("the main process also opens one connection to a worker for each tensor of each batch",
-             all(of_pass["connections"] == 6 * t for (_, t), of_pass in counts.items()) if by_file else None,
-             "6 for 6 batches of 1 tensor, 24 for 6 of 4" if by_file else "memory is not passed as a file")  # fmt: skip
+course.claim(
+    "the main process also opens one connection to a worker for each tensor of each batch",
+    all(of_pass["connections"] == 6 * t for (_, t), of_pass in counts.items()) if by_file else None,
+    "6 for 6 batches of 1 tensor, 24 for 6 of 4" if by_file else "memory is not passed as a file",
+)
 
 
 # %%
@@ -231,7 +255,9 @@ def batch_plan(n_items, batch_size, num_workers, drop_last=False):
     """
     ### BEGIN SOLUTION
     stop = n_items - n_items % batch_size if drop_last else n_items
-    batches = [list(range(start, min(start + batch_size, stop))) for start in range(0, stop, batch_size)]
+    batches = [
+        list(range(start, min(start + batch_size, stop))) for start in range(0, stop, batch_size)
+    ]
     return [(k % num_workers if num_workers else None, batch) for k, batch in enumerate(batches)]
     ### END SOLUTION
 
@@ -247,14 +273,24 @@ check.batch_plan(batch_plan, seed=512)
 # %% tags=["experiment"]
 batch_plan_now = course.solved(check.batch_plan)
 agreed, checked = 0, 0
-for n_items, num_workers, drop_last in ((24, 3, False), (22, 2, False), (22, 2, True), (9, 4, False)):
+for n_items, num_workers, drop_last in (
+    (24, 3, False),
+    (22, 2, False),
+    (22, 2, True),
+    (9, 4, False),
+):
     plan = batch_plan_now(n_items, 4, num_workers, drop_last)
-    batches = DataLoader(WorkerWitness_now(n_items), 4, num_workers=num_workers, drop_last=drop_last, **forks)
+    batches = DataLoader(
+        WorkerWitness_now(n_items), 4, num_workers=num_workers, drop_last=drop_last, **forks
+    )
     for (worker, indices), batch in zip(plan, batches, strict=True):
         agreed += batch[:, :2].tolist() == [[i, worker] for i in indices]
         checked += 1
-course.claim("each batch of four loaders was built by the one worker that the plan names", agreed == checked,
-             f"{agreed} of {checked}")  # fmt: skip
+course.claim(
+    "each batch of four loaders was built by the one worker that the plan names",
+    agreed == checked,
+    f"{agreed} of {checked}",
+)
 
 # %% [markdown]
 # **Takeaway** By default, worker $k \bmod w$ builds batch $k$ of a map-style dataset, and batches arrive in order.
@@ -267,8 +303,10 @@ course.claim("each batch of four loaders was built by the one worker that the pl
 # of two workers.
 
 # %% tags=["experiment"]
-images = loader_passes.Repeated(loaders.evenly_spaced(LFWDataset_now(lfw.folder(sizes.dataset)), sizes.images),
-                                comparison.steady_batches(2) * sizes.pass_batch)  # fmt: skip
+images = loader_passes.Repeated(
+    loaders.evenly_spaced(LFWDataset_now(lfw.folder(sizes.dataset)), sizes.images),
+    comparison.steady_batches(2) * sizes.pass_batch,
+)
 ways = {
     "main process": one_batch.stamped(images, sizes.pass_batch, 0),
     "the only worker": one_batch.stamped(images, sizes.pass_batch, 1),
@@ -278,13 +316,23 @@ one = comparison.compare_measured(
     list(ways), lambda way: one_batch.seconds_to_build(ways[way]), progress=True, **limits
 )
 print(one)
-print("one of two workers against the only worker:", one.ratio("one of two workers", to="the only worker"))
-course.claim("one of two workers builds a batch no more than 10 % faster than the main process alone",
-             one.ratio("one of two workers"), below=1.1)  # fmt: skip
+print(
+    "one of two workers against the only worker:",
+    one.ratio("one of two workers", to="the only worker"),
+)
+course.claim(
+    "one of two workers builds a batch no more than 10 % faster than the main process alone",
+    one.ratio("one of two workers"),
+    below=1.1,
+)
 
 # %% tags=["experiment"]
-drawn = one_batch.builds(ways["main process"])[:12] + one_batch.builds(ways["one of two workers"])[:12]
-plots.timeline(drawn, "One batch at a time without workers, two at a time with two", main=one_batch.MAIN)
+drawn = (
+    one_batch.builds(ways["main process"])[:12] + one_batch.builds(ways["one of two workers"])[:12]
+)
+plots.timeline(
+    drawn, "One batch at a time without workers, two at a time with two", main=one_batch.MAIN
+)
 
 # %% [markdown]
 # Each row is a process, and each box is a batch. The two workers compute simultaneously, each on every other batch. So
@@ -337,7 +385,12 @@ class Dice(Dataset):
 def throws(init=None):
     """The batches of two epochs, lists of numbers, thrown by two workers; print them."""
     loader = DataLoader(
-        Dice(), 3, num_workers=2, worker_init_fn=init, generator=torch.Generator().manual_seed(0), **forks
+        Dice(),
+        3,
+        num_workers=2,
+        worker_init_fn=init,
+        generator=torch.Generator().manual_seed(0),
+        **forks,
     )
     thrown = [[batch.tolist() for batch in loader] for _ in range(2)]
     for epoch, batches in enumerate(thrown):
@@ -350,7 +403,9 @@ copied = throws()
 # %% tags=["experiment"]
 different = len({number for batch in copied[0] for number in batch})
 print(course.score("01/3", "different numbers of 12", predicted_different, different, null=None))
-course.claim("two workers draw the same numbers from a generator that the dataset keeps", different == 6)
+course.claim(
+    "two workers draw the same numbers from a generator that the dataset keeps", different == 6
+)
 course.claim("the second epoch repeats the first one", copied[0] == copied[1])
 
 # %% [markdown]
@@ -417,7 +472,9 @@ def seed_worker(worker_id):
     ### BEGIN SOLUTION
     info = get_worker_info()
     if info is not None:
-        info.dataset.rng = np.random.default_rng(info.seed)  # the base seed of these workers + worker_id
+        info.dataset.rng = np.random.default_rng(
+            info.seed
+        )  # the base seed of these workers + worker_id
     ### END SOLUTION
 
 
@@ -435,8 +492,11 @@ seeded = throws(course.solved(check.seed_worker))
 # %% tags=["experiment"]
 numbers = [number for epoch in seeded for batch in epoch for number in batch]
 count = len(set(numbers))
-course.claim("with seed_worker no worker and no epoch repeats the numbers of another", count in range(21, 25),
-             f"{count} different numbers of 24")  # fmt: skip
+course.claim(
+    "with seed_worker no worker and no epoch repeats the numbers of another",
+    count in range(21, 25),
+    f"{count} different numbers of 24",
+)
 
 # %% [markdown]
 # If you call `throws(seed_worker)` again, it prints the same 24 numbers. (A few may occur twice by chance.) With
@@ -466,15 +526,29 @@ rows = TensorDataset(torch.randn(n_batches * 256, 32))
 by_batch = BatchSampler(RandomSampler(rows), 256, drop_last=True)
 ways = {f"{w} workers": loaders.forked(rows, 256, w, shuffle=True) for w in (0, 2, 4)}
 ways["0 workers, one look-up per batch"] = DataLoader(rows, sampler=by_batch, batch_size=None)
-lost = loader_passes.compare_loaders(ways, n_batches, course.solved(check.seconds_per_pass), **limits)
+lost = loader_passes.compare_loaders(
+    ways, n_batches, course.solved(check.seconds_per_pass), **limits
+)
 print(lost)
-print(course.score("01/3", "two workers against none, items in memory", predicted_times_as_fast,
-                   lost.ratio("2 workers")))  # fmt: skip
-course.claim("one look-up per batch of rows in memory is more than three times as fast as one per row",
-             lost.ratio("0 workers, one look-up per batch"), above=3)  # fmt: skip
+print(
+    course.score(
+        "01/3",
+        "two workers against none, items in memory",
+        predicted_times_as_fast,
+        lost.ratio("2 workers"),
+    )
+)
+course.claim(
+    "one look-up per batch of rows in memory is more than three times as fast as one per row",
+    lost.ratio("0 workers, one look-up per batch"),
+    above=3,
+)
 by_look_up = lost.ratio("0 workers, one look-up per batch").estimate
-plots.ratios(lost, f"Rows in memory: 2 workers {lost.ratio('2 workers').estimate:.2f} times as fast as none, "
-                   f"one look-up per batch {by_look_up:.1f} times")  # fmt: skip
+plots.ratios(
+    lost,
+    f"Rows in memory: 2 workers {lost.ratio('2 workers').estimate:.2f} times as fast as none, "
+    f"one look-up per batch {by_look_up:.1f} times",
+)
 
 # %% [markdown]
 # Workers divide the look-ups and the stacking, but each batch must then be sent. If an item costs almost nothing, there

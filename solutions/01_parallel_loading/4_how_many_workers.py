@@ -59,17 +59,29 @@ seconds_per_pass_now = course.solved(check.seconds_per_pass)
 limits = dict(rounds=sizes.pass_rounds, seconds=sizes.pass_seconds)  # of each comparison
 n_batches = loader_passes.batches_for([1, 2, 4])
 sleeping = loader_passes.Sleeping(n_batches, 0.036)
-slept = loader_passes.compare_workers(sleeping, 1, [0, 1, 2, 4], seconds_per_pass_now, step=loop_of_12_ms, **limits)
+slept = loader_passes.compare_workers(
+    sleeping, 1, [0, 1, 2, 4], seconds_per_pass_now, step=loop_of_12_ms, **limits
+)
 passes = slept.passes
 print(passes)
 ms = {w: passes.time(loader_passes.way_of(w)).scaled(1000 / n_batches) for w in (0, 1, 2, 4)}
-print(course.score("01/4", "ms per batch with four workers that sleep", predicted_ms_four, ms[4], null=48))
+print(
+    course.score(
+        "01/4", "ms per batch with four workers that sleep", predicted_ms_four, ms[4], null=48
+    )
+)
 
 # %% tags=["experiment"]
-course.claim("two workers that sleep take half as long as one, within 10 %",
-             passes.ratio("2 workers", to="1 worker"), within=(2 / 1.1, 2 * 1.1))  # fmt: skip
-course.claim("four workers that sleep take as long as the loop sleeps, within 20 %",
-             slept.ratio(4), within=(4 / 1.2, 4 * 1.2))  # fmt: skip
+course.claim(
+    "two workers that sleep take half as long as one, within 10 %",
+    passes.ratio("2 workers", to="1 worker"),
+    within=(2 / 1.1, 2 * 1.1),
+)
+course.claim(
+    "four workers that sleep take as long as the loop sleeps, within 20 %",
+    slept.ratio(4),
+    within=(4 / 1.2, 4 * 1.2),
+)
 
 # %% [markdown]
 # The worker and the loop sleep at the same time, for different batches. So with one worker, a batch takes 36 ms and not
@@ -165,7 +177,9 @@ check.predict_seconds(predict_seconds, seed=1967)
 predict_now = course.solved(check.predict_seconds)
 predicted = 1000 * predict_now([1, 2, 4], a=0.036, c=0.0, cores=float("inf"), step=0.012)
 for w, of_w in zip((1, 2, 4), predicted.tolist(), strict=True):
-    print(f"{loader_passes.way_of(w)} that sleep: predicted {of_w:.1f} ms per batch, measured {ms[w]}")
+    print(
+        f"{loader_passes.way_of(w)} that sleep: predicted {of_w:.1f} ms per batch, measured {ms[w]}"
+    )
 
 # %% [markdown]
 # **Takeaway** More workers shorten only one of the four times. Ask which of the four is the longest.
@@ -203,8 +217,15 @@ held_out = sorted({2, 4, loaders.cores(), 2 * loaders.cores()} - {1})
 
 def forecast(data, batch_size, workers, computed):
     """One worker's costs, and passes with 0 and `workers`, in the same rounds."""
-    return loader_passes.forecast(data, batch_size, [0, *workers], seconds_per_pass_now, computed,
-                                  sizes.cores_seconds, **limits)  # fmt: skip
+    return loader_passes.forecast(
+        data,
+        batch_size,
+        [0, *workers],
+        seconds_per_pass_now,
+        computed,
+        sizes.cores_seconds,
+        **limits,
+    )
 
 
 # %% tags=["experiment"]
@@ -212,7 +233,10 @@ def check_forecast(one, workers, waits=False):
     """({workers: Interval of measured over predicted}, what the figure draws), printed."""
     predicted = one.predicted_ms([1, *workers], predict_now, waits)
     missed = {w: one.measured_over(ms, w) for w, ms in zip(workers, predicted[1:], strict=True)}
-    print("    measured over predicted: " + ", ".join(f"{w} workers {ratio}" for w, ratio in missed.items()))
+    print(
+        "    measured over predicted: "
+        + ", ".join(f"{w} workers {ratio}" for w, ratio in missed.items())
+    )
     line = predicted.quantile(0.5, dim=1).tolist()
     measured = [ratio.scaled(ms) for ratio, ms in zip(missed.values(), line[1:], strict=True)]
     return missed, (line, [one.interval_ms(0), *measured])
@@ -225,15 +249,27 @@ for label, data in (("ToTensor", plain), ("heavy", heavy)):
     print(f"{label}: {found[label].costs_shown()}")
     missed[label], drawn[label, sizes.pass_batch] = check_forecast(found[label], held_out)
 one, two = found["heavy"].predicted_ms([1, 2], predict_now)
-print(course.score("01/4", "two workers against one by the formula, heavy transform", predicted_speedup_heavy,
-                   comparison.ratio_interval(one, two)))  # fmt: skip
+print(
+    course.score(
+        "01/4",
+        "two workers against one by the formula, heavy transform",
+        predicted_speedup_heavy,
+        comparison.ratio_interval(one, two),
+    )
+)
 plots.predicted_workers(drawn, held_out)
 
 # %% tags=["experiment"]
-course.claim("one worker predicts the time with every other number of workers within 15 %, with ToTensor",
-             comparison.furthest(missed["ToTensor"].values()), within=(1 / 1.15, 1.15))  # fmt: skip
-course.claim("one worker predicts the time with every other number of workers within 15 %, with the heavy transform",
-             comparison.furthest(missed["heavy"].values()), within=(1 / 1.15, 1.15))  # fmt: skip
+course.claim(
+    "one worker predicts the time with every other number of workers within 15 %, with ToTensor",
+    comparison.furthest(missed["ToTensor"].values()),
+    within=(1 / 1.15, 1.15),
+)
+course.claim(
+    "one worker predicts the time with every other number of workers within 15 %, with the heavy transform",
+    comparison.furthest(missed["heavy"].values()),
+    within=(1 / 1.15, 1.15),
+)
 
 # %% [markdown]
 # Where a line goes flat, more workers no longer help, because all cores or the main process are busy all the time. With
@@ -344,9 +380,14 @@ for label, one in found.items():
     chosen = choose_now(dict(zip([0, 1, *held_out], [without, *line], strict=True)))
     fastest = min((0, 1, *held_out), key=lambda w: one.interval_ms(w).estimate)
     losses.append(comparison.ratio_interval(one.ms(chosen), one.ms(fastest)))
-    print(f"{label}: take {chosen}; fastest measured {fastest}; the choice takes {losses[-1]} times as long")
-course.claim("the number chosen from the prediction takes at most 15 % longer than the fastest one measured",
-             comparison.furthest(losses), below=1.15)  # fmt: skip
+    print(
+        f"{label}: take {chosen}; fastest measured {fastest}; the choice takes {losses[-1]} times as long"
+    )
+course.claim(
+    "the number chosen from the prediction takes at most 15 % longer than the fastest one measured",
+    comparison.furthest(losses),
+    below=1.15,
+)
 
 # %% [markdown]
 # On few cores, all numbers on the flat part of the line take nearly the same time, so the claim can hardly fail. On
@@ -389,10 +430,20 @@ one = forecast(SlowDisk(plain), small, many, computed=plain)
 print(one.costs_shown())
 _, drawn_slow = check_forecast(one, many, waits=True)
 best = min(many, key=lambda w: one.interval_ms(w).estimate)
-print(course.score("01/4", "workers that are fastest if each image is waited for", predicted_best_workers_io, best,
-                   null=loaders.cores()))  # fmt: skip
-course.claim("for images that are waited for, twice as many workers as cores are at least 10 % faster than as many",
-             comparison.ratio_interval(one.ms(loaders.cores()), one.ms(2 * loaders.cores())), above=1.1)  # fmt: skip
+print(
+    course.score(
+        "01/4",
+        "workers that are fastest if each image is waited for",
+        predicted_best_workers_io,
+        best,
+        null=loaders.cores(),
+    )
+)
+course.claim(
+    "for images that are waited for, twice as many workers as cores are at least 10 % faster than as many",
+    comparison.ratio_interval(one.ms(loaders.cores()), one.ms(2 * loaders.cores())),
+    above=1.1,
+)
 plots.predicted_workers({("5 ms of waiting", small): drawn_slow}, many)
 
 # %% [markdown]

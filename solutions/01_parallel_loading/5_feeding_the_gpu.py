@@ -24,7 +24,9 @@
 import os
 import warnings
 
-os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # the profiler would write about missing GPUs to the terminal
+os.environ.setdefault(
+    "KINETO_LOG_LEVEL", "6"
+)  # the profiler would write about missing GPUs to the terminal
 
 import copy
 
@@ -39,7 +41,9 @@ from course.loading import feeding, loader_passes, loaders
 from course.measure import comparison
 from course.plots import parallel_loading as plots
 
-warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than cores: we try that on purpose
+warnings.filterwarnings(
+    "ignore", "This DataLoader will create"
+)  # more workers than cores: we try that on purpose
 print(course.machine())
 
 # %% tags=["experiment"]
@@ -47,7 +51,9 @@ torch.set_num_threads(1)  # as in a worker: one image is too little work for sev
 sizes = course.sizes("01_parallel_loading")
 device = course.device()
 LFWDataset_now = course.solved(check.LFWDataset)
-heavy = loaders.evenly_spaced(LFWDataset_now(lfw.folder(sizes.dataset), lfw.heavy_transform()), sizes.images)
+heavy = loaders.evenly_spaced(
+    LFWDataset_now(lfw.folder(sizes.dataset), lfw.heavy_transform()), sizes.images
+)
 
 # %% [markdown]
 # ## What do `pin_memory` and `non_blocking` do?
@@ -67,12 +73,24 @@ heavy = loaders.evenly_spaced(LFWDataset_now(lfw.folder(sizes.dataset), lfw.heav
 copies = feeding.compare_copies(sizes.pass_batch * 3 * 250 * 250 * 4, device, sizes.pass_seconds)
 found, returns = copies or (None, {})
 print(found or feeding.NO_GPU)
-course.claim("a batch of images is copied to the GPU at least 1.2 times as fast from pinned memory as from pageable",
-             found and found.ratio(feeding.PINNED), feeding.NO_GPU, above=1.2)  # fmt: skip
-course.claim("from pinned memory, a non_blocking copy returns in less than a fifth of its time",
-             returns.get(feeding.PINNED), feeding.NO_GPU, below=0.2)  # fmt: skip
-course.claim("from pageable memory, a non_blocking copy keeps the processor for more than half of its time",
-             returns.get(feeding.PAGEABLE), feeding.NO_GPU, above=0.5)  # fmt: skip
+course.claim(
+    "a batch of images is copied to the GPU at least 1.2 times as fast from pinned memory as from pageable",
+    found and found.ratio(feeding.PINNED),
+    feeding.NO_GPU,
+    above=1.2,
+)
+course.claim(
+    "from pinned memory, a non_blocking copy returns in less than a fifth of its time",
+    returns.get(feeding.PINNED),
+    feeding.NO_GPU,
+    below=0.2,
+)
+course.claim(
+    "from pageable memory, a non_blocking copy keeps the processor for more than half of its time",
+    returns.get(feeding.PAGEABLE),
+    feeding.NO_GPU,
+    above=0.5,
+)
 print("\nRecorded copies:", recorded.step_lines("copies") or "nothing yet", sep="\n")
 
 # %% [markdown]
@@ -119,11 +137,23 @@ cases = {
     "tokens of 8 bytes, a million per second": (8, 1_000_000),
 }
 memory = feeding.memory_rate(sizes.pass_batch * 4 * image)
-print(f"     bus  extra copy: at {memory:.1f} GB/s within the memory of this machine, by one thread")
+print(
+    f"     bus  extra copy: at {memory:.1f} GB/s within the memory of this machine, by one thread"
+)
 for what, case in cases.items():
-    print(f"{feeding.copy_share(*case, BUS):8.3%}  {feeding.copy_share(*case, memory):10.3%}  {what}")
-print(course.score("01/5", "share of the time that the bus copies", predicted_bus_share,
-                   feeding.copy_share(4 * image, 2_000, BUS), null=None, form="{:.1%}"))  # fmt: skip
+    print(
+        f"{feeding.copy_share(*case, BUS):8.3%}  {feeding.copy_share(*case, memory):10.3%}  {what}"
+    )
+print(
+    course.score(
+        "01/5",
+        "share of the time that the bus copies",
+        predicted_bus_share,
+        feeding.copy_share(4 * image, 2_000, BUS),
+        null=None,
+        form="{:.1%}",
+    )
+)
 
 # %% [markdown]
 # The first column is the most that prefetching from pinned memory can save. The second column is a guess at what
@@ -151,18 +181,34 @@ print(course.score("01/5", "share of the time that the bus copies", predicted_bu
 n_batches = comparison.steady_batches(2)
 steady = loader_passes.Repeated(heavy, n_batches * sizes.pass_batch)
 ways = {loader_passes.way_of(w): loaders.forked(steady, sizes.pass_batch, w) for w in (0, 1, 2)}
-ways["2 workers, unsent"] = loaders.forked(steady, sizes.pass_batch, 2, collate_fn=feeding.stack_and_crop)
+ways["2 workers, unsent"] = loaders.forked(
+    steady, sizes.pass_batch, 2, collate_fn=feeding.stack_and_crop
+)
 with_two = course.solved(check.seconds_per_pass)(ways["2 workers"], n_batches)
 pause = feeding.sleeping(1.5 * with_two.quantile(0.5).item() / n_batches)
-rounds = [{w: feeding.waiting(way, pause) for w, way in ways.items()} for _ in range(sizes.pass_rounds[0] + 1)][1:]
+rounds = [
+    {w: feeding.waiting(way, pause) for w, way in ways.items()}
+    for _ in range(sizes.pass_rounds[0] + 1)
+][1:]
 share = {w: [100 * found[w].share for found in rounds] for w in ways}
 dropping = {w: [100 * found[w].dropping for found in rounds] for w in ways}
 print(f"2 workers: {rounds[-1]['2 workers'].first:.3f} s until the first batch")
-course.claim("in the steady state, the loop waits for a share that two workers lower by at least 10 percentage points",
-             comparison.difference_interval(share["0 workers"], share["2 workers"]), above=10)  # fmt: skip
-course.claim("dropping batches of whole images takes at least 2 percentage points more of the time than 8 × 8 pixels",
-             comparison.difference_interval(dropping["2 workers"], dropping["2 workers, unsent"]), above=2)  # fmt: skip
-plots.bars(share, "% of the time spent waiting", "How long the loop waits after the first batch", "{:.0f} %")
+course.claim(
+    "in the steady state, the loop waits for a share that two workers lower by at least 10 percentage points",
+    comparison.difference_interval(share["0 workers"], share["2 workers"]),
+    above=10,
+)
+course.claim(
+    "dropping batches of whole images takes at least 2 percentage points more of the time than 8 × 8 pixels",
+    comparison.difference_interval(dropping["2 workers"], dropping["2 workers, unsent"]),
+    above=2,
+)
+plots.bars(
+    share,
+    "% of the time spent waiting",
+    "How long the loop waits after the first batch",
+    "{:.0f} %",
+)
 
 # %% [markdown]
 # **Shown**: dropping a batch takes longer if the worker has sent more bytes, because nothing else differs between the
@@ -357,7 +403,9 @@ class Prefetcher:
             computing = self.cuda.current_stream(self.device)
             computing.wait_event(is_copied)  # wait_stream would wait for the next copy too
             for tensor in batch:
-                tensor.record_stream(computing)  # else its memory is free for a copy as soon as Python drops it
+                tensor.record_stream(
+                    computing
+                )  # else its memory is free for a copy as soon as Python drops it
             yield batch
 
     def copies(self):
@@ -392,11 +440,18 @@ predicted_best_way = None  # such as "pageable, prefetcher"
 # %% tags=["experiment"]
 def fed(pinned):
     """The two ways to feed the GPU with batches from memory of this kind, by name."""
-    batches = loaders.forked(heavy, sizes.batch_size, loaders.cores(), pin_memory=pinned,
-                             collate_fn=lambda images: (default_collate(images),))  # fmt: skip
+    batches = loaders.forked(
+        heavy,
+        sizes.batch_size,
+        loaders.cores(),
+        pin_memory=pinned,
+        collate_fn=lambda images: (default_collate(images),),
+    )
     memory = feeding.PINNED if pinned else feeding.PAGEABLE
     return {
-        f"{memory}, copy in the loop": feeding.InLoop(batches, lambda batch: to_device_now(batch, device)),
+        f"{memory}, copy in the loop": feeding.InLoop(
+            batches, lambda batch: to_device_now(batch, device)
+        ),
         f"{memory}, prefetcher": Prefetcher_now(batches, device),
     }
 
@@ -406,14 +461,30 @@ ways = fed(False) | fed(True) if device.type == "cuda" else {}
 
 # %% tags=["experiment"]
 step = feeding.small_network(device)
-rounds = [{way: 100 * feeding.idle_share(ways[way], step) for way in ways} for _ in range(1 + sizes.pass_rounds[0])]
-idle = {way: [found[way] for found in rounds[1:]] for way in ways}  # the first round starts workers and kernels
+rounds = [
+    {way: 100 * feeding.idle_share(ways[way], step) for way in ways}
+    for _ in range(1 + sizes.pass_rounds[0])
+]
+idle = {
+    way: [found[way] for found in rounds[1:]] for way in ways
+}  # the first round starts workers and kernels
 best = min(idle, key=lambda way: sum(idle[way]), default=None)
 print(course.score("01/5", "idle least", predicted_best_way, best))
-gain = comparison.difference_interval(idle["pinned, copy in the loop"], idle["pinned, prefetcher"]) if ways else None
-course.claim("with pinned memory, the prefetcher leaves the GPU idle for a smaller share of the time than the copy in "
-             "the loop, by at least 2 percentage points", gain, feeding.NO_GPU, above=2)  # fmt: skip
-plots.bars(idle, "% of the time without a step", "The GPU, four ways to feed it", "{:.0f} %") if idle else None
+gain = (
+    comparison.difference_interval(idle["pinned, copy in the loop"], idle["pinned, prefetcher"])
+    if ways
+    else None
+)
+course.claim(
+    "with pinned memory, the prefetcher leaves the GPU idle for a smaller share of the time than the copy in "
+    "the loop, by at least 2 percentage points",
+    gain,
+    feeding.NO_GPU,
+    above=2,
+)
+plots.bars(
+    idle, "% of the time without a step", "The GPU, four ways to feed it", "{:.0f} %"
+) if idle else None
 
 # %% [markdown]
 # torch's profiler shows on a timeline when the processor works, when copies run and when the GPU computes. Without a
@@ -424,7 +495,9 @@ watched = ("pageable, copy in the loop", "pinned, prefetcher") if ways else ()
 n_steps = min(6, len(heavy) // sizes.batch_size - 1)
 traces = {name: feeding.traced(name, ways[name], step, n_steps) for name in watched}
 for name, trace in traces.items():
-    print(f"{name}: {feeding.overlapped(trace):.0%} of the copying runs while a kernel does (nan: no copy traced)")
+    print(
+        f"{name}: {feeding.overlapped(trace):.0%} of the copying runs while a kernel does (nan: no copy traced)"
+    )
 print("" if traces else feeding.NO_GPU)
 strips = {row: spans for trace in traces.values() for row, spans in trace.items()}
 plots.strips(strips) if strips else None

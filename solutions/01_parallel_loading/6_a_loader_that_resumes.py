@@ -33,8 +33,12 @@ from course.loading import loader_passes, loaders, threads
 from course.measure import comparison
 from course.plots import parallel_loading as plots
 
-warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than cores: we try that on purpose
-warnings.filterwarnings("ignore", "This process .* is multi-threaded")  # we fork on purpose, as part 8 explains
+warnings.filterwarnings(
+    "ignore", "This DataLoader will create"
+)  # more workers than cores: we try that on purpose
+warnings.filterwarnings(
+    "ignore", "This process .* is multi-threaded"
+)  # we fork on purpose, as part 8 explains
 print(course.machine())
 
 # %% tags=["experiment"]
@@ -42,8 +46,12 @@ torch.set_num_threads(1)  # as in a worker: one image is too little work for sev
 sizes = course.sizes("01_parallel_loading")
 LFWDataset_now = course.solved(check.LFWDataset)
 light = loaders.evenly_spaced(LFWDataset_now(lfw.folder(sizes.dataset)), sizes.images)
-compared = functools.partial(loader_passes.compare_loaders, seconds_per_pass=course.solved(check.seconds_per_pass),
-                             rounds=sizes.pass_rounds, seconds=sizes.pass_seconds)  # fmt: skip
+compared = functools.partial(
+    loader_passes.compare_loaders,
+    seconds_per_pass=course.solved(check.seconds_per_pass),
+    rounds=sizes.pass_rounds,
+    seconds=sizes.pass_seconds,
+)
 
 # %% [markdown]
 # ## How far ahead is the loader? · extra
@@ -80,8 +88,11 @@ def given_away(num_workers):
 # %% tags=["experiment"]
 found = {num_workers: given_away(num_workers) for num_workers in (0, 1, 2, 3)}
 print(course.score("01/6", "batches given away", predicted_given_away, found[2], null=None))
-course.claim("the sampler is workers x prefetch_factor batches ahead of the loop",
-             all(away == 3 + 2 * w for w, away in found.items()), f"{found}")  # fmt: skip
+course.claim(
+    "the sampler is workers x prefetch_factor batches ahead of the loop",
+    all(away == 3 + 2 * w for w, away in found.items()),
+    f"{found}",
+)
 
 # %% [markdown]
 # So the sampler is ahead of your loop. If a checkpoint saves the sampler's position, the resumed run never sees the
@@ -153,25 +164,40 @@ class ResumingLoader:
     """
 
     def __init__(self, dataset, batch_size, num_workers=0, seed=0):
-        self.dataset, self.batch_size, self.num_workers, self.seed = dataset, batch_size, num_workers, seed
-        self.epoch, self.done = 0, 0  # where the next pass begins: the epoch, and how many of its batches are done
+        self.dataset, self.batch_size, self.num_workers, self.seed = (
+            dataset,
+            batch_size,
+            num_workers,
+            seed,
+        )
+        self.epoch, self.done = (
+            0,
+            0,
+        )  # where the next pass begins: the epoch, and how many of its batches are done
 
     def order(self, epoch):
         """The indices of each batch of an epoch, which follow from the seed and the epoch alone."""
         shuffled = np.random.default_rng((self.seed, epoch)).permutation(len(self.dataset)).tolist()
-        return [shuffled[first : first + self.batch_size] for first in range(0, len(shuffled), self.batch_size)]
+        return [
+            shuffled[first : first + self.batch_size]
+            for first in range(0, len(shuffled), self.batch_size)
+        ]
 
     def batches(self, indices):
         """A DataLoader of the batches that have these indices, a list of lists."""
         forks = {"multiprocessing_context": "fork"} if self.num_workers else {}
-        return DataLoader(self.dataset, batch_sampler=indices, num_workers=self.num_workers, **forks)
+        return DataLoader(
+            self.dataset, batch_sampler=indices, num_workers=self.num_workers, **forks
+        )
 
     def __iter__(self):
         """Yield the batches of the current epoch that are left."""
         ### BEGIN SOLUTION
         left = self.order(self.epoch)[self.done :]
         for batch in self.batches(left):
-            self.done += 1  # before the yield: the caller may ask for the state while it has the batch
+            self.done += (
+                1  # before the yield: the caller may ask for the state while it has the batch
+            )
             yield batch
         self.epoch += 1
         self.done = 0
@@ -230,14 +256,20 @@ list(epoch_again)
 twice = sum(n == 2 for n in seen(epoch_again.state_dict(), 2).values())
 print(f"only the epoch is saved: {twice} of 60 items come twice")
 exact = {num_workers: set(seen(None, num_workers).values()) for num_workers in (0, 1, 2, 3)}
-course.claim("with the epoch alone, every item before the cut comes twice", twice == 30, f"{twice} of 60")
-course.claim("with its state, the loader gives each item once, with 0 to 3 workers",
-             all(times == {1} for times in exact.values()))  # fmt: skip
+course.claim(
+    "with the epoch alone, every item before the cut comes twice", twice == 30, f"{twice} of 60"
+)
+course.claim(
+    "with its state, the loader gives each item once, with 0 to 3 workers",
+    all(times == {1} for times in exact.values()),
+)
 
 # %% tags=["experiment"]
 past = len(light) // sizes.pass_batch // 2  # batches before the cut
-print(f"By arithmetic, without workers: the first batch after the cut costs {(past + 1) * sizes.pass_batch} items if "
-      f"the loader reads past {past} batches, {sizes.pass_batch} if it continues.")  # fmt: skip
+print(
+    f"By arithmetic, without workers: the first batch after the cut costs {(past + 1) * sizes.pass_batch} items if "
+    f"the loader reads past {past} batches, {sizes.pass_batch} if it continues."
+)
 
 # %% [markdown]
 # Two things are still missing. A worker that starts again draws other random numbers. If the augmentations must be
@@ -309,7 +341,12 @@ class ThreadedLoader:
     """
 
     def __init__(self, load_into, batches, buffers, threads):
-        self.load_into, self.batches, self.buffers, self.threads = load_into, batches, buffers, threads
+        self.load_into, self.batches, self.buffers, self.threads = (
+            load_into,
+            batches,
+            buffers,
+            threads,
+        )
 
     def __len__(self):
         """Number of batches in a pass."""
@@ -317,7 +354,9 @@ class ThreadedLoader:
 
     def __iter__(self):
         """A new pass: yields tensors (n, ...), the first rows of a slot; passes do not overlap."""
-        with ThreadPoolExecutor(self.threads) as pool:  # its threads end with the pass, however that ends
+        with ThreadPoolExecutor(
+            self.threads
+        ) as pool:  # its threads end with the pass, however that ends
             yield from self.run(pool)
 
     def run(self, pool):
@@ -326,7 +365,12 @@ class ThreadedLoader:
         running = collections.deque()
         for number, indices in enumerate(self.batches):
             rows = self.buffers[number % len(self.buffers), : len(indices)]
-            running.append((rows, [pool.submit(self.fill, rows, indices, first) for first in range(self.threads)]))
+            running.append(
+                (
+                    rows,
+                    [pool.submit(self.fill, rows, indices, first) for first in range(self.threads)],
+                )
+            )
             if len(running) == len(self.buffers):
                 yield self.finished(*running.popleft())
         while running:
@@ -374,7 +418,9 @@ ways = {
     "PIL, no workers": of_torch(light),
     "PIL, two workers": of_torch(light, **forked),
     "torchvision, no workers": of_torch(threads.Decoded(decoder, buffers[0, 0], len(light))),
-    "torchvision, two workers": of_torch(threads.Decoded(decoder, buffers[0, 0], len(light)), **forked),
+    "torchvision, two workers": of_torch(
+        threads.Decoded(decoder, buffers[0, 0], len(light)), **forked
+    ),
     "torchvision, your ThreadedLoader, 1 thread": ThreadedLoader_now(decoder, many, buffers, 1),
     "torchvision, your ThreadedLoader, 2 threads": ThreadedLoader_now(decoder, many, buffers, 2),
 }
@@ -384,12 +430,24 @@ threads.assert_equal(ways)
 race = compared(ways, len(many))
 print(race)
 two = "torchvision, your ThreadedLoader, 2 threads"
-print(course.score("01/6", "two threads against two workers, same decoder", predicted_times_threads,
-                   race.ratio(two, "torchvision, two workers")))  # fmt: skip
-course.claim("your loader of threads is at least twice as fast as PIL + ToTensor without workers",
-             race.ratio(two), above=2)  # fmt: skip
-course.claim("two threads are at least 10 % faster than two persistent workers with the same decoder",
-             race.ratio(two, "torchvision, two workers"), above=1.1)  # fmt: skip
+print(
+    course.score(
+        "01/6",
+        "two threads against two workers, same decoder",
+        predicted_times_threads,
+        race.ratio(two, "torchvision, two workers"),
+    )
+)
+course.claim(
+    "your loader of threads is at least twice as fast as PIL + ToTensor without workers",
+    race.ratio(two),
+    above=2,
+)
+course.claim(
+    "two threads are at least 10 % faster than two persistent workers with the same decoder",
+    race.ratio(two, "torchvision, two workers"),
+    above=1.1,
+)
 plots.ratios(race, f"Your two threads are {race.ratio(two)} times as fast as PIL without workers")
 
 # %% [markdown]
@@ -426,10 +484,13 @@ for what, work in {"decodes": decoder, "computes in Python": in_python}.items():
     gains[what] = passes.ratio(f"{what}, 2")
 python = gains["computes in Python"]
 print(course.score("01/6", "two threads against one, in Python", predicted_python_threads, python))
-course.claim("a second thread gains at least 10 % more if the threads decode than if they compute in Python",
-             comparison.quotient(gains["decodes"], python), above=1.1,
-             otherwise="Look at the number of cores that the first cell prints, and at `sys._is_gil_enabled()` in "
-                       "Python 3.13 or later.")  # fmt: skip
+course.claim(
+    "a second thread gains at least 10 % more if the threads decode than if they compute in Python",
+    comparison.quotient(gains["decodes"], python),
+    above=1.1,
+    otherwise="Look at the number of cores that the first cell prints, and at `sys._is_gil_enabled()` in "
+    "Python 3.13 or later.",
+)
 
 # %% [markdown]
 # **Shown**: the work of the threads decides what a second thread gains, because the last cell changes nothing else.

@@ -13,7 +13,7 @@
 # - say what a fix was worth, and how far the ceiling still is;
 # - confirm a fix by a count.
 #
-# **Minutes** 41 core · 41 in all · session 2
+# **Minutes** 45 core · 45 in all · session 2
 #
 # **Needs** `Ceiling` of part 1, `seconds_per_pass` of part 2 and `seed_worker` of part 3
 
@@ -40,8 +40,12 @@ from course.system.folders import data_folder
 from course.training import starved_run, starved_script
 from course.training.keep_source import LOADING, save_module
 
-warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than cores, on a small machine
-warnings.filterwarnings("ignore", ".*use of fork\\(\\) may lead to deadlocks", DeprecationWarning)  # part 8 explains
+warnings.filterwarnings(
+    "ignore", "This DataLoader will create"
+)  # more workers than cores, on a small machine
+warnings.filterwarnings(
+    "ignore", ".*use of fork\\(\\) may lead to deadlocks", DeprecationWarning
+)  # part 8 explains
 print(course.machine())
 
 # %% [markdown]
@@ -63,17 +67,30 @@ print(inspect.getsource(starved_script))
 # %% tags=["experiment"]
 torch.set_num_threads(1)  # the network is small, and the workers need the cores
 sizes = course.sizes("01_parallel_loading")
-task = starved_run.task(lfw.folder(sizes.dataset), sizes.starved_images, sizes.batch_size, sizes.starved_epochs)
+task = starved_run.task(
+    lfw.folder(sizes.dataset), sizes.starved_images, sizes.batch_size, sizes.starved_epochs
+)
 Ceiling_now = course.solved(check.Ceiling)
 measure = functools.partial(
-    waterfall.measure, replay=Ceiling_now, transfer=starved_run.to_device, device=course.device(),
-    steps=sizes.waterfall_steps, rounds=sizes.waterfall_rounds, seconds=sizes.waterfall_seconds,
-)  # fmt: skip
+    waterfall.measure,
+    replay=Ceiling_now,
+    transfer=starved_run.to_device,
+    device=course.device(),
+    steps=sizes.waterfall_steps,
+    rounds=sizes.waterfall_rounds,
+    seconds=sizes.waterfall_seconds,
+)
 learner = starved_run.Learner()
-found = {"as found": measure(starved_script.starved_loader(task.faces(starved_script.StarvedFaces), task.batch_size, 0),
-                             learner.step)}  # fmt: skip
+found = {
+    "as found": measure(
+        starved_script.starved_loader(task.faces(starved_script.StarvedFaces), task.batch_size, 0),
+        learner.step,
+    )
+}
 print(found["as found"])
-plots.waterfall(found, f"As found, training takes {found['as found'].share(waterfall.STEP):.0%} of a step")
+plots.waterfall(
+    found, f"As found, training takes {found['as found'].share(waterfall.STEP):.0%} of a step"
+)
 
 # %% [markdown]
 # One fault has no bar, because it happens between the epochs. And did you spot the fault behind *collate*? The line
@@ -85,8 +102,11 @@ faces = starved_script.StarvedFaces(task.train, starved_run.SIDE)
 arrays = [np.asarray(faces[k]) / 255 for k in range(8)]
 makers = {"list": lambda: torch.tensor(arrays), "stacked": lambda: torch.tensor(np.stack(arrays))}
 made = comparison.compare(makers, seconds=sizes.waterfall_seconds)
-course.claim("torch.tensor of one stacked array is more than ten times as fast as of a list of arrays",
-             made.ratio("stacked"), above=10)  # fmt: skip
+course.claim(
+    "torch.tensor of one stacked array is more than ten times as fast as of a list of arrays",
+    made.ratio("stacked"),
+    above=10,
+)
 
 # %% [markdown]
 # **Shown**: the list makes it slow, because nothing else differs. **Known**: if `torch.tensor` gets a list of arrays,
@@ -163,7 +183,9 @@ class LeanFaces(Dataset):
         """Item i.  Raises: OSError for a file that is cut off."""
         ### BEGIN SOLUTION
         with Image.open(self.paths[i]) as file:
-            file.draft("RGB", (self.side, self.side))  # decodes 1/64, 1/16, 1/4 of the pixels, or all
+            file.draft(
+                "RGB", (self.side, self.side)
+            )  # decodes 1/64, 1/16, 1/4 of the pixels, or all
             picture = file.convert("RGB")  # raises OSError if the file is broken
         picture = picture.resize((self.side, self.side))
         if self.augment is not None:
@@ -192,9 +214,14 @@ for faces in (starved_script.StarvedFaces, LeanFaces_now):
     shown += [data[k % 2][(k // 2) * len(task.train) // 3] / 255 for k in range(6)]
 apart = [(a - b).abs().mean().item() for a, b in zip(shown[1:6:2], shown[7::2], strict=True)]
 is_near = max(apart) < 0.03  # of 1
-course.claim("without augmentation the script's dataset and yours yield nearly the same images", is_near,
-             f"on average {255 * max(apart):.1f} of 255 apart")  # fmt: skip
-plots.batch_grid(torch.stack(shown), [f"{w}{a}" for w in ("script", "yours") for a in (", augmented", "") * 3], 6)
+course.claim(
+    "without augmentation the script's dataset and yours yield nearly the same images",
+    is_near,
+    f"on average {255 * max(apart):.1f} of 255 apart",
+)
+plots.batch_grid(
+    torch.stack(shown), [f"{w}{a}" for w in ("script", "yours") for a in (", augmented", "") * 3], 6
+)
 
 # %% [markdown]
 # **Takeaway** Work on the pixels that the network gets, not on all pixels of the file.
@@ -246,7 +273,13 @@ def lean_loader(dataset, batch_size, num_workers, pin_memory=False):
     ### BEGIN SOLUTION
     workers = {"persistent_workers": True, "multiprocessing_context": "fork"} if num_workers else {}
     return DataLoader(
-        dataset, batch_size, shuffle=True, drop_last=True, num_workers=num_workers, pin_memory=pin_memory, **workers
+        dataset,
+        batch_size,
+        shuffle=True,
+        drop_last=True,
+        num_workers=num_workers,
+        pin_memory=pin_memory,
+        **workers,
     )
     ### END SOLUTION
 
@@ -337,16 +370,29 @@ predicted_longest_bar = None  # "read", "decode", "transform", "collate" or "tra
 lean_loader_now = course.solved(check.lean_loader)
 workers = starved_run.usual_workers()
 lean = task.faces(LeanFaces_now)
-found["your dataset"] = measure(starved_script.starved_loader(lean, task.batch_size, 0), learner.step)
+found["your dataset"] = measure(
+    starved_script.starved_loader(lean, task.batch_size, 0), learner.step
+)
 found["and your loader"] = measure(lean_loader_now(lean, task.batch_size, workers), learner.step)
 for name in ("your dataset", "and your loader"):
     print(f"{name}:\n{found[name]}\n")
 rescued = found["and your loader"]
-print(course.score("01/7", "the longest bar after the repairs", predicted_longest_bar, rescued.longest, null=None))
+print(
+    course.score(
+        "01/7",
+        "the longest bar after the repairs",
+        predicted_longest_bar,
+        rescued.longest,
+        null=None,
+    )
+)
 print(f"as found 1 process, rescued {1 + workers} on {loaders.cores()} cores")
 before, after = (1000 * one.step for one in (found["as found"], rescued))
-plots.waterfall(found, f"A step takes {before:.0f} ms as found, and {after:.0f} ms rescued, "
-                f"of which training takes {rescued.share(waterfall.STEP):.0%}")  # fmt: skip
+plots.waterfall(
+    found,
+    f"A step takes {before:.0f} ms as found, and {after:.0f} ms rescued, "
+    f"of which training takes {rescued.share(waterfall.STEP):.0%}",
+)
 
 # %% [markdown]
 # **Shown**: between the first two waterfalls only the dataset changes, so it is your dataset that shortens *decode* and
@@ -381,10 +427,17 @@ plots.waterfall(found, f"A step takes {before:.0f} ms as found, and {after:.0f} 
 predicted_times_as_fast = None  # your number
 
 # %% tags=["experiment"]
-starved = starved_script.StarvedFaces, starved_script.starved_loader, starved_script.starved_training
-ladder = {"the script": starved, "your dataset": (LeanFaces_now, *starved[1:]),
-          "and your loader": (LeanFaces_now, lean_loader_now, starved[2]),
-          "and your training": (LeanFaces_now, lean_loader_now, course.solved(check.lean_training))}  # fmt: skip
+starved = (
+    starved_script.StarvedFaces,
+    starved_script.starved_loader,
+    starved_script.starved_training,
+)
+ladder = {
+    "the script": starved,
+    "your dataset": (LeanFaces_now, *starved[1:]),
+    "and your loader": (LeanFaces_now, lean_loader_now, starved[2]),
+    "and your training": (LeanFaces_now, lean_loader_now, course.solved(check.lean_training)),
+}
 reached = {name: [] for name in ladder}
 
 
@@ -395,17 +448,25 @@ def seconds_of(name):
     return time.perf_counter() - begin
 
 
-trainings = comparison.compare_measured(list(ladder), seconds_of, rounds=sizes.starved_rounds, progress=True)
+trainings = comparison.compare_measured(
+    list(ladder), seconds_of, rounds=sizes.starved_rounds, progress=True
+)
 print(trainings)
 
 # %% tags=["experiment"]
 times = trainings.ratio("and your training")
 print(course.score("01/7", "times as fast with all three", predicted_times_as_fast, times))
 course.claim("the training is at least three times as fast as found", times, above=3)
-course.claim("your dataset makes the training at least 1.2 times as fast", trainings.ratio("your dataset"),
-             above=1.2)  # fmt: skip
-course.claim("your loader makes the training at least 1.2 times as fast",
-             trainings.ratio("and your loader", to="your dataset"), above=1.2)  # fmt: skip
+course.claim(
+    "your dataset makes the training at least 1.2 times as fast",
+    trainings.ratio("your dataset"),
+    above=1.2,
+)
+course.claim(
+    "your loader makes the training at least 1.2 times as fast",
+    trainings.ratio("and your loader", to="your dataset"),
+    above=1.2,
+)
 plots.ratios(trainings, f"With all three: {times} times as fast")
 
 # %% [markdown]
@@ -417,7 +478,9 @@ pairs = list(zip(reached["and your training"], reached["the script"], strict=Fal
 change = comparison.difference_interval(*zip(*pairs, strict=True))
 for name, of_seeds in zip(("rescued", "as found"), zip(*pairs, strict=True), strict=True):
     print(f"{name}: accuracies {', '.join(f'{accuracy:.2f}' for accuracy in of_seeds)}")
-print(f"accuracy after {task.epochs} epochs, {len(pairs)} seeds: rescued minus as found {change}; by chance 0.25")
+print(
+    f"accuracy after {task.epochs} epochs, {len(pairs)} seeds: rescued minus as found {change}; by chance 0.25"
+)
 course.claim("the rescued training is at most 0.1 less accurate than as found", change, above=-0.1)
 
 # %% [markdown]

@@ -33,8 +33,12 @@ from course.loading import inherited, loader_passes, loaders, worker_costs
 from course.measure import comparison
 from course.plots import parallel_loading as plots
 
-warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than cores: we try that on purpose
-warnings.filterwarnings("ignore", ".*use of fork\\(\\) may lead to deadlocks", DeprecationWarning)  # see below
+warnings.filterwarnings(
+    "ignore", "This DataLoader will create"
+)  # more workers than cores: we try that on purpose
+warnings.filterwarnings(
+    "ignore", ".*use of fork\\(\\) may lead to deadlocks", DeprecationWarning
+)  # see below
 print(course.machine())
 
 # %% tags=["experiment"]
@@ -44,7 +48,9 @@ LFWDataset_now = course.solved(check.LFWDataset)
 seconds_per_pass_now = course.solved(check.seconds_per_pass)
 limits = dict(rounds=sizes.pass_rounds, seconds=sizes.pass_seconds)  # of each comparison
 folder = lfw.folder(sizes.dataset)
-forks = dict(multiprocessing_context="fork")  # classes from a notebook cell exist only in forked workers
+forks = dict(
+    multiprocessing_context="fork"
+)  # classes from a notebook cell exist only in forked workers
 
 # %% [markdown]
 # ## What does it cost to start a worker? · extra
@@ -62,17 +68,32 @@ predicted_spawn_times = None  # your number
 
 # %% tags=["experiment"]
 starting = worker_costs.Starts()
-starts = comparison.compare_measured(list(starting.loaders), starting.seconds, rounds=sizes.start_rounds)
+starts = comparison.compare_measured(
+    list(starting.loaders), starting.seconds, rounds=sizes.start_rounds
+)
 starting.close()
 print(starts)
 spawn = starts.ratio("fork", to="spawn")
-print(course.score("01/8", "spawn takes as many times as long as fork", predicted_spawn_times, spawn))
-course.claim("two workers take more than five times as long to start by spawn as by fork", spawn, above=5)
-course.claim("a forkserver that has preloaded torch starts two workers at least three times as fast as one without",
-             starts.ratio(worker_costs.PRELOADED, "forkserver"), above=3)  # fmt: skip
-course.claim("persistent workers give the first batch of a later epoch in less than half the time of forking new ones",
-             starts.ratio(worker_costs.PERSISTENT), above=2)  # fmt: skip
-plots.seconds(starts, f"With two workers, spawn takes {spawn.estimate:.0f} times as long as fork to the first batch")
+print(
+    course.score("01/8", "spawn takes as many times as long as fork", predicted_spawn_times, spawn)
+)
+course.claim(
+    "two workers take more than five times as long to start by spawn as by fork", spawn, above=5
+)
+course.claim(
+    "a forkserver that has preloaded torch starts two workers at least three times as fast as one without",
+    starts.ratio(worker_costs.PRELOADED, "forkserver"),
+    above=3,
+)
+course.claim(
+    "persistent workers give the first batch of a later epoch in less than half the time of forking new ones",
+    starts.ratio(worker_costs.PERSISTENT),
+    above=2,
+)
+plots.seconds(
+    starts,
+    f"With two workers, spawn takes {spawn.estimate:.0f} times as long as fork to the first batch",
+)
 
 # %% [markdown]
 # **Shown**: importing torch is what makes forkserver slow, because the preloading server differs only in what it has
@@ -100,16 +121,27 @@ plots.seconds(starts, f"With two workers, spawn takes {spawn.estimate:.0f} times
 has = {method: inherited.inherited(method, "sizes") for method in worker_costs.METHODS}
 print(f"{'a worker':<46}" + "".join(f"{method:>12}" for method in has))
 for what in has["fork"]:
-    print(f"{what:<46}" + "".join(f"{'yes' if of_worker[what] else 'no':>12}" for of_worker in has.values()))
+    print(
+        f"{what:<46}"
+        + "".join(f"{'yes' if of_worker[what] else 'no':>12}" for of_worker in has.values())
+    )
 generator, shared, plain, module, notebook, held = has["fork"]
-course.claim("workers repeat the numbers of the dataset's generator under every start method",
-             all(of_worker[generator] for of_worker in has.values()))  # fmt: skip
-course.claim("only a forked worker has the names that a notebook defines",
-             [method for method in has if has[method][notebook]] == ["fork"])  # fmt: skip
-course.claim("a lock that was held at the start stays locked in a forked worker and in no other",
-             [method for method in has if has[method][held]] == ["fork"])  # fmt: skip
-course.claim("under every start method a worker sees changes of shared memory, and not of a plain attribute",
-             all(of_worker[shared] and not of_worker[plain] for of_worker in has.values()))  # fmt: skip
+course.claim(
+    "workers repeat the numbers of the dataset's generator under every start method",
+    all(of_worker[generator] for of_worker in has.values()),
+)
+course.claim(
+    "only a forked worker has the names that a notebook defines",
+    [method for method in has if has[method][notebook]] == ["fork"],
+)
+course.claim(
+    "a lock that was held at the start stays locked in a forked worker and in no other",
+    [method for method in has if has[method][held]] == ["fork"],
+)
+course.claim(
+    "under every start method a worker sees changes of shared memory, and not of a plain attribute",
+    all(of_worker[shared] and not of_worker[plain] for of_worker in has.values()),
+)
 
 # %% [markdown]
 # The first row says that you need `seed_worker` of part 3 under every start method. The other rows tell you which
@@ -149,21 +181,42 @@ array = np.array([name.encode() for name in names])
 grown = {
     "a list of str": worker_costs.grown_megabytes(worker_costs.Named(names), 2),
     "one array": worker_costs.grown_megabytes(worker_costs.Named(array), 2),
-    "a list that nobody reads": worker_costs.grown_megabytes(worker_costs.Named(names, reads=False), 2),
+    "a list that nobody reads": worker_costs.grown_megabytes(
+        worker_costs.Named(names, reads=False), 2
+    ),
 }
 of_list, of_array, unread = grown.values()
 of_names = worker_costs.megabytes_of(names)
-print(f"{len(names):,} names, {of_names:.0f} MB as a list of str, {array.nbytes / 1e6:.0f} MB as an array")
+print(
+    f"{len(names):,} names, {of_names:.0f} MB as a list of str, {array.nbytes / 1e6:.0f} MB as an array"
+)
 for what, mb in grown.items():
-    print(f"{what}: {'no /proc here' if mb is None else ', '.join(f'{more:.1f} MB' for more in mb)} more, by epoch")
+    print(
+        f"{what}: {'no /proc here' if mb is None else ', '.join(f'{more:.1f} MB' for more in mb)} more, by epoch"
+    )
 
 # %% tags=["experiment"]
 after = of_list and of_list[0]
-print(course.score("01/8", "MB more after an epoch with the list", predicted_grown, after, null=None, form="{:.1f}"))
-course.claim("workers that read a list of str copy at least half of its size, beyond workers that do not read it",
-             worker_costs.copied_share(of_list, unread, of_names), above=0.5)  # fmt: skip
-course.claim("workers that read one array copy less than half of its size, beyond workers that read nothing",
-             worker_costs.copied_share(of_array, unread, array.nbytes / 1e6), below=0.5)  # fmt: skip
+print(
+    course.score(
+        "01/8",
+        "MB more after an epoch with the list",
+        predicted_grown,
+        after,
+        null=None,
+        form="{:.1f}",
+    )
+)
+course.claim(
+    "workers that read a list of str copy at least half of its size, beyond workers that do not read it",
+    worker_costs.copied_share(of_list, unread, of_names),
+    above=0.5,
+)
+course.claim(
+    "workers that read one array copy less than half of its size, beyond workers that read nothing",
+    worker_costs.copied_share(of_array, unread, array.nbytes / 1e6),
+    below=0.5,
+)
 
 # %% [markdown]
 # **Shown**: reading the list is what copies it, because the null differs only in that nobody reads. (The claims give
@@ -206,8 +259,10 @@ class Same(Dataset):
 image = torch.zeros(3, 250, 250, dtype=torch.uint8)
 found = {w: worker_costs.batches_in_shared_memory(Same(image.float(), 640), 32, w) for w in (1, 2)}
 print({w: "no /dev/shm here" if n is None else f"{n:.2f} batches" for w, n in found.items()})
-course.claim("the shared memory holds workers x prefetch_factor batches, and the one that the loop has",
-             None if None in found.values() else [round(n) for n in found.values()] == [3, 5])  # fmt: skip
+course.claim(
+    "the shared memory holds workers x prefetch_factor batches, and the one that the loop has",
+    None if None in found.values() else [round(n) for n in found.values()] == [3, 5],
+)
 
 # %% [markdown]
 # Docker gives a container 64 MB by default. Raise that with `docker run --shm-size=8g`, or use `--ipc=host`.
@@ -222,9 +277,16 @@ course.claim("the shared memory holds workers x prefetch_factor batches, and the
 # %% tags=["experiment"]
 torch.set_num_threads(2)  # else a forked worker could have its one thread from this process
 in_main = torch.get_num_threads()
-in_workers = {n for batch in DataLoader(worker_costs.Threads(), 2, num_workers=2, **forks) for n in batch.tolist()}
-course.claim("torch computes with one thread in a worker", in_workers == {1},
-             f"{in_workers}, in this process {in_main}")  # fmt: skip
+in_workers = {
+    n
+    for batch in DataLoader(worker_costs.Threads(), 2, num_workers=2, **forks)
+    for n in batch.tolist()
+}
+course.claim(
+    "torch computes with one thread in a worker",
+    in_workers == {1},
+    f"{in_workers}, in this process {in_main}",
+)
 torch.set_num_threads(1)
 print(worker_costs.shared_cores(loaders.cores(), 1, 2, 1))
 
@@ -272,7 +334,9 @@ class Augmented(Dataset):
         return 12
 
     def __getitem__(self, i):
-        with torch.random.fork_rng(devices=()):  # with 0 workers, the training keeps its random numbers
+        with torch.random.fork_rng(
+            devices=()
+        ):  # with 0 workers, the training keeps its random numbers
             torch.default_generator.manual_seed(sample_seed(0, int(self.epoch), i))
             return self.data[i].mean()
 
@@ -290,14 +354,19 @@ def two_epochs(data, num_workers):
 # %% tags=["experiment"]
 heavy = loaders.evenly_spaced(LFWDataset_now(folder, lfw.heavy_transform()), sizes.images)
 means = {n: two_epochs(Augmented(heavy, shared=True), n) for n in (0, 1, 3)}
-course.claim("with a seed per image, the augmentation of an image does not depend on the number of workers",
-             means[0] == means[1] == means[3], f"image 9: {means[0][0][9]:.4f} with 0, 1 and 3 workers")  # fmt: skip
+course.claim(
+    "with a seed per image, the augmentation of an image does not depend on the number of workers",
+    means[0] == means[1] == means[3],
+    f"image 9: {means[0][0][9]:.4f} with 0, 1 and 3 workers",
+)
 plain_epochs = two_epochs(Augmented(heavy, shared=False), 2)
 course.claim(
-    "persistent workers repeat their augmentation if they do not see the epoch", plain_epochs[0] == plain_epochs[1]
+    "persistent workers repeat their augmentation if they do not see the epoch",
+    plain_epochs[0] == plain_epochs[1],
 )
 course.claim(
-    "persistent workers do not repeat their augmentation if the epoch is in shared memory", means[3][0] != means[3][1]
+    "persistent workers do not repeat their augmentation if the epoch is in shared memory",
+    means[3][0] != means[3][1],
 )
 
 # %% [markdown]
@@ -324,11 +393,19 @@ class Stream(IterableDataset):
 
 
 # %% tags=["experiment"]
-arrived = {s: [int(i) for b in DataLoader(Stream(8, s), 2, num_workers=2, **forks) for i in b] for s in (False, True)}
+arrived = {
+    s: [int(i) for b in DataLoader(Stream(8, s), 2, num_workers=2, **forks) for i in b]
+    for s in (False, True)
+}
 print(f"as it is: {arrived[False]}, {len(arrived[False])} numbers")
 print(f"sharded:  {arrived[True]}")
-course.claim("each worker yields the whole stream unless the dataset divides it", len(arrived[False]) == 16)
-course.claim("with the stream sharded by worker, each number arrives once", sorted(arrived[True]) == list(range(8)))
+course.claim(
+    "each worker yields the whole stream unless the dataset divides it", len(arrived[False]) == 16
+)
+course.claim(
+    "with the stream sharded by worker, each number arrives once",
+    sorted(arrived[True]) == list(range(8)),
+)
 
 # %% [markdown]
 # With several ranks, divide the stream by rank, too. Start at `rank * num_workers + info.id`, and go in steps of
@@ -353,11 +430,13 @@ def examined(samples):
 
 
 # %% tags=["experiment"]
-seen = {n: next(iter(DataLoader(Same(image, n), n, num_workers=1, collate_fn=examined, **forks))) for n in (8, 64)}
+seen = {
+    n: next(iter(DataLoader(Same(image, n), n, num_workers=1, collate_fn=examined, **forks)))
+    for n in (8, 64)
+}
 course.claim("a worker collates into shared memory", all(shared for shared, _ in seen.values()))
 is_as_short = seen[64][1] < seen[8][1] + 100
-course.claim("the message is as short for 64 images as for 8", is_as_short,
-             f"{seen[64][1]} bytes")  # fmt: skip
+course.claim("the message is as short for 64 images as for 8", is_as_short, f"{seen[64][1]} bytes")
 
 # %% tags=["experiment"]
 n_batches = sizes.handed_over
@@ -373,10 +452,16 @@ ways["no worker, used memory"] = DataLoader(floats, 32)
 ways["no worker, new shared memory"] = DataLoader(floats, 32, collate_fn=collate)
 sent = loader_passes.compare_loaders(ways, n_batches, seconds_per_pass_now, **limits)
 print(sent)
-course.claim("sending floats takes as long as sending the same number of bytes of another type, within 20 %",
-             sent.ratio("bytes of larger images, 24 MB"), within=(0.8, 1.2))  # fmt: skip
-course.claim("sending images as bytes is at least twice as fast as sending them as floats",
-             sent.ratio("bytes from a worker, 6 MB"), above=2)  # fmt: skip
+course.claim(
+    "sending floats takes as long as sending the same number of bytes of another type, within 20 %",
+    sent.ratio("bytes of larger images, 24 MB"),
+    within=(0.8, 1.2),
+)
+course.claim(
+    "sending images as bytes is at least twice as fast as sending them as floats",
+    sent.ratio("bytes from a worker, 6 MB"),
+    above=2,
+)
 faster = sent.ratio("bytes from a worker, 6 MB")
 plots.ratios(sent, f"From a worker, bytes arrive {faster} times as fast as floats")
 
@@ -418,7 +503,9 @@ def queue_depth(factor):
     loader = loaders.forked(Uneven(), 5, 2, prefetch_factor=factor)
     begin, changes, ready = time.perf_counter(), [], 0
     for batch in loader:
-        ready = max(ready, batch.max().item() - begin)  # batches come in order: it waits for those before it
+        ready = max(
+            ready, batch.max().item() - begin
+        )  # batches come in order: it waits for those before it
         changes += [(ready, 1), (time.perf_counter() - begin, -1)]
         time.sleep(0.006)
     moments = [moment for moment, _ in sorted(changes)]
@@ -442,11 +529,21 @@ def seconds_of(way):
     return queues[way][0][-1]
 
 
-whole = comparison.compare_measured(["prefetch_factor=1", "prefetch_factor=4"], seconds_of, **limits)
+whole = comparison.compare_measured(
+    ["prefetch_factor=1", "prefetch_factor=4"], seconds_of, **limits
+)
 print(whole)
-course.claim("with uneven work, prefetch_factor=4 is at least 5 % faster than 1",
-             whole.ratio("prefetch_factor=4"), above=1.05)  # fmt: skip
-plots.queue({f"{way}: empty {empty_share(*queues[way]):.0%} of the time": queues[way] for way in sorted(queues)})
+course.claim(
+    "with uneven work, prefetch_factor=4 is at least 5 % faster than 1",
+    whole.ratio("prefetch_factor=4"),
+    above=1.05,
+)
+plots.queue(
+    {
+        f"{way}: empty {empty_share(*queues[way]):.0%} of the time": queues[way]
+        for way in sorted(queues)
+    }
+)
 
 # %% [markdown]
 # In the grey bands nothing is ready, and the loop waits. One slow item empties the short queue. The titles say for what
@@ -498,7 +595,9 @@ class RowsTogether(Rows):
     """Rows of a tensor, also a list of them in one call."""
 
     def __getitems__(self, indices):
-        return list(self.data[indices])  # taken apart into a list of items, which the loader collates
+        return list(
+            self.data[indices]
+        )  # taken apart into a list of items, which the loader collates
 
 
 # %% tags=["experiment"]
@@ -509,16 +608,24 @@ ways = {"__getitem__ per row": one_by_one, "__getitems__ per batch": together}
 by_rows = loader_passes.compare_loaders(ways, n_batches, seconds_per_pass_now, **limits)
 print(by_rows)
 faster = by_rows.ratio("__getitems__ per batch")
-print(course.score("01/8", "__getitems__ over one look-up per row", predicted_times_as_fast, faster))
-course.claim("asking a dataset in memory by __getitems__ is less than twice as fast as asking it row by row",
-             faster, below=2)  # fmt: skip
+print(
+    course.score("01/8", "__getitems__ over one look-up per row", predicted_times_as_fast, faster)
+)
+course.claim(
+    "asking a dataset in memory by __getitems__ is less than twice as fast as asking it row by row",
+    faster,
+    below=2,
+)
 
 # %% tags=["experiment"]
 batch, rows = table[:256], list(table[:256])
 two = {"collate": lambda: default_collate(rows), "take apart": lambda: list(batch)}
 pieces = comparison.compare(two, seconds=sizes.pass_seconds)
-course.claim("taking a batch apart into 256 rows takes longer than collating them",
-             pieces.ratio("take apart"), below=1)  # fmt: skip
+course.claim(
+    "taking a batch apart into 256 rows takes longer than collating them",
+    pieces.ratio("take apart"),
+    below=1,
+)
 
 # %% [markdown]
 # `__getitems__` replaces 256 look-ups by one, but it splits the result into 256 small tensors, which the loader stacks

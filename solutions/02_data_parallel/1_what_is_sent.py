@@ -106,7 +106,11 @@ try:
 except distributed.RankError as error:
     print(error)
     returned = 0
-print(course.score("02/1", "ranks that return when both send first", predicted_returned, returned, null=None))
+print(
+    course.score(
+        "02/1", "ranks that return when both send first", predicted_returned, returned, null=None
+    )
+)
 
 # %% [markdown]
 # This is a *deadlock*. With gloo, `send` *blocks*: it returns only when the other side receives. Both ranks send first,
@@ -326,14 +330,22 @@ def ring_all_reduce(tensor):
     part = torch.empty_like(pieces[0])  # piece 0 is never shorter than another one
     ### BEGIN SOLUTION
     for step in range(world_size - 1):  # reduce-scatter
-        outgoing, incoming = pieces[(rank - step) % world_size], pieces[(rank - step - 1) % world_size]
+        outgoing, incoming = (
+            pieces[(rank - step) % world_size],
+            pieces[(rank - step - 1) % world_size],
+        )
         exchange(outgoing, following, part[: len(incoming)], previous)
         incoming += part[: len(incoming)]
     ### END SOLUTION
     for step in range(world_size - 1):  # all-gather
-        outgoing, incoming = pieces[(rank + 1 - step) % world_size], pieces[(rank - step) % world_size]
+        outgoing, incoming = (
+            pieces[(rank + 1 - step) % world_size],
+            pieces[(rank - step) % world_size],
+        )
         exchange(outgoing, following, incoming, previous)
-    tensor.copy_(flat.view(tensor.shape))  # for a tensor that is not contiguous: flat is a copy then
+    tensor.copy_(
+        flat.view(tensor.shape)
+    )  # for a tensor that is not contiguous: flat is a copy then
 
 
 # %% test="ring_all_reduce-visible" points=2
@@ -362,8 +374,18 @@ ways = [dist.all_reduce, course.solved(check.ring_all_reduce)]
 for n in (2, 4):
     shares = run_ranks(counting.sent_shares, n, ways, backend="gloo")
     theirs, ours = map(max, zip(*shares, strict=True))
-    print(f"{n} ranks: gloo sends {theirs:.3f}, your ring {ours:.3f}, 2(N-1)/N = {2 * (n - 1) / n:.3f}")
-print(course.score("02/1", "bytes that each of 4 ranks sends, over bytes of the tensor", predicted_share, ours, null=3))
+    print(
+        f"{n} ranks: gloo sends {theirs:.3f}, your ring {ours:.3f}, 2(N-1)/N = {2 * (n - 1) / n:.3f}"
+    )
+print(
+    course.score(
+        "02/1",
+        "bytes that each of 4 ranks sends, over bytes of the tensor",
+        predicted_share,
+        ours,
+        null=3,
+    )
+)
 is_as_derived = abs(ours / 1.5 - 1) < 0.05  # a header per message counts, too
 course.claim(
     "a rank of the ring sends 2(N-1)/N of its tensor, counted by Linux",
@@ -447,7 +469,9 @@ def all_reduce_seconds(n_bytes, world_size, latency, bandwidth):
     """
     ### BEGIN SOLUTION
     rounds, whole = math.log2(world_size), n_bytes / bandwidth
-    shares = 2 * (world_size - 1) / world_size * whole  # what a rank sends of a tensor that is cut into pieces
+    shares = (
+        2 * (world_size - 1) / world_size * whole
+    )  # what a rank sends of a tensor that is cut into pieces
     return {
         "naive": 2 * (world_size - 1) * (latency + whole),
         "tree": 2 * rounds * (latency + whole),
@@ -475,15 +499,28 @@ def all_reduced(rank, world_size, all_reduce, n_bytes):
     all_reduce(torch.empty(n_bytes // 4, device="meta"))
 
 
-predict_seconds, ring_now = course.solved(check.all_reduce_seconds), course.solved(check.ring_all_reduce)
+predict_seconds, ring_now = (
+    course.solved(check.all_reduce_seconds),
+    course.solved(check.ring_all_reduce),
+)
 wires, n = Network(latency=20e-6, bandwidth=10e9), sizes.virtual_ranks
 predicted = {b: predict_seconds(b, n, wires.latency, wires.bandwidth) for b in sizes.virtual_bytes}
-virtual = {b: {"ring": network.simulate(all_reduced, n, wires, ring_now, b).seconds} for b in predicted}
+virtual = {
+    b: {"ring": network.simulate(all_reduced, n, wires, ring_now, b).seconds} for b in predicted
+}
 fastest = {b: min(seconds, key=seconds.get) for b, seconds in predicted.items()}
 for b, name in fastest.items():
     print(f"{b:>13,} bytes: {name} is the fastest, {1e3 * predicted[b][name]:.3f} ms")
-print(course.score("02/1", "the ways that are the fastest at some size", predicted_fastest, {*fastest.values()}))
-plots.crossover(virtual, predicted, f"{n} virtual ranks: doubling is never slower; dots: your ring, by its clock")
+print(
+    course.score(
+        "02/1", "the ways that are the fastest at some size", predicted_fastest, {*fastest.values()}
+    )
+)
+plots.crossover(
+    virtual,
+    predicted,
+    f"{n} virtual ranks: doubling is never slower; dots: your ring, by its clock",
+)
 
 # %% [markdown]
 # **Shown** by your formulas: the naive way and the ring wait for many messages, and the naive way and the tree send

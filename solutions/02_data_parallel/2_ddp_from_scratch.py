@@ -51,8 +51,10 @@ sizes = course.sizes("02_data_parallel")
 
 # %%
 parameters = list(small_gpt.small_gpt().parameters())
-print(f"{len(parameters)} tensors, {sum(p.nbytes for p in parameters) / 2**20:.1f} MiB, "
-      f"the largest {max(p.nbytes for p in parameters) / 2**20:.2f} MiB")  # fmt: skip
+print(
+    f"{len(parameters)} tensors, {sum(p.nbytes for p in parameters) / 2**20:.1f} MiB, "
+    f"the largest {max(p.nbytes for p in parameters) / 2**20:.2f} MiB"
+)
 
 # %% [markdown]
 # **Predict**: how many all-reduces does the GPT's second backward start, with the default caps?
@@ -88,15 +90,26 @@ pictures = (torch.randn(8, 1, 28, 28),)
 gpt = run_ranks(traffic_of_steps, 2, small_gpt.small_gpt, tokens, {}, backend="gloo")[0]
 cnn = run_ranks(traffic_of_steps, 2, FashionCNN, pictures, {}, backend="gloo")[0]
 for what in gpt:
-    print(f"{what:<16} GPT {distributed.in_words(gpt[what])}\n{'':<16} CNN {distributed.in_words(cnn[what])}")
+    print(
+        f"{what:<16} GPT {distributed.in_words(gpt[what])}\n{'':<16} CNN {distributed.in_words(cnn[what])}"
+    )
 sent = [n_bytes for operation, n_bytes in gpt["second backward"] if operation == "all_reduce"]
-print(course.score("02/2", "all-reduces of the second backward", predicted_all_reduces, len(sent), null=None))
+print(
+    course.score(
+        "02/2", "all-reduces of the second backward", predicted_all_reduces, len(sent), null=None
+    )
+)
 once = sum(sent) == sum(p.nbytes for p in parameters)
-course.claim("the second backward of torch's DDP sends each gradient once", once, f"{sum(sent):,} bytes")
+course.claim(
+    "the second backward of torch's DDP sends each gradient once", once, f"{sum(sent):,} bytes"
+)
 before = [sum(n_bytes for _, n_bytes in model["first forward"]) for model in (gpt, cnn)]
 buffers = sum(buffer.nbytes for buffer in FashionCNN().buffers())
-course.claim("torch's DDP sends the buffers before a forward, and nothing if there are none", before == [0, buffers],
-             f"GPT {before[0]} bytes, CNN {before[1]} bytes")  # fmt: skip
+course.claim(
+    "torch's DDP sends the buffers before a forward, and nothing if there are none",
+    before == [0, buffers],
+    f"GPT {before[0]} bytes, CNN {before[1]} bytes",
+)
 
 # %% [markdown]
 # - **Construction**: rank 0 sends its parameters and buffers.
@@ -130,15 +143,22 @@ def four_layers():
 
 
 vectors = (torch.ones(1, 512),)
-small = run_ranks(traffic_of_steps, 2, small_gpt.small_gpt, tokens, {"bucket_cap_mb": 1}, backend="gloo")[0]
+small = run_ranks(
+    traffic_of_steps, 2, small_gpt.small_gpt, tokens, {"bucket_cap_mb": 1}, backend="gloo"
+)[0]
 even = run_ranks(traffic_of_steps, 2, four_layers, vectors, {"bucket_cap_mb": 1}, backend="gloo")[0]
-n_bytes, of_even = ([n for operation, n in found["second backward"] if operation == "all_reduce"]
-                    for found in (small, even))  # fmt: skip
+n_bytes, of_even = (
+    [n for operation, n in found["second backward"] if operation == "all_reduce"]
+    for found in (small, even)
+)
 print("MiB of each bucket:", *(f"{n / 2**20:.2f}" for n in n_bytes))
 print("four layers of 1 MiB:", *(f"{n / 2**20:.2f}" for n in of_even))
 reached = all(n >= 2**20 for n in n_bytes[:-1])
-course.claim("torch's DDP closes a bucket as soon as it holds its cap or more", reached and of_even == [2**20] * 4,
-             f"{len(n_bytes)} buckets of the GPT, {len(of_even)} of the four layers")  # fmt: skip
+course.claim(
+    "torch's DDP closes a bucket as soon as it holds its cap or more",
+    reached and of_even == [2**20] * 4,
+    f"{len(n_bytes)} buckets of the GPT, {len(of_even)} of the four layers",
+)
 
 # %% [markdown]
 # **Takeaway** A bucket can be larger than its cap, because it closes only when it holds the cap or more.
@@ -279,7 +299,9 @@ class FlatDDP(nn.Module):
         gradients = [p.grad for p in self.module.parameters()]
         flat = torch.cat([gradient.flatten() for gradient in gradients]) / dist.get_world_size()
         dist.all_reduce(flat)
-        for gradient, mean in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
+        for gradient, mean in zip(
+            gradients, flat.split([g.numel() for g in gradients]), strict=True
+        ):
             gradient.copy_(mean.view_as(gradient))
 
 
@@ -304,17 +326,33 @@ def compared_wrappers(rank, world_size, wrappers, rows, seconds):
 
 
 # %% tags=["experiment"]
-wrappers = {"torch": DistributedDataParallel, "naive": course.solved(check.NaiveDDP), "flat": FlatDDP}
+wrappers = {
+    "torch": DistributedDataParallel,
+    "naive": course.solved(check.NaiveDDP),
+    "flat": FlatDDP,
+}
 compared = run_ranks(compared_wrappers, 2, wrappers, sizes.sequences, sizes.seconds, timeout=300)[0]
 print(compared)
 naive, flat = compared.ratio("torch", to="naive"), compared.ratio("torch", to="flat")
 print(course.score("02/2", "step of the naive wrapper over torch's DDP", predicted_naive, naive))
-course.claim("a message per parameter makes a step at least 5 % longer than torch's buckets do", naive, above=1.05)
-course.claim("one message for all gradients makes a step at most 5 % longer or shorter than torch's buckets do",
-             flat, within=(0.95, 1.05))  # fmt: skip
-course.claim("one message for all gradients makes a step at least 5 % shorter than a message per parameter does",
-             compared.ratio("naive", to="flat"), below=0.95)  # fmt: skip
-plots.step_ratios(compared, f"Naive takes {naive.estimate:.2f} times as long as torch's DDP (2 ranks)")
+course.claim(
+    "a message per parameter makes a step at least 5 % longer than torch's buckets do",
+    naive,
+    above=1.05,
+)
+course.claim(
+    "one message for all gradients makes a step at most 5 % longer or shorter than torch's buckets do",
+    flat,
+    within=(0.95, 1.05),
+)
+course.claim(
+    "one message for all gradients makes a step at least 5 % shorter than a message per parameter does",
+    compared.ratio("naive", to="flat"),
+    below=0.95,
+)
+plots.step_ratios(
+    compared, f"Naive takes {naive.estimate:.2f} times as long as torch's DDP (2 ranks)"
+)
 
 # %% [markdown]
 # Every message has a fixed cost: the call, waking another process or, on a GPU, launching a kernel. Flat pays it once,
@@ -346,13 +384,25 @@ predicted_share = None  # a number from 0 to 1
 # %% tags=["experiment"]
 FLAT, TORCH = "one message after backward", "torch's DDP, 1 MiB buckets"
 wraps = {FLAT: FlatDDP, TORCH: partial(DistributedDataParallel, bucket_cap_mb=1)}
-[medium] = run_ranks(overlap.over_wires, 2, wraps, [1.0], sizes.sequences, sizes.seconds / 2,
-                     backend="gloo", timeout=300)[0]  # fmt: skip
+[medium] = run_ranks(
+    overlap.over_wires,
+    2,
+    wraps,
+    [1.0],
+    sizes.sequences,
+    sizes.seconds / 2,
+    backend="gloo",
+    timeout=300,
+)[0]
 share = medium.compared.ratio(FLAT, to=TORCH)
 print(medium.compared)
 print(course.score("02/2", "overlapped over one message after backward", predicted_share, share))
-course.claim("on a wire that needs as long as backward, torch's buckets end at least 10 % sooner than one message",
-             share, below=0.9, otherwise="Backward itself takes longer while messages travel.")  # fmt: skip
+course.claim(
+    "on a wire that needs as long as backward, torch's buckets end at least 10 % sooner than one message",
+    share,
+    below=0.9,
+    otherwise="Backward itself takes longer while messages travel.",
+)
 title = f"torch's buckets take {share} of the time of one message after backward"
 plots.overlap_lanes({way: overlap.typical(medium.records[way]) for way in wraps}, title)
 
@@ -475,7 +525,10 @@ class OverlappedDDP(nn.Module):
     def __init__(self, module, bucket_bytes=2**20):
         super().__init__()
         self.module, self.sending = module, True
-        self.missing, self.works = None, []  # of the backward that runs: gradients that each bucket misses, all-reduces
+        self.missing, self.works = (
+            None,
+            [],
+        )  # of the backward that runs: gradients that each bucket misses, all-reduces
         for tensor in itertools.chain(module.parameters(), module.buffers()):
             dist.broadcast(tensor.detach(), src=0)
         groups, room = [], bucket_bytes
@@ -567,7 +620,9 @@ def last_message_ends(ready, seconds):
     """
     end = 0.0
     for launched, duration in zip(ready, seconds, strict=True):
-        end = max(end, launched) + duration  # it waits for its gradients, and for the message before
+        end = (
+            max(end, launched) + duration
+        )  # it waits for its gradients, and for the message before
     return end
 
 
@@ -580,8 +635,16 @@ blocks_per_bucket, loads = [1, 2, 4, 8], {"fast": 0.25, "medium": 1.0, "slow": 4
 caps = [n * overlap.block_bytes() for n in blocks_per_bucket]
 Overlapped = course.solved(check.OverlappedDDP)
 wraps = {FLAT: FlatDDP} | {cap: partial(Overlapped, bucket_bytes=cap) for cap in caps}
-of_ranks = run_ranks(overlap.over_wires, 2, wraps, list(loads.values()), sizes.sequences, sizes.seconds / 3,
-                     backend="gloo", timeout=300)  # fmt: skip
+of_ranks = run_ranks(
+    overlap.over_wires,
+    2,
+    wraps,
+    list(loads.values()),
+    sizes.sequences,
+    sizes.seconds / 3,
+    backend="gloo",
+    timeout=300,
+)
 
 
 # %% tags=["experiment"]
@@ -599,7 +662,9 @@ def computed_backwards(runs, cap):
         ends.append(max(record["seconds"], last_message_ends(ready, on_the_wire)))
     backward = statistics.median(record["seconds"] for record in rounds)
     computed, needs = statistics.median(ends) / backward, sum(on_the_wire) / backward
-    assert computed > 0.999 * max(1, needs)  # no step is shorter than its backward, or than its messages
+    assert computed > 0.999 * max(
+        1, needs
+    )  # no step is shorter than its backward, or than its messages
     return computed, needs
 
 
@@ -611,19 +676,33 @@ for wire, runs in zip(loads, zip(*of_ranks, strict=True), strict=True):
     measured[wire] = [run.compared.ratio(overlap.PLAIN, to=cap) for cap in caps]  # in backwards
     flat[wire] = run.compared.ratio(overlap.PLAIN, to=FLAT).estimate
     needs[wire] = computed_backwards(runs, caps[0])[1]
-    print(f"{wire} wire, needs {needs[wire]:.1f} B; a bucket per block: {measured[wire][0]} B, computed "
-          f"{predicted[wire][0]:.2f} B; nothing overlaps: {1 + needs[wire]:.2f} B")  # fmt: skip
+    print(
+        f"{wire} wire, needs {needs[wire]:.1f} B; a bucket per block: {measured[wire][0]} B, computed "
+        f"{predicted[wire][0]:.2f} B; nothing overlaps: {1 + needs[wire]:.2f} B"
+    )
 plots.overlap_sweep(blocks_per_bucket, predicted, measured, flat, needs)
 
 # %% tags=["experiment"]
 off = {wire: measured[wire][0].scaled(1 / predicted[wire][0]) for wire in loads}
 otherwise = "The text below names two costs that the formula leaves out."
-course.claim("on the fast wire, a bucket per block takes at most 25 % more or less than computed",
-             off["fast"], within=(0.8, 1.25), otherwise=otherwise)  # fmt: skip
-course.claim("on the medium wire, a bucket per block takes at most 25 % more or less than computed",
-             off["medium"], within=(0.8, 1.25), otherwise=otherwise)  # fmt: skip
-course.claim("on the slow wire, a bucket per block takes at most 25 % more or less than computed",
-             off["slow"], within=(0.8, 1.25), otherwise=otherwise)  # fmt: skip
+course.claim(
+    "on the fast wire, a bucket per block takes at most 25 % more or less than computed",
+    off["fast"],
+    within=(0.8, 1.25),
+    otherwise=otherwise,
+)
+course.claim(
+    "on the medium wire, a bucket per block takes at most 25 % more or less than computed",
+    off["medium"],
+    within=(0.8, 1.25),
+    otherwise=otherwise,
+)
+course.claim(
+    "on the slow wire, a bucket per block takes at most 25 % more or less than computed",
+    off["slow"],
+    within=(0.8, 1.25),
+    otherwise=otherwise,
+)
 
 # %% [markdown]
 # Without overlap, backward and messages take *B* + *W*, if the wire needs *W*. With a bucket per block, they should
@@ -675,10 +754,16 @@ def gradient_in_step(rank, world_size, hook):
 
 # %% tags=["experiment"]
 exact, n_bytes = run_ranks(gradient_in_step, 2, None, backend="gloo")[0]
-rounded, n_rounded = run_ranks(gradient_in_step, 2, default_hooks.bf16_compress_hook, backend="gloo")[0]
+rounded, n_rounded = run_ranks(
+    gradient_in_step, 2, default_hooks.bf16_compress_hook, backend="gloo"
+)[0]
 error = (rounded - exact).norm() / exact.norm()
 print(f"{n_bytes:,} and {n_rounded:,} bytes; the gradient differs by {error:.1%} of its length")
-course.claim("gradients in bfloat16 take half the bytes", 2 * n_rounded == n_bytes, f"{n_rounded:,} of {n_bytes:,}")
+course.claim(
+    "gradients in bfloat16 take half the bytes",
+    2 * n_rounded == n_bytes,
+    f"{n_rounded:,} of {n_bytes:,}",
+)
 
 # %% [markdown]
 # bfloat16 keeps 8 significant bits, so rounding changes each number by up to 0.4 %. **Known**: the noise of a small

@@ -62,10 +62,16 @@ def mean_of_means(model, batch):
 whole = gpt_run.train(gpt_run.new_run()).losses
 two_ranks = gpt_run.train(gpt_run.new_run(), loss_of=mean_of_means).losses
 print(f"first loss: {whole[0]:.6f} on one rank, {two_ranks[0]:.6f} on two")
-course.claim("with a mean loss per rank, two ranks do not have the loss curve of one process",
-             not torch.allclose(torch.tensor(whole), torch.tensor(two_ranks), rtol=0, atol=1e-6))  # fmt: skip
-plots.against_undisturbed(whole, {"two ranks, mean per rank": two_ranks},
-                          "Two ranks learn, too, but not what one process learns", "one process")  # fmt: skip
+course.claim(
+    "with a mean loss per rank, two ranks do not have the loss curve of one process",
+    not torch.allclose(torch.tensor(whole), torch.tensor(two_ranks), rtol=0, atol=1e-6),
+)
+plots.against_undisturbed(
+    whole,
+    {"two ranks, mean per rank": two_ranks},
+    "Two ranks learn, too, but not what one process learns",
+    "one process",
+)
 
 # %% [markdown]
 # DDP averages the gradients of all ranks, so every rank has the same weight, however many tokens it holds.
@@ -141,19 +147,34 @@ def scaled_means(model, batch):
     """The mean of two ranks' mean losses, each times its factor."""
     n_tokens = [sum(len(tokens) - 1 for tokens in batch[rank::2]) for rank in range(2)]
     factors = [scale_now(n, sum(n_tokens), 2) for n in n_tokens]
-    return sum(factor * gpt_run.token_mean(model, batch[rank::2]) for rank, factor in enumerate(factors)) / 2
+    return (
+        sum(
+            factor * gpt_run.token_mean(model, batch[rank::2])
+            for rank, factor in enumerate(factors)
+        )
+        / 2
+    )
 
 
 # %% tags=["experiment"]
 tokens = torch.ones(10, requires_grad=True)  # their losses
 ((tokens[:2].mean() + tokens[2:].mean()) / 2).backward()
-print(course.score("02/3", "weight of a token of the rank with 2, over one of the rank with 8", predicted_weight,
-                   (tokens.grad[0] / tokens.grad[-1]).item(), null=None))  # fmt: skip
+print(
+    course.score(
+        "02/3",
+        "weight of a token of the rank with 2, over one of the rank with 8",
+        predicted_weight,
+        (tokens.grad[0] / tokens.grad[-1]).item(),
+        null=None,
+    )
+)
 repaired = gpt_run.train(gpt_run.new_run(), loss_of=scaled_means).losses
 farthest = max(abs(loss - right) for loss, right in zip(repaired, whole, strict=True))
 print(f"with your factors the curves differ by at most {farthest:.1e}")
-course.claim("with your factors, two ranks have the loss curve of one process to 1e-6",
-             torch.allclose(torch.tensor(whole), torch.tensor(repaired), rtol=0, atol=1e-6))  # fmt: skip
+course.claim(
+    "with your factors, two ranks have the loss curve of one process to 1e-6",
+    torch.allclose(torch.tensor(whole), torch.tensor(repaired), rtol=0, atol=1e-6),
+)
 
 # %% [markdown]
 # **Shown**: only the factors changed, and the difference is gone. A mean of means minimises a different loss from the
@@ -208,7 +229,9 @@ every, generator = 4, torch.Generator().manual_seed(0)
 micro_batches = [(torch.randn(8, 20, generator=generator), torch.arange(8) % 3) for _ in range(10)]
 print("published_accumulation")
 accumulation.show_updates(
-    lambda model, optimizer: published_accumulation(model, micro_batches, F.cross_entropy, optimizer, every),
+    lambda model, optimizer: published_accumulation(
+        model, micro_batches, F.cross_entropy, optimizer, every
+    ),
     micro_batches,
 )
 
@@ -329,17 +352,25 @@ accumulation.show_updates(
 dealt = {}
 for called in (False, True):
     for epoch in range(2):
-        samplers = [DistributedSampler(range(24), num_replicas=2, rank=rank, seed=0) for rank in range(2)]
+        samplers = [
+            DistributedSampler(range(24), num_replicas=2, rank=rank, seed=0) for rank in range(2)
+        ]
         for sampler in samplers:
             if called:
                 sampler.set_epoch(epoch)
-        dealt[f"{'with' if called else 'without'} set_epoch, epoch {epoch}"] = [list(sampler) for sampler in samplers]
+        dealt[f"{'with' if called else 'without'} set_epoch, epoch {epoch}"] = [
+            list(sampler) for sampler in samplers
+        ]
 for name, ranks in dealt.items():
     print(f"{name:<26} rank 0 begins with {ranks[0][:4]}")
-course.claim("without set_epoch, every rank gets the same samples in the same order in each epoch",
-             dealt["without set_epoch, epoch 0"] == dealt["without set_epoch, epoch 1"])  # fmt: skip
-course.claim("with set_epoch, a rank gets other samples in the next epoch",
-             set(dealt["with set_epoch, epoch 0"][0]) != set(dealt["with set_epoch, epoch 1"][0]))  # fmt: skip
+course.claim(
+    "without set_epoch, every rank gets the same samples in the same order in each epoch",
+    dealt["without set_epoch, epoch 0"] == dealt["without set_epoch, epoch 1"],
+)
+course.claim(
+    "with set_epoch, a rank gets other samples in the next epoch",
+    set(dealt["with set_epoch, epoch 0"][0]) != set(dealt["with set_epoch, epoch 1"][0]),
+)
 plots.shards(dealt, [i // 6 for i in range(24)], "Without set_epoch, both epochs deal out alike")
 
 # %% [markdown]
@@ -422,7 +453,9 @@ class ShardSampler(Sampler):
     def __init__(self, n_items, world_size, rank, shuffle=True, seed=0, drop_last=False):
         ### BEGIN SOLUTION
         if not 0 <= rank < world_size:
-            raise ValueError(f"ranks go from 0 to {world_size - 1}, found {rank}; pass the rank of this process.")
+            raise ValueError(
+                f"ranks go from 0 to {world_size - 1}, found {rank}; pass the rank of this process."
+            )
         self.n_items, self.world_size, self.rank = n_items, world_size, rank
         self.shuffle, self.seed, self.drop_last, self.epoch = shuffle, seed, drop_last, 0
         ### END SOLUTION
@@ -441,7 +474,9 @@ class ShardSampler(Sampler):
         if self.shuffle:
             rng = torch.Generator().manual_seed(self.seed + self.epoch)
             order = torch.randperm(self.n_items, generator=rng).tolist()
-        return itertools.islice(itertools.cycle(order), self.rank, len(self) * self.world_size, self.world_size)
+        return itertools.islice(
+            itertools.cycle(order), self.rank, len(self) * self.world_size, self.world_size
+        )
         ### END SOLUTION
 
     def set_epoch(self, epoch):
@@ -474,8 +509,10 @@ for name, ranks in of_ranks.items():
     numbers = [len(set(class_of[mine].tolist())) for mine in ranks]
     print(f"{name:<6} classes that rank 0 and rank 1 see: {numbers[0]} and {numbers[1]}")
     if name == "blocks":
-        course.claim("with blocks a rank of sorted data sees half of the classes only, in every epoch",
-                     numbers == [2, 2])  # fmt: skip
+        course.claim(
+            "with blocks a rank of sorted data sees half of the classes only, in every epoch",
+            numbers == [2, 2],
+        )
 plots.shards(of_ranks, class_of.tolist(), "A block of sorted data holds few of the classes")
 
 # %% [markdown]
@@ -531,7 +568,9 @@ def show_weights(hook):
 
 
 agree = show_weights(published_hook)
-course.claim("with the published hook, two replicas do not have the same weight after a step", not agree)
+course.claim(
+    "with the published hook, two replicas do not have the same weight after a step", not agree
+)
 
 # %% [markdown]
 # Backward must not change the weights, and here it does. The hook receives the *parameter*, takes it for the gradient
@@ -626,8 +665,10 @@ try:
 except course.errors.RankError as error:
     report = str(error)
     print(report)
-course.claim("the report of the hang names two lines: the ranks wait in different collectives",
-             "rank 0 waits in all_reduce" in report and "rank 1 waits in barrier" in report)  # fmt: skip
+course.claim(
+    "the report of the hang names two lines: the ranks wait in different collectives",
+    "rank 0 waits in all_reduce" in report and "rank 1 waits in barrier" in report,
+)
 
 # %% [markdown]
 # Rank 0 waits in `all_reduce`, which rank 1 never called: it is already in `barrier`. Every rank must call the same
@@ -645,8 +686,10 @@ def end_of_epoch_repaired(rank, world_size):
     return loss.item() / world_size
 
 
-course.claim("with the collective outside the if, both ranks know the mean loss",
-             run_ranks(end_of_epoch_repaired, 2, backend="gloo") == [1.5, 1.5])  # fmt: skip
+course.claim(
+    "with the collective outside the if, both ranks know the mean loss",
+    run_ranks(end_of_epoch_repaired, 2, backend="gloo") == [1.5, 1.5],
+)
 
 # %% [markdown]
 # **The test** is this call of `run_ranks`: run the function of a rank on two ranks, with a short time limit, before you
@@ -681,9 +724,18 @@ waits = lost_peer.waits()
 for how, wait in waits.items():
     print(f"rank 1 {how:>8}: rank 0 waits {wait.seconds} s, then: {wait.said}")
 to_the_limit = {how for how, wait in waits.items() if wait.timed_out}
-print(course.score("02/3", "cases in which rank 0 waits for the time limit", predicted_waiting, to_the_limit))
-course.claim("with gloo, only a rank that lives and does not answer costs the time limit", to_the_limit == {"hangs"})
-print(f"default limits: gloo {constants.default_pg_timeout}, NCCL {constants.default_pg_nccl_timeout}")
+print(
+    course.score(
+        "02/3", "cases in which rank 0 waits for the time limit", predicted_waiting, to_the_limit
+    )
+)
+course.claim(
+    "with gloo, only a rank that lives and does not answer costs the time limit",
+    to_the_limit == {"hangs"},
+)
+print(
+    f"default limits: gloo {constants.default_pg_timeout}, NCCL {constants.default_pg_nccl_timeout}"
+)
 
 # %% [markdown]
 # With gloo, the operating system closes the connection of an ended process, and the other rank gets an error. A process
@@ -713,13 +765,21 @@ curves = {
     "optimizer forgotten": gpt_run.losses_without("optimizer", 20),
     "complete checkpoint": gpt_run.losses_without("", 20),
 }
-first = next(step for step, loss in enumerate(curves["optimizer forgotten"], 1) if loss != whole[step - 1])
+first = next(
+    step for step, loss in enumerate(curves["optimizer forgotten"], 1) if loss != whole[step - 1]
+)
 print(f"first step whose loss differs: {first}")
-course.claim("a checkpoint without the optimizer changes the losses from the second step after the resume on",
-             first == 22)  # fmt: skip
-course.claim("with the optimizer, the killed training has the losses of the undisturbed one, bit by bit",
-             curves["complete checkpoint"] == whole)  # fmt: skip
-plots.against_undisturbed(whole, curves, "Killed after step 20: without the optimizer's state, the losses differ")
+course.claim(
+    "a checkpoint without the optimizer changes the losses from the second step after the resume on",
+    first == 22,
+)
+course.claim(
+    "with the optimizer, the killed training has the losses of the undisturbed one, bit by bit",
+    curves["complete checkpoint"] == whole,
+)
+plots.against_undisturbed(
+    whole, curves, "Killed after step 20: without the optimizer's state, the losses differ"
+)
 
 # %% [markdown]
 # **Shown**: the two trainings differ only in the optimizer's state. AdamW keeps two running means for each weight, and
@@ -763,11 +823,16 @@ def train_without(rank, world_size, line):
 
 
 # %% tags=["experiment"]
-found = {line: run_ranks(train_without, 2, line, backend="gloo") for line in ("", "wrapper", "sampler", "barrier")}
+found = {
+    line: run_ranks(train_without, 2, line, backend="gloo")
+    for line in ("", "wrapper", "sampler", "barrier")
+}
 needless = set()
 for line, ((weights_0, steps), (weights_1, _)) in found.items():
     is_same = weights_0 == found[""][0][0]
-    print(f"without {line or 'nothing':<8} {steps:2} steps; replicas equal: {weights_0 == weights_1}; same: {is_same}")
+    print(
+        f"without {line or 'nothing':<8} {steps:2} steps; replicas equal: {weights_0 == weights_1}; same: {is_same}"
+    )
     if line and is_same:
         needless.add(line)
 print(course.score("02/3", "lines that change nothing", predicted_needless, needless))
@@ -827,9 +892,14 @@ drawn = torch.randn(100, 1, generator=torch.Generator().manual_seed(1))
 drawn[90:] += 10
 of_ranks = run_ranks(running_means, 2, drawn, 90, backend="gloo")
 for rank, found in enumerate(of_ranks):
-    print(f"rank {rank}:", ", ".join(f"{with_ddp:.3f} (alone {without:.3f})" for with_ddp, without in found))
-course.claim("with DDP, rank 0's running statistics are those of its samples alone",
-             all(with_ddp == without for with_ddp, without in of_ranks[0]))  # fmt: skip
+    print(
+        f"rank {rank}:",
+        ", ".join(f"{with_ddp:.3f} (alone {without:.3f})" for with_ddp, without in found),
+    )
+course.claim(
+    "with DDP, rank 0's running statistics are those of its samples alone",
+    all(with_ddp == without for with_ddp, without in of_ranks[0]),
+)
 
 # %% [markdown]
 # With small shards, these statistics are noisy. `nn.SyncBatchNorm` uses the moments of all ranks instead, and sends
@@ -890,7 +960,9 @@ def global_moments(x):
             and be 0 on some.
     """
     ### BEGIN SOLUTION
-    values = x.movedim(1, -1).reshape(-1, x.shape[1]).double()  # (n_local * H * W, C); float32 counts to 2**24 only
+    values = (
+        x.movedim(1, -1).reshape(-1, x.shape[1]).double()
+    )  # (n_local * H * W, C); float32 counts to 2**24 only
     sums = torch.cat([values.sum(0), values.new_tensor([len(values)])])
     dist.all_reduce(sums)
     mean, n = sums[:-1] / sums[-1], sums[-1]
@@ -914,11 +986,15 @@ def moments_of_rank(rank, world_size, moments, samples, cut):
     return [value.item() for value in moments(samples[:cut] if rank == 0 else samples[cut:])]
 
 
-moments = run_ranks(moments_of_rank, 2, course.solved(check.global_moments), drawn, 90, backend="gloo")
+moments = run_ranks(
+    moments_of_rank, 2, course.solved(check.global_moments), drawn, 90, backend="gloo"
+)
 right = [drawn.mean().item(), drawn.var(correction=0).item()]
 print(f"global_moments on rank 0: mean {moments[0][0]:.3f}, variance {moments[0][1]:.3f}")
-course.claim("your moments are those of all samples, on both ranks",
-             torch.allclose(torch.tensor(moments), torch.tensor([right, right]), atol=1e-3))  # fmt: skip
+course.claim(
+    "your moments are those of all samples, on both ranks",
+    torch.allclose(torch.tensor(moments), torch.tensor([right, right]), atol=1e-3),
+)
 
 # %% [markdown]
 # **Takeaway** Under DDP, BatchNorm sees only the rank's batch, and rank 0 saves its own running statistics. Use

@@ -136,7 +136,9 @@ def device_of(local_rank, device_count):
     if device_count == 0:
         return torch.device("cpu")
     if local_rank >= device_count:
-        raise ValueError(f"local rank {local_rank} has no GPU: there are {device_count}; start fewer processes.")
+        raise ValueError(
+            f"local rank {local_rank} has no GPU: there are {device_count}; start fewer processes."
+        )
     return torch.device("cuda", local_rank)
     ### END SOLUTION
 
@@ -282,10 +284,18 @@ curves = {}
 for piece in ("optimizer", "scheduler", "random", "step"):
     curves[f"without {piece}"] = gpt_run.losses_without(piece, 20)
 changed = {name.split()[1] for name, losses in curves.items() if losses[20] != undisturbed[20]}
-print(course.score("02/4", "pieces that change the first loss after the resume", predicted_pieces, changed))
-course.claim("a checkpoint without one of these four pieces changes the losses and raises no error",
-             all(losses != undisturbed for losses in curves.values()))  # fmt: skip
-plots.against_undisturbed(undisturbed, curves, "Whatever the checkpoint forgets: no error, and a curve that falls")
+print(
+    course.score(
+        "02/4", "pieces that change the first loss after the resume", predicted_pieces, changed
+    )
+)
+course.claim(
+    "a checkpoint without one of these four pieces changes the losses and raises no error",
+    all(losses != undisturbed for losses in curves.values()),
+)
+plots.against_undisturbed(
+    undisturbed, curves, "Whatever the checkpoint forgets: no error, and a curve that falls"
+)
 
 # %% [markdown]
 # **Shown**: each curve forgets one piece and nothing else. The loss differs as soon as a step reads the piece:
@@ -387,7 +397,9 @@ predicted_step = None  # steps that are done
 # %% tags=["experiment"]
 functions = course.solved(check.rank_loss), course.solved(check.Checkpoint)
 starts = [
-    lives.Start(ranks=2, until=25, kill_at=13, max_restarts=1),  # 13 steps are done when it is killed
+    lives.Start(
+        ranks=2, until=25, kill_at=13, max_restarts=1
+    ),  # 13 steps are done when it is killed
     lives.Start(ranks=1, until=gpt_run.STEPS, kill_at=37),
     lives.Start(ranks=2, until=gpt_run.STEPS),
 ]
@@ -398,14 +410,27 @@ with tempfile.TemporaryDirectory() as folder:
 # %% tags=["experiment"]
 for number, life in enumerate(lived, 1):
     end = "killed" if life.was_killed else "stops"
-    print(f"life {number}: {life.ranks} rank(s), from step {life.steps[0] + 1}, {end} in step {life.steps[-1] + 1}")
-print(course.score("02/4", "steps that are done when the last start resumes", predicted_step, lived[-1].steps[0],
-                   null=None))  # fmt: skip
+    print(
+        f"life {number}: {life.ranks} rank(s), from step {life.steps[0] + 1}, {end} in step {life.steps[-1] + 1}"
+    )
+print(
+    course.score(
+        "02/4",
+        "steps that are done when the last start resumes",
+        predicted_step,
+        lived[-1].steps[0],
+        null=None,
+    )
+)
 farthest = max(abs(loss - right) for loss, right in zip(losses, undisturbed, strict=True))
 print(f"largest difference from the loss curve of one process: {farthest:.1e}")
-course.claim("killed twice and resumed on 2, 1 and 2 ranks, the training has the loss curve of one process to 1e-6",
-             torch.allclose(torch.tensor(losses), torch.tensor(undisturbed), rtol=0, atol=1e-6))  # fmt: skip
-plots.lives_of_ranks(undisturbed, losses, lived, 10, "Four lives on 2, 2, 1 and 2 ranks: one loss curve")
+course.claim(
+    "killed twice and resumed on 2, 1 and 2 ranks, the training has the loss curve of one process to 1e-6",
+    torch.allclose(torch.tensor(losses), torch.tensor(undisturbed), rtol=0, atol=1e-6),
+)
+plots.lives_of_ranks(
+    undisturbed, losses, lived, 10, "Four lives on 2, 2, 1 and 2 ranks: one loss curve"
+)
 
 # %% [markdown]
 # Each run of the processes is a *life*. After a kill, the next life repeats the steps since the last checkpoint and
@@ -520,7 +545,9 @@ def train_ddp(options):
             report: function (epoch, loss), to be called by rank 0 after each epoch.
     """
     # rank, local_rank, world_size: what torchrun wrote into os.environ, as int
-    rank, local_rank, world_size = (int(os.environ[name]) for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"))
+    rank, local_rank, world_size = (
+        int(os.environ[name]) for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE")
+    )
     on_gpu = options.device == "cuda"
     device = torch.device("cuda", local_rank) if on_gpu else torch.device("cpu")
     if on_gpu:
@@ -539,9 +566,13 @@ def train_ddp(options):
         step, losses = 0, []  # updates so far, also those of earlier lives
         left = []  # the loader draws these indices; it lives as long as its workers, so it is made once
         loader = DataLoader(
-            options.dataset, share, sampler=left, num_workers=options.workers, pin_memory=on_gpu,
+            options.dataset,
+            share,
+            sampler=left,
+            num_workers=options.workers,
+            pin_memory=on_gpu,
             persistent_workers=options.workers > 0,
-        )  # fmt: skip
+        )
         if os.path.exists(options.checkpoint):
             # set `step`, and the state of the model and of the optimizer
             ### BEGIN SOLUTION
@@ -551,7 +582,10 @@ def train_ddp(options):
             step = saved["step"]
             ### END SOLUTION
         for epoch in range(step // per_epoch, options.epochs):
-            total, count = torch.zeros((), device=device), 0  # loss summed over samples, samples: of this rank
+            total, count = (
+                torch.zeros((), device=device),
+                0,
+            )  # loss summed over samples, samples: of this rank
             sampler.set_epoch(epoch)
             # fill `left` with the samples of this rank that earlier lives have not trained
             ### BEGIN SOLUTION
@@ -573,7 +607,11 @@ def train_ddp(options):
                 # write the checkpoint if this rank must do so now
                 ### BEGIN SOLUTION
                 if rank == 0 and (step % options.save_every == 0 or step % per_epoch == 0):
-                    state = {"model": bare.state_dict(), "optimizer": optimizer.state_dict(), "step": step}
+                    state = {
+                        "model": bare.state_dict(),
+                        "optimizer": optimizer.state_dict(),
+                        "step": step,
+                    }
                     beside = f"{options.checkpoint}.part"
                     with open(beside, "wb") as file:
                         torch.save(state, file)
@@ -683,7 +721,9 @@ def lightning_fit(model, loader, lr, epochs):
 
     module = Classifier()
     ranks = dist.get_world_size()
-    silent = dict.fromkeys(["logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"], False)
+    silent = dict.fromkeys(
+        ["logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"], False
+    )
     pl.Trainer(accelerator="cpu", devices=ranks, max_epochs=epochs, **silent).fit(module, loader)
     return module.losses
     ### END SOLUTION
@@ -723,12 +763,19 @@ if importlib.util.find_spec("pytorch_lightning"):
     garments, fit_now = fashion.load("tiny"), course.solved(check.lightning_fit)
     tiny = [t[:512] for t in (fashion.floats(garments.train_images), garments.train_labels)]
     for n in (1, 2):
-        ranks = run_ranks(lightning_in_rank, n, fit_now, *tiny, 64, sizes.epochs, backend="gloo", timeout=300)
+        ranks = run_ranks(
+            lightning_in_rank, n, fit_now, *tiny, 64, sizes.epochs, backend="gloo", timeout=300
+        )
         steps[n], losses = ranks[0]
         curve = " ".join(f"{loss:.2f}" for loss in losses)
-        print(f"devices: {n}, {steps[n]} steps per epoch on each, losses of rank 0 by epoch: {curve}")
-    course.claim("with Lightning, each of two devices takes as many steps per epoch as one device with twice the batch",
-                 steps[1] == steps[2], f"{steps[1]} and {steps[2]} steps")  # fmt: skip
+        print(
+            f"devices: {n}, {steps[n]} steps per epoch on each, losses of rank 0 by epoch: {curve}"
+        )
+    course.claim(
+        "with Lightning, each of two devices takes as many steps per epoch as one device with twice the batch",
+        steps[1] == steps[2],
+        f"{steps[1]} and {steps[2]} steps",
+    )
 else:
     print("pytorch_lightning is not installed: this measurement is skipped")
 

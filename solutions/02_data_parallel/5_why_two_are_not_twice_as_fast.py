@@ -126,15 +126,29 @@ predicted_speedup = None  # your number
 own = scaling.ranks_with_own_device()
 ranks = [n for n in (1, 2, 4) if n <= max(2, own)]
 rows = 2 * sizes.sequences  # sequences of a whole batch
-compared = run_ranks(scaling.compared_steps, ranks[-1], rows, ranks, 2 * sizes.seconds, timeout=300)[0]
+compared = run_ranks(
+    scaling.compared_steps, ranks[-1], rows, ranks, 2 * sizes.seconds, timeout=300
+)[0]
 strong = [compared.ratio((n, scaling.SHARED) if n > 1 else compared.base) for n in ranks]
 weak = [compared.ratio((n, scaling.EACH) if n > 1 else compared.base) for n in ranks]
-print(course.score("02/5", "one batch on two ranks, times as fast as on one", predicted_speedup, strong[1]))
+print(
+    course.score(
+        "02/5", "one batch on two ranks, times as fast as on one", predicted_speedup, strong[1]
+    )
+)
 print(f"{compared.rounds} rounds, {compared.stopped}; one rank against itself: {compared.control}")
-course.claim("two ranks finish a batch at least 10 % sooner than one rank does", strong[1], above=1.1,
-             otherwise="Which of the losses printed below is the largest?")  # fmt: skip
-course.claim("two ranks are less than 1.9 times as fast as one", strong[1], below=1.9,
-             otherwise="Look at the small batch among the losses printed below.")  # fmt: skip
+course.claim(
+    "two ranks finish a batch at least 10 % sooner than one rank does",
+    strong[1],
+    above=1.1,
+    otherwise="Which of the losses printed below is the largest?",
+)
+course.claim(
+    "two ranks are less than 1.9 times as fast as one",
+    strong[1],
+    below=1.9,
+    otherwise="Look at the small batch among the losses printed below.",
+)
 
 # %% [markdown]
 # Your `efficiency` turns the times into shares of the ideal. The next cell also prints two numbers that compare
@@ -154,7 +168,9 @@ course.claim("two ranks are less than 1.9 times as fast as one", strong[1], belo
 
 # %% tags=["experiment"]
 efficiency_now = course.solved(check.efficiency)
-in_steps = [torch.tensor([1 / speedup.estimate for speedup in speedups]) for speedups in (strong, weak)]
+in_steps = [
+    torch.tensor([1 / speedup.estimate for speedup in speedups]) for speedups in (strong, weak)
+]
 strong_efficiency = efficiency_now(ranks, in_steps[0])
 weak_efficiency = efficiency_now(ranks, in_steps[1], weak=True)
 peak = scaling.peak_flops()
@@ -162,8 +178,10 @@ per_token = scaling.flops_per_token(small_gpt.small_gpt())
 tokens = rows * small_gpt.COLUMNS
 for i, n in enumerate(ranks):
     per_second = tokens * strong[i].estimate / compared.median(compared.base)
-    print(f"{n} rank(s): efficiency strong {strong_efficiency[i]:.2f}, weak {weak_efficiency[i]:.2f}; one batch: "
-          f"{per_second:,.0f} tokens/s, MFU {per_token * per_second / (n * peak):.0%}")  # fmt: skip
+    print(
+        f"{n} rank(s): efficiency strong {strong_efficiency[i]:.2f}, weak {weak_efficiency[i]:.2f}; one batch: "
+        f"{per_second:,.0f} tokens/s, MFU {per_token * per_second / (n * peak):.0%}"
+    )
 
 # %% [markdown]
 # **Takeaway** Before you judge a speed-up, ask what was kept fixed: the whole batch, or the batch of each rank.
@@ -185,16 +203,29 @@ for i, n in enumerate(ranks):
 # %% tags=["experiment"]
 lost = {n: scaling.lost_shares(compared, n) for n in ranks[1:]}
 for n, causes in lost.items():
-    print(f"{n} ranks: 1/N {1 / n:.2f}; " + "; ".join(f"{cause} {share}" for cause, share in causes.items()))
-course.claim("on two ranks, sending the gradients takes at least 2 % of a step on one rank that backward does not hide",
-             lost[2]["sending"], above=0.02)  # fmt: skip
-alone, silent, shared = (compared.seconds[2, name] for name in (scaling.ALONE, scaling.SILENT, scaling.SHARED))
-course.claim("on two ranks, the other rank's computing costs more than sending the gradients",
-             ratio_interval(silent / alone, shared / silent), above=1,
-             otherwise="The number is silent / alone, divided by shared / silent.")  # fmt: skip
+    print(
+        f"{n} ranks: 1/N {1 / n:.2f}; "
+        + "; ".join(f"{cause} {share}" for cause, share in causes.items())
+    )
+course.claim(
+    "on two ranks, sending the gradients takes at least 2 % of a step on one rank that backward does not hide",
+    lost[2]["sending"],
+    above=0.02,
+)
+alone, silent, shared = (
+    compared.seconds[2, name] for name in (scaling.ALONE, scaling.SILENT, scaling.SHARED)
+)
+course.claim(
+    "on two ranks, the other rank's computing costs more than sending the gradients",
+    ratio_interval(silent / alone, shared / silent),
+    above=1,
+    otherwise="The number is silent / alone, divided by shared / silent.",
+)
 bars = {"1/N": torch.tensor([1 / n for n in lost], dtype=torch.float64)}
 for cause in lost[2]:
-    bars[cause] = torch.tensor([of_n[cause].estimate for of_n in lost.values()], dtype=torch.float64)
+    bars[cause] = torch.tensor(
+        [of_n[cause].estimate for of_n in lost.values()], dtype=torch.float64
+    )
 plots.scaling(ranks, strong, weak, own, bars)
 
 # %% [markdown]
@@ -226,10 +257,22 @@ delays = {"on time": [0.0, 0.0], "both late": [1.0, 1.0], "one late": [0.0, 2.0]
 found = run_ranks(scaling.compared_delays, 2, sizes.sequences, delays, sizes.seconds, timeout=300)
 late = found[0][0]
 longer = {way: late.ratio("on time", to=way) for way in delays}
-print(f"both late by one step: {longer['both late']} times as long; one late by two steps: {longer['one late']}")
-print(course.score("02/5", "step with one late rank over a step on time", predicted_straggler, longer["one late"]))
-course.claim("a step takes at least 20 % longer if one of two ranks is late than if both are late by half as much",
-             late.ratio("both late", to="one late"), above=1.2)  # fmt: skip
+print(
+    f"both late by one step: {longer['both late']} times as long; one late by two steps: {longer['one late']}"
+)
+print(
+    course.score(
+        "02/5",
+        "step with one late rank over a step on time",
+        predicted_straggler,
+        longer["one late"],
+    )
+)
+course.claim(
+    "a step takes at least 20 % longer if one of two ranks is late than if both are late by half as much",
+    late.ratio("both late", to="one late"),
+    above=1.2,
+)
 shares = {}
 for way in delays:
     shares[way] = scaling.step_shares(late.median(way), [of_rank[way] for _, of_rank in found])
@@ -356,7 +399,9 @@ for what in sorted(steps[0]):
 
 # %% tags=["experiment"]
 for rank, seen in enumerate(run_ranks(ddp_evidence.running_means, 2, backend="gloo")):
-    print(f"running mean on rank {rank} after each of two steps:", *(f"{mean:.2f}" for mean in seen))
+    print(
+        f"running mean on rank {rank} after each of two steps:", *(f"{mean:.2f}" for mean in seen)
+    )
 for how, found in ddp_evidence.found_with_and_without_barrier().items():
     print(f"{how}: rank 0 finds the file: {found[0]}, rank 1: {found[1]}")
 
@@ -398,7 +443,10 @@ print(*ddp_evidence.VARIABLES)
 for values in ddp_evidence.launched_variables():
     print(*values, sep="  ")
 sent = run_ranks(ddp_evidence.sent_in_all_reduce, 4, backend="gloo")
-print("sent, in multiples of the tensor:", *("not counted here" if n is None else f"{n:.2f}" for n in sent))
+print(
+    "sent, in multiples of the tensor:",
+    *("not counted here" if n is None else f"{n:.2f}" for n in sent),
+)
 
 # %% [markdown]
 # **Takeaway** All ranks must make the same number of calls: one missing call makes the others wait.
@@ -416,7 +464,9 @@ print("sent, in multiples of the tensor:", *("not counted here" if n is None els
 # %% tags=["experiment"]
 torch.set_num_threads(1)  # as in each rank here
 my_model = small_gpt.small_gpt().to(course.device())
-my_loader = [small_gpt.random_tokens(sizes.sequences, seed=seed).to(course.device()) for seed in range(8)]
+my_loader = [
+    small_gpt.random_tokens(sizes.sequences, seed=seed).to(course.device()) for seed in range(8)
+]
 optimizer = torch.optim.SGD(my_model.parameters(), lr=0.01)
 
 
@@ -437,7 +487,9 @@ backward_ms = sum(layer.backward_ms for layer in layers)
 for name, gbit in {"1 Gbit Ethernet": 1, "25 Gbit Ethernet": 25, "PCIe 4.0 x16": 256}.items():
     _, until = schedule(layers, gbit=gbit, latency_ms=0.02, **TORCH_BUCKETS)
     waits = until - backward_ms
-    print(f"two ranks over {name}: {2 * step_ms / (step_ms + waits):.2f} times the samples per second")
+    print(
+        f"two ranks over {name}: {2 * step_ms / (step_ms + waits):.2f} times the samples per second"
+    )
 figures.step_timeline(layers, gbit=25, latency_ms=0.02, **TORCH_BUCKETS)
 
 # %% [markdown]

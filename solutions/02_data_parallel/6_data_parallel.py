@@ -74,7 +74,9 @@ predicted_images = None
 
 # %% tags=["experiment"]
 model, seen = FashionCNN(dropout=0.0, norm=None).to(course.device()), []
-model.register_forward_pre_hook(lambda module, inputs: seen.append((len(inputs[0]), str(inputs[0].device))))
+model.register_forward_pre_hook(
+    lambda module, inputs: seen.append((len(inputs[0]), str(inputs[0].device)))
+)
 wrapped = nn.DataParallel(model)
 with torch.no_grad():
     wrapped(images[:16].to(course.device()))
@@ -204,7 +206,9 @@ def replicate(module, transfers, n):
     for place in range(n):
         copies = transfers.send(tensors, 0, place)
         memo = {id(tensor): copied for tensor, copied in zip(tensors, copies, strict=True)}
-        replicas.append(copy.deepcopy(module, memo))  # what the memo holds takes the place of the tensors
+        replicas.append(
+            copy.deepcopy(module, memo)
+        )  # what the memo holds takes the place of the tensors
     return replicas
 
 
@@ -263,7 +267,11 @@ def gather(outputs, transfers):
     Returns: tensor (sum of the n_k, ...), for outputs without dimensions (number of outputs,).
     """
     ### BEGIN SOLUTION
-    arrived = [copied for place, output in enumerate(outputs) for copied in transfers.send([output], place, 0)]
+    arrived = [
+        copied
+        for place, output in enumerate(outputs)
+        for copied in transfers.send([output], place, 0)
+    ]
     return torch.cat([torch.atleast_1d(output) for output in arrived])
     ### END SOLUTION
 
@@ -352,23 +360,43 @@ batch, targets = images[:n_images].to(places[0]), labels[:n_images].to(places[0]
 transfers = distributed.Transfers(places)
 outputs = course.solved(check.data_parallel)(model, batch, transfers)
 difference = (outputs - model(batch)).abs().max().item()
-print(f"{len(places)} places: {', '.join(map(str, dict.fromkeys(places)))}; to the model alone: {difference:.1e}")
-print(f"messages of the forward: {len(transfers.log)}, of them from one place to another: {len(transfers.crossing)}")
+print(
+    f"{len(places)} places: {', '.join(map(str, dict.fromkeys(places)))}; to the model alone: {difference:.1e}"
+)
+print(
+    f"messages of the forward: {len(transfers.log)}, of them from one place to another: {len(transfers.crossing)}"
+)
 
 # %% tags=["experiment"]
 model_bytes = sum(w.nbytes for w in model.parameters())
 sent = sum(size for _, _, size in transfers.crossing)
 share = (len(places) - 1) * model_bytes / sent
-print(course.score("02/6", "percentage of the bytes that is copies of the model", predicted_percent, 100 * share,
-                   null=None))  # fmt: skip
+print(
+    course.score(
+        "02/6",
+        "percentage of the bytes that is copies of the model",
+        predicted_percent,
+        100 * share,
+        null=None,
+    )
+)
 F.cross_entropy(outputs, targets).backward()
 back = [size for source, target, size in transfers.returned if source != target]
-print(f"messages of the backward: {len(transfers.returned)}, of them from one place to another: {len(back)}")
-course.claim("the forward of DataParallel sends three messages for each device",
-             len(transfers.log) == 3 * len(places), f"{len(transfers.log)} messages")  # fmt: skip
+print(
+    f"messages of the backward: {len(transfers.returned)}, of them from one place to another: {len(back)}"
+)
+course.claim(
+    "the forward of DataParallel sends three messages for each device",
+    len(transfers.log) == 3 * len(places),
+    f"{len(transfers.log)} messages",
+)
 is_nearly_all = share > 0.9
-course.claim("more than nine tenths of the bytes that cross are copies of the model", is_nearly_all, f"{share:.3f}",
-             otherwise="Compare the bytes of your batch with those of the model.")  # fmt: skip
+course.claim(
+    "more than nine tenths of the bytes that cross are copies of the model",
+    is_nearly_all,
+    f"{share:.3f}",
+    otherwise="Compare the bytes of your batch with those of the model.",
+)
 
 # %% [markdown]
 # **Shown** by the log: there are 3 × M messages, and nearly all bytes are copies of the model. On GPUs, torch sends the
@@ -403,32 +431,66 @@ course.claim("more than nine tenths of the bytes that cross are copies of the mo
 predicted_over_star = None  # 2 = DDP is twice as fast
 
 # %% tags=["experiment"]
-by_hand = ways.ByHand(course.solved(check.scatter), replicate, parallel_apply, course.solved(check.gather),
-                      course.solved(check.data_parallel))  # fmt: skip
+by_hand = ways.ByHand(
+    course.solved(check.scatter),
+    replicate,
+    parallel_apply,
+    course.solved(check.gather),
+    course.solved(check.data_parallel),
+)
 batches = [n for n in sizes.batches if n >= 4][:4]
 found = ways.compared(by_hand, images, labels, batches, 2 * sizes.seconds)
 small, large = found[batches[0]], found[batches[-1]]
 for n, of_batch in found.items():
-    longer = {name: of_batch.ratio(ways.alone(name), to=name) for name in of_batch.seconds if name != ways.alone(name)}
-    print(f"batch {n}, in times of the model alone: " + "; ".join(f"{name} {x}" for name, x in longer.items())
-          + f"; the model against itself {of_batch.control}")  # fmt: skip
+    longer = {
+        name: of_batch.ratio(ways.alone(name), to=name)
+        for name in of_batch.seconds
+        if name != ways.alone(name)
+    }
+    print(
+        f"batch {n}, in times of the model alone: "
+        + "; ".join(f"{name} {x}" for name, x in longer.items())
+        + f"; the model against itself {of_batch.control}"
+    )
 over_star = small.ratio(ways.STEP_DDP, to=ways.STEP_BY_HAND)
-print(course.score("02/6", "DDP over DataParallel by hand, smallest batch", predicted_over_star, over_star))
+print(
+    course.score(
+        "02/6", "DDP over DataParallel by hand, smallest batch", predicted_over_star, over_star
+    )
+)
 
 # %% tags=["experiment"]
-course.claim("with the smallest batch, a step of DDP is at least twice as fast as one of your DataParallel",
-             over_star, above=2.0,
-             otherwise="With few images both ways pay for messages and starts of threads.")  # fmt: skip
-course.claim("with the largest batch, a step of DDP is at least 10 % faster than one of your DataParallel",
-             large.ratio(ways.STEP_DDP, to=ways.STEP_BY_HAND), above=1.1)  # fmt: skip
-course.claim("with the smallest batch, the forward of your DataParallel is at least 10 % faster with kept replicas",
-             small.ratio(ways.FORWARD_KEPT, to=ways.FORWARD_BY_HAND), above=1.1)  # fmt: skip
-course.claim("with the largest batch, the forward of your DataParallel is at least 10 % faster than the model alone",
-             large.ratio(ways.FORWARD_BY_HAND, to=ways.FORWARD), above=1.1)  # fmt: skip
-course.claim("with the smallest batch, a step of DDP on two ranks takes at least 1.3 times as long as the model alone",
-             small.ratio(ways.STEP, to=ways.STEP_DDP), above=1.3)  # fmt: skip
-course.claim("with the largest batch, a step of DDP on two ranks is at least 1.3 times as fast as the model alone",
-             large.ratio(ways.STEP_DDP, to=ways.STEP), above=1.3)  # fmt: skip
+course.claim(
+    "with the smallest batch, a step of DDP is at least twice as fast as one of your DataParallel",
+    over_star,
+    above=2.0,
+    otherwise="With few images both ways pay for messages and starts of threads.",
+)
+course.claim(
+    "with the largest batch, a step of DDP is at least 10 % faster than one of your DataParallel",
+    large.ratio(ways.STEP_DDP, to=ways.STEP_BY_HAND),
+    above=1.1,
+)
+course.claim(
+    "with the smallest batch, the forward of your DataParallel is at least 10 % faster with kept replicas",
+    small.ratio(ways.FORWARD_KEPT, to=ways.FORWARD_BY_HAND),
+    above=1.1,
+)
+course.claim(
+    "with the largest batch, the forward of your DataParallel is at least 10 % faster than the model alone",
+    large.ratio(ways.FORWARD_BY_HAND, to=ways.FORWARD),
+    above=1.1,
+)
+course.claim(
+    "with the smallest batch, a step of DDP on two ranks takes at least 1.3 times as long as the model alone",
+    small.ratio(ways.STEP, to=ways.STEP_DDP),
+    above=1.3,
+)
+course.claim(
+    "with the largest batch, a step of DDP on two ranks is at least 1.3 times as fast as the model alone",
+    large.ratio(ways.STEP_DDP, to=ways.STEP),
+    above=1.3,
+)
 plots.against_alone(batches, *ways.panels(found))
 
 # %% [markdown]

@@ -57,11 +57,18 @@ predicted_stage = None  # 0, 1, 2 or 3
 
 # %% tags=["experiment"]
 ranks, parameters, room = 8, 7e9, (80 - 25) * 1e9
-of_parameter = {0: 2 + 2 + 12, 1: 2 + 2 + 12 / ranks, 2: 2 + (2 + 12) / ranks, 3: (2 + 2 + 12) / ranks}
+of_parameter = {
+    0: 2 + 2 + 12,
+    1: 2 + 2 + 12 / ranks,
+    2: 2 + (2 + 12) / ranks,
+    3: (2 + 2 + 12) / ranks,
+}
 for stage, n_bytes in of_parameter.items():
     needed = parameters * n_bytes
-    print(f"stage {stage}: {n_bytes:5.2f} bytes per parameter, {needed / 1e9:5.1f} GB per GPU: "
-          f"{'fits' if needed < room else 'too large'}")  # fmt: skip
+    print(
+        f"stage {stage}: {n_bytes:5.2f} bytes per parameter, {needed / 1e9:5.1f} GB per GPU: "
+        f"{'fits' if needed < room else 'too large'}"
+    )
 first = min(stage for stage, n_bytes in of_parameter.items() if parameters * n_bytes < room)
 print(course.score("02/7", "the first stage that fits", predicted_stage, first, null=None))
 
@@ -84,7 +91,10 @@ print(course.score("02/7", "the first stage that fits", predicted_stage, first, 
 def exchange(outgoing, incoming):
     """Send `outgoing` to the next rank of the ring while receiving into `incoming` from the one before."""
     rank, world_size = dist.get_rank(), dist.get_world_size()
-    requests = dist.isend(outgoing, (rank + 1) % world_size), dist.irecv(incoming, (rank - 1) % world_size)
+    requests = (
+        dist.isend(outgoing, (rank + 1) % world_size),
+        dist.irecv(incoming, (rank - 1) % world_size),
+    )
     for request in requests:
         request.wait()
 
@@ -403,7 +413,10 @@ counted, predicted = {}, {}
 for stage in sharded_training.STAGES:
     counted[stage] = sharded_training.counted_stage(n_ranks, stage, answers)
     predicted[stage] = predict_bytes(sharded_training.n_parameters(), n_ranks, stage)
-    print(f"stage {stage}:", *(f"{what} {n:,} ({predicted[stage][what]:,.0f})" for what, n in counted[stage].items()))
+    print(
+        f"stage {stage}:",
+        *(f"{what} {n:,} ({predicted[stage][what]:,.0f})" for what, n in counted[stage].items()),
+    )
 print("bytes of a rank, in brackets those predicted")
 
 # %% tags=["experiment"]
@@ -412,12 +425,23 @@ sent = [counted[stage]["sent"] / counted[0]["sent"] for stage in (1, 2, 3)]
 print(course.score("02/7", "bytes kept by DDP over stage 1", predicted_saving, kept[0] / kept[1]))
 print(course.score("02/7", "bytes sent by stage 3 over DDP", predicted_sending, sent[2]))
 print(f"stage 1 cuts what a rank keeps from {kept[0] / 1e3:.0f} to {kept[1] / 1e3:.0f} kB")
-course.claim("stages 1 and 2 send as many bytes as DDP, stage 3 sends 1.5 times as many",
-             [round(ratio, 2) for ratio in sent] == [1, 1, 1.5], "{:.3f}, {:.3f}, {:.3f}".format(*sent))  # fmt: skip
-others = [(stage, what) for stage in counted for what in counted[stage] if (stage, what) != (2, "parameters")]
+course.claim(
+    "stages 1 and 2 send as many bytes as DDP, stage 3 sends 1.5 times as many",
+    [round(ratio, 2) for ratio in sent] == [1, 1, 1.5],
+    "{:.3f}, {:.3f}, {:.3f}".format(*sent),
+)
+others = [
+    (stage, what)
+    for stage in counted
+    for what in counted[stage]
+    if (stage, what) != (2, "parameters")
+]
 ratios = {round(counted[stage][what] / predicted[stage][what], 2) for stage, what in others}
-course.claim("kept and sent bytes are those predicted, within 1 %, the gathered weights of stage 2 aside",
-             ratios == {1}, f"{sharded_training.n_parameters():,} parameters")  # fmt: skip
+course.claim(
+    "kept and sent bytes are those predicted, within 1 %, the gathered weights of stage 2 aside",
+    ratios == {1},
+    f"{sharded_training.n_parameters():,} parameters",
+)
 plots.sharded_memory(counted, predicted)
 
 # %% [markdown]
@@ -438,14 +462,24 @@ plots.sharded_memory(counted, predicted)
 
 # %% tags=["experiment"]
 steps = sizes.shard_steps
-differences, kept_bytes = run_ranks(sharded_training.differences_to_ddp, 2, steps, answers, backend="gloo")[0]
+differences, kept_bytes = run_ranks(
+    sharded_training.differences_to_ddp, 2, steps, answers, backend="gloo"
+)[0]
 moved = differences.pop("start")
-print(f"after {steps} steps weights have moved by up to {moved:.1e}; the largest difference to DDP: "
-      + ", ".join(f"{way} {difference:.1e}" for way, difference in differences.items()))  # fmt: skip
-print(f"bytes of weights on a rank: DDP {4 * sharded_training.n_parameters():,}, fully_shard {kept_bytes:,}")
+print(
+    f"after {steps} steps weights have moved by up to {moved:.1e}; the largest difference to DDP: "
+    + ", ".join(f"{way} {difference:.1e}" for way, difference in differences.items())
+)
+print(
+    f"bytes of weights on a rank: DDP {4 * sharded_training.n_parameters():,}, fully_shard {kept_bytes:,}"
+)
 largest = max(differences.values())
-course.claim("all stages and fully_shard reach the weights of DistributedDataParallel to 1e-5", round(largest, 5) == 0,
-             f"{largest:.1e}", otherwise="Compare the difference with how far the weights have moved.")  # fmt: skip
+course.claim(
+    "all stages and fully_shard reach the weights of DistributedDataParallel to 1e-5",
+    round(largest, 5) == 0,
+    f"{largest:.1e}",
+    otherwise="Compare the difference with how far the weights have moved.",
+)
 
 # %% [markdown]
 # | with `fully_shard` | what it does |

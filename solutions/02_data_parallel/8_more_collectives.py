@@ -282,15 +282,26 @@ pairs = {
 # %% tags=["experiment"]
 one_second, depths = Network(latency=1.0, bandwidth=math.inf), {}
 for n in (2, 4, 8, 16, 32, 64):
-    runs = {name: network.simulate(there_and_back, n, one_second, *pair) for name, pair in pairs.items()}
+    runs = {
+        name: network.simulate(there_and_back, n, one_second, *pair) for name, pair in pairs.items()
+    }
     depths = {name: run.seconds for name, run in runs.items()}
     words = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in depths.items())
     print(f"{n:>2} ranks, {len(runs['tree'].messages):>3} messages: {words}")
-print(course.score("02/8", "the loop on 64 ranks, seconds", predicted_naive, depths["naive"], null=None))
-print(course.score("02/8", "the tree on 64 ranks, seconds", predicted_tree, depths["tree"], null=None))
+print(
+    course.score(
+        "02/8", "the loop on 64 ranks, seconds", predicted_naive, depths["naive"], null=None
+    )
+)
+print(
+    course.score("02/8", "the tree on 64 ranks, seconds", predicted_tree, depths["tree"], null=None)
+)
 is_a_tenth = 10 * depths["tree"] <= depths["naive"]
-course.claim("on 64 ranks a tree's longest chain of messages is at most a tenth of the naive one",
-             is_a_tenth, f"{depths['naive']:.0f} and {depths['tree']:.0f}")  # fmt: skip
+course.claim(
+    "on 64 ranks a tree's longest chain of messages is at most a tenth of the naive one",
+    is_a_tenth,
+    f"{depths['naive']:.0f} and {depths['tree']:.0f}",
+)
 
 # %% [markdown]
 # **Shown** by the count: a tree sends as many messages as the loop. On 64 ranks its longest chain has 12 messages
@@ -408,7 +419,8 @@ check.halving_doubling(halving_doubling, seed=141)
 
 # %% tags=["experiment"]
 by_hand = [
-    course.solved(e) for e in (check.reduce_naive, check.broadcast_naive, check.reduce_tree, check.broadcast_tree)
+    course.solved(e)
+    for e in (check.reduce_naive, check.broadcast_naive, check.reduce_tree, check.broadcast_tree)
 ]
 reduce_naive_now, broadcast_naive_now, reduce_tree_now, broadcast_tree_now = by_hand
 ways = {
@@ -426,7 +438,9 @@ def all_reduced(rank, world_size, all_reduce, n_bytes):
 
 # %% tags=["experiment"]
 def virtual_seconds(wires, n_bytes):
-    runs = {name: network.simulate(all_reduced, n_ranks, wires, f, n_bytes) for name, f in ways.items()}
+    runs = {
+        name: network.simulate(all_reduced, n_ranks, wires, f, n_bytes) for name, f in ways.items()
+    }
     return {name: run.seconds for name, run in runs.items()}
 
 
@@ -435,11 +449,20 @@ found = {n: virtual_seconds(wires, n) for n in sizes.virtual_bytes}
 predicted = {n: predict_seconds(n, n_ranks, wires.latency, wires.bandwidth) for n in found}
 worst = max(abs(found[n][k] / predicted[n][k] - 1) for n in found for k in ways)
 is_as_predicted = worst < 0.01
-course.claim("the virtual clocks agree with the formulas within 1 %", is_as_predicted, f"at most {worst:.1e} apart")
+course.claim(
+    "the virtual clocks agree with the formulas within 1 %",
+    is_as_predicted,
+    f"at most {worst:.1e} apart",
+)
 is_always_first = all(min(seconds, key=seconds.get) == "doubling" for seconds in found.values())
-course.claim("on virtual wires, doubling is the fastest of the four at every size",
-             is_always_first, f"{len(found)} sizes")  # fmt: skip
-plots.crossover(found, predicted, f"A wire per pair: doubling is the fastest of {n_ranks} ranks at every size")
+course.claim(
+    "on virtual wires, doubling is the fastest of the four at every size",
+    is_always_first,
+    f"{len(found)} sizes",
+)
+plots.crossover(
+    found, predicted, f"A wire per pair: doubling is the fastest of {n_ranks} ranks at every size"
+)
 
 # %% [markdown]
 # These ranks have a wire for each pair. Now let 8 ranks share a machine with a single network card, through which all
@@ -452,16 +475,29 @@ plots.crossover(found, predicted, f"A wire per pair: doubling is the fastest of 
 predicted_shared = None  # a name
 
 # %% tags=["experiment"]
-cluster = Machines(latency=20e-6, bandwidth=200e9, ranks_per_machine=sizes.ranks_per_machine, card=25e9)
+cluster = Machines(
+    latency=20e-6, bandwidth=200e9, ranks_per_machine=sizes.ranks_per_machine, card=25e9
+)
 shared = {n: virtual_seconds(cluster, n) for n in sizes.virtual_bytes}
 for n, seconds in shared.items():
-    print(f"{n:>13,} bytes: " + ", ".join(f"{name} {1e3 * s:.3f} ms" for name, s in seconds.items()))
+    print(
+        f"{n:>13,} bytes: " + ", ".join(f"{name} {1e3 * s:.3f} ms" for name, s in seconds.items())
+    )
 most = shared[max(shared)]
-print(course.score("02/8", "the fastest way where a card is shared", predicted_shared, min(most, key=most.get)))
+print(
+    course.score(
+        "02/8", "the fastest way where a card is shared", predicted_shared, min(most, key=most.get)
+    )
+)
 is_ring_faster = most["ring"] < most["doubling"]
-course.claim("where the ranks of a machine share its card, the ring is faster than doubling for the largest tensor",
-             is_ring_faster, f"{most['doubling'] / most['ring']:.1f} times as fast")  # fmt: skip
-plots.crossover(shared, shared, f"{sizes.ranks_per_machine} ranks share a card: the ring passes doubling")
+course.claim(
+    "where the ranks of a machine share its card, the ring is faster than doubling for the largest tensor",
+    is_ring_faster,
+    f"{most['doubling'] / most['ring']:.1f} times as fast",
+)
+plots.crossover(
+    shared, shared, f"{sizes.ranks_per_machine} ranks share a card: the ring passes doubling"
+)
 
 # %% [markdown]
 # **Shown**: only the links changed. A card is busy for the latency of each message, so small messages wait for each
@@ -483,7 +519,9 @@ plots.crossover(shared, shared, f"{sizes.ranks_per_machine} ranks share a card: 
 
 # %% tags=["experiment"]
 arguments = {"gloo": dist.all_reduce, **ways}, sizes.bytes, sizes.rounds, sizes.seconds
-compared, (short, long) = run_ranks(message_times.all_reduces, 4, *arguments, backend="gloo", timeout=300)[0]
+compared, (short, long) = run_ranks(
+    message_times.all_reduces, 4, *arguments, backend="gloo", timeout=300
+)[0]
 least, largest = sizes.bytes[0], sizes.bytes[-1]
 bandwidth = largest / long
 expected = [predict_seconds(n, 4, short, bandwidth) for n in sizes.bytes]
@@ -491,21 +529,31 @@ print(f"a message: {1e6 * short:.0f} µs, {bandwidth / 1e6:.0f} MB/s")
 for n, formula in ((least, expected[0]), (largest, expected[-1])):
     took = {name: compared[n].time(name).estimate for name in ways}
     for source, seconds in (("formula", formula), ("measured", took)):
-        ranked = ", ".join(f"{name} {1e3 * seconds[name]:.2f} ms" for name in sorted(ways, key=seconds.get))
+        ranked = ", ".join(
+            f"{name} {1e3 * seconds[name]:.2f} ms" for name in sorted(ways, key=seconds.get)
+        )
         print(f"{n:>10,} bytes, {source:<9} {ranked}")
 
 # %% tags=["experiment"]
 curves = {name: [compared[n].time(name) for n in sizes.bytes] for name in compared[least].seconds}
-course.claim("with the smallest tensor, four real ranks take at least twice as long with the ring as the naive way",
-             compared[least].ratio("naive", to="ring"), above=2.0)  # fmt: skip
+course.claim(
+    "with the smallest tensor, four real ranks take at least twice as long with the ring as the naive way",
+    compared[least].ratio("naive", to="ring"),
+    above=2.0,
+)
 course.claim(
     "4 ranks on this machine are at least 10 % faster with doubling than with the naive all-reduce for the smallest "
     "tensor, as the formula says",
-    compared[least].ratio("doubling", to="naive"), above=1.1, otherwise="All ranks send at once.")  # fmt: skip
+    compared[least].ratio("doubling", to="naive"),
+    above=1.1,
+    otherwise="All ranks send at once.",
+)
 course.claim(
     "4 ranks on this machine are at least 10 % faster with the ring than with the naive all-reduce for the largest "
     "tensor",
-    compared[largest].ratio("ring", to="naive"), above=1.1)  # fmt: skip
+    compared[largest].ratio("ring", to="naive"),
+    above=1.1,
+)
 plots.formula_and_ranks(sizes.bytes, expected, curves)
 
 # %% [markdown]
@@ -535,7 +583,9 @@ plots.formula_and_ranks(sizes.bytes, expected, curves)
 factor = 2 * (4 - 1) / 4
 for n in sizes.bytes:
     rates = {name: n / compared[n].time(name).estimate for name in ("gloo", "ring")}
-    words = ", ".join(f"{name} {r / 1e6:7.1f} and {factor * r / 1e6:7.1f} MB/s" for name, r in rates.items())
+    words = ", ".join(
+        f"{name} {r / 1e6:7.1f} and {factor * r / 1e6:7.1f} MB/s" for name, r in rates.items()
+    )
     print(f"{n:>10,} bytes, algorithm and bus bandwidth: {words}")
 print(f"a message between two ranks that nobody disturbs: {bandwidth / 1e6:.1f} MB/s")
 
@@ -587,7 +637,9 @@ def together(rank, world_size):
 
 
 for rank, (theirs, total, meanwhile) in enumerate(run_ranks(together, 2, backend="gloo")):
-    print(f"rank {rank} received {theirs:.0f}; the all-reduce gave {total:.0f}, the computation {meanwhile:.0f}")
+    print(
+        f"rank {rank} received {theirs:.0f}; the all-reduce gave {total:.0f}, the computation {meanwhile:.0f}"
+    )
 
 # %% [markdown]
 # **Known**: NCCL runs the point-to-point messages of a group together. Without a group, two ranks that both send first

@@ -151,21 +151,33 @@ throughputs = {k: compared.rate(k, sizes.perf_steps * batch) for k, batch in tim
 speedup = {k: compared.ratio(k).scaled(k) for k in ways}
 print(course.score("03/1", "samples/s at 16x over 1x", predicted_speedup_16, speedup[16]))
 print(course.score("03/1", "samples/s at 192x over 1x", predicted_speedup_192, speedup[192]))
-print(f"c = {1e3 * per_update:.2f} ms per update, s = {1e6 * per_sample:.3f} µs per sample, c / s = "
-      f"{cost.samples:,.0f} samples; the 1× batch against itself: {compared.control}")  # fmt: skip
+print(
+    f"c = {1e3 * per_update:.2f} ms per update, s = {1e6 * per_sample:.3f} µs per sample, c / s = "
+    f"{cost.samples:,.0f} samples; the 1× batch against itself: {compared.control}"
+)
 guesses = {16: predicted_speedup_16, 192: predicted_speedup_192}
-guesses = {sizes.base_batch * k: guess and guess * throughputs[1].estimate for k, guess in guesses.items()}
-plots.throughput(list(timed_batches.values()), list(throughputs.values()), guesses, (per_update, per_sample))
+guesses = {
+    sizes.base_batch * k: guess and guess * throughputs[1].estimate for k, guess in guesses.items()
+}
+plots.throughput(
+    list(timed_batches.values()), list(throughputs.values()), guesses, (per_update, per_sample)
+)
 
 # %% tags=["experiment"]
 computed = per_update + per_sample * timed_batches[16]
 course.claim("16 times the batch trains more than twice the samples/s", speedup[16], above=2)
-course.claim("from 16× to 192×, 12 times the batch, throughput grows by less than 4 times",
-             compared.ratio(192, to=16).scaled(12), below=4,
-             otherwise="Your device is still not full at 192×.")  # fmt: skip
-course.claim("c + sB, fitted to the 1× and the 192× batch, is within 25 % of an update of the 16× batch",
-             compared.time(16).scaled(1 / sizes.perf_steps / computed), within=(0.8, 1.25),
-             otherwise="The cost per sample changes with the batch size: see below.")  # fmt: skip
+course.claim(
+    "from 16× to 192×, 12 times the batch, throughput grows by less than 4 times",
+    compared.ratio(192, to=16).scaled(12),
+    below=4,
+    otherwise="Your device is still not full at 192×.",
+)
+course.claim(
+    "c + sB, fitted to the 1× and the 192× batch, is within 25 % of an update of the 16× batch",
+    compared.time(16).scaled(1 / sizes.perf_steps / computed),
+    within=(0.8, 1.25),
+    otherwise="The cost per sample changes with the batch size: see below.",
+)
 
 # %% [markdown]
 # At $B = c / s$, the samples of an update cost as much as the update itself. By the formula, throughput can at most
@@ -205,12 +217,18 @@ large = each_seed(experiment, sgd(sizes.base_lr), batches[1], epochs, pairs)
 print_seeds("SGD, 1×", small)
 print_seeds("SGD, 16×", large)
 last = -min(4, epochs)
-course.claim("over its last three epochs, the small batch gains less than 0.03 of HR@10",
-             signed_rank_interval([run.hit_rate[-1] - run.hit_rate[last] for run in small]), below=0.03,
-             otherwise="It has not converged: train longer.")  # fmt: skip
-course.claim("16 times the batch with the same learning rate loses more than 0.1 of HR@10",
-             difference_interval(final_scores(small), final_scores(large)), above=0.1,
-             otherwise="The small batch has updates to spare: your data set is large.")  # fmt: skip
+course.claim(
+    "over its last three epochs, the small batch gains less than 0.03 of HR@10",
+    signed_rank_interval([run.hit_rate[-1] - run.hit_rate[last] for run in small]),
+    below=0.03,
+    otherwise="It has not converged: train longer.",
+)
+course.claim(
+    "16 times the batch with the same learning rate loses more than 0.1 of HR@10",
+    difference_interval(final_scores(small), final_scores(large)),
+    above=0.1,
+    otherwise="The small batch has updates to spare: your data set is large.",
+)
 first = {"1×": small[0], "16×, same learning rate": large[0]}
 title = f"HR@10 of 16× is {final_scores(small)[0] - final_scores(large)[0]:.2f} lower (seed 0); updates on both axes"
 plots.accuracy(first, title, experiment.popularity, CONSTANT_LOSS, by_update=True)
@@ -231,10 +249,18 @@ as_far = [loss_near(run, large[0].updates) for run in small]
 in_the_end = [statistics.mean(run.losses[-50:]) for run in large]
 higher = difference_interval([run.loss[-1] for run in large], [run.loss[-1] for run in small])
 few = difference_interval(as_far, in_the_end)
-course.claim("16 times the batch ends with a training loss at least 0.02 above the small batch's", higher, above=0.02,
-             otherwise="The large batch fits as well: look at generalisation.")  # fmt: skip
-course.claim("after as many updates, the small batch is no further than 16 times the batch", few, above=-0.01,
-             otherwise="The small batch learns more per update: it is not their number.")  # fmt: skip
+course.claim(
+    "16 times the batch ends with a training loss at least 0.02 above the small batch's",
+    higher,
+    above=0.02,
+    otherwise="The large batch fits as well: look at generalisation.",
+)
+course.claim(
+    "after as many updates, the small batch is no further than 16 times the batch",
+    few,
+    above=-0.01,
+    otherwise="The small batch learns more per update: it is not their number.",
+)
 cause = "too few updates" if higher.low > 0.02 and few.low > -0.01 else None
 print(course.score("03/1", "what costs the score", predicted_cause, cause))
 
@@ -258,20 +284,36 @@ print(course.score("03/1", "what costs the score", predicted_cause, cause))
 
 # %% tags=["experiment"]
 half, lr, lr_tuned = max(1, epochs // 2), sizes.adam_lr_small, sizes.adam_lr[0]
-settings = {"1×": (lr, batches[0]), "16×, unchanged": (lr, batches[1]), "16×, tuned": (lr_tuned, batches[1])}
-runs = {name: each_seed(experiment, adam(lr), batch, half, pairs) for name, (lr, batch) in settings.items()}
+settings = {
+    "1×": (lr, batches[0]),
+    "16×, unchanged": (lr, batches[1]),
+    "16×, tuned": (lr_tuned, batches[1]),
+}
+runs = {
+    name: each_seed(experiment, adam(lr), batch, half, pairs)
+    for name, (lr, batch) in settings.items()
+}
 for name, histories in runs.items():
     print_seeds(f"Adam, {name}", histories)
 adam_small, adam_same, adam_large = map(final_scores, runs.values())
-course.claim("with Adam at an unchanged learning rate, 16 times the batch loses more than 0.03 of HR@10",
-             difference_interval(adam_small, adam_same), above=0.03,
-             otherwise="Adam has updates to spare: your data set is large.")  # fmt: skip
-course.claim("with a learning rate tuned for Adam, 16 times the batch loses less than 0.03 of HR@10",
-             difference_interval(adam_small, adam_large), below=0.03,
-             otherwise="Your learning rates for Adam do not fit, or the training is short.")  # fmt: skip
-course.claim("Adam at 16× ends less than 0.03 below the small batch with SGD, in half as many epochs",
-             difference_interval(final_scores(small), adam_large), below=0.03,
-             otherwise="Adam needs more epochs here.")  # fmt: skip
+course.claim(
+    "with Adam at an unchanged learning rate, 16 times the batch loses more than 0.03 of HR@10",
+    difference_interval(adam_small, adam_same),
+    above=0.03,
+    otherwise="Adam has updates to spare: your data set is large.",
+)
+course.claim(
+    "with a learning rate tuned for Adam, 16 times the batch loses less than 0.03 of HR@10",
+    difference_interval(adam_small, adam_large),
+    below=0.03,
+    otherwise="Your learning rates for Adam do not fit, or the training is short.",
+)
+course.claim(
+    "Adam at 16× ends less than 0.03 below the small batch with SGD, in half as many epochs",
+    difference_interval(final_scores(small), adam_large),
+    below=0.03,
+    otherwise="Adam needs more epochs here.",
+)
 
 # %% [markdown]
 # **Shown** From the second row to the third, only the learning rate changes. If the third row is as good as the first,
@@ -371,8 +413,10 @@ for _ in range(20):
         (layer(rows) - rows.sum(1, keepdim=True)).square().mean().backward()
     sgd_of_torch.step()
     sgd_step_now(list(yours.parameters()), [p.grad for p in yours.parameters()], velocities, lr=0.1)
-course.claim("20 of your steps lead to the same weights as torch.optim.SGD",
-             all(map(torch.allclose, theirs.parameters(), yours.parameters())))  # fmt: skip
+course.claim(
+    "20 of your steps lead to the same weights as torch.optim.SGD",
+    all(map(torch.allclose, theirs.parameters(), yours.parameters())),
+)
 
 # %% [markdown]
 # ## Does the small batch train the whole model? · extra
@@ -387,16 +431,29 @@ course.claim("20 of your steps lead to the same weights as torch.optim.SGD",
 
 # %% tags=["experiment"]
 twice = sgd(2 * sizes.base_lr)
-from_0 = silent_last_layer(each_seed(experiment, twice, batches[0], 0.5, sizes.seeds, output_bias=0.0))
+from_0 = silent_last_layer(
+    each_seed(experiment, twice, batches[0], 0.5, sizes.seeds, output_bias=0.0)
+)
 from_odds = silent_last_layer(each_seed(experiment, twice, batches[0], 0.5, sizes.seeds))
 after = silent_last_layer(small)
-course.claim("with the output bias started at 0, half an epoch silences the whole last MLP layer with every seed",
-             all(share == 1 for share in from_0), listed(from_0), otherwise="Some units survive.")  # fmt: skip
-course.claim("with the output bias started at the log odds, units of the last MLP layer stay alive with every seed",
-             all(share != 1 for share in from_odds), f"silent: {listed(from_odds)}",
-             otherwise="The learning rate is too high for your data.")  # fmt: skip
-course.claim("after the small batch, units of the last MLP layer are alive", all(share != 1 for share in after),
-             f"silent: {listed(after)}", otherwise="The product half of the model does all the work.")  # fmt: skip
+course.claim(
+    "with the output bias started at 0, half an epoch silences the whole last MLP layer with every seed",
+    all(share == 1 for share in from_0),
+    listed(from_0),
+    otherwise="Some units survive.",
+)
+course.claim(
+    "with the output bias started at the log odds, units of the last MLP layer stay alive with every seed",
+    all(share != 1 for share in from_odds),
+    f"silent: {listed(from_odds)}",
+    otherwise="The learning rate is too high for your data.",
+)
+course.claim(
+    "after the small batch, units of the last MLP layer are alive",
+    all(share != 1 for share in after),
+    f"silent: {listed(after)}",
+    otherwise="The product half of the model does all the work.",
+)
 
 # %% [markdown]
 # These claims may fail on another machine, on other data or at another learning rate. The recorded GPU run had other

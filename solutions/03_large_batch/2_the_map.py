@@ -26,7 +26,13 @@ from course.checks import large_batch as check
 from course.measure.comparison import difference_interval, signed_rank_interval
 from course.plots import large_batch as plots
 from course.training.rate_maps import adam, ncf_score, sgd
-from course.training.recommender import Experiment, final_scores, listed, print_seeds, silent_last_layer
+from course.training.recommender import (
+    Experiment,
+    final_scores,
+    listed,
+    print_seeds,
+    silent_last_layer,
+)
 from course.training.seeds_at_once import each_seed
 
 print(course.machine())
@@ -197,7 +203,9 @@ check.sweep(sweep, seed=4)
 # of a step the same, says 4. If the learning rate may not grow at all, it is 1.
 
 # %%
-predicted_multiple = None  # your number: best learning rate of SGD at 16x, over that of the small batch
+predicted_multiple = (
+    None  # your number: best learning rate of SGD at 16x, over that of the small batch
+)
 
 # %% tags=["experiment"]
 sweep_now, scaled_lr_now = course.solved(check.sweep), course.solved(check.scaled_lr)
@@ -208,11 +216,15 @@ def best_rate(name, make_optimizer, batch, starts):
     """The best learning rate that sweeps from `starts` find for an optimizer at a batch size."""
 
     def score(lr):
-        runs.append((name, batch, lr, ncf_score(experiment, make_optimizer(lr), batch, sizes.long_epochs)))
+        runs.append(
+            (name, batch, lr, ncf_score(experiment, make_optimizer(lr), batch, sizes.long_epochs))
+        )
         return runs[-1][-1]
 
     for start in starts:
-        print(f"{name} at batch {batch:,}, from {start:g}: best learning rate {sweep_now(score, start):g}")
+        print(
+            f"{name} at batch {batch:,}, from {start:g}: best learning rate {sweep_now(score, start):g}"
+        )
     return max((run for run in runs if run[:2] == (name, batch)), key=lambda run: run[-1])[2]
 
 
@@ -223,8 +235,14 @@ for batch in batches[1:]:
     tuned_sgd.append(best_rate("SGD", sgd, batch, [sizes.base_lr, rule]))
     tuned_adam.append(best_rate("Adam", adam, batch, [4 * sizes.adam_lr_small]))
 print(f"{len(runs)} runs; best of all: SGD {tuned_sgd}, Adam {tuned_adam}")
-print(course.score("03/2", "best rate of SGD at 16x over the small batch's", predicted_multiple,
-                   tuned_sgd[0] / sizes.base_lr))  # fmt: skip
+print(
+    course.score(
+        "03/2",
+        "best rate of SGD at 16x over the small batch's",
+        predicted_multiple,
+        tuned_sgd[0] / sizes.base_lr,
+    )
+)
 
 # %% [markdown]
 # SGD was swept from two starts: the unchanged learning rate and the one of the linear rule. If they found different
@@ -285,19 +303,46 @@ for name, (make_optimizer, batch) in ways.items():
 # %% tags=["experiment"]
 small, same, rule, root, sgd_192, adam_192 = scores.values()
 shares = [(c - b) / (a - b) for a, b, c in zip(small, same, rule, strict=True)]
-print(course.score("03/2", "share of the lost HR@10 that the rule restores at 16x", predicted_restored,
-                   signed_rank_interval(shares), null=0))  # fmt: skip
+print(
+    course.score(
+        "03/2",
+        "share of the lost HR@10 that the rule restores at 16x",
+        predicted_restored,
+        signed_rank_interval(shares),
+        null=0,
+    )
+)
 otherwise = "Your data suit another learning rate: look at the map."
-course.claim("the linear rule restores more than a third of the lost HR@10", signed_rank_interval(shares), above=1 / 3,
-             otherwise=otherwise)  # fmt: skip
-course.claim("the linear rule at 16× silences more than nine tenths of the last MLP layer",
-             signed_rank_interval(silent["SGD, 16×, linear rule"]), above=0.9, otherwise=otherwise)  # fmt: skip
-course.claim("at 16×, the linear rule ends at a higher HR@10 than the square root",
-             difference_interval(rule, root), above=0, otherwise=otherwise)  # fmt: skip
-course.claim("at 192×, the best learning rate of the sweep leaves SGD at least 0.1 of HR@10 below the small batch",
-             difference_interval(small, sgd_192), above=0.1, otherwise=otherwise)  # fmt: skip
-course.claim("at 192×, both tuned by the same sweep, Adam beats SGD by more than 0.1 of HR@10",
-             difference_interval(adam_192, sgd_192), above=0.1, otherwise=otherwise)  # fmt: skip
+course.claim(
+    "the linear rule restores more than a third of the lost HR@10",
+    signed_rank_interval(shares),
+    above=1 / 3,
+    otherwise=otherwise,
+)
+course.claim(
+    "the linear rule at 16× silences more than nine tenths of the last MLP layer",
+    signed_rank_interval(silent["SGD, 16×, linear rule"]),
+    above=0.9,
+    otherwise=otherwise,
+)
+course.claim(
+    "at 16×, the linear rule ends at a higher HR@10 than the square root",
+    difference_interval(rule, root),
+    above=0,
+    otherwise=otherwise,
+)
+course.claim(
+    "at 192×, the best learning rate of the sweep leaves SGD at least 0.1 of HR@10 below the small batch",
+    difference_interval(small, sgd_192),
+    above=0.1,
+    otherwise=otherwise,
+)
+course.claim(
+    "at 192×, both tuned by the same sweep, Adam beats SGD by more than 0.1 of HR@10",
+    difference_interval(adam_192, sgd_192),
+    above=0.1,
+    otherwise=otherwise,
+)
 
 # %% [markdown]
 # **Shown** At 16×, the three runs of SGD differ only in the learning rate. Where the last MLP layer is silent, the
@@ -327,7 +372,9 @@ course.claim("at 192×, both tuned by the same sweep, Adam beats SGD by more tha
 # rate counts. A square that was not run ends the rule.
 
 # %% tags=["experiment"]
-print(f"{'map':<20}{'smallest batch':>15}{'constant':>12}{'square root':>14}{'linear':>9}   (times the smallest batch)")
+print(
+    f"{'map':<20}{'smallest batch':>15}{'constant':>12}{'square root':>14}{'linear':>9}   (times the smallest batch)"
+)
 for label, one in maps.items():
     reach = [one.reach(power) for power in (0.0, 0.5, 1.0)]
     cells = "".join(f"{factor:>12}×" for factor in reach)

@@ -26,7 +26,12 @@ import torch
 
 import course
 from course.checks import large_batch as check
-from course.measure.comparison import compare, difference_interval, ratio_interval, signed_rank_interval
+from course.measure.comparison import (
+    compare,
+    difference_interval,
+    ratio_interval,
+    signed_rank_interval,
+)
 from course.plots import large_batch as plots
 from course.training import recommender_loop, warmed_transformers
 from course.training.contest import points_ahead
@@ -59,7 +64,10 @@ lr_192 = sizes.base_lr * experiment.batches[2] / experiment.batches[0]
 def first_update(make_optimizer, seed=0):
     """{parameter: its update-to-weight ratio} in the first update at 192 times the batch."""
     model = experiment.fresh_model(seed=seed)
-    optimizer, batch = make_optimizer(model.parameters()), experiment.first_batch(experiment.batches[2])
+    optimizer, batch = (
+        make_optimizer(model.parameters()),
+        experiment.first_batch(experiment.batches[2]),
+    )
     return update_ratios(model, lambda: recommender_loop.training_step(model, *batch, optimizer))
 
 
@@ -75,12 +83,24 @@ of_sgd, of_adam = [
     for by_seed in ratios.values()
 ]
 first, spread = ratios[f"SGD, learning rate {lr_192:g}"], of_sgd.amax(1) / of_sgd.amin(1)
-course.claim("by the linear rule at 192 times the batch, SGD's first update is longer than one of the tensors itself",
-             signed_rank_interval([max(of.values()) for of in first]), above=1, otherwise=otherwise)  # fmt: skip
-course.claim("under SGD the update-to-weight ratios of the weight matrices differ more than a hundredfold",
-             ratio_interval(of_sgd.amax(1), of_sgd.amin(1)), above=100, otherwise=otherwise)  # fmt: skip
-course.claim("under Adam the ratios of the weight matrices differ at least ten times less than under SGD",
-             ratio_interval(spread, of_adam.amax(1) / of_adam.amin(1)), above=10, otherwise=otherwise)  # fmt: skip
+course.claim(
+    "by the linear rule at 192 times the batch, SGD's first update is longer than one of the tensors itself",
+    signed_rank_interval([max(of.values()) for of in first]),
+    above=1,
+    otherwise=otherwise,
+)
+course.claim(
+    "under SGD the update-to-weight ratios of the weight matrices differ more than a hundredfold",
+    ratio_interval(of_sgd.amax(1), of_sgd.amin(1)),
+    above=100,
+    otherwise=otherwise,
+)
+course.claim(
+    "under Adam the ratios of the weight matrices differ at least ten times less than under SGD",
+    ratio_interval(spread, of_adam.amax(1) / of_adam.amin(1)),
+    above=10,
+    otherwise=otherwise,
+)
 longest = max(first[0], key=first[0].get)
 title = f"SGD's first update is {first[0][longest]:.1f} times as long as {longest} itself (seed 0)"
 plots.layer_ratios({label: by_seed[0] for label, by_seed in ratios.items()}, title)
@@ -192,13 +212,29 @@ runs = {
 # %% tags=["experiment"]
 at_end = {label: warmed_transformers.at_end(of) for label, of in runs.items()}
 constant = [text.constant] * len(seeds)
-without, factors, straight = at_end["no ramp"], at_end["equal factors, 0.4 epoch"], at_end["straight line, 0.4 epoch"]
-course.claim("without a ramp, the deep post-norm transformer ends less than 0.1 nats below token frequencies",
-             difference_interval(constant, without), below=0.1, otherwise=otherwise)  # fmt: skip
-course.claim("with a ramp of 0.4 epochs, the deep post-norm transformer ends at least 0.3 nats lower than without",
-             difference_interval(without, straight), above=0.3, otherwise=otherwise)  # fmt: skip
-course.claim("ramps by equal factors and along a line, both of 0.4 epochs, end within 0.3 nats of each other",
-             difference_interval(factors, straight), within=(-0.3, 0.3), otherwise=otherwise)  # fmt: skip
+without, factors, straight = (
+    at_end["no ramp"],
+    at_end["equal factors, 0.4 epoch"],
+    at_end["straight line, 0.4 epoch"],
+)
+course.claim(
+    "without a ramp, the deep post-norm transformer ends less than 0.1 nats below token frequencies",
+    difference_interval(constant, without),
+    below=0.1,
+    otherwise=otherwise,
+)
+course.claim(
+    "with a ramp of 0.4 epochs, the deep post-norm transformer ends at least 0.3 nats lower than without",
+    difference_interval(without, straight),
+    above=0.3,
+    otherwise=otherwise,
+)
+course.claim(
+    "ramps by equal factors and along a line, both of 0.4 epochs, end within 0.3 nats of each other",
+    difference_interval(factors, straight),
+    within=(-0.3, 0.3),
+    otherwise=otherwise,
+)
 levels = {"token frequencies": text.constant, "the table itself": text.table}
 lowest, highest = min(without), max(straight)
 title = f"No ramp: no seed ends below {lowest:.2f}. Straight line: none above {highest:.2f}"
@@ -243,13 +279,29 @@ def gap_after(**changed):
 
 both, square = gap_after(), gap_after(new_mean_at=wait)  # what is full
 fails = None if both.low < 0.1 < both.high else "fails" if both.high <= 0.1 else "learns"
-print(course.score("03/3", "after waiting for Adam's averages, the training", predicted_waiting, fails))
-course.claim("after waiting until Adam's averages are full, it ends less than 0.1 nats below token frequencies",
-             both, below=0.1, otherwise=otherwise)  # fmt: skip
-course.claim("with a full mean square and a new mean gradient, it ends less than 0.1 nats below token frequencies",
-             square, below=0.1, otherwise=otherwise)  # fmt: skip
-course.claim("with a full mean square and short first steps, it ends at least 0.2 nats below token frequencies",
-             gap_after(new_mean_at=wait, corrects_mean=False), above=0.2, otherwise=otherwise)  # fmt: skip
+print(
+    course.score(
+        "03/3", "after waiting for Adam's averages, the training", predicted_waiting, fails
+    )
+)
+course.claim(
+    "after waiting until Adam's averages are full, it ends less than 0.1 nats below token frequencies",
+    both,
+    below=0.1,
+    otherwise=otherwise,
+)
+course.claim(
+    "with a full mean square and a new mean gradient, it ends less than 0.1 nats below token frequencies",
+    square,
+    below=0.1,
+    otherwise=otherwise,
+)
+course.claim(
+    "with a full mean square and short first steps, it ends at least 0.2 nats below token frequencies",
+    gap_after(new_mean_at=wait, corrects_mean=False),
+    above=0.2,
+    otherwise=otherwise,
+)
 
 # %% [markdown]
 # **Shown** Where the first two claims hold, full averages are not enough. The two controls differ only in the size of
@@ -273,7 +325,9 @@ course.claim("with a full mean square and short first steps, it ends at least 0.
 # %% tags=["experiment"]
 def with_and_without(lr, **changed):
     """The losses without a ramp and with one of 0.4 epochs."""
-    return losses(lambda step: lr, **changed), losses(lambda step: line(step, n, lr / 100, lr, 0.4), **changed)
+    return losses(lambda step: lr, **changed), losses(
+        lambda step: line(step, n, lr / 100, lr, 0.4), **changed
+    )
 
 
 pairs = {  # changed: (without a ramp, with it)
@@ -289,15 +343,34 @@ worth = {changed: difference_interval(*pair) for changed, pair in ends.items()}
 # %% tags=["experiment"]
 for changed, nats in worth.items():
     print(f"changed: {changed:<32} the ramp lowers the loss by {nats} nats")
-course.claim("at a quarter of the learning rate, the ramp changes the loss by less than 0.2 nats",
-             worth["a quarter of the learning rate"], within=same, otherwise=otherwise)  # fmt: skip
-course.claim("with a third of the layers, the ramp changes the loss by less than 0.2 nats",
-             worth["a third of the layers"], within=same, otherwise=otherwise)  # fmt: skip
-course.claim("with pre-norm blocks, the ramp changes the loss by less than 0.2 nats",
-             worth["pre-norm"], within=same, otherwise=otherwise)  # fmt: skip
-course.claim("a quarter of the learning rate without a ramp ends below the full learning rate with the ramp",
-             difference_interval(ends["as above"][1], ends["a quarter of the learning rate"][0]), above=0)  # fmt: skip
-rows = {f"{changed}, {way}": pair[k] for changed, pair in ends.items() for k, way in enumerate(("no ramp", "ramp"))}
+course.claim(
+    "at a quarter of the learning rate, the ramp changes the loss by less than 0.2 nats",
+    worth["a quarter of the learning rate"],
+    within=same,
+    otherwise=otherwise,
+)
+course.claim(
+    "with a third of the layers, the ramp changes the loss by less than 0.2 nats",
+    worth["a third of the layers"],
+    within=same,
+    otherwise=otherwise,
+)
+course.claim(
+    "with pre-norm blocks, the ramp changes the loss by less than 0.2 nats",
+    worth["pre-norm"],
+    within=same,
+    otherwise=otherwise,
+)
+course.claim(
+    "a quarter of the learning rate without a ramp ends below the full learning rate with the ramp",
+    difference_interval(ends["as above"][1], ends["a quarter of the learning rate"][0]),
+    above=0,
+)
+rows = {
+    f"{changed}, {way}": pair[k]
+    for changed, pair in ends.items()
+    for k, way in enumerate(("no ramp", "ramp"))
+}
 saved = [nats.estimate for nats in worth.values()]
 title = f"The ramp lowers the loss by {saved[0]:.2f} nats; after one of three changes, by at most {max(saved[1:]):.2f}"
 plots.by_seed(rows, levels, "loss, nats per token", title)
@@ -382,7 +455,9 @@ class LARS(torch.optim.Optimizer):
     """
 
     def __init__(self, params, lr, momentum=0.9, weight_decay=0.0, trust=0.001, exclude_1d=True):
-        settings = dict(lr=lr, momentum=momentum, weight_decay=weight_decay, trust=trust, exclude_1d=exclude_1d)
+        settings = dict(
+            lr=lr, momentum=momentum, weight_decay=weight_decay, trust=trust, exclude_1d=exclude_1d
+        )
         super().__init__(params, settings)
 
     @torch.no_grad()
@@ -409,7 +484,9 @@ class LARS(torch.optim.Optimizer):
             decay = group["weight_decay"]
             w_norm, g_norm = w.norm(), w.grad.norm()
             ratio = group["trust"] * w_norm / (g_norm + decay * w_norm)
-            ratio = torch.where((w_norm > 0) & (g_norm > 0), ratio, 1.0)  # on the device: no sync point
+            ratio = torch.where(
+                (w_norm > 0) & (g_norm > 0), ratio, 1.0
+            )  # on the device: no sync point
         update = w.grad.add(w, alpha=decay).mul_(group["lr"] * ratio)
         w.sub_(velocity.mul_(group["momentum"]).add_(update))
         ### END SOLUTION
@@ -426,8 +503,11 @@ check.LARS(LARS, seed=9)
 # %% tags=["experiment"]
 Lars = course.solved(check.LARS)
 of_lars = torch.tensor(list(first_update(lambda p: Lars(p, lr=100.0, exclude_1d=False)).values()))
-course.claim("LARS moves every tensor by the same share of its norm", torch.allclose(of_lars, of_lars[:1], rtol=0.01),
-             f"largest over smallest {of_lars.max() / of_lars.min():.3f}")  # fmt: skip
+course.claim(
+    "LARS moves every tensor by the same share of its norm",
+    torch.allclose(of_lars, of_lars[:1], rtol=0.01),
+    f"largest over smallest {of_lars.max() / of_lars.min():.3f}",
+)
 
 # %% [markdown]
 # **Takeaway** LARS moves every tensor by the same share of its norm, whatever its gradient.
@@ -468,14 +548,31 @@ for name, (make, peaks) in contestants.items():
 scores = {name: of.scores for name, of in at_192.items()}
 ahead, popular = points_ahead(scores["LARS"], scores["SGD"]), [experiment.popularity] * len(seeds)
 print(course.score("03/3", "LARS over SGD at 192x, points", predicted_lars, ahead, null=0))
-course.claim("at 192 times the batch, LARS ends at least 20 points of HR@10 above SGD with the same schedule, each at "
-             "the best of three peaks", ahead, above=20, otherwise=otherwise)  # fmt: skip
-course.claim("at 192 times the batch, SGD with a ramp ends below popularity at the best of three peaks",
-             points_ahead(scores["SGD"], popular), below=0, otherwise=otherwise)  # fmt: skip
-course.claim("at 192 times the batch, a trust ratio for biases gains LARS at least 5 points of HR@10",
-             points_ahead(scores["LARS"], scores["LARS, biases as in SGD"]), above=5, otherwise=otherwise)  # fmt: skip
-course.claim("at 192 times the batch, Adam ends at least 2 points of HR@10 above LARS, each at the best of three",
-             points_ahead(scores["Adam, no ramp"], scores["LARS"]), above=2, otherwise=otherwise)  # fmt: skip
+course.claim(
+    "at 192 times the batch, LARS ends at least 20 points of HR@10 above SGD with the same schedule, each at "
+    "the best of three peaks",
+    ahead,
+    above=20,
+    otherwise=otherwise,
+)
+course.claim(
+    "at 192 times the batch, SGD with a ramp ends below popularity at the best of three peaks",
+    points_ahead(scores["SGD"], popular),
+    below=0,
+    otherwise=otherwise,
+)
+course.claim(
+    "at 192 times the batch, a trust ratio for biases gains LARS at least 5 points of HR@10",
+    points_ahead(scores["LARS"], scores["LARS, biases as in SGD"]),
+    above=5,
+    otherwise=otherwise,
+)
+course.claim(
+    "at 192 times the batch, Adam ends at least 2 points of HR@10 above LARS, each at the best of three",
+    points_ahead(scores["Adam, no ramp"], scores["LARS"]),
+    above=2,
+    otherwise=otherwise,
+)
 title = f"LARS is {ahead.estimate:.0f} points of HR@10 ahead of SGD at 192 times the batch"
 plots.by_seed(scores, {"popularity": experiment.popularity}, "HR@10", title)
 
@@ -507,17 +604,28 @@ for times, peaks in sizes.peaks_of.items():
         found.append(tuned(train, own_peaks, len(seeds), sizes.tuning_seeds))
         print(f"{times}x, {name}: {found[-1]}")
     smaller[times] = points_ahead(found[1].scores, found[0].scores)
-course.claim("at 16 times the batch, LARS ends at least 5 points of HR@10 above SGD, each at the best of three peaks",
-             smaller[16], above=5, otherwise=otherwise)  # fmt: skip
-course.claim("at 4 times the batch, LARS and SGD end within 3 points of HR@10 of each other", smaller.get(4),
-             within=(-3, 3), otherwise=otherwise)  # fmt: skip
+course.claim(
+    "at 16 times the batch, LARS ends at least 5 points of HR@10 above SGD, each at the best of three peaks",
+    smaller[16],
+    above=5,
+    otherwise=otherwise,
+)
+course.claim(
+    "at 4 times the batch, LARS and SGD end within 3 points of HR@10 of each other",
+    smaller.get(4),
+    within=(-3, 3),
+    otherwise=otherwise,
+)
 
 
 # %% tags=["experiment"]
 def updates(name, peak=0.01, repeats=5):
     """A function that makes a few updates at the base batch."""
     model = experiment.fresh_model()
-    batch, optimizer = experiment.first_batch(experiment.batches[0]), contestants[name][0](model.parameters(), peak)
+    batch, optimizer = (
+        experiment.first_batch(experiment.batches[0]),
+        contestants[name][0](model.parameters(), peak),
+    )
 
     def run():
         for _ in range(repeats):
@@ -526,10 +634,16 @@ def updates(name, peak=0.01, repeats=5):
     return run
 
 
-timed = compare({name: updates(name) for name in ("SGD", "LARS")}, device=course.device(), seconds=sizes.seconds)
+timed = compare(
+    {name: updates(name) for name in ("SGD", "LARS")}, device=course.device(), seconds=sizes.seconds
+)
 print(timed)
-course.claim("at the base batch, an update with LARS takes at least 10 % longer than one with SGD",
-             timed.ratio("SGD", to="LARS"), above=1.1, otherwise=otherwise)  # fmt: skip
+course.claim(
+    "at the base batch, an update with LARS takes at least 10 % longer than one with SGD",
+    timed.ratio("SGD", to="LARS"),
+    above=1.1,
+    otherwise=otherwise,
+)
 
 # %% [markdown]
 # For more batch sizes, switch the map of part 2 from SGD to LARS. Its trainings are longer and have no ramp.
@@ -567,15 +681,29 @@ for scale, lrs in sizes.scale_lrs.items():
 scores = {scale: of.scores for scale, of in scales.items()}
 lead = [sum(scores[scale]) - sum(scores["model"]) for scale in ("tensor", "coordinate")]
 share = lead[0] / lead[1] if lead[1] > 0 else None
-print(course.score("03/3", "share of Adam's lead with one scale per tensor", predicted_share, share, null=None))
-course.claim("one scale per tensor ends at least 20 points of HR@10 above one scale for the model, each at its best",
-             points_ahead(scores["tensor"], scores["model"]), above=20, otherwise=otherwise)  # fmt: skip
-course.claim("one scale per coordinate ends at most 5 points of HR@10 above one per tensor, each at its best",
-             points_ahead(scores["coordinate"], scores["tensor"]), below=5, otherwise=otherwise)  # fmt: skip
+print(
+    course.score(
+        "03/3", "share of Adam's lead with one scale per tensor", predicted_share, share, null=None
+    )
+)
+course.claim(
+    "one scale per tensor ends at least 20 points of HR@10 above one scale for the model, each at its best",
+    points_ahead(scores["tensor"], scores["model"]),
+    above=20,
+    otherwise=otherwise,
+)
+course.claim(
+    "one scale per coordinate ends at most 5 points of HR@10 above one per tensor, each at its best",
+    points_ahead(scores["coordinate"], scores["tensor"]),
+    below=5,
+    otherwise=otherwise,
+)
 levels = {"popularity": experiment.popularity}
 middle = {scale: statistics.median(of) for scale, of in scores.items()}
 title = f"HR@10 {middle['tensor']:.2f} with one scale per tensor, {middle['model']:.2f} with one for the model"
-plots.by_seed({f"one scale per {scale}": of for scale, of in scores.items()}, levels, "HR@10", title)
+plots.by_seed(
+    {f"one scale per {scale}": of for scale, of in scores.items()}, levels, "HR@10", title
+)
 
 # %% [markdown]
 # **Shown**: the three differ only in how the scale is shared. Where the first claim holds, a scale for each tensor
@@ -660,7 +788,9 @@ check.exponential_warmup(exponential_warmup, seed=192)
 # %%
 exponential, linear = course.solved(check.exponential_warmup), course.solved(check.linear_warmup)
 optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=100.0)
-scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: linear(step, 10, 1.0, 100.0, 2) / 100.0)
+scheduler = torch.optim.lr_scheduler.LambdaLR(
+    optimizer, lambda step: linear(step, 10, 1.0, 100.0, 2) / 100.0
+)
 from_torch = []
 for _ in range(25):
     from_torch += scheduler.get_last_lr()
@@ -670,10 +800,14 @@ ramp_lrs = {
     "exponential, 2 epochs": [exponential(step, 10, 100.0, 2) for step in range(25)],
     "linear, 2 epochs": [linear(step, 10, 1.0, 100.0, 2) for step in range(25)],
 }
-course.claim("torch's LambdaLR with your function gives the same learning rates",
-             torch.allclose(torch.tensor(from_torch), torch.tensor(ramp_lrs["linear, 2 epochs"])))  # fmt: skip
+course.claim(
+    "torch's LambdaLR with your function gives the same learning rates",
+    torch.allclose(torch.tensor(from_torch), torch.tensor(ramp_lrs["linear, 2 epochs"])),
+)
 slow, fast = (values[10] for values in ramp_lrs.values())
-plots.learning_rates(ramp_lrs, f"Halfway, the linear ramp is {fast / slow:.0f} times as high as the exponential one")
+plots.learning_rates(
+    ramp_lrs, f"Halfway, the linear ramp is {fast / slow:.0f} times as high as the exponential one"
+)
 
 # %% [markdown]
 # ## Would you notice a parameter that never trains? · extra
@@ -692,7 +826,9 @@ class WildLARS(torch.optim.Optimizer):
     """LARS as found in the wild, with its schedule inside.  Do not use it."""
 
     def __init__(self, params, lr, momentum=0.9, weight_decay=0.0005, trust=0.001, max_epoch=200):
-        super().__init__(params, dict(lr=lr, momentum=momentum, weight_decay=weight_decay, trust=trust))
+        super().__init__(
+            params, dict(lr=lr, momentum=momentum, weight_decay=weight_decay, trust=trust)
+        )
         self.epoch, self.max_epoch = 0, max_epoch
 
     @torch.no_grad()
@@ -843,7 +979,9 @@ check.polynomial_decay(polynomial_decay, seed=16)
 # %%
 decay = course.solved(check.polynomial_decay)
 print("step                " + " ".join(f"{step:5d}" for step in range(0, 11)))
-print("as found in the wild" + " ".join(f"{wild_decay(step, 5, 1.0):5.2f}" for step in range(0, 11)))
+print(
+    "as found in the wild" + " ".join(f"{wild_decay(step, 5, 1.0):5.2f}" for step in range(0, 11))
+)
 print("fixed               " + " ".join(f"{decay(step, 5, 1.0):5.2f}" for step in range(0, 11)))
 optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
 scheduler = torch.optim.lr_scheduler.PolynomialLR(optimizer, total_iters=5, power=2)

@@ -27,10 +27,21 @@ from torch.nn import functional as F
 
 import course
 from course.checks import large_batch as check
-from course.measure.comparison import compare, difference_interval, ratio_interval, signed_rank_interval
+from course.measure.comparison import (
+    compare,
+    difference_interval,
+    ratio_interval,
+    signed_rank_interval,
+)
 from course.plots import large_batch as plots
 from course.training import half_precision, recommender_loop
-from course.training.half_precision import below_normal, bf16_step, lost_in_fp16, some_updates, watched_backward
+from course.training.half_precision import (
+    below_normal,
+    bf16_step,
+    lost_in_fp16,
+    some_updates,
+    watched_backward,
+)
 from course.training.optimizer_contest import ramp_and_decay
 from course.training.recommender import CONSTANT_LOSS, Experiment
 
@@ -123,7 +134,9 @@ def accumulated_step(model, users, items, labels, optimizer, micro_batch):
     total = 0.0
     for start in range(0, len(labels), micro_batch):
         rows = slice(start, start + micro_batch)
-        loss = F.binary_cross_entropy_with_logits(model(users[rows], items[rows]), labels[rows], reduction="sum")
+        loss = F.binary_cross_entropy_with_logits(
+            model(users[rows], items[rows]), labels[rows], reduction="sum"
+        )
         loss = loss / len(labels)  # of the whole batch: every row weighs the same
         loss.backward()
         total += loss.detach()
@@ -159,7 +172,11 @@ predicted_bf16_saving = None  # your number: bytes kept in fp32 over bytes kept 
 # %% tags=["experiment"]
 accumulated = functools.partial(course.solved(check.accumulated_step), micro_batch=batches[1])
 memory_batches = [sizes.base_batch * times for times in (4, 16, 64, 192)]
-WHOLE, PIECES, IN_BF16 = "the whole batch", f"micro-batches of {batches[1]:,}", "the whole batch in bf16"
+WHOLE, PIECES, IN_BF16 = (
+    "the whole batch",
+    f"micro-batches of {batches[1]:,}",
+    "the whole batch in bf16",
+)
 steps = {WHOLE: recommender_loop.training_step, PIECES: accumulated, IN_BF16: bf16_step}
 kept = {}
 for name, step in steps.items():
@@ -171,20 +188,37 @@ title = f"At {memory_batches[-1]:,} samples, fp32 keeps {whole / in_pieces:.1f} 
 plots.memory(memory_batches, kept, weights, f"{title}, {whole / in_bf16:.1f} times those of bf16")
 
 # %% tags=["experiment"]
-print(course.score("03/4", "bytes kept in fp32 over bytes kept in bf16", predicted_bf16_saving, whole / in_bf16))
+print(
+    course.score(
+        "03/4", "bytes kept in fp32 over bytes kept in bf16", predicted_bf16_saving, whole / in_bf16
+    )
+)
 of_pieces = kept[PIECES][1:]  # of batches that are one micro-batch or several
 no_more, fewer = max(of_pieces) < 1.1 * of_pieces[0], in_bf16 <= 0.75 * whole
-course.claim("with micro-batches, a batch of 12 of them keeps at most a tenth more bytes than a batch of one", no_more,
-             ", ".join(f"{b / 1e6:.1f}" for b in of_pieces) + " MB",
-             otherwise="Look for what grows with the batch and not with the piece.")  # fmt: skip
-course.claim("autocast to bf16 keeps at most three quarters of the bytes that fp32 keeps for backward",
-             fewer, f"{in_bf16 / whole:.2f} of them",
-             otherwise="A small batch keeps mostly 16-bit copies of the weights.")  # fmt: skip
-ways = {name: some_updates(experiment, steps[name], batches[2], sizes.amp_steps) for name in (WHOLE, PIECES)}
+course.claim(
+    "with micro-batches, a batch of 12 of them keeps at most a tenth more bytes than a batch of one",
+    no_more,
+    ", ".join(f"{b / 1e6:.1f}" for b in of_pieces) + " MB",
+    otherwise="Look for what grows with the batch and not with the piece.",
+)
+course.claim(
+    "autocast to bf16 keeps at most three quarters of the bytes that fp32 keeps for backward",
+    fewer,
+    f"{in_bf16 / whole:.2f} of them",
+    otherwise="A small batch keeps mostly 16-bit copies of the weights.",
+)
+ways = {
+    name: some_updates(experiment, steps[name], batches[2], sizes.amp_steps)
+    for name in (WHOLE, PIECES)
+}
 compared = compare(ways, device=device, seconds=sizes.seconds, progress=False)
 longer = compared.ratio(WHOLE, to=PIECES)
-course.claim("an update in 12 pieces takes at most 10 % longer than the whole batch", longer, below=1.1,
-             otherwise="Larger pieces tell whether the fixed costs of each piece take the time.")  # fmt: skip
+course.claim(
+    "an update in 12 pieces takes at most 10 % longer than the whole batch",
+    longer,
+    below=1.1,
+    otherwise="Larger pieces tell whether the fixed costs of each piece take the time.",
+)
 
 # %% [markdown]
 # **Known** Autocast runs matrix products in 16 bits (documentation of `torch.amp`), so autograd keeps their inputs in
@@ -221,29 +255,49 @@ for batch in batches:
     activations, parameters = watched_backward(experiment, batch, torch.float32)
     small.append(below_normal(activations))
     lost.append(lost_in_fp16(activations))
-    print(f"batch {batch:>7,}: of the activations' gradients {small[-1]:5.1f} % below 2^-14, {lost[-1]:5.2f} % zero")
+    print(
+        f"batch {batch:>7,}: of the activations' gradients {small[-1]:5.1f} % below 2^-14, {lost[-1]:5.2f} % zero"
+    )
 peaks = [max(g.abs().max().item() for g in tensors) for tensors in (activations, parameters)]
 safe = 2.0 ** math.floor(math.log2(65504 / (2 * max(peaks))))  # leaves a factor of two of headroom
 scaled = [safe * g for g in activations]
-print(f"with all gradients multiplied by 2^{math.log2(safe):.0f}: {below_normal(scaled):.1f} % below 2^-14, "
-      f"{lost_in_fp16(scaled):.2f} % zero")  # fmt: skip
-title = (f"Activations' gradients below 2^-14: {small[-1]:.0f} % as they are, "
-         f"{below_normal(scaled):.0f} % times 2^{math.log2(safe):.0f}")  # fmt: skip
-plots.gradient_histogram({"gradients of activations": activations, "p.grad": parameters}, safe, title)
+print(
+    f"with all gradients multiplied by 2^{math.log2(safe):.0f}: {below_normal(scaled):.1f} % below 2^-14, "
+    f"{lost_in_fp16(scaled):.2f} % zero"
+)
+title = (
+    f"Activations' gradients below 2^-14: {small[-1]:.0f} % as they are, "
+    f"{below_normal(scaled):.0f} % times 2^{math.log2(safe):.0f}"
+)
+plots.gradient_histogram(
+    {"gradients of activations": activations, "p.grad": parameters}, safe, title
+)
 
 # %% tags=["experiment"]
 in_half, grads = watched_backward(experiment, batches[2], torch.float16)
 few_lost, limits = lost[2] < 5, peaks[1] > peaks[0]
-course.claim("under autocast the backward pass is 16-bit and p.grad is fp32",
-             {g.dtype for g in in_half} == {torch.float16} and {g.dtype for g in grads} == {torch.float32},
-             otherwise="Your version of torch casts elsewhere.")  # fmt: skip
-course.claim("the larger the batch, the more of the activations' gradients is below 2^-14", small == sorted(small),
-             ", ".join(f"{share:.1f} %" for share in small),
-             otherwise="All of them are below it already at the smallest batch.")  # fmt: skip
-course.claim("without a loss scale, less than 5 % of the gradients is lost here", few_lost, f"{lost[2]:.2f} %",
-             otherwise="Your batch is larger, so each row's gradient is smaller.")  # fmt: skip
-course.claim("p.grad has larger values than the activations' gradients, so it limits the loss scale", limits,
-             otherwise="Your batch is small.")  # fmt: skip
+course.claim(
+    "under autocast the backward pass is 16-bit and p.grad is fp32",
+    {g.dtype for g in in_half} == {torch.float16} and {g.dtype for g in grads} == {torch.float32},
+    otherwise="Your version of torch casts elsewhere.",
+)
+course.claim(
+    "the larger the batch, the more of the activations' gradients is below 2^-14",
+    small == sorted(small),
+    ", ".join(f"{share:.1f} %" for share in small),
+    otherwise="All of them are below it already at the smallest batch.",
+)
+course.claim(
+    "without a loss scale, less than 5 % of the gradients is lost here",
+    few_lost,
+    f"{lost[2]:.2f} %",
+    otherwise="Your batch is larger, so each row's gradient is smaller.",
+)
+course.claim(
+    "p.grad has larger values than the activations' gradients, so it limits the loss scale",
+    limits,
+    otherwise="Your batch is small.",
+)
 
 # %% [markdown]
 # The last line of the first output shows the remedy. Before the backward pass, multiply the loss by a constant, the
@@ -376,10 +430,18 @@ half = functools.partial(amp_step_now, dtype=torch.float16)
 FP32, ALONE, SCALED, BF16 = "fp32", "fp16 without a scale", "fp16 with a scaler", "bf16"
 ends = {name: [] for name in (FP32, ALONE, SCALED, BF16)}
 for seed in range(sizes.tower_seeds):
-    fixed = torch.amp.GradScaler(device.type, init_scale=weight_of_row, growth_interval=10**9)  # never changes
-    adapting = torch.amp.GradScaler(device.type, init_scale=2**16 * weight_of_row, growth_interval=50)
-    ways = {FP32: None, ALONE: functools.partial(half, scaler=fixed), SCALED: functools.partial(half, scaler=adapting),
-            BF16: functools.partial(amp_step_now, scaler=fixed)}  # fmt: skip
+    fixed = torch.amp.GradScaler(
+        device.type, init_scale=weight_of_row, growth_interval=10**9
+    )  # never changes
+    adapting = torch.amp.GradScaler(
+        device.type, init_scale=2**16 * weight_of_row, growth_interval=50
+    )
+    ways = {
+        FP32: None,
+        ALONE: functools.partial(half, scaler=fixed),
+        SCALED: functools.partial(half, scaler=adapting),
+        BF16: functools.partial(amp_step_now, scaler=fixed),
+    }
     for name, step in ways.items():
         history = half_precision.train_tower(experiment, sizes, step, seed)
         ends[name].append(sum(history.losses[-20:]) / len(history.losses[-20:]))
@@ -391,13 +453,27 @@ plots.final_losses(ends, CONSTANT_LOSS)
 alone = signed_rank_interval(ends[ALONE])
 otherwise = "Your training is shorter, or its gradients are larger."
 worse = ratio_interval(torch.tensor(ends[ALONE]), torch.tensor(ends[FP32]))
-print(course.score("03/4", "loss of fp16 without a scale over loss of fp32", predicted_alone, worse))
-course.claim("in fp16 without a loss scale, a deep network at batch 2^20 learns nothing: its loss is 0.49 or more",
-             alone, above=0.49, otherwise=otherwise)  # fmt: skip
-course.claim("with a loss scaler the same training in fp16 ends within 0.01 of the loss of fp32",
-             difference_interval(ends[SCALED], ends[FP32]), within=(-0.01, 0.01), otherwise=otherwise)  # fmt: skip
-course.claim("in bf16 without a loss scale the same training ends within 0.01 of the loss of fp32",
-             difference_interval(ends[BF16], ends[FP32]), within=(-0.01, 0.01), otherwise=otherwise)  # fmt: skip
+print(
+    course.score("03/4", "loss of fp16 without a scale over loss of fp32", predicted_alone, worse)
+)
+course.claim(
+    "in fp16 without a loss scale, a deep network at batch 2^20 learns nothing: its loss is 0.49 or more",
+    alone,
+    above=0.49,
+    otherwise=otherwise,
+)
+course.claim(
+    "with a loss scaler the same training in fp16 ends within 0.01 of the loss of fp32",
+    difference_interval(ends[SCALED], ends[FP32]),
+    within=(-0.01, 0.01),
+    otherwise=otherwise,
+)
+course.claim(
+    "in bf16 without a loss scale the same training ends within 0.01 of the loss of fp32",
+    difference_interval(ends[BF16], ends[FP32]),
+    within=(-0.01, 0.01),
+    otherwise=otherwise,
+)
 
 # %% [markdown]
 # **Shown** The two ways in fp16 differ only in the loss scale, so the small gradients are the reason. Adam cannot
@@ -422,24 +498,43 @@ course.claim("in bf16 without a loss scale the same training ends within 0.01 of
 predicted_speedup = None  # your number: seconds in fp32 over seconds in bf16
 
 # %% tags=["experiment"]
-ways = {FP32: some_updates(experiment, recommender_loop.training_step, batches[1], sizes.amp_steps),
-        BF16: some_updates(experiment, bf16_step, batches[1], sizes.amp_steps)}  # fmt: skip
+ways = {
+    FP32: some_updates(experiment, recommender_loop.training_step, batches[1], sizes.amp_steps),
+    BF16: some_updates(experiment, bf16_step, batches[1], sizes.amp_steps),
+}
 update = compare(ways, device=device, seconds=sizes.seconds, progress=False)
 matrix = torch.randn(512, 512, device=device)
 in_16 = matrix.bfloat16()
-ways = {FP32: lambda: [matrix @ matrix for _ in range(sizes.amp_steps)],
-        BF16: lambda: [in_16 @ in_16 for _ in range(sizes.amp_steps)]}  # fmt: skip
+ways = {
+    FP32: lambda: [matrix @ matrix for _ in range(sizes.amp_steps)],
+    BF16: lambda: [in_16 @ in_16 for _ in range(sizes.amp_steps)],
+}
 product = compare(ways, device=device, seconds=sizes.seconds, progress=False)
 print(f"an update\n{update}\na product alone\n{product}")
 if device.type == "cpu":
-    print("instructions of this CPU for products of bf16:", ", ".join(half_precision.bf16_instructions()) or "none")
+    print(
+        "instructions of this CPU for products of bf16:",
+        ", ".join(half_precision.bf16_instructions()) or "none",
+    )
 
 # %% tags=["experiment"]
-print(course.score("03/4", "how many times as fast an update is in bf16", predicted_speedup, update.ratio(BF16)))
-course.claim("bf16 makes a product of two matrices at least 10 % faster than fp32", product.ratio(BF16), above=1.1,
-             otherwise="Without such instructions, or without tensor cores, bf16 is converted first.")  # fmt: skip
-course.claim("bf16 makes an update of NVIDIA's NeuMF at least 10 % faster than fp32", update.ratio(BF16), above=1.1,
-             otherwise="Conversions, or operations other than products, take much of the update.")  # fmt: skip
+print(
+    course.score(
+        "03/4", "how many times as fast an update is in bf16", predicted_speedup, update.ratio(BF16)
+    )
+)
+course.claim(
+    "bf16 makes a product of two matrices at least 10 % faster than fp32",
+    product.ratio(BF16),
+    above=1.1,
+    otherwise="Without such instructions, or without tensor cores, bf16 is converted first.",
+)
+course.claim(
+    "bf16 makes an update of NVIDIA's NeuMF at least 10 % faster than fp32",
+    update.ratio(BF16),
+    above=1.1,
+    otherwise="Conversions, or operations other than products, take much of the update.",
+)
 
 # %% [markdown]
 # If your CPU has no instructions for bf16, **we think** that torch converts each value to fp32 before it multiplies.
@@ -468,12 +563,17 @@ schedule = ramp_and_decay(ramp, sizes.epochs)(sizes.lars_lr)  # as in part 3
 def whole_recipe(seed, is_mixed, weight_decay):
     """The HR@10 of LARS with warm-up at 192 times the batch, in mixed precision or in fp32."""
     scaler = torch.amp.GradScaler("cuda") if device.type == "cuda" else None
-    mixed = functools.partial(amp_step_now, scaler=scaler, dtype=torch.float16 if scaler else torch.bfloat16)
+    mixed = functools.partial(
+        amp_step_now, scaler=scaler, dtype=torch.float16 if scaler else torch.bfloat16
+    )
     return experiment.train_fresh(
         lambda p: Lars(p, lr=sizes.lars_lr, weight_decay=weight_decay, exclude_1d=False),
-        batches[2], seed, schedule=schedule,
+        batches[2],
+        seed,
+        schedule=schedule,
         step=mixed if is_mixed else None,
-        evaluate_every=sizes.epochs).hit_rate[-1]  # fmt: skip
+        evaluate_every=sizes.epochs,
+    ).hit_rate[-1]
 
 
 # %% tags=["experiment"]
@@ -484,14 +584,24 @@ for name, setting in settings.items():
     hits[name] = [whole_recipe(seed, *setting) for seed in range(sizes.whole_recipe_seeds)]
     print(f"{name:<26} HR@10 per seed: " + ", ".join(f"{hit:.3f}" for hit in hits[name]))
 gained = signed_rank_interval([hit - experiment.popularity for hit in hits[NO_DECAY]])
-course.claim("LARS with warm-up and mixed precision ends at least 0.1 of HR@10 above popularity at 192x", gained,
-             above=0.1, otherwise="The training is too short, or your data suits another peak.")  # fmt: skip
-course.claim("without weight decay, mixed precision changes the HR@10 of LARS by less than 0.05",
-             difference_interval(hits[NO_DECAY], hits[IN_FP32]), within=(-0.05, 0.05),
-             otherwise="The seeds differ by more than that.")  # fmt: skip
-course.claim("under LARS at 192x, weight decay of 1e-4 costs at least 0.1 of HR@10",
-             difference_interval(hits[ALL], hits[NO_DECAY]), below=-0.1,
-             otherwise="Your gradients are larger than the decay, or the training is too short.")  # fmt: skip
+course.claim(
+    "LARS with warm-up and mixed precision ends at least 0.1 of HR@10 above popularity at 192x",
+    gained,
+    above=0.1,
+    otherwise="The training is too short, or your data suits another peak.",
+)
+course.claim(
+    "without weight decay, mixed precision changes the HR@10 of LARS by less than 0.05",
+    difference_interval(hits[NO_DECAY], hits[IN_FP32]),
+    within=(-0.05, 0.05),
+    otherwise="The seeds differ by more than that.",
+)
+course.claim(
+    "under LARS at 192x, weight decay of 1e-4 costs at least 0.1 of HR@10",
+    difference_interval(hits[ALL], hits[NO_DECAY]),
+    below=-0.1,
+    otherwise="Your gradients are larger than the decay, or the training is too short.",
+)
 
 # %% [markdown]
 # **Shown** Each way differs from the one before it in one ingredient. So the whole recipe need not be the best, and
@@ -655,7 +765,9 @@ class LossScaler:
         gradients = [p.grad for p in params if p.grad is not None]
         for g in gradients:
             g.div_(self.factor)
-        self.overflow = not all(g.isfinite().all() for g in gradients)  # the sync point: Python has to know
+        self.overflow = not all(
+            g.isfinite().all() for g in gradients
+        )  # the sync point: Python has to know
         ### END SOLUTION
 
     def step(self, optimizer):
@@ -714,11 +826,16 @@ plots.loss_scale(scale_seen, skipped)
 # %% tags=["experiment"]
 print(f"loss at the end {sum(history.losses[-20:]) / len(history.losses[-20:]):.3f}")
 for scale in (1.0, 2.0**16):
-    print(f"zero in fp16 among the large model's gradients, times {scale:g}: {100 * flushed(activations, scale):.1f} %")
+    print(
+        f"zero in fp16 among the large model's gradients, times {scale:g}: {100 * flushed(activations, scale):.1f} %"
+    )
 a_few = 0 < len(skipped) < len(scale_seen) / 2
-course.claim("the scaler skips a few updates until its scale fits, and trains on", a_few,
-             f"{len(skipped)} of {len(scale_seen)} skipped",
-             otherwise="The training is too short: the skipped updates are most of it.")  # fmt: skip
+course.claim(
+    "the scaler skips a few updates until its scale fits, and trains on",
+    a_few,
+    f"{len(skipped)} of {len(scale_seen)} skipped",
+    otherwise="The training is too short: the skipped updates are most of it.",
+)
 
 # %% [markdown]
 # **Takeaway** A scaler finds its scale itself, and pays with the updates that it skips. One that starts too low loses

@@ -276,9 +276,12 @@ fewest = statistics.median(updates) / (1 + critical / batches[1])
 print("noise scale in Adam's units, per seed: " + ", ".join(f"{scale:,.0f}" for scale in of_adam))
 print("noise scale by plain norms, per seed:  " + ", ".join(f"{scale:,.0f}" for scale in of_plain))
 print(f"predicted: critical batch {critical:,.0f} samples, fewest updates {fewest:.1f}")
-course.claim("under Adam, the noise scale in Adam's units is at least three times the one by plain norms",
-             ratio_interval(torch.tensor(of_adam), torch.tensor(of_plain)), above=3,
-             otherwise="Your training is short, or its coordinates have gradients of similar sizes.")  # fmt: skip
+course.claim(
+    "under Adam, the noise scale in Adam's units is at least three times the one by plain norms",
+    ratio_interval(torch.tensor(of_adam), torch.tensor(of_plain)),
+    above=3,
+    otherwise="Your training is short, or its coordinates have gradients of similar sizes.",
+)
 
 # %% [markdown]
 # **Takeaway** A training in micro-batches or on ranks has the norms for its noise scale already. Take them in the
@@ -308,7 +311,9 @@ course.claim("under Adam, the noise scale in Adam's units is at least three time
 
 # %%
 predicted_fastest = None  # your number: the fastest of these batches, in samples
-predicted_ratio = None  # your number: seconds to the target at 192 times the batch over those at 16 times
+predicted_ratio = (
+    None  # your number: seconds to the target at 192 times the batch over those at 16 times
+)
 
 # %% tags=["experiment"]
 seconds_per_update = time_to_target.seconds_per_update(experiment, sizes)  # {batch: seconds}
@@ -321,8 +326,10 @@ def seconds_for(batch):
 
 
 fastest = cost.fastest(critical)  # the root above
-print(f"c {1e3 * cost.per_update:.2f} ms, s {1e6 * cost.per_sample:.2f} µs, "
-      f"c / s {cost.samples:,.0f} samples")  # fmt: skip
+print(
+    f"c {1e3 * cost.per_update:.2f} ms, s {1e6 * cost.per_sample:.2f} µs, "
+    f"c / s {cost.samples:,.0f} samples"
+)
 print(f"predicted fastest batch: {fastest:,.0f} samples")
 
 # %% [markdown]
@@ -333,39 +340,69 @@ print(f"predicted fastest batch: {fastest:,.0f} samples")
 updates_of, seconds_of = {}, {}
 for times in sizes.critical_times:
     batch = times * sizes.base_batch
-    runs = [time_to_target.run_to_target(experiment, sizes, times, seed) for seed in range(sizes.price_seeds)]
+    runs = [
+        time_to_target.run_to_target(experiment, sizes, times, seed)
+        for seed in range(sizes.price_seeds)
+    ]
     updates_of[batch] = [run.updates_to_target or math.inf for run in runs]
     seconds_of[batch] = [updates * seconds_per_update[batch] for updates in updates_of[batch]]
-    print(f"batch {batch:>7,}: updates {updates_of[batch]}, {statistics.median(seconds_of[batch]):.2f} s, "
-          f"predicted {seconds_for(batch):.2f} s")  # fmt: skip
+    print(
+        f"batch {batch:>7,}: updates {updates_of[batch]}, {statistics.median(seconds_of[batch]):.2f} s, "
+        f"predicted {seconds_for(batch):.2f} s"
+    )
 best = time_to_target.fastest_batch(seconds_of)  # None if the seeds do not decide
 named = f"{best:,} is fastest" if best else "the seeds decide for none"
-plots.time_to_target(seconds_of, seconds_for, fastest, f"Of these batches, {named}; predicted {fastest:,.0f}")
+plots.time_to_target(
+    seconds_of, seconds_for, fastest, f"Of these batches, {named}; predicted {fastest:,.0f}"
+)
 
 # %% tags=["experiment"]
 seconds = {batch: torch.tensor(own, dtype=torch.float64) for batch, own in seconds_of.items()}
 slower = ratio_interval(seconds[192 * sizes.base_batch], seconds[16 * sizes.base_batch])
-fits = [time_to_target.fitted({batch: own[seed] for batch, own in updates_of.items()}).critical
-        for seed in range(sizes.price_seeds)]  # fmt: skip
+fits = [
+    time_to_target.fitted({batch: own[seed] for batch, own in updates_of.items()}).critical
+    for seed in range(sizes.price_seeds)
+]
 off = ratio_interval(torch.tensor(fits), torch.tensor(of_adam))  # each seed predicts its own
 print(f"critical batch: predicted {critical:,.0f} samples, fitted {statistics.median(fits):,.0f}")
 print(course.score("03/5", "the fastest batch", predicted_fastest, best, null=None))
 print(course.score("03/5", "seconds at 192 times the batch over 16 times", predicted_ratio, slower))
 otherwise = "Your machine has another c / s, other data needs other learning rates, and smoke has too few updates."
-course.claim("192 times the batch takes at least 10 % longer to the target than 16 times the batch", slower, above=1.1,
-             otherwise=otherwise)  # fmt: skip
-course.claim("Adam's critical batch is predicted within a factor of two", off, within=(0.5, 2), otherwise=otherwise)
+course.claim(
+    "192 times the batch takes at least 10 % longer to the target than 16 times the batch",
+    slower,
+    above=1.1,
+    otherwise=otherwise,
+)
+course.claim(
+    "Adam's critical batch is predicted within a factor of two",
+    off,
+    within=(0.5, 2),
+    otherwise=otherwise,
+)
 
 # %% tags=["experiment"]
-errors = [ratio_interval(own, torch.full_like(own, seconds_for(batch))) for batch, own in seconds.items()]
+errors = [
+    ratio_interval(own, torch.full_like(own, seconds_for(batch))) for batch, own in seconds.items()
+]
 for batch, error in zip(seconds, errors, strict=True):
     print(f"batch {batch:>7,}: measured over predicted {error}")
-course.claim("u (1 + B_c / B) (c + s B) predicts the seconds of each batch size within a factor of two",
-             furthest(errors), within=(0.5, 2), otherwise=otherwise)  # fmt: skip
-samples = {batch: torch.tensor(own, dtype=torch.float64) * batch for batch, own in updates_of.items()}
+course.claim(
+    "u (1 + B_c / B) (c + s B) predicts the seconds of each batch size within a factor of two",
+    furthest(errors),
+    within=(0.5, 2),
+    otherwise=otherwise,
+)
+samples = {
+    batch: torch.tensor(own, dtype=torch.float64) * batch for batch, own in updates_of.items()
+}
 smallest, largest = samples[min(samples)], samples[max(samples)]
-course.claim("from the smallest to the largest batch, the samples to the target grow at least twofold",
-             ratio_interval(largest, smallest), above=2, otherwise=otherwise)  # fmt: skip
+course.claim(
+    "from the smallest to the largest batch, the samples to the target grow at least twofold",
+    ratio_interval(largest, smallest),
+    above=2,
+    otherwise=otherwise,
+)
 
 # %% [markdown]
 # You need not hit the best batch exactly. By the formula, half or twice $B^*$ takes at most an eighth longer. A
@@ -407,21 +444,35 @@ stages = {
 }
 hits, counts = {}, {}
 for name, plan in stages.items():
-    ended = [time_to_target.train_in_stages(experiment, plan, seed) for seed in range(sizes.grown_seeds)]
+    ended = [
+        time_to_target.train_in_stages(experiment, plan, seed) for seed in range(sizes.grown_seeds)
+    ]
     hits[name], counts[name] = [hit for hit, _ in ended], ended[0][1]
-    print(f"{name:<22} {counts[name]:>4} updates, HR@10 " + ", ".join(f"{hit:.3f}" for hit in hits[name]))
+    print(
+        f"{name:<22} {counts[name]:>4} updates, HR@10 "
+        + ", ".join(f"{hit:.3f}" for hit in hits[name])
+    )
 
 # %% tags=["experiment"]
-course.claim("a growing batch ends within 0.02 of the HR@10 of a falling learning rate",
-             difference_interval(hits[GROWING], hits[FALLING]), within=(-0.02, 0.02),
-             otherwise="The batch grows beyond the critical batch, so updates are missing.")  # fmt: skip
-course.claim("a falling learning rate ends within 0.02 of the HR@10 of a constant one",
-             difference_interval(hits[FALLING], hits[NEITHER]), within=(-0.02, 0.02),
-             otherwise="Look which of the two is higher: less noise gains, and shorter steps cost.")  # fmt: skip
+course.claim(
+    "a growing batch ends within 0.02 of the HR@10 of a falling learning rate",
+    difference_interval(hits[GROWING], hits[FALLING]),
+    within=(-0.02, 0.02),
+    otherwise="The batch grows beyond the critical batch, so updates are missing.",
+)
+course.claim(
+    "a falling learning rate ends within 0.02 of the HR@10 of a constant one",
+    difference_interval(hits[FALLING], hits[NEITHER]),
+    within=(-0.02, 0.02),
+    otherwise="Look which of the two is higher: less noise gains, and shorter steps cost.",
+)
 fewer = counts[GROWING] <= 2 / 3 * counts[FALLING]
-course.claim("the growing batch makes at most two thirds of the updates of the falling learning rate", fewer,
-             f"{counts[GROWING]} of {counts[FALLING]}",
-             otherwise="The training has too few epochs to grow the batch.")  # fmt: skip
+course.claim(
+    "the growing batch makes at most two thirds of the updates of the falling learning rate",
+    fewer,
+    f"{counts[GROWING]} of {counts[FALLING]}",
+    otherwise="The training has too few epochs to grow the batch.",
+)
 
 # %% [markdown]
 # First ask whether a falling learning rate helped at all. If the constant one ends as high or higher, shorter steps
@@ -441,32 +492,66 @@ course.claim("the growing batch makes at most two thirds of the updates of the f
 # rules say what it becomes.
 
 # %% tags=["experiment"]
-rates = {"root": sizes.adam_lr[0] * math.sqrt(batches[2] / batches[1]), "same": sizes.adam_lr[0],
-         "linear": sizes.adam_lr[0] * batches[2] / batches[1]}  # fmt: skip
-changes = {RECIPE: {}, "same lr": {"lr": rates["same"]}, "linear rule": {"lr": rates["linear"]},
-           "no decay": {"decays": False}, "no weight decay": {"weight_decay": 0.0}}  # fmt: skip
+rates = {
+    "root": sizes.adam_lr[0] * math.sqrt(batches[2] / batches[1]),
+    "same": sizes.adam_lr[0],
+    "linear": sizes.adam_lr[0] * batches[2] / batches[1],
+}
+changes = {
+    RECIPE: {},
+    "same lr": {"lr": rates["same"]},
+    "linear rule": {"lr": rates["linear"]},
+    "no decay": {"decays": False},
+    "no weight decay": {"weight_decay": 0.0},
+}
 histories, hit_rates, clipped = {}, {}, []
 for name, change in changes.items():
     settings = {"lr": rates["root"], "clipped": clipped} | change
-    runs = [train_recipe(experiment, batches[2], seed, **settings) for seed in range(sizes.recipe_seeds)]
+    runs = [
+        train_recipe(experiment, batches[2], seed, **settings) for seed in range(sizes.recipe_seeds)
+    ]
     histories[name], hit_rates[name] = runs, [run.hit_rate[-1] for run in runs]
-worth = {name: difference_interval(own, hit_rates[RECIPE]) for name, own in hit_rates.items() if name != RECIPE}
+worth = {
+    name: difference_interval(own, hit_rates[RECIPE])
+    for name, own in hit_rates.items()
+    if name != RECIPE
+}
 for name, gain in worth.items():
     print(f"{name:<16} HR@10 minus the recipe's {gain}")
-print(f"updates whose gradient was longer than 1, so that clipping changed it: {sum(clipped)} of {len(clipped)}")
+print(
+    f"updates whose gradient was longer than 1, so that clipping changed it: {sum(clipped)} of {len(clipped)}"
+)
 costly = min(worth, key=lambda name: worth[name].estimate)
-plots.recipes(histories, experiment.popularity, f"Costs most: {costly} ({worth[costly].estimate:+.2f})")
+plots.recipes(
+    histories, experiment.popularity, f"Costs most: {costly} ({worth[costly].estimate:+.2f})"
+)
 
 # %% tags=["experiment"]
 otherwise = "Your training has other numbers of updates, or your data suits another learning rate."
-course.claim("at 192x the square-root rule beats the unchanged learning rate by at least 0.05 of HR@10",
-             worth["same lr"], below=-0.05, otherwise=otherwise)  # fmt: skip
-course.claim("the linear rule beats the square-root rule under cosine decay", worth["linear rule"], above=0,
-             otherwise=otherwise)  # fmt: skip
-course.claim("in so few updates a constant learning rate beats cosine decay with the same peak", worth["no decay"],
-             above=0, otherwise=otherwise)  # fmt: skip
-course.claim("weight decay changes HR@10 by less than 0.03", worth["no weight decay"], within=(-0.03, 0.03),
-             otherwise=otherwise)  # fmt: skip
+course.claim(
+    "at 192x the square-root rule beats the unchanged learning rate by at least 0.05 of HR@10",
+    worth["same lr"],
+    below=-0.05,
+    otherwise=otherwise,
+)
+course.claim(
+    "the linear rule beats the square-root rule under cosine decay",
+    worth["linear rule"],
+    above=0,
+    otherwise=otherwise,
+)
+course.claim(
+    "in so few updates a constant learning rate beats cosine decay with the same peak",
+    worth["no decay"],
+    above=0,
+    otherwise=otherwise,
+)
+course.claim(
+    "weight decay changes HR@10 by less than 0.03",
+    worth["no weight decay"],
+    within=(-0.03, 0.03),
+    otherwise=otherwise,
+)
 
 # %% [markdown]
 # **We think** that the linear rule and the constant learning rate gain for the same reason: both move further in these
@@ -503,17 +588,26 @@ course.claim("weight decay changes HR@10 by less than 0.03", worth["no weight de
 # %% tags=["experiment"]
 model, meters = experiment.fresh_model(), []
 optimizer = torch.optim.Adam(model.parameters(), lr=sizes.adam_lr[0])
-loader = list(recommender_loop.epoch_batches(experiment.data, batches[1], experiment.sample_negatives))[:-1]
+loader = list(
+    recommender_loop.epoch_batches(experiment.data, batches[1], experiment.sample_negatives)
+)[:-1]
 metered = time_to_target.metered_step(PIECES, two_meters, meters)
-report = course.checkup(loader, lambda batch: metered(model, *batch, optimizer), steps=60, only_watch=True)
+report = course.checkup(
+    loader, lambda batch: metered(model, *batch, optimizer), steps=60, only_watch=True
+)
 print(report)
 by_checkup = predict.noise(report.facts).values
-print(f"\nnoise scale by your meter: {noise_of(meters[0]):,.0f} samples over all steps, "
-      f"{noise_of(meters[0], -COUNTED_STEPS):,.0f} over the last ones; "
-      f"by the check-up over the last ones: {by_checkup.get('scale', math.nan):,.0f}")  # fmt: skip
+print(
+    f"\nnoise scale by your meter: {noise_of(meters[0]):,.0f} samples over all steps, "
+    f"{noise_of(meters[0], -COUNTED_STEPS):,.0f} over the last ones; "
+    f"by the check-up over the last ones: {by_checkup.get('scale', math.nan):,.0f}"
+)
 agrees = torch.isclose(meters[0].norm(), gradient_norm(optimizer)).item()
-course.claim("the noise meter and the check-up take the same norm of the same gradient", agrees,
-             otherwise="Your optimizer keeps a mean square under another name.")  # fmt: skip
+course.claim(
+    "the noise meter and the check-up take the same norm of the same gradient",
+    agrees,
+    otherwise="Your optimizer keeps a mean square under another name.",
+)
 
 # %% [markdown]
 # The two numbers may differ several times over, or be infinite. Such numbers say that the noise scale is far above

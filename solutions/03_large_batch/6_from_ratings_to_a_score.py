@@ -247,7 +247,9 @@ check.rank_metrics(rank_metrics, seed=7)
 # than an equal score, so does the film come first or last?
 
 # %%
-predicted_hit_rate_of_a_constant = None  # your number: HR@10 of a model that always says 0, with the first comparison
+predicted_hit_rate_of_a_constant = (
+    None  # your number: HR@10 of a model that always says 0, with the first comparison
+)
 
 # %% tags=["experiment"]
 rank_metrics_now = course.solved(check.rank_metrics)
@@ -256,12 +258,25 @@ first_idea, strict = {}, {}
 for says, scores in (("0", torch.zeros(1000, 101)), ("NaN", torch.full((1000, 101), math.nan))):
     first_idea[says] = ((scores[:, 1:] > scores[:, :1]).sum(1) < 10).float().mean().item()
     strict[says] = rank_metrics_now(scores, no_duplicates)[0]
-print(course.score("03/6", "HR@10 of a constant model, with >", predicted_hit_rate_of_a_constant, first_idea["0"],
-                   null=None))  # fmt: skip
-course.claim("a model that always says 0 earns nothing", strict["0"] == 0,
-             f"{strict['0']:.3f} instead of {first_idea['0']:.3f}")  # fmt: skip
-course.claim("a model that always says NaN earns nothing", strict["NaN"] == 0,
-             f"{strict['NaN']:.3f} instead of {first_idea['NaN']:.3f}")  # fmt: skip
+print(
+    course.score(
+        "03/6",
+        "HR@10 of a constant model, with >",
+        predicted_hit_rate_of_a_constant,
+        first_idea["0"],
+        null=None,
+    )
+)
+course.claim(
+    "a model that always says 0 earns nothing",
+    strict["0"] == 0,
+    f"{strict['0']:.3f} instead of {first_idea['0']:.3f}",
+)
+course.claim(
+    "a model that always says NaN earns nothing",
+    strict["NaN"] == 0,
+    f"{strict['NaN']:.3f} instead of {first_idea['NaN']:.3f}",
+)
 
 # %% [markdown]
 # **Takeaway** With `>`, a model that always says 0, or NaN, has a hit rate of 1. Count every candidate that is not
@@ -285,8 +300,12 @@ data = experiment.data
 print(experiment)
 popularity = hit_rate_interval(experiment.popularity, data.n_users)
 print(f"HR@10 of guessing {10 / 101:.3f}, of the most popular films {popularity}")
-course.claim("popularity alone ranks better than guessing", popularity, above=10 / 101,
-             otherwise="Your films are all equally popular.")  # fmt: skip
+course.claim(
+    "popularity alone ranks better than guessing",
+    popularity,
+    above=10 / 101,
+    otherwise="Your films are all equally popular.",
+)
 
 # %% [markdown]
 # The interval says how much the score would vary with other users of the same kind.
@@ -325,18 +344,40 @@ for label, make in makers.items():
         above.append(run.hit_rate[-1] - experiment.popularity)  # both on validation
         sampled[label].append(experiment.test(model)[0])
         full[label].append(experiment.test_among_all(model))
-    print(f"{label}: test HR@10 among 100 films {listed(sampled[label])}, among all films {listed(full[label])}")
+    print(
+        f"{label}: test HR@10 among 100 films {listed(sampled[label])}, among all films {listed(full[label])}"
+    )
 
 # %% tags=["experiment"]
 (neumf, dot), (neumf_full, dot_full) = sampled.values(), full.values()
-print(course.score("03/6", "NeuMF's HR@10 among all films", predicted_full, statistics.mean(neumf_full), null=None))
-course.claim("the dot product and NeuMF rank better than popularity", signed_rank_interval(above), above=0,
-             otherwise="The training was too short to learn the users.")  # fmt: skip
-course.claim("the dot product and NeuMF differ by less than 0.03 of HR@10", difference_interval(dot, neumf),
-             within=(-0.03, 0.03), otherwise="The models do differ, on this data and with this tuning.")  # fmt: skip
+print(
+    course.score(
+        "03/6",
+        "NeuMF's HR@10 among all films",
+        predicted_full,
+        statistics.mean(neumf_full),
+        null=None,
+    )
+)
+course.claim(
+    "the dot product and NeuMF rank better than popularity",
+    signed_rank_interval(above),
+    above=0,
+    otherwise="The training was too short to learn the users.",
+)
+course.claim(
+    "the dot product and NeuMF differ by less than 0.03 of HR@10",
+    difference_interval(dot, neumf),
+    within=(-0.03, 0.03),
+    otherwise="The models do differ, on this data and with this tuning.",
+)
 lost = [whole / part for whole, part in zip(neumf_full + dot_full, neumf + dot, strict=True)]
-course.claim("among all films the same models have less than half of their sampled HR@10", signed_rank_interval(lost),
-             below=0.5, otherwise="Your data has few films, so 100 of them are nearly all.")  # fmt: skip
+course.claim(
+    "among all films the same models have less than half of their sampled HR@10",
+    signed_rank_interval(lost),
+    below=0.5,
+    otherwise="Your data has few films, so 100 of them are nearly all.",
+)
 
 # %% [markdown]
 # Read the comparison with care. Both models use the learning rate that was tuned for NeuMF, so the dot product is not
@@ -519,20 +560,38 @@ predicted_wrong_negatives = None  # your number, in percent
 parts = (check.leave_one_out, check.sample_negatives)
 experiment = Experiment(sizes, **{part.name: course.solved(part) for part in parts})
 data = experiment.data
-everywhere = torch.randint(data.n_items, data.train_users.shape, generator=torch.Generator().manual_seed(0))
+everywhere = torch.randint(
+    data.n_items, data.train_users.shape, generator=torch.Generator().manual_seed(0)
+)
 wrong = data.seen.cpu()[data.train_users.cpu(), everywhere].float().mean().item()
-right = data.seen[data.train_users, experiment.sample_negatives(data.train_users, data.seen, None)].any().item()
+right = (
+    data.seen[data.train_users, experiment.sample_negatives(data.train_users, data.seen, None)]
+    .any()
+    .item()
+)
 of_users = data.seen.float().mean().item()
-print(course.score("03/6", "percent of positives among negatives from all films", predicted_wrong_negatives,
-                   100 * wrong, null=100 * of_users))  # fmt: skip
+print(
+    course.score(
+        "03/6",
+        "percent of positives among negatives from all films",
+        predicted_wrong_negatives,
+        100 * wrong,
+        null=100 * of_users,
+    )
+)
 has_wrong = bool(wrong)
-course.claim("some of the negatives drawn from all films are positives, and none of yours is", has_wrong and not right,
-             f"{100 * wrong:.1f} % of those from all films")  # fmt: skip
+course.claim(
+    "some of the negatives drawn from all films are positives, and none of yours is",
+    has_wrong and not right,
+    f"{100 * wrong:.1f} % of those from all films",
+)
 
 # %% tags=["experiment"]
 forward_now = course.solved(check.neumf_forward)
 model = experiment.fresh_model()
-weights = {name: getattr(model, name).weight for name in ("gmf_user", "gmf_item", "mlp_user", "mlp_item")}
+weights = {
+    name: getattr(model, name).weight for name in ("gmf_user", "gmf_item", "mlp_user", "mlp_item")
+}
 weights |= {
     "mlp": [(layer.weight, layer.bias) for layer in model.mlp],
     "output": (model.output.weight, model.output.bias),
@@ -542,7 +601,9 @@ with torch.no_grad():
     logits, of_module = forward_now(weights, users, items), model(users, items)
 is_same = torch.allclose(logits, of_module, atol=1e-3)
 difference = (logits - of_module).abs().max().item()
-course.claim("your forward pass returns the logits of the module", is_same, f"{difference:.0e} apart at most")
+course.claim(
+    "your forward pass returns the logits of the module", is_same, f"{difference:.0e} apart at most"
+)
 
 # %% [markdown]
 # **Shown** The share among rows is larger than the mean user's share, because a row more often belongs to an active

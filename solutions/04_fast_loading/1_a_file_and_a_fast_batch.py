@@ -40,7 +40,14 @@ from course.loading.batch_ways import INTO, LIST, NEW, OPEN, OPEN_TENTH, TENSOR
 from course.loading.loaders import forked
 from course.measure.comparison import compare, compare_measured
 from course.measure.fresh_memory import KEEP_FREED, Allocator, cost_of
-from course.measure.yardsticks import ALL_THREADS, MEMCPY, drawn_table, memcpy_of, one_pass, show_rates
+from course.measure.yardsticks import (
+    ALL_THREADS,
+    MEMCPY,
+    drawn_table,
+    memcpy_of,
+    one_pass,
+    show_rates,
+)
 from course.plots import fast_loading as plots
 
 MIB = 2**20  # bytes
@@ -146,7 +153,9 @@ predicted_workers = None  # times as fast as no workers
 predicted_batched = None  # times as fast as row by row
 
 # %% tags=["experiment"]
-table = drawn_table(course.solved(check.draw_rows), sizes.rows, sizes.columns)  # a quarter of the memory at most
+table = drawn_table(
+    course.solved(check.draw_rows), sizes.rows, sizes.columns
+)  # a quarter of the memory at most
 x, y = table[:, :-1], table[:, -1]
 dataset, few = TensorDataset(x, y), TensorDataset(x[: sizes.one_by_one], y[: sizes.one_by_one])
 whole = batch_ways.WholeBatches(x, y)
@@ -154,26 +163,48 @@ ONE_ROW, WORKERS = "no batch size: batches of one row (scaled up)", "TensorDatas
 BY_ROW, BATCHED = "TensorDataset, 0 workers", "batched indexing, __getitems__"
 loaders = {
     BY_ROW: DataLoader(dataset, sizes.batch_size, shuffle=True),
-    WORKERS: forked(dataset, sizes.batch_size, 2, shuffle=True),  # they are started before the clock
+    WORKERS: forked(
+        dataset, sizes.batch_size, 2, shuffle=True
+    ),  # they are started before the clock
     BATCHED: DataLoader(whole, sizes.batch_size, shuffle=True, collate_fn=batch_ways.unchanged),
     ONE_ROW: DataLoader(few, shuffle=True),
 }
-standard = compare({name: one_pass(loader) for name, loader in loaders.items()}, seconds=sizes.seconds)
+standard = compare(
+    {name: one_pass(loader) for name, loader in loaders.items()}, seconds=sizes.seconds
+)
 
 # %% tags=["experiment"]
-print(f"batches of one row, without workers: {len(few) / standard.median(ONE_ROW):,.0f} rows per second")
+print(
+    f"batches of one row, without workers: {len(few) / standard.median(ONE_ROW):,.0f} rows per second"
+)
 standard.seconds[ONE_ROW].mul_(len(dataset) / len(few))
 print(f"{len(table):,} rows of {sizes.columns:,} values x and one y")
 show_rates(standard, table.nbytes)
 print(f"control: {BY_ROW} against itself {standard.control}")
 print(course.score("04/1", "an epoch with two workers", predicted_workers, standard.ratio(WORKERS)))
-print(course.score("04/1", "an epoch with batched indexing", predicted_batched, standard.ratio(BATCHED)))
-course.claim("two workers make an epoch of TensorDataset less than 1.5 times as fast", standard.ratio(WORKERS),
-             below=1.5, otherwise="Workers help more on your machine than on ours. Try four of them.")  # fmt: skip
-course.claim("batched indexing is at least twice as fast as fetching rows one by one", standard.ratio(BATCHED),
-             above=2, otherwise="Your rows are so long that copying them takes most of the time.")  # fmt: skip
-course.claim("without a batch size, TensorDataset takes at least twice as long", standard.ratio(BY_ROW, to=ONE_ROW),
-             above=2, otherwise="Your rows are so long that a call per row hardly counts.")  # fmt: skip
+print(
+    course.score(
+        "04/1", "an epoch with batched indexing", predicted_batched, standard.ratio(BATCHED)
+    )
+)
+course.claim(
+    "two workers make an epoch of TensorDataset less than 1.5 times as fast",
+    standard.ratio(WORKERS),
+    below=1.5,
+    otherwise="Workers help more on your machine than on ours. Try four of them.",
+)
+course.claim(
+    "batched indexing is at least twice as fast as fetching rows one by one",
+    standard.ratio(BATCHED),
+    above=2,
+    otherwise="Your rows are so long that copying them takes most of the time.",
+)
+course.claim(
+    "without a batch size, TensorDataset takes at least twice as long",
+    standard.ratio(BY_ROW, to=ONE_ROW),
+    above=2,
+    otherwise="Your rows are so long that a call per row hardly counts.",
+)
 del loaders[WORKERS], loaders[ONE_ROW]  # and the processes of the workers
 
 # %% [markdown]
@@ -245,7 +276,9 @@ def gather(table, index, out):
     """
     n = len(index)
     if len(out) < n or out.shape[1:] != table.shape[1:] or out.dtype != table.dtype:
-        raise ValueError(f"{n} rows of {table.shape[1]} {table.dtype} do not fit into {tuple(out.shape)} {out.dtype}.")
+        raise ValueError(
+            f"{n} rows of {table.shape[1]} {table.dtype} do not fit into {tuple(out.shape)} {out.dtype}."
+        )
     ### BEGIN SOLUTION
     return torch.index_select(table, 0, index, out=out[:n])
     ### END SOLUTION
@@ -275,12 +308,16 @@ gather_now = course.solved(check.gather)
 gathered, faults, pages = [], [], []
 for n_bytes in sizes.gathered:
     n_rows = n_bytes // (4 * table.shape[1])
-    ways = batch_ways.ways_to_gather(table, n_rows, gather_now)  # five ways, other rows in each call
+    ways = batch_ways.ways_to_gather(
+        table, n_rows, gather_now
+    )  # five ways, other rows in each call
     runs = {name: batch_ways.repeated(call) for name, call in ways.items()}
     gathered.append(compare(runs, seconds=sizes.seconds / 2))
     faults.append({name: cost_of(ways[name]).faults for name in (NEW, INTO)})
     pages.append(n_bytes / PAGE)
-    print(f"eight batches of {n_rows:,} rows, {n_bytes / MIB:.3g} MiB, {pages[-1]:,.0f} memory pages each:")
+    print(
+        f"eight batches of {n_rows:,} rows, {n_bytes / MIB:.3g} MiB, {pages[-1]:,.0f} memory pages each:"
+    )
     show_rates(gathered[-1], batch_ways.BATCHES * n_rows * 4 * table.shape[1])
     print(f"control: {LIST} against itself {gathered[-1].control}; page faults per batch:")
     print(", ".join(f"{name} {count:,.0f}" for name, count in faults[-1].items()) + "\n")
@@ -288,21 +325,48 @@ small, large = gathered
 is_kept, is_new = faults[0][NEW] < 0.1 * pages[0], faults[1][NEW] > 0.9 * pages[1]
 
 # %% tags=["experiment"]
-print(course.score("04/1", "page faults of a new batch of 34 MiB", predicted_faults, faults[1][NEW], null=None))
-course.claim("for small batches, index_select into a new tensor is at least 1.5 times as fast as table[tensor]",
-             small.ratio(NEW, to=TENSOR), above=1.5, otherwise="Rows of one value gain nothing.")  # fmt: skip
-course.claim("gathering a large batch into a buffer is at least twice as fast as table[list]", large.ratio(INTO),
-             above=2, otherwise="Compare the page faults of the two.")  # fmt: skip
+print(
+    course.score(
+        "04/1", "page faults of a new batch of 34 MiB", predicted_faults, faults[1][NEW], null=None
+    )
+)
+course.claim(
+    "for small batches, index_select into a new tensor is at least 1.5 times as fast as table[tensor]",
+    small.ratio(NEW, to=TENSOR),
+    above=1.5,
+    otherwise="Rows of one value gain nothing.",
+)
+course.claim(
+    "gathering a large batch into a buffer is at least twice as fast as table[list]",
+    large.ratio(INTO),
+    above=2,
+    otherwise="Compare the page faults of the two.",
+)
 otherwise = "Allocators differ in the size from which on they ask the system for new pages. Huge pages are fewer, too."
-course.claim("a new tensor for each small batch costs hardly any page faults", is_kept,
-             f"{faults[0][NEW]:.0f} for {pages[0]:.0f} memory pages", otherwise=otherwise)  # fmt: skip
-course.claim("a new tensor for each large batch costs a page fault per memory page", is_new,
-             f"{faults[1][NEW]:.0f} for {pages[1]:.0f} memory pages", otherwise=otherwise)  # fmt: skip
-course.claim("for large batches, a buffer makes index_select at least 1.5 times as fast as a new tensor",
-             large.ratio(INTO, to=NEW), above=1.5, otherwise="Compare the page faults of the two.")  # fmt: skip
-course.claim("for small batches, a buffer makes index_select at most 10 % faster or slower than a new tensor",
-             small.ratio(INTO, to=NEW), within=(0.9, 1.1),
-             otherwise="The new tensor may lie elsewhere in the cache each time.")  # fmt: skip
+course.claim(
+    "a new tensor for each small batch costs hardly any page faults",
+    is_kept,
+    f"{faults[0][NEW]:.0f} for {pages[0]:.0f} memory pages",
+    otherwise=otherwise,
+)
+course.claim(
+    "a new tensor for each large batch costs a page fault per memory page",
+    is_new,
+    f"{faults[1][NEW]:.0f} for {pages[1]:.0f} memory pages",
+    otherwise=otherwise,
+)
+course.claim(
+    "for large batches, a buffer makes index_select at least 1.5 times as fast as a new tensor",
+    large.ratio(INTO, to=NEW),
+    above=1.5,
+    otherwise="Compare the page faults of the two.",
+)
+course.claim(
+    "for small batches, a buffer makes index_select at most 10 % faster or slower than a new tensor",
+    small.ratio(INTO, to=NEW),
+    within=(0.9, 1.1),
+    otherwise="The new tensor may lie elsewhere in the cache each time.",
+)
 
 # %% [markdown]
 # **Shown** The two variants of `index_select` differ only in where the rows go. Where a new tensor costs page faults,
@@ -344,15 +408,22 @@ course.claim("for small batches, a buffer makes index_select at most 10 % faster
 AS_IT_IS, KEPT = "the C library as it is", "told to keep freed memory"
 with Allocator() as as_it_is, Allocator(KEEP_FREED) as keeping:
     processes = {AS_IT_IS: as_it_is, KEPT: keeping}
-    new_pages = {name: [process.new_tensor(size * MIB).faults for size in sizes.fresh_mib]
-                 for name, process in processes.items()}  # fmt: skip
+    new_pages = {
+        name: [process.new_tensor(size * MIB).faults for size in sizes.fresh_mib]
+        for name, process in processes.items()
+    }
     copies = compare_measured(
-        (AS_IT_IS, KEPT), lambda name: processes[name].new_tensor(34 * MIB).seconds, seconds=sizes.seconds
+        (AS_IT_IS, KEPT),
+        lambda name: processes[name].new_tensor(34 * MIB).seconds,
+        seconds=sizes.seconds,
     )
 print(f"a copy into a new tensor of 34 MiB, {copies}")
-course.claim("with glibc told to keep freed memory, a copy into a new tensor of 34 MiB is at least 1.5 times as fast",
-             copies.ratio(KEPT), above=1.5,
-             otherwise="Another C library does not read these variables.")  # fmt: skip
+course.claim(
+    "with glibc told to keep freed memory, a copy into a new tensor of 34 MiB is at least 1.5 times as fast",
+    copies.ratio(KEPT),
+    above=1.5,
+    otherwise="Another C library does not read these variables.",
+)
 plots.page_faults(sizes.fresh_mib, new_pages)
 
 # %% [markdown]
@@ -389,13 +460,24 @@ print(f"control: {MEMCPY} against itself {epoch.control}")
 gain, of_copy = epoch.ratio(OURS, to=BY_ROW), epoch.ratio(OURS, to=ALL_THREADS)
 
 # %% tags=["experiment"]
-course.claim("an epoch of gathers is at least five times as fast as TensorDataset's", gain, above=5,
-             otherwise="Longer rows leave less to gain.")  # fmt: skip
-course.claim("an epoch of gathers reaches at least 0.8 of the speed of memcpy with as many threads", of_copy, above=0.8,
-             otherwise="We think it is the jumps from row to row. To test it, gather them in order.")  # fmt: skip
-plots.epoch_times(epoch, table.nbytes,
-                  f"{gain.estimate:.0f} times as fast as TensorDataset, the gather reaches {of_copy.estimate:.2f} of "
-                  "memcpy with as many threads")  # fmt: skip
+course.claim(
+    "an epoch of gathers is at least five times as fast as TensorDataset's",
+    gain,
+    above=5,
+    otherwise="Longer rows leave less to gain.",
+)
+course.claim(
+    "an epoch of gathers reaches at least 0.8 of the speed of memcpy with as many threads",
+    of_copy,
+    above=0.8,
+    otherwise="We think it is the jumps from row to row. To test it, gather them in order.",
+)
+plots.epoch_times(
+    epoch,
+    table.nbytes,
+    f"{gain.estimate:.0f} times as fast as TensorDataset, the gather reaches {of_copy.estimate:.2f} of "
+    "memcpy with as many threads",
+)
 
 # %% [markdown]
 # With several threads, a gather can be faster than `memcpy` with *one*. **We think** that the cache helps, too: the
@@ -485,14 +567,23 @@ check.write_rows(write_rows, seed=274)
 write_rows_now = course.solved(check.write_rows)
 with tempfile.TemporaryDirectory() as folder:
     path = Path(folder) / "rows.f32"
-    written = write_rows_now(path, (part.numpy() for part in table[: sizes.rows_written].split(sizes.batch_size)))
+    written = write_rows_now(
+        path, (part.numpy() for part in table[: sizes.rows_written].split(sizes.batch_size))
+    )
     opening = compare(batch_ways.ways_to_open(path, written), seconds=sizes.seconds / 4)
     same = torch.equal(gather_now(written, torch.arange(9), buffer), table[:9])
 print(f"{opening}\nrows gathered from the file are those of the table: {same}")
-course.claim("opening the file is at least ten times as fast as reading it from the page cache", opening.ratio(OPEN),
-             above=10, otherwise="Your file is small, or memory is fast.")  # fmt: skip
-course.claim("opening the whole file takes as long as opening a tenth of it, within 25 %",
-             opening.ratio(OPEN_TENTH, to=OPEN), within=(0.8, 1.25))  # fmt: skip
+course.claim(
+    "opening the file is at least ten times as fast as reading it from the page cache",
+    opening.ratio(OPEN),
+    above=10,
+    otherwise="Your file is small, or memory is fast.",
+)
+course.claim(
+    "opening the whole file takes as long as opening a tenth of it, within 25 %",
+    opening.ratio(OPEN_TENTH, to=OPEN),
+    within=(0.8, 1.25),
+)
 
 # %% [markdown]
 # Opening reads nothing, however large the file is. Your `gather` works on the mapped file, too.

@@ -39,7 +39,11 @@ from course.plots import fast_loading as plots
 
 print(course.machine())
 sizes = course.sizes("04_fast_loading")
-rows, page_rows, batch = sizes.sorted_rows, sizes.sorted_page_rows, sizes.sorted_batch  # of a file that is sorted
+rows, page_rows, batch = (
+    sizes.sorted_rows,
+    sizes.sorted_page_rows,
+    sizes.sorted_batch,
+)  # of a file that is sorted
 held = [n for n in (1, 2, 4, 8, 16, 32, 64, 128) if 2 * n * page_rows <= rows]
 in_file_order = torch.arange(rows)
 print(f"a file of {rows // page_rows} pages of {page_rows} rows; batches of B = {batch} rows")
@@ -217,13 +221,27 @@ predicted_pages = None
 # %% tags=["experiment"]
 random_order_now = course.solved(check.random_order)
 quasi_random_order_now = course.solved(check.quasi_random_order)
-drawn = {"windows of 4 pages": quasi_random_order_now(256, 16, 4, 0, 0), "random": random_order_now(256, 0, 0)}
+drawn = {
+    "windows of 4 pages": quasi_random_order_now(256, 16, 4, 0, 0),
+    "random": random_order_now(256, 0, 0),
+}
 first = {name: len(set((order[:32] // 16).tolist())) for name, order in drawn.items()}
 print(
-    course.score("04/2", "pages in the first batch of windows", predicted_pages, first["windows of 4 pages"], null=None)
+    course.score(
+        "04/2",
+        "pages in the first batch of windows",
+        predicted_pages,
+        first["windows of 4 pages"],
+        null=None,
+    )
 )
-plots.orders(drawn, 16, 32, f"A batch of 32 rows holds {first['windows of 4 pages']} pages with windows, "
-                            f"{first['random']} in random order")  # fmt: skip
+plots.orders(
+    drawn,
+    16,
+    32,
+    f"A batch of 32 rows holds {first['windows of 4 pages']} pages with windows, "
+    f"{first['random']} in random order",
+)
 
 # %% [markdown]
 # A window of 4 pages has as many rows as two batches, so the colours change after every second batch. In random order,
@@ -290,7 +308,9 @@ def batch_bias(values, order, batch):
     if batch >= n:
         raise ValueError(f"batches of {batch} of {n} rows have no variance; make them smaller.")
     if values.min() == values.max():
-        raise ValueError("all values are the same, and so are all batches; take values that differ.")
+        raise ValueError(
+            "all values are the same, and so are all batches; take values that differ."
+        )
     ### BEGIN SOLUTION
     off = values.double() - values.double().mean()
     means = off[order][: n // batch * batch].view(-1, batch).mean(1)
@@ -327,26 +347,49 @@ batch_bias_now, EPOCHS = course.solved(check.batch_bias), 40
 
 def biases(files, window_pages):
     """V / V₀ of windows in each of `files`, each in another epoch, a tensor."""
-    orders = (quasi_random_order_now(rows, page_rows, window_pages, 0, epoch) for epoch in range(len(files)))
-    return torch.tensor([batch_bias_now(values, order, batch) for values, order in zip(files, orders, strict=True)])
+    orders = (
+        quasi_random_order_now(rows, page_rows, window_pages, 0, epoch)
+        for epoch in range(len(files))
+    )
+    return torch.tensor(
+        [batch_bias_now(values, order, batch) for values, order in zip(files, orders, strict=True)]
+    )
 
 
 is_sorted = {n: biases([in_file_order] * EPOCHS, n) for n in held}
-seeds = [torch.Generator().manual_seed(seed) for seed in range(EPOCHS)]  # of a file shuffled when it was written
+seeds = [
+    torch.Generator().manual_seed(seed) for seed in range(EPOCHS)
+]  # of a file shuffled when it was written
 shuffled_once = biases([torch.randperm(rows, generator=seed) for seed in seeds], 1)
 
 
 # %% tags=["experiment"]
 nothing = torch.ones(EPOCHS)  # what random batches have
 one_page, no_order = ratio_interval(is_sorted[1], nothing), ratio_interval(shuffled_once, nothing)
-print(course.score("04/2", "variance of batch means, windows of one page", predicted_at_one, one_page))
-print(f"windows of {batch} pages, batches of {batch} rows: {ratio_interval(is_sorted[batch], nothing)} times")
+print(
+    course.score("04/2", "variance of batch means, windows of one page", predicted_at_one, one_page)
+)
+print(
+    f"windows of {batch} pages, batches of {batch} rows: {ratio_interval(is_sorted[batch], nothing)} times"
+)
 print(f"files whose rows were shuffled once, windows of one page: {no_order} times")
-rule = [ratio_interval(torch.full((EPOCHS,), 1 + batch / n), is_sorted[n]) for n in held if 8 * n * page_rows <= rows]
-course.claim("with windows of up to an eighth of the file, 1 + B / W is within a third of the measured variance",
-             furthest(rule), within=(2 / 3, 4 / 3), otherwise="The file has too few pages.")  # fmt: skip
-course.claim("in a file shuffled once, batches of one-page windows vary as random ones do, within 10 %", no_order,
-             within=(0.9, 1.1), otherwise="Your file is small: its shuffles differ more.")  # fmt: skip
+rule = [
+    ratio_interval(torch.full((EPOCHS,), 1 + batch / n), is_sorted[n])
+    for n in held
+    if 8 * n * page_rows <= rows
+]
+course.claim(
+    "with windows of up to an eighth of the file, 1 + B / W is within a third of the measured variance",
+    furthest(rule),
+    within=(2 / 3, 4 / 3),
+    otherwise="The file has too few pages.",
+)
+course.claim(
+    "in a file shuffled once, batches of one-page windows vary as random ones do, within 10 %",
+    no_order,
+    within=(0.9, 1.1),
+    otherwise="Your file is small: its shuffles differ more.",
+)
 plots.bias(held, [ratio_interval(values, nothing).estimate for values in is_sorted.values()], batch)
 
 # %% [markdown]
@@ -392,8 +435,12 @@ page_of = {name: page_rows for name in orders} | {"random": 1}  # rows that one 
 data_folder().mkdir(parents=True, exist_ok=True)
 folder = tempfile.TemporaryDirectory(dir=data_folder())
 file = sorted_file.SortedFile(Path(folder.name) / "sorted", rows, batch)
-print(f"{file.table.nbytes / 1e6:.1f} MB, {rows // page_rows} pages of {4 * sorted_file.FLOATS * page_rows:,} bytes;",
-      "read from the disk" if file.is_cold else "this system cannot drop a file: read from the page cache")  # fmt: skip
+print(
+    f"{file.table.nbytes / 1e6:.1f} MB, {rows // page_rows} pages of {4 * sorted_file.FLOATS * page_rows:,} bytes;",
+    "read from the disk"
+    if file.is_cold
+    else "this system cannot drop a file: read from the page cache",
+)
 
 # %% [markdown]
 # The next cell prints a table of the orders. Three of its columns are about the disk and memory, and four about
@@ -412,54 +459,112 @@ print(f"{file.table.nbytes / 1e6:.1f} MB, {rows // page_rows} pages of {4 * sort
 # %% tags=["experiment"]
 WARM = {name: f"{name}, file in memory" for name in (middle, "random")}
 ways = {name: file.eighth(order(0, 0), page_of[name]) for name, order in orders.items()}
-ways |= {warm: file.eighth(orders[name](0, 0), page_of[name], cold=False) for name, warm in WARM.items()}
+ways |= {
+    warm: file.eighth(orders[name](0, 0), page_of[name], cold=False) for name, warm in WARM.items()
+}
 compared = compare(ways, seconds=sizes.seconds)
-excess = {name: torch.tensor([file.excess(order, seed) for seed in range(7)]) for name, order in orders.items()}
+excess = {
+    name: torch.tensor([file.excess(order, seed) for seed in range(7)])
+    for name, order in orders.items()
+}
 of_b = {name: of_seeds[:, 1] for name, of_seeds in excess.items()}
 times_read = {name: file.times_read(order(0, 0), page_of[name]) for name, order in orders.items()}
 held_bytes = {name: file.held(order(0, 0), page_of[name]) for name, order in orders.items()}
 one, ten = (sorted_file.typical_bias(batch_bias_now, orders, k * batch, EPOCHS) for k in (1, 10))
 sorted_file.show_costs(
-    {name: 8 * compared.time(name).estimate for name in ways}, times_read, held_bytes, one, ten, excess
+    {name: 8 * compared.time(name).estimate for name in ways},
+    times_read,
+    held_bytes,
+    one,
+    ten,
+    excess,
 )
 
 # %% tags=["experiment"]
-print(f"seconds are 8 times those of an eighth; control: {middle} against itself {compared.control}")
-print(course.score("04/2", "times the file that a random epoch reads", predicted_times_read, times_read["random"]))
-slower, slower_warm = compared.ratio(middle, to="random"), compared.ratio(WARM[middle], to=WARM["random"])
-more, lost = (ratio_interval(excess[name][:, 0], excess["random"][:, 0]) for name in (middle, IN_ORDER))
-course.claim("in the order of the file the excess loss is at least ten times that of a random order", lost, above=10,
-             otherwise="A short file has been forgotten less at its end.")  # fmt: skip
-course.claim("from a cold file, windows of B pages are at least three times as fast as a random order", slower, above=3,
-             otherwise="Look at the column of bytes: did they come from the disk?")  # fmt: skip
-course.claim("from a file in memory, windows of B pages are at least three times as fast as a random order",
-             slower_warm, above=3, otherwise="A request costs little on your system.")  # fmt: skip
+print(
+    f"seconds are 8 times those of an eighth; control: {middle} against itself {compared.control}"
+)
+print(
+    course.score(
+        "04/2",
+        "times the file that a random epoch reads",
+        predicted_times_read,
+        times_read["random"],
+    )
+)
+slower, slower_warm = (
+    compared.ratio(middle, to="random"),
+    compared.ratio(WARM[middle], to=WARM["random"]),
+)
+more, lost = (
+    ratio_interval(excess[name][:, 0], excess["random"][:, 0]) for name in (middle, IN_ORDER)
+)
+course.claim(
+    "in the order of the file the excess loss is at least ten times that of a random order",
+    lost,
+    above=10,
+    otherwise="A short file has been forgotten less at its end.",
+)
+course.claim(
+    "from a cold file, windows of B pages are at least three times as fast as a random order",
+    slower,
+    above=3,
+    otherwise="Look at the column of bytes: did they come from the disk?",
+)
+course.claim(
+    "from a file in memory, windows of B pages are at least three times as fast as a random order",
+    slower_warm,
+    above=3,
+    otherwise="A request costs little on your system.",
+)
 
 # %% tags=["experiment"]
 read_more = times_read["random"] > 10 and times_read[middle] < 3
-course.claim("per epoch, a random order reads at least ten times the bytes of the file from the disk, windows of B "
-             "pages less than three times", read_more,
-             f"{times_read['random']:.0f} and {times_read[middle]:.1f} times",
-             otherwise="A value of nan or 0 means that your system does not count what the disk reads.")  # fmt: skip
-course.claim("windows of B pages leave less than 2.5 times the excess loss of a random order", more, below=2.5,
-             otherwise="Seven seeds are few: take more.")  # fmt: skip
+course.claim(
+    "per epoch, a random order reads at least ten times the bytes of the file from the disk, windows of B "
+    "pages less than three times",
+    read_more,
+    f"{times_read['random']:.0f} and {times_read[middle]:.1f} times",
+    otherwise="A value of nan or 0 means that your system does not count what the disk reads.",
+)
+course.claim(
+    "windows of B pages leave less than 2.5 times the excess loss of a random order",
+    more,
+    below=2.5,
+    otherwise="Seven seeds are few: take more.",
+)
 alike = ratio_interval(excess[IN_ORDER][:, 0], excess["windows, W = 1"][:, 0])
-course.claim("the order of the file leaves at least four times the excess loss of windows of one page", alike, above=4,
-             otherwise="A short file has been forgotten less at its end.")  # fmt: skip
-is_seen_by_ten = one[IN_ORDER] < 1.5 * one["windows, W = 1"] and ten[IN_ORDER] > 3 * ten["windows, W = 1"]
-course.claim("for one batch, the variance in the order of the file is less than 1.5 times that of windows of one page; "
-             "for ten in a row it is more than three times", is_seen_by_ten,
-             f"{one[IN_ORDER] / one['windows, W = 1']:.1f} and {ten[IN_ORDER] / ten['windows, W = 1']:.1f} times"
-             )  # fmt: skip
+course.claim(
+    "the order of the file leaves at least four times the excess loss of windows of one page",
+    alike,
+    above=4,
+    otherwise="A short file has been forgotten less at its end.",
+)
+is_seen_by_ten = (
+    one[IN_ORDER] < 1.5 * one["windows, W = 1"] and ten[IN_ORDER] > 3 * ten["windows, W = 1"]
+)
+course.claim(
+    "for one batch, the variance in the order of the file is less than 1.5 times that of windows of one page; "
+    "for ten in a row it is more than three times",
+    is_seen_by_ten,
+    f"{one[IN_ORDER] / one['windows, W = 1']:.1f} and {ten[IN_ORDER] / ten['windows, W = 1']:.1f} times",
+)
 
 # %% tags=["experiment"]
 folder.cleanup()
-course.claim("windows of B pages leave at least twice the squared error of b of a random order",
-             ratio_interval(of_b[middle], of_b["random"]), above=2, otherwise="Your file has few pages.")  # fmt: skip
-plots.order_against_learning({name: 8 * compared.time(name).estimate for name in orders},
-                             {name: values[:, 0].median().item() for name, values in excess.items()}, middle,
-                             f"A random order takes {slower.estimate:.0f} times as long as windows of B pages, which "
-                             f"leave {more.estimate:.1f} times its excess loss")  # fmt: skip
+course.claim(
+    "windows of B pages leave at least twice the squared error of b of a random order",
+    ratio_interval(of_b[middle], of_b["random"]),
+    above=2,
+    otherwise="Your file has few pages.",
+)
+plots.order_against_learning(
+    {name: 8 * compared.time(name).estimate for name in orders},
+    {name: values[:, 0].median().item() for name, values in excess.items()},
+    middle,
+    f"A random order takes {slower.estimate:.0f} times as long as windows of B pages, which "
+    f"leave {more.estimate:.1f} times its excess loss",
+)
 
 # %% [markdown]
 # Each row of a random order is a request. Each request brings a memory page, and most of it is thrown away. All other

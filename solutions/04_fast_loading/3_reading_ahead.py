@@ -38,7 +38,12 @@ from course.loading.copies import DeviceCopies
 from course.loading.record_files import RecordFile
 from course.loading.recorded_epochs import COMPUTE, READ
 from course.measure import usage
-from course.measure.comparison import compare, compare_measured, ratio_interval, signed_rank_interval
+from course.measure.comparison import (
+    compare,
+    compare_measured,
+    ratio_interval,
+    signed_rank_interval,
+)
 from course.measure.page_cache import read_around
 from course.measure.yardsticks import rows_in_memory, show_rates
 from course.parallel.distributed import run_ranks
@@ -148,9 +153,13 @@ predicted_gain = None  # times as fast, a step as long as a fill
 # %% tags=["experiment"]
 pipeline_now = course.solved(check.pipeline_seconds)
 n_cold = min(data.rows, sizes.cold_rows)
-file = RecordFile(answers, data, sizes.batch_size, sizes.page, window=1)  # the file of part 1; a fill is a batch
+file = RecordFile(
+    answers, data, sizes.batch_size, sizes.page, window=1
+)  # the file of part 1; a fill is a batch
 directly = recorded_epochs.reads_directly(file, n_cold)
-weights = torch.randn(sizes.columns, sizes.targets, generator=torch.Generator().manual_seed(0)).to(device)
+weights = torch.randn(sizes.columns, sizes.targets, generator=torch.Generator().manual_seed(0)).to(
+    device
+)
 
 
 def computing(batch, repeats=1):
@@ -183,14 +192,23 @@ another = max((nine_times.median(COMPUTE) - first) / 8, first / 100)  # seconds 
 def ways_for(share):
     """{(kind of step, buffers): function that runs an epoch}, for steps of `share` fills."""
     repeats = 1 + max(0, round((share * fill - first) / another))
-    steps = {"computing": lambda x: computing(x, repeats), "waiting": lambda x: time.sleep(share * fill)}
-    return {(kind, n): lambda n=n, step=step: epoch(n, step) for kind, step in steps.items() for n in (1, 3)}
+    steps = {
+        "computing": lambda x: computing(x, repeats),
+        "waiting": lambda x: time.sleep(share * fill),
+    }
+    return {
+        (kind, n): lambda n=n, step=step: epoch(n, step)
+        for kind, step in steps.items()
+        for n in (1, 3)
+    }
 
 
 measured = {}
 for share in (0.25, 0.5, 1, 2, 4):
     measured[share] = recorded_epochs.compare_epochs(ways_for(share), sizes.seconds)
-    print(f"a step of {share} fills: {measured[share][0].rounds} rounds, control {measured[share][0].control}")
+    print(
+        f"a step of {share} fills: {measured[share][0].rounds} rounds, control {measured[share][0].control}"
+    )
 
 # %% tags=["experiment"]
 gains = {"computing": [], "waiting": []}
@@ -206,23 +224,42 @@ plots.pipeline_gain(gains)
 (_, gain, due), (_, waiting_gain, waiting_due) = gains["computing"][2], gains["waiting"][2]
 compared, ran = measured[1]
 print(course.score("04/3", "reading ahead, a step as long as a fill", predicted_gain, gain))
-course.claim("on a cold file, where a step takes about as long as a fill, reading ahead is at least 1.2 times as fast",
-             gain, above=1.2)  # fmt: skip
-course.claim("where a step takes about as long as a fill, more than half of the predicted gain of reading ahead is "
-             "found, so the formula is nearer than 'no gain'", recorded_epochs.share_found(gain, due), above=0.5,
-             otherwise="While the thread reads, a step itself takes longer.")  # fmt: skip
-course.claim("where a step of the same length only waits, more than half of the predicted gain is found",
-             recorded_epochs.share_found(waiting_gain, waiting_due), above=0.5)  # fmt: skip
+course.claim(
+    "on a cold file, where a step takes about as long as a fill, reading ahead is at least 1.2 times as fast",
+    gain,
+    above=1.2,
+)
+course.claim(
+    "where a step takes about as long as a fill, more than half of the predicted gain of reading ahead is "
+    "found, so the formula is nearer than 'no gain'",
+    recorded_epochs.share_found(gain, due),
+    above=0.5,
+    otherwise="While the thread reads, a step itself takes longer.",
+)
+course.claim(
+    "where a step of the same length only waits, more than half of the predicted gain is found",
+    recorded_epochs.share_found(waiting_gain, waiting_due),
+    above=0.5,
+)
 
 # %% tags=["experiment"]
 waits = [recorded_epochs.share_found(found, predicted) for _, found, predicted in gains["waiting"]]
 least = min(waits, key=lambda share: share.estimate)
-course.claim("where a step of a quarter to four times a fill only waits, at least 40 % of the predicted gain is found",
-             least, above=0.4)  # fmt: skip
+course.claim(
+    "where a step of a quarter to four times a fill only waits, at least 40 % of the predicted gain is found",
+    least,
+    above=0.4,
+)
 time_of = compared.seconds
-more = ratio_interval(time_of["waiting", 1] * time_of["computing", 3], time_of["waiting", 3] * time_of["computing", 1])
-course.claim("reading ahead gains at least 10 % more if the step waits than if it computes", more, above=1.1,
-             otherwise="There are cores to spare, or reading itself is what slows down.")  # fmt: skip
+more = ratio_interval(
+    time_of["waiting", 1] * time_of["computing", 3], time_of["waiting", 3] * time_of["computing", 1]
+)
+course.claim(
+    "reading ahead gains at least 10 % more if the step waits than if it computes",
+    more,
+    above=1.1,
+    otherwise="There are cores to spare, or reading itself is what slows down.",
+)
 
 # %% [markdown]
 # Where does the rest of the gain go? So far your formula got the times that fills and steps take alone. Now give it
@@ -232,15 +269,24 @@ course.claim("reading ahead gains at least 10 % more if the step waits than if i
 for kind in gains:
     alone, ahead = (recorded_epochs.typical(ran[kind, n]) for n in (1, 3))
     slower = {lane: ahead.median(lane) / alone.median(lane) for lane in (READ, COMPUTE)}
-    print(f"{kind}: next to each other, a fill takes {slower[READ]:.2f} times as long and a step {slower[COMPUTE]:.2f}")
+    print(
+        f"{kind}: next to each other, a fill takes {slower[READ]:.2f} times as long and a step {slower[COMPUTE]:.2f}"
+    )
 off = []
 for seen in ran["computing", 3]:
     off.append(seen.seconds / pipeline_now(seen.durations(READ), seen.durations(COMPUTE), 3))
-course.claim("with the times that fills and steps take next to each other, the formula is right within 10 %",
-             signed_rank_interval(off), within=(0.9, 1.1))  # fmt: skip
+course.claim(
+    "with the times that fills and steps take next to each other, the formula is right within 10 %",
+    signed_rank_interval(off),
+    within=(0.9, 1.1),
+)
 shown = [("computing", 1), ("computing", 3), ("waiting", 3)]
-plots.timelines({f"{kind}, {n} buffer{'s' * (n > 1)}": recorded_epochs.typical(ran[kind, n]).events
-                 for kind, n in shown})  # fmt: skip
+plots.timelines(
+    {
+        f"{kind}, {n} buffer{'s' * (n > 1)}": recorded_epochs.typical(ran[kind, n]).events
+        for kind, n in shown
+    }
+)
 
 # %% [markdown]
 # **Shown** Only the step differs between the two kinds: one needs the machine's cores and memory, the other hardly
@@ -255,8 +301,13 @@ plots.timelines({f"{kind}, {n} buffer{'s' * (n > 1)}": recorded_epochs.typical(r
 
 # %% tags=["experiment"]
 alone = recorded_epochs.typical(ran["computing", 1])
-figures.pipeline([1000 * taken for taken in alone.durations(READ)], 1000 * alone.median(COMPUTE), workers=1, batches=8,
-                 prefetch=2)  # fmt: skip
+figures.pipeline(
+    [1000 * taken for taken in alone.durations(READ)],
+    1000 * alone.median(COMPUTE),
+    workers=1,
+    batches=8,
+    prefetch=2,
+)
 
 # %% [markdown]
 # A `DataLoader` with workers reads ahead, too. Each worker prepares `prefetch_factor` batches, two by default.
@@ -290,33 +341,62 @@ predicted_rereads = None  # times the bytes of the file
 # %% tags=["experiment"]
 ROOM = {"room for all": None, "room for a quarter": 0.25}
 cold = recorded_epochs.ColdReading(file, n_cold, answers.gather, computing)
-print(f"a fault in a mapping brings up to {read_around(file.path) / 1024:,.0f} KiB (read_ahead_kb of this disk)")
-race = {(room, way): cold.epochs(way, share) for room, share in ROOM.items() for way in recorded_epochs.WAYS}
+print(
+    f"a fault in a mapping brings up to {read_around(file.path) / 1024:,.0f} KiB (read_ahead_kb of this disk)"
+)
+race = {
+    (room, way): cold.epochs(way, share)
+    for room, share in ROOM.items()
+    for way in recorded_epochs.WAYS
+}
 recorded_epochs.print_cold(cold, race)
-read = {key: [cold.share_read(found, 1), cold.share_read(found, 2)] for key, found in race.items()}  # of the file
-plots.cold_race({key: (found[1][0], read[key][1]) for key, found in race.items() if not isinstance(found, str)})
+read = {
+    key: [cold.share_read(found, 1), cold.share_read(found, 2)] for key, found in race.items()
+}  # of the file
+plots.cold_race(
+    {key: (found[1][0], read[key][1]) for key, found in race.items() if not isinstance(found, str)}
+)
 
 # %% tags=["experiment"]
 MAPPED, PAGES = recorded_epochs.MAPPED, recorded_epochs.PAGES
 rereads, again = read["room for a quarter", MAPPED][1], read["room for all", MAPPED][1]
-print(course.score("04/3", "times the file from the disk", predicted_rereads, rereads, form="{:.1f}"))
+print(
+    course.score("04/3", "times the file from the disk", predicted_rereads, rereads, form="{:.1f}")
+)
 unknown = "A value of nan means that your system does not count the bytes read (/proc/self/io)."
 is_read_once, is_reread = again < 0.01, rereads > 2
-course.claim("a file that fits into memory is read from the disk once: epoch 2 reads less than 1 % of it",
-             is_read_once, f"{again:.1%} of the file", otherwise=unknown)  # fmt: skip
-course.claim("without room, random rows from a mapping read more than twice the file per epoch", is_reread,
-             f"{rereads:.1f} times", otherwise=f"Your disk may fetch few neighbours. {unknown}")  # fmt: skip
+course.claim(
+    "a file that fits into memory is read from the disk once: epoch 2 reads less than 1 % of it",
+    is_read_once,
+    f"{again:.1%} of the file",
+    otherwise=unknown,
+)
+course.claim(
+    "without room, random rows from a mapping read more than twice the file per epoch",
+    is_reread,
+    f"{rereads:.1f} times",
+    otherwise=f"Your disk may fetch few neighbours. {unknown}",
+)
 by_pages = [read[room, PAGES][0] for room in ROOM]
 is_little = all(share < 1.5 for share in by_pages)
-course.claim("page reads fetch less than 1.5 times the bytes of the file, with room and without", is_little,
-             ", ".join(f"{share:.2f}" for share in by_pages) + " times", otherwise=unknown)  # fmt: skip
+course.claim(
+    "page reads fetch less than 1.5 times the bytes of the file, with room and without",
+    is_little,
+    ", ".join(f"{share:.2f}" for share in by_pages) + " times",
+    otherwise=unknown,
+)
 
 # %% tags=["experiment"]
-without_room = compare_measured([PAGES, MAPPED], lambda way: cold.epochs(way, 0.25, 1)[0][0], seconds=sizes.seconds)
+without_room = compare_measured(
+    [PAGES, MAPPED], lambda way: cold.epochs(way, 0.25, 1)[0][0], seconds=sizes.seconds
+)
 print(f"a cold epoch without room\n{without_room}")
-course.claim("without room for the file, page reads are at least twice as fast as random rows from a mapping",
-             without_room.ratio(PAGES, to=MAPPED), above=2,
-             otherwise="Compare the bytes and the major faults of the two rows.")  # fmt: skip
+course.claim(
+    "without room for the file, page reads are at least twice as fast as random rows from a mapping",
+    without_room.ratio(PAGES, to=MAPPED),
+    above=2,
+    otherwise="Compare the bytes and the major faults of the two rows.",
+)
 
 # %% [markdown]
 # With room for the file, epoch 2 reads nothing from the disk. Only `O_DIRECT` reads the file every time. Without room,
@@ -366,9 +446,12 @@ makers = {
 memory = {name: run_ranks(most_memory, 1, make, backend="gloo")[0] for name, make in makers.items()}
 most = max(value for name, value in memory.items() if "ours" in name)
 is_small = most < 64e6
-course.claim("loaders of this unit hold less than 64 MB beyond mapped files", is_small,
-             f"at most {most / 1e6:.0f} MB of {x_bytes / 1e6:,.0f}",
-             otherwise="A loader holds one window per buffer. How large is yours?")  # fmt: skip
+course.claim(
+    "loaders of this unit hold less than 64 MB beyond mapped files",
+    is_small,
+    f"at most {most / 1e6:.0f} MB of {x_bytes / 1e6:,.0f}",
+    otherwise="A loader holds one window per buffer. How large is yours?",
+)
 plots.memory(memory, x_bytes)
 
 # %% [markdown]
@@ -469,7 +552,10 @@ predicted_copies = None  # times
 
 # %% tags=["experiment"]
 copy_ahead_now, copies = course.solved(check.copy_ahead), DeviceCopies(device)
-ring, wide = record_file().loader(buffers=3), torch.randn(sizes.columns, sizes.targets, device=device)
+ring, wide = (
+    record_file().loader(buffers=3),
+    torch.randn(sizes.columns, sizes.targets, device=device),
+)
 TURNS, AHEAD = "copy, wait, compute", "copies ahead"
 
 
@@ -489,14 +575,19 @@ def copied_ahead():
 copying = None  # nothing to copy to
 if device.type == "cuda":
     wide = torch.randn(sizes.columns, 4096, device=device)  # a step about as long as a copy
-    to_gpu = compare({TURNS: copied_then_computed, AHEAD: copied_ahead}, device=device, seconds=sizes.seconds)
+    to_gpu = compare(
+        {TURNS: copied_then_computed, AHEAD: copied_ahead}, device=device, seconds=sizes.seconds
+    )
     show_rates(to_gpu, x_bytes)
     copying = to_gpu.ratio(AHEAD)
     print(course.score("04/3", "copying ahead over one after the other", predicted_copies, copying))
-course.claim("copying ahead is at least 10 % faster than copying, waiting and computing one after the other",
-             copying, above=1.1,
-             otherwise="Without a GPU there is nothing to copy to. With one, the copy may be much longer or shorter "
-                       "than the step.")  # fmt: skip
+course.claim(
+    "copying ahead is at least 10 % faster than copying, waiting and computing one after the other",
+    copying,
+    above=1.1,
+    otherwise="Without a GPU there is nothing to copy to. With one, the copy may be much longer or shorter "
+    "than the step.",
+)
 
 # %% [markdown]
 # **Known** A copy to a GPU and a kernel can overlap if they are in different streams and the source is pinned (CUDA

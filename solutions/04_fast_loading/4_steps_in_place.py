@@ -46,14 +46,20 @@ sizes = course.sizes("04_fast_loading")
 data = regression.prepare(sizes.rows, sizes.columns)
 asked = (check.gather, check.random_order)
 answers = SimpleNamespace(**{exercise.name: course.solved(exercise) for exercise in asked})
-file = RecordFile(answers, data, sizes.batch_size, sizes.page, sizes.window)  # of part 1; written if it is not there
+file = RecordFile(
+    answers, data, sizes.batch_size, sizes.page, sizes.window
+)  # of part 1; written if it is not there
 loader, n_rows, lr, x_bytes = file.loader(), file.records.rows, 0.05, 4 * data.rows * data.columns
 copy_ahead_now, two_passes_now = course.solved(check.copy_ahead), course.solved(check.sgd_step_)
 
 
 def on_device(batches):
     """The batches of a loader on the device: as they are on a CPU, else copied ahead."""
-    return iter(batches) if device.type == "cpu" else copy_ahead_now(iter(batches), DeviceCopies(device))
+    return (
+        iter(batches)
+        if device.type == "cpu"
+        else copy_ahead_now(iter(batches), DeviceCopies(device))
+    )
 
 
 def zeros(*shape):
@@ -169,10 +175,16 @@ check.step_in_place(step_in_place, seed=77)
 
 # %% tags=["experiment"]
 step_in_place_now = course.solved(check.step_in_place)
-wide = file.loader(batch=sizes.step_rows)  # batches of over 32 MiB: their tensors are always returned (part 1)
+wide = file.loader(
+    batch=sizes.step_rows
+)  # batches of over 32 MiB: their tensors are always returned (part 1)
 x, y = (part.clone() for part in next(on_device(wide)))
 compiled_step = compiled(guide_step, x, y, zeros(sizes.columns), zeros(1))
-scratch = {"residual": zeros(len(x)), "scaled": zeros(sizes.columns), "gradient": zeros(sizes.columns)}
+scratch = {
+    "residual": zeros(len(x)),
+    "scaled": zeros(sizes.columns),
+    "gradient": zeros(sizes.columns),
+}
 
 
 def epoch_anew(batches, step=guide_step):
@@ -206,7 +218,9 @@ print(compiled_step.reason or f"compiling took {compiled_step.seconds:.0f} s")
 
 # %% tags=["experiment"]
 ways = {way: lambda loop=loop: loop(wide) for way, loop in loops.items()}
-epoch = compare(ways | yardsticks(file.path, x_bytes), device=device, seconds=2 * sizes.seconds, progress=False)
+epoch = compare(
+    ways | yardsticks(file.path, x_bytes), device=device, seconds=2 * sizes.seconds, progress=False
+)
 show_rates(epoch, x_bytes)
 print(f"{epoch.rounds} rounds; control: {NEW} against itself {epoch.control}")
 twenty = [(x.clone(), y)] * 20  # the same batch, which a step in place changes again and again
@@ -214,23 +228,42 @@ faults = {way: page_faults_of(lambda loop=loop: loop(twenty)) / 20 for way, loop
 print("page faults per step:", ", ".join(f"{way} {n:,.0f}" for way, n in faults.items()))
 print(course.score("04/4", "an epoch in place", predicted_in_place, epoch.ratio(PLACE)))
 gain = epoch.ratio(PLACE).estimate
-plots.epoch_times(epoch, x_bytes, f"In place, an epoch is {gain:.1f} times as fast as with new tensors, same loader")
+plots.epoch_times(
+    epoch,
+    x_bytes,
+    f"In place, an epoch is {gain:.1f} times as fast as with new tensors, same loader",
+)
 
 # %% tags=["experiment"]
-course.claim("an epoch in place is at least 10 % faster than one with new tensors", epoch.ratio(PLACE), above=1.1,
-             otherwise="A GPU keeps freed memory for the next tensor, so new ones cost little there.")  # fmt: skip
-course.claim("an epoch with new tensors takes at least 1.3 times as long as one in two passes", epoch.ratio(TWO),
-             above=1.3,
-             otherwise="The batch is small enough for the cache, or the loader takes most of the epoch.")  # fmt: skip
-course.claim("an epoch of six passes in place takes at least 1.1 times as long as one of two passes",
-             epoch.ratio(TWO, to=PLACE), above=1.1)  # fmt: skip
+course.claim(
+    "an epoch in place is at least 10 % faster than one with new tensors",
+    epoch.ratio(PLACE),
+    above=1.1,
+    otherwise="A GPU keeps freed memory for the next tensor, so new ones cost little there.",
+)
+course.claim(
+    "an epoch with new tensors takes at least 1.3 times as long as one in two passes",
+    epoch.ratio(TWO),
+    above=1.3,
+    otherwise="The batch is small enough for the cache, or the loader takes most of the epoch.",
+)
+course.claim(
+    "an epoch of six passes in place takes at least 1.1 times as long as one of two passes",
+    epoch.ratio(TWO, to=PLACE),
+    above=1.1,
+)
 has_compiled = COMPILED in loops
-course.claim("torch.compile makes the guide's step at least 10 % faster",
-             epoch.ratio(COMPILED) if has_compiled else None, above=1.1)  # fmt: skip
-course.claim("the step in place is at least 10 % faster than the guide's step through torch.compile",
-             epoch.ratio(PLACE, to=COMPILED) if has_compiled else None, above=1.1,
-             otherwise="The compiler normalises inside the two products, so its step has fewer passes."
-             )  # fmt: skip
+course.claim(
+    "torch.compile makes the guide's step at least 10 % faster",
+    epoch.ratio(COMPILED) if has_compiled else None,
+    above=1.1,
+)
+course.claim(
+    "the step in place is at least 10 % faster than the guide's step through torch.compile",
+    epoch.ratio(PLACE, to=COMPILED) if has_compiled else None,
+    above=1.1,
+    otherwise="The compiler normalises inside the two products, so its step has fewer passes.",
+)
 
 # %% [markdown]
 # Are page faults the reason? The next cell makes the C library keep freed memory for the next tensor, and leaves all
@@ -238,16 +271,29 @@ course.claim("the step in place is at least 10 % faster than the guide's step th
 
 # %% tags=["experiment"]
 is_kept = keep_freed_memory()
-kept = compare({way: ways[way] for way in (NEW, PLACE, OWN)}, device=device, seconds=sizes.seconds, progress=False)
+kept = compare(
+    {way: ways[way] for way in (NEW, PLACE, OWN)},
+    device=device,
+    seconds=sizes.seconds,
+    progress=False,
+)
 after = page_faults_of(lambda: loops[NEW]([(x, y)] * 20)) / 20
-print(f"freed memory is kept: {is_kept}; page faults per step with new tensors {after:,.0f}, before {faults[NEW]:,.0f}")
+print(
+    f"freed memory is kept: {is_kept}; page faults per step with new tensors {after:,.0f}, before {faults[NEW]:,.0f}"
+)
 print(kept)
-course.claim("if the C library keeps freed memory, an epoch in place is at most 15 % faster than one with new tensors",
-             kept.ratio(PLACE), below=1.15,
-             otherwise="Then other memory costs time too. We think that it takes room in the cache.")  # fmt: skip
-course.claim("an epoch in place is at least 10 % faster than one that writes into two other buffers",
-             kept.ratio(PLACE, to=OWN), above=1.1,
-             otherwise="The cache of your machine has room for all of these.")  # fmt: skip
+course.claim(
+    "if the C library keeps freed memory, an epoch in place is at most 15 % faster than one with new tensors",
+    kept.ratio(PLACE),
+    below=1.15,
+    otherwise="Then other memory costs time too. We think that it takes room in the cache.",
+)
+course.claim(
+    "an epoch in place is at least 10 % faster than one that writes into two other buffers",
+    kept.ratio(PLACE, to=OWN),
+    above=1.1,
+    otherwise="The cache of your machine has room for all of these.",
+)
 
 # %% [markdown]
 # **Shown** Only the setting of the C library changed. So page faults cost the part of the gain that went away, and
@@ -285,19 +331,33 @@ def losses_of(mean, std, lr, epochs):
 
 # %% tags=["experiment"]
 losses, w, b = losses_of(mean, std, lr, sizes.epochs)
-true_w, noise, found_w = torch.from_numpy(data.w).to(device), regression.NOISE, w / std  # for x as it is
+true_w, noise, found_w = (
+    torch.from_numpy(data.w).to(device),
+    regression.NOISE,
+    w / std,
+)  # for x as it is
 found_b = (b - mean @ found_w).item()
 print("loss per epoch", " ".join(f"{loss:.3f}" for loss in losses))
-print(f"distance to the true weights {(found_w - true_w).norm():.3f} of {true_w.norm():.2f}; intercept {found_b:.2f}, "
-      f"true {data.b:.2f}")  # fmt: skip
+print(
+    f"distance to the true weights {(found_w - true_w).norm():.3f} of {true_w.norm():.2f}; intercept {found_b:.2f}, "
+    f"true {data.b:.2f}"
+)
 few = "There are too few epochs, or too few rows for so many columns."
 is_at_noise = abs(losses[-1] / noise**2 - 1) < 0.05
-course.claim("the loss of SGD ends within 5 % of the variance of the noise", is_at_noise, f"{losses[-1]:.3f}",
-             otherwise=few)  # fmt: skip
+course.claim(
+    "the loss of SGD ends within 5 % of the variance of the noise",
+    is_at_noise,
+    f"{losses[-1]:.3f}",
+    otherwise=few,
+)
 of_intercept = noise * ((1 + 3 * sizes.columns) / n_rows) ** 0.5
 is_right = abs(found_b - data.b) < 3 * of_intercept
-course.claim("the intercept of SGD is off by at most three times what the noise alone leaves", is_right,
-             f"{abs(found_b - data.b):.2f}", otherwise=few)  # fmt: skip
+course.claim(
+    "the intercept of SGD is off by at most three times what the noise alone leaves",
+    is_right,
+    f"{abs(found_b - data.b):.2f}",
+    otherwise=few,
+)
 
 # %% [markdown]
 # **Takeaway** Test a fast step on data whose answer you know: compare its loss with the noise, and its weights with
@@ -316,8 +376,12 @@ STANDARD, OURS, ALONE = "TensorDataset", "our loader", "the step alone"
 dataset = DataLoader(TensorDataset(rows, labels), sizes.batch_size, shuffle=True)
 one_batch = [part.clone() for part in next(on_device(loader))]
 batches = {STANDARD: dataset, OURS: loader, ALONE: [one_batch] * len(loader)}
-busy = compare({way: lambda given=given: loops[TWO](given) for way, given in batches.items()},
-               device=device, seconds=sizes.seconds, progress=False)  # fmt: skip
+busy = compare(
+    {way: lambda given=given: loops[TWO](given) for way, given in batches.items()},
+    device=device,
+    seconds=sizes.seconds,
+    progress=False,
+)
 busy.seconds[STANDARD].mul_(data.rows / len(rows))
 show_rates(busy, x_bytes)
 
@@ -325,11 +389,17 @@ show_rates(busy, x_bytes)
 print(f"control: {STANDARD} against itself {busy.control}")
 for way in (STANDARD, OURS):
     print(f"utilisation with {way}: {busy.ratio(way, to=ALONE)}")
-course.claim("an epoch with TensorDataset and the same step takes at least six times as long as one of our loader",
-             busy.ratio(OURS, to=STANDARD), above=6,
-             otherwise="Long rows and a slow step leave less for a loader to win.")  # fmt: skip
-course.claim("with TensorDataset, the step computes for less than a quarter of the epoch",
-             busy.ratio(STANDARD, to=ALONE), below=0.25)  # fmt: skip
+course.claim(
+    "an epoch with TensorDataset and the same step takes at least six times as long as one of our loader",
+    busy.ratio(OURS, to=STANDARD),
+    above=6,
+    otherwise="Long rows and a slow step leave less for a loader to win.",
+)
+course.claim(
+    "with TensorDataset, the step computes for less than a quarter of the epoch",
+    busy.ratio(STANDARD, to=ALONE),
+    below=0.25,
+)
 
 # %% [markdown]
 # To judge a loader, compare the epoch with the step *without* a loader. Do not time the loader alone, because without
@@ -584,19 +654,32 @@ for way in (NEW, PLACE, TWO):
     batch = x.clone(), y
     with Traffic() as seen:
         loops[way]([batch])
-    traffic[way] = [o for o in seen.operations if max(o.read, o.written) >= batch_bytes and o.name != "clone"]
+    traffic[way] = [
+        o for o in seen.operations if max(o.read, o.written) >= batch_bytes and o.name != "clone"
+    ]
 plots.traffic(traffic, batch_bytes)
 
 # %% tags=["experiment"]
 passes = {}
 for way, found in traffic.items():
-    passes[way] = sum((moved.read >= batch_bytes) + (moved.written >= batch_bytes) for moved in found)
+    passes[way] = sum(
+        (moved.read >= batch_bytes) + (moved.written >= batch_bytes) for moved in found
+    )
 is_a_third = passes[TWO] == 2 and passes[NEW] == passes[PLACE] == 6
-course.claim("the step in two passes moves a third of the bytes of the other two steps", is_a_third,
-             f"{passes[TWO]} passes against {passes[NEW]}")  # fmt: skip
-allocating, reading = epoch.seconds[NEW] / epoch.seconds[PLACE], epoch.seconds[PLACE] / epoch.seconds[TWO]
-course.claim("new tensors cost more than the four passes that two passes save", ratio_interval(allocating, reading),
-             above=1)  # fmt: skip
+course.claim(
+    "the step in two passes moves a third of the bytes of the other two steps",
+    is_a_third,
+    f"{passes[TWO]} passes against {passes[NEW]}",
+)
+allocating, reading = (
+    epoch.seconds[NEW] / epoch.seconds[PLACE],
+    epoch.seconds[PLACE] / epoch.seconds[TWO],
+)
+course.claim(
+    "new tensors cost more than the four passes that two passes save",
+    ratio_interval(allocating, reading),
+    above=1,
+)
 
 # %% [markdown]
 # Each block of the figure is one pass over the batch.
@@ -620,19 +703,28 @@ course.claim("new tensors cost more than the four passes that two passes save", 
 predicted_stable_lr = None  # learning rate
 
 # %% tags=["experiment"]
-nothing, ones = zeros(sizes.columns), zeros(sizes.columns) + 1  # with these, a step leaves x as it is
+nothing, ones = (
+    zeros(sizes.columns),
+    zeros(sizes.columns) + 1,
+)  # with these, a step leaves x as it is
 gram = (x.T @ x).double() / len(x)  # of one batch
 limit = 2 / torch.linalg.eigvalsh(gram.cpu())[-1].item()
 asked = "largest stable learning rate, raw columns"
 print(course.score("04/4", asked, predicted_stable_lr, limit, null=None, form="{:.2g}"))
 raw = {factor: losses_of(nothing, ones, factor * limit, sizes.epochs)[0] for factor in (0.5, 2)}
 for factor, found in raw.items():
-    print(f"raw columns, {factor} of the limit: loss per epoch", " ".join(f"{loss:.3g}" for loss in found))
+    print(
+        f"raw columns, {factor} of the limit: loss per epoch",
+        " ".join(f"{loss:.3g}" for loss in found),
+    )
 
 # %% tags=["experiment"]
 is_wild = not raw[2][-1] < 1e3 * raw[0.5][-1]  # NaN, too
-course.claim("with twice the limit, SGD on the raw columns diverges; with half of it, it does not", is_wild,
-             f"loss {raw[2][-1]:.3g} against {raw[0.5][-1]:.3g}")  # fmt: skip
+course.claim(
+    "with twice the limit, SGD on the raw columns diverges; with half of it, it does not",
+    is_wild,
+    f"loss {raw[2][-1]:.3g} against {raw[0.5][-1]:.3g}",
+)
 print(f"after {sizes.epochs} epochs: raw columns {raw[0.5][-1]:.3f}, normalised {losses[-1]:.3f}")
 
 # %% [markdown]
@@ -735,8 +827,11 @@ of_rows = sum(x.sum() for x, _ in parts) / hard.numel()
 textbook, yours = (of_squares - of_rows.square()).sqrt().item(), merged_now(parts)[1][0].item()
 print(f"standard deviation 0.1: textbook {textbook:.3f}, yours {yours:.4f}")
 is_off, is_found = not abs(textbook / 0.1 - 1) < 0.5, abs(yours / 0.1 - 1) < 0.02
-course.claim("in float32 the textbook formula misses the standard deviation by more than half", is_off,
-             f"{textbook:.3f} instead of 0.1")  # fmt: skip
+course.claim(
+    "in float32 the textbook formula misses the standard deviation by more than half",
+    is_off,
+    f"{textbook:.3f} instead of 0.1",
+)
 course.claim("merging batches finds the standard deviation to 2 %", is_found, f"{yours:.4f}")
 
 # %% [markdown]
@@ -880,10 +975,15 @@ def svrg(problem, lr, batch_size):
     rng, w = torch.Generator().manual_seed(0), torch.zeros(problem.x.shape[1])
     while True:
         anchor = w
-        whole = problem.x.T @ (problem.x @ anchor - problem.y) / len(problem.y) + problem.strength * anchor
+        whole = (
+            problem.x.T @ (problem.x @ anchor - problem.y) / len(problem.y)
+            + problem.strength * anchor
+        )
         for index in torch.randperm(len(problem.y), generator=rng).split(batch_size):
             x, moved = problem.x[index], w - anchor
-            w = w - lr * (x.T @ (x @ moved) / len(x) + problem.strength * moved + whole)  # for least squares
+            w = w - lr * (
+                x.T @ (x @ moved) / len(x) + problem.strength * moved + whole
+            )  # for least squares
         yield w
 
 
@@ -915,17 +1015,30 @@ def passes_needed(problem, target):
         return cg_now(parts, problem.x.shape[1], problem.strength, tolerance=0.0, most=most)[0]
 
     by_svrg = [ridge.passes_of_stream(problem, svrg(problem, lr, batch), 2, target) for lr in rates]
-    by_sgd = [ridge.passes_of_length(problem, ridge.last_of_sgd(problem, lr, batch), target) for lr in rates]
-    return {"CG": ridge.passes_of_length(problem, solve, target), "SGD": min(by_sgd), "SVRG": min(by_svrg)}
+    by_sgd = [
+        ridge.passes_of_length(problem, ridge.last_of_sgd(problem, lr, batch), target)
+        for lr in rates
+    ]
+    return {
+        "CG": ridge.passes_of_length(problem, solve, target),
+        "SGD": min(by_sgd),
+        "SVRG": min(by_svrg),
+    }
 
 
-problems = {f"{n:,} rows": [ridge.ridge(seed, n, sizes.ridge_columns, 0.01) for seed in range(sizes.ridge_seeds)]
-            for n in sizes.ridge_rows}  # fmt: skip
+problems = {
+    f"{n:,} rows": [
+        ridge.ridge(seed, n, sizes.ridge_columns, 0.01) for seed in range(sizes.ridge_seeds)
+    ]
+    for n in sizes.ridge_rows
+}
 print(f"condition number {problems[f'{sizes.ridge_rows[-1]:,} rows'][0].condition:.0f}")
 
 # %% tags=["experiment"]
 needed = {}
-for (size, of_size), (goal, target) in itertools.product(problems.items(), {"rough": 1e-2, "tight": tight}.items()):
+for (size, of_size), (goal, target) in itertools.product(
+    problems.items(), {"rough": 1e-2, "tight": tight}.items()
+):
     found = [passes_needed(problem, target) for problem in of_size]
     needed[size, goal] = {method: [by[method] for by in found] for method in found[0]}
     print(f"{size}, {goal}: passes per problem (normal equations: 1)", needed[size, goal])
@@ -937,15 +1050,27 @@ plots.passes_needed(needed, ridge.MOST_PASSES)
 
 # %% tags=["experiment"]
 rough, cg, by_svrg = needed[many, "rough"], by_method["CG"], by_method["SVRG"]
-course.claim("with many rows and a tight target, CG needs at least 1.5 times the passes of SVRG",
-             ridge.times_as_many(cg, by_svrg), above=1.5)  # fmt: skip
-course.claim("with many rows and a rough target, CG needs at least 1.5 times the passes of SGD",
-             ridge.times_as_many(rough["CG"], rough["SGD"]), above=1.5)  # fmt: skip
-course.claim("with many rows and a tight target, SGD needs more passes than CG",
-             ridge.times_as_many(by_method["SGD"], cg), above=1)  # fmt: skip
+course.claim(
+    "with many rows and a tight target, CG needs at least 1.5 times the passes of SVRG",
+    ridge.times_as_many(cg, by_svrg),
+    above=1.5,
+)
+course.claim(
+    "with many rows and a rough target, CG needs at least 1.5 times the passes of SGD",
+    ridge.times_as_many(rough["CG"], rough["SGD"]),
+    above=1.5,
+)
+course.claim(
+    "with many rows and a tight target, SGD needs more passes than CG",
+    ridge.times_as_many(by_method["SGD"], cg),
+    above=1,
+)
 with_few = needed[few, "tight"]
-course.claim("with few rows and a tight target, SVRG needs more passes than CG",
-             ridge.times_as_many(with_few["SVRG"], with_few["CG"]), above=1)  # fmt: skip
+course.claim(
+    "with few rows and a tight target, SVRG needs more passes than CG",
+    ridge.times_as_many(with_few["SVRG"], with_few["CG"]),
+    above=1,
+)
 
 # %% [markdown]
 # **Known** The passes that CG needs for a digit grow with $\sqrt\kappa$ (Hestenes and Stiefel 1952). The passes of

@@ -160,10 +160,15 @@ def biases(size, seed):
     in_order = buffer_now(range(half), size, rng)
     shuffled = buffer_now(shard_order(half, shard, rng).tolist(), size, rng)
     windows = windows_now(half, shard, size // shard, seed, 0)
-    return [bias_now(in_file_order, torch.as_tensor(list(order)), batch) for order in (in_order, shuffled, windows)]
+    return [
+        bias_now(in_file_order, torch.as_tensor(list(order)), batch)
+        for order in (in_order, shuffled, windows)
+    ]
 
 
-found = torch.tensor([[biases(size, seed) for seed in range(8)] for size in held], dtype=torch.float64)
+found = torch.tensor(
+    [[biases(size, seed) for seed in range(8)] for size in held], dtype=torch.float64
+)
 plots.buffer_bias(held, found, batch, shard)
 
 # %% tags=["experiment"]
@@ -173,13 +178,26 @@ left = ratio_interval(in_order[-1], torch.ones(8))
 excess = ratio_interval(windows[-2] - 1, shuffled[-2] - 1)
 print(course.score("04/5", "variance of a buffer in file order", predicted_in_order, left))
 print(course.score("04/5", "excess of windows over a buffer", predicted_excess, excess))
-course.claim("in file order, a buffer with an eighth of a sorted file leaves at least half of the variance of no "
-             "shuffle", ratio_interval(in_order[-1], unshuffled), above=0.5)  # fmt: skip
-course.claim("with shuffled shards and equal memory, windows have at least 1.5 times the excess variance of a buffer",
-             excess, above=1.5)  # fmt: skip
-off = [ratio_interval(shuffled[i], torch.full((8,), buffer_rule(batch, shard, held[i]))) for i in (-2, -1)]
-course.claim("with a sixteenth or an eighth of the file in a buffer, 1 + BS / 2K is within a third of its variance",
-             furthest(off), within=(2 / 3, 4 / 3))  # fmt: skip
+course.claim(
+    "in file order, a buffer with an eighth of a sorted file leaves at least half of the variance of no "
+    "shuffle",
+    ratio_interval(in_order[-1], unshuffled),
+    above=0.5,
+)
+course.claim(
+    "with shuffled shards and equal memory, windows have at least 1.5 times the excess variance of a buffer",
+    excess,
+    above=1.5,
+)
+off = [
+    ratio_interval(shuffled[i], torch.full((8,), buffer_rule(batch, shard, held[i])))
+    for i in (-2, -1)
+]
+course.claim(
+    "with a sixteenth or an eighth of the file in a buffer, 1 + BS / 2K is within a third of its variance",
+    furthest(off),
+    within=(2 / 3, 4 / 3),
+)
 
 # %% [markdown]
 # **Shown** Only the order of the shards differs between the first two ways, and it decides. In file order, everything
@@ -230,9 +248,13 @@ place = Path(folder.name)
 formats = real_formats.token_formats(place, sizes, windows_now, buffer_now)
 formats += real_formats.picture_formats(place, sizes, buffer_now)
 jpeg_bytes = formats[-3].nbytes / sizes.judged_pictures
-print(f"K = {sizes.judged_buffer:,} samples in memory, shards of {shard}; a JPEG has {jpeg_bytes:,.0f} bytes")
-print(f"a sample of tokens has {2 * sizes.judged_length:,} bytes, and read_ahead_kb of this disk is "
-      f"{read_around(place) / 1024:,.0f}")  # fmt: skip
+print(
+    f"K = {sizes.judged_buffer:,} samples in memory, shards of {shard}; a JPEG has {jpeg_bytes:,.0f} bytes"
+)
+print(
+    f"a sample of tokens has {2 * sizes.judged_length:,} bytes, and read_ahead_kb of this disk is "
+    f"{read_around(place) / 1024:,.0f}"
+)
 rows = {}
 for loader in formats:
     rows[loader.name] = real_formats.judged(loader, bias_now, batch, sizes.judged_seconds)
@@ -244,13 +266,23 @@ plots.judged_formats(list(rows.values()))
 random, one_call = rows["token file, random"], rows[real_formats.ONE_CALL]
 shards, jpegs = rows["token shards, windows of part 2"], rows["JPEG folder, random"]
 is_frugal = random.bytes_read > 2 and shards.bytes_read < 1.5
-course.claim("with room for a quarter of a mapped file, random samples read it at least twice per epoch, windows of "
-             "shards less than 1.5 times", is_frugal, f"{random.times_read} and {shards.times_read} times",
-             otherwise="A value of nan means that your system does not count bytes.")  # fmt: skip
-course.claim("gathering a random batch of tokens in one call is at least twice as fast as sample by sample",
-             quotient(random.memcpy, one_call.memcpy), above=2)  # fmt: skip
-course.claim("a batch from a folder of JPEGs takes at least 20 times as long as a copy of its pixels", jpegs.memcpy,
-             above=20)  # fmt: skip
+course.claim(
+    "with room for a quarter of a mapped file, random samples read it at least twice per epoch, windows of "
+    "shards less than 1.5 times",
+    is_frugal,
+    f"{random.times_read} and {shards.times_read} times",
+    otherwise="A value of nan means that your system does not count bytes.",
+)
+course.claim(
+    "gathering a random batch of tokens in one call is at least twice as fast as sample by sample",
+    quotient(random.memcpy, one_call.memcpy),
+    above=2,
+)
+course.claim(
+    "a batch from a folder of JPEGs takes at least 20 times as long as a copy of its pixels",
+    jpegs.memcpy,
+    above=20,
+)
 
 # %% [markdown]
 # The two rows of random tokens read the same file in the same order. The first slices an `np.memmap` per sample, as
@@ -292,7 +324,15 @@ if not file.exists():
 
 def report(function):
     """Print what the command says about a function of the file."""
-    call = [sys.executable, "-m", "course.cli", "loader-report", f"{file.name}:{function}", "--seconds", "10"]
+    call = [
+        sys.executable,
+        "-m",
+        "course.cli",
+        "loader-report",
+        f"{file.name}:{function}",
+        "--seconds",
+        "10",
+    ]
     done = subprocess.run(call, cwd=file.parent, capture_output=True, text=True)
     print(done.stdout or done.stderr)
 
@@ -301,11 +341,16 @@ report("make_loader")
 
 # %% tags=["experiment"]
 report("make_repaired")
-seen = {make.__name__: judge.look(make()) for make in (planted_loader.make_loader, planted_loader.make_repaired)}
+seen = {
+    make.__name__: judge.look(make())
+    for make in (planted_loader.make_loader, planted_loader.make_repaired)
+}
 faulty, repaired = seen.values()
-course.claim("two workers that do not share the shards deliver every sample twice",
-             faulty.samples == 2 * faulty.distinct and repaired.samples == repaired.distinct,
-             f"{faulty.samples:,} samples, {faulty.distinct:,} distinct")  # fmt: skip
+course.claim(
+    "two workers that do not share the shards deliver every sample twice",
+    faulty.samples == 2 * faulty.distinct and repaired.samples == repaired.distinct,
+    f"{faulty.samples:,} samples, {faulty.distinct:,} distinct",
+)
 
 # %% [markdown]
 # The first loader has three faults:

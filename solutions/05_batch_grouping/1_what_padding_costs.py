@@ -68,7 +68,9 @@ if my_lengths is not None:
 for name, found in sets.items():
     low, high, mean = found.lengths.min(), found.lengths.max(), found.lengths.float().mean()
     kind = ", invented" if name == "histories" and not found.real else ""
-    print(f"{name:<10} {len(found):>6,} sequences with {low} to {high} tokens, {mean:.1f} on average{kind}")
+    print(
+        f"{name:<10} {len(found):>6,} sequences with {low} to {high} tokens, {mean:.1f} on average{kind}"
+    )
 first = next(iter(sets))
 
 # %% tags=["experiment"]
@@ -219,10 +221,16 @@ check.padding_waste(padding_waste, seed=271)
 # %% tags=["experiment"]
 waste_now = course.solved(check.padding_waste)
 wasted = waste_now(sets[first].lengths, 256)
-print(f"{first}, batches of 256: {wasted:.1f} cells per token, so {1 - 1 / wasted:.0%} of the cells are padding")
+print(
+    f"{first}, batches of 256: {wasted:.1f} cells per token, so {1 - 1 / wasted:.0%} of the cells are padding"
+)
 ratio = float(sets[first].lengths.max() / sets[first].lengths.float().mean())
 print(f"longest / mean length: {ratio:.1f}")
-print(course.score("05/1", "cells per token in batches of 256", predicted_waste, wasted, form="{:.1f}"))
+print(
+    course.score(
+        "05/1", "cells per token in batches of 256", predicted_waste, wasted, form="{:.1f}"
+    )
+)
 
 # %% [markdown]
 # If every batch holds a sequence of the longest length, the waste is exactly the longest length divided by the mean
@@ -305,7 +313,10 @@ def step(model, width, tokens=4):
     """Forward and backward over rows of `tokens` tokens, padded to `width`."""
     for weight in weights:
         weight.grad = None
-    x = torch.arange(size.rows_of_cost * width, device=device).view(-1, width) % sequences.VOCABULARY
+    x = (
+        torch.arange(size.rows_of_cost * width, device=device).view(-1, width)
+        % sequences.VOCABULARY
+    )
     mask = (torch.arange(width, device=device) < tokens).expand(len(x), width)
     model(x, mask).sum().backward()
 
@@ -316,7 +327,9 @@ for name, model in models.items():
     steps = {str(width): functools.partial(step, model, width) for width in size.padded_lengths}
     nbytes[name] = [grouping.bytes_for_backward(run, weights) for run in steps.values()]
     compared[name] = compare(steps, device=device, seconds=size.seconds)
-seconds = {name: [result.time(width) for width in result.seconds] for name, result in compared.items()}
+seconds = {
+    name: [result.time(width) for width in result.seconds] for name, result in compared.items()
+}
 plots.cost_against_length(size.padded_lengths, nbytes, seconds)
 
 # %% tags=["experiment"]
@@ -324,12 +337,21 @@ doubled = {name: found[-1] / found[-2] for name, found in nbytes.items()}
 linear = {name: abs(times - 2) < 0.1 for name, times in doubled.items()}
 more_than_linear = doubled["attention written out"] > 2.2
 values = {name: f"{times:.2f} times for twice the length" for name, times in doubled.items()}
-course.claim("the maximum model keeps bytes for backward in proportion to the padded length",
-             linear["maximum"], values["maximum"])  # fmt: skip
-course.claim("fused attention keeps bytes for backward in proportion to the padded length",
-             linear["fused attention"], values["fused attention"])  # fmt: skip
-course.claim("attention written out keeps more bytes than in proportion to the padded length",
-             more_than_linear, values["attention written out"])  # fmt: skip
+course.claim(
+    "the maximum model keeps bytes for backward in proportion to the padded length",
+    linear["maximum"],
+    values["maximum"],
+)
+course.claim(
+    "fused attention keeps bytes for backward in proportion to the padded length",
+    linear["fused attention"],
+    values["fused attention"],
+)
+course.claim(
+    "attention written out keeps more bytes than in proportion to the padded length",
+    more_than_linear,
+    values["attention written out"],
+)
 
 # %% tags=["experiment"]
 narrowest, *_, widest = size.padded_lengths
@@ -337,9 +359,16 @@ longer = {name: result.ratio(result.base, to=str(widest)) for name, result in co
 for name, times in longer.items():
     ms = 1000 * compared[name].time(str(widest)).estimate
     print(f"{widest // narrowest} times the width: {name} takes {times} times as long, {ms:.1f} ms")
-print(course.score("05/1", "times as long with fused attention", predicted_time, longer["fused attention"]))
-course.claim("the time of the maximum grows in proportion to the width, within 30 %",
-             longer["maximum"].scaled(narrowest / widest), within=(0.7, 1.3))  # fmt: skip
+print(
+    course.score(
+        "05/1", "times as long with fused attention", predicted_time, longer["fused attention"]
+    )
+)
+course.claim(
+    "the time of the maximum grows in proportion to the width, within 30 %",
+    longer["maximum"].scaled(narrowest / widest),
+    within=(0.7, 1.3),
+)
 
 # %% [markdown]
 # The tokens stayed the same and only the width grew, so the padding alone costs these bytes and this time (**Shown**).
@@ -360,8 +389,11 @@ rows = {
     "rows of four tokens": functools.partial(step, attention, widest, 4),
 }
 masked = compare(rows, device=device, seconds=size.seconds)
-course.claim("fused attention takes as long for rows of padding as for rows of tokens, within 10 %",
-             masked.ratio("rows of four tokens"), within=(0.9, 1.1))  # fmt: skip
+course.claim(
+    "fused attention takes as long for rows of padding as for rows of tokens, within 10 %",
+    masked.ratio("rows of four tokens"),
+    within=(0.9, 1.1),
+)
 
 # %% [markdown]
 # Only the mask differs between the two ways. If both take the same time, the mask saves no work (**Shown**). Attention
@@ -394,11 +426,20 @@ if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
         step(pool, width)
         free, total = torch.cuda.mem_get_info()
-        memory.append([torch.cuda.max_memory_allocated(), torch.cuda.memory_reserved(), total - free])
-    for what, wide, small in zip(("peak allocated", "reserved", "seen by the driver"), *memory, strict=True):
-        print(f"{what}: {wide / 2**20:.0f} MiB with wide rows, {small / 2**20:.0f} MiB with narrow ones")
+        memory.append(
+            [torch.cuda.max_memory_allocated(), torch.cuda.memory_reserved(), total - free]
+        )
+    for what, wide, small in zip(
+        ("peak allocated", "reserved", "seen by the driver"), *memory, strict=True
+    ):
+        print(
+            f"{what}: {wide / 2**20:.0f} MiB with wide rows, {small / 2**20:.0f} MiB with narrow ones"
+        )
     falls, stays = memory[1][0] < memory[0][0], memory[1][1] >= memory[0][1]
-    values = [f"{small / 2**20:.0f} of {wide / 2**20:.0f} MiB" for wide, small in zip(*memory, strict=True)]
+    values = [
+        f"{small / 2**20:.0f} of {wide / 2**20:.0f} MiB"
+        for wide, small in zip(*memory, strict=True)
+    ]
 course.claim("the peak of allocated memory falls with the padding", falls, values[0])
 course.claim("reserved memory does not fall with the padding", stays, values[1])
 
@@ -475,7 +516,9 @@ def untouched(train, model):
     ### BEGIN SOLUTION
     before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     train()
-    return [name for name, parameter in model.named_parameters() if torch.equal(parameter, before[name])]
+    return [
+        name for name, parameter in model.named_parameters() if torch.equal(parameter, before[name])
+    ]
     ### END SOLUTION
 
 
@@ -488,7 +531,11 @@ check.untouched(untouched, seed=7)
 ### END HIDDEN TESTS
 
 # %% tags=["experiment"]
-untouched_now, pad_now, demo = course.solved(check.untouched), course.solved(check.pad_batch), sets["demo"]
+untouched_now, pad_now, demo = (
+    course.solved(check.untouched),
+    course.solved(check.pad_batch),
+    sets["demo"],
+)
 padded_batches = []
 for begin in range(0, size.demo_rows, 256):
     values, lengths, labels = sequences.collate([demo[i] for i in range(begin, begin + 256)])
@@ -498,11 +545,18 @@ names = untouched_now(lambda: published_order(padded_batches, old, new), new)
 count = len(list(new.parameters()))
 print("unchanged:", ", ".join(names))
 changed = count - len(names)
-print(course.score("05/1", "parameters changed", predicted_changed, changed, null=None, form="{:.0f}"))
-course.claim("the second training changes no parameter", changed == 0, f"{len(names)} of {count} stayed")
+print(
+    course.score("05/1", "parameters changed", predicted_changed, changed, null=None, form="{:.0f}")
+)
+course.claim(
+    "the second training changes no parameter", changed == 0, f"{len(names)} of {count} stayed"
+)
 names = untouched_now(lambda: published_order(padded_batches, new, new), new)
-course.claim("an optimizer that holds the model in training changes every parameter", not names,
-             f"{len(names)} unchanged")  # fmt: skip
+course.claim(
+    "an optimizer that holds the model in training changes every parameter",
+    not names,
+    f"{len(names)} unchanged",
+)
 
 # %% [markdown]
 # The optimizer holds the parameters of `model`, and its `step()` and `zero_grad()` touch nothing else. So `new_model`

@@ -47,7 +47,10 @@ size, device = course.sizes("05_batch_grouping"), course.device()
 
 # %%
 demo_set = sequences.load("demo", rows=size.demo_rows)
-drawn, demo = demo_set.lengths, [demo_set[i] for i in range(len(demo_set))]  # (tokens, label) of each sequence
+drawn, demo = (
+    demo_set.lengths,
+    [demo_set[i] for i in range(len(demo_set))],
+)  # (tokens, label) of each sequence
 print(*demo[:4], sep="\n")
 values, lengths, labels = (part.to(device) for part in sequences.collate(demo[:256]))  # a batch
 
@@ -56,7 +59,9 @@ values, lengths, labels = (part.to(device) for part in sequences.collate(demo[:2
 
 # %% tags=["experiment"]
 some = drawn[:24]
-plots.padding_cells({"one rectangle": some, "a rectangle per length": [some[some == n] for n in some.unique()]})
+plots.padding_cells(
+    {"one rectangle": some, "a rectangle per length": [some[some == n] for n in some.unique()]}
+)
 
 # %% [markdown]
 # ### Exercise 1 · Assign sequences to groups
@@ -213,7 +218,10 @@ outputs = [score(model, values, lengths) for score in (score_padded, score_group
 gradients = [gradient_of(model, (scores - labels).square().mean()) for scores in outputs]
 for name, (padded, grouped) in {"outputs": outputs, "gradients": gradients}.items():
     print(f"{name}: largest difference {(padded - grouped).abs().max().item():.1e}")
-same_outputs, same_gradients = torch.allclose(*outputs, atol=1e-5), torch.allclose(*gradients, atol=1e-5)
+same_outputs, same_gradients = (
+    torch.allclose(*outputs, atol=1e-5),
+    torch.allclose(*gradients, atol=1e-5),
+)
 course.claim("outputs of groups equal those of the padded batch", same_outputs)
 course.claim("gradients of groups equal those of the padded batch", same_gradients)
 
@@ -270,12 +278,17 @@ def step(score, model, values, lengths):
 timed = {}
 for dim in size.emb_dims:
     model = TokenPool(sequences.VOCABULARY, dim, dim).to(device)
-    epochs = {name: functools.partial(epoch, score, model, batches_of(256)) for name, score in ways.items()}
+    epochs = {
+        name: functools.partial(epoch, score, model, batches_of(256))
+        for name, score in ways.items()
+    }
     timed[dim] = compare(epochs, device=device, seconds=size.seconds)
 print(f"largest embedding, size {dim}:")
 kept = {}
 for name, score in ways.items():
-    memory = grouping.memory_used(functools.partial(step, score, model, values, lengths), model.parameters(), device)
+    memory = grouping.memory_used(
+        functools.partial(step, score, model, values, lengths), model.parameters(), device
+    )
     kept[name] = memory["kept for backward"]
     shown = ", ".join(f"{n / 1e6:,.1f} MB {what}" for what, n in memory.items())
     print(f"{name:<14} {1000 * timed[dim].time(name).estimate:8,.1f} ms per epoch, {shown}")
@@ -283,16 +296,31 @@ plots.speedups(timed, xlabel="embedding size")
 
 # %% tags=["experiment"]
 gains = {dim: result.ratio("your groups") for dim, result in timed.items()}
-fewer = grouping.waste_of(torch.arange(len(demo)).split(256), drawn)  # groups have one cell per token
-print(f"groups have {fewer:.1f} times fewer cells; if time followed the cells alone, they would be as much faster")
-print(course.score("05/2", "groups over one rectangle, largest embedding", predicted_speedup, gains[dim]))
+fewer = grouping.waste_of(
+    torch.arange(len(demo)).split(256), drawn
+)  # groups have one cell per token
+print(
+    f"groups have {fewer:.1f} times fewer cells; if time followed the cells alone, they would be as much faster"
+)
+print(
+    course.score(
+        "05/2", "groups over one rectangle, largest embedding", predicted_speedup, gains[dim]
+    )
+)
 a_tenth = 10 * kept["your groups"] < kept["one rectangle"]
-course.claim("groups keep less than a tenth of the rectangle's bytes for backward", a_tenth,
-             f"{kept['your groups'] / kept['one rectangle']:.0%}")  # fmt: skip
+course.claim(
+    "groups keep less than a tenth of the rectangle's bytes for backward",
+    a_tenth,
+    f"{kept['your groups'] / kept['one rectangle']:.0%}",
+)
 course.claim("at embedding size 64, groups are faster than one rectangle", gains.get(64), above=1)
 course.claim("at embedding size 256, groups are faster than one rectangle", gains.get(256), above=1)
-course.claim("at embedding size 1024, groups are faster than one rectangle", gains.get(1024), above=1)
-course.claim("at embedding size 8192, groups are faster than one rectangle", gains.get(8192), above=1)
+course.claim(
+    "at embedding size 1024, groups are faster than one rectangle", gains.get(1024), above=1
+)
+course.claim(
+    "at embedding size 8192, groups are faster than one rectangle", gains.get(8192), above=1
+)
 
 # %% [markdown]
 # If the gain is smaller than the ratio of the cells, something other than cells takes time, too. You will time the
@@ -364,7 +392,10 @@ def best_thresholds(lengths, groups, cost=lambda length: length):
     """
     grouping.check_lengths(lengths, groups=groups)
     lengths, counts = lengths.unique(return_counts=True)  # the different lengths, ascending
-    lengths, upto = lengths.tolist(), [0, *counts.cumsum(0).tolist()]  # upto[j]: sequences of the first j lengths
+    lengths, upto = (
+        lengths.tolist(),
+        [0, *counts.cumsum(0).tolist()],
+    )  # upto[j]: sequences of the first j lengths
     costs, m = [cost(length) for length in lengths], len(lengths)
     before, choices = [0.0] + [float("inf")] * m, []  # no groups: they can hold no length
     for _ in range(min(groups, m)):
@@ -434,7 +465,9 @@ for n in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64):
 model = TokenPool(sequences.VOCABULARY, size.overhead_dim, size.overhead_dim).to(device)
 steps = {}
 for n, thresholds in limits.items():
-    steps[str(n)] = functools.partial(step, functools.partial(score_grouped, thresholds=thresholds), model, flat, own)
+    steps[str(n)] = functools.partial(
+        step, functools.partial(score_grouped, thresholds=thresholds), model, flat, own
+    )
 taken = compare(steps, device=device, seconds=size.overhead_seconds)
 seconds = {n: taken.time(str(n)) for n in limits}
 
@@ -445,11 +478,22 @@ model_says = {n: a * n + b * cells[n] for n in limits}
 plots.time_against_groups(seconds, model_says, fixed_by=(1, max(limits)))
 
 # %% tags=["experiment"]
-fastest, foretold = min(limits, key=lambda n: seconds[n].estimate), min(model_says, key=model_says.get)
-print(f"a = {1e6 * a:.0f} µs per group, b = {1e9 * b:.0f} ns per cell: fastest by the model {foretold} groups")
-print(course.score("05/2", "groups that are fastest", predicted_groups, fastest, null=None, form="{:.0f}"))
+fastest, foretold = (
+    min(limits, key=lambda n: seconds[n].estimate),
+    min(model_says, key=model_says.get),
+)
+print(
+    f"a = {1e6 * a:.0f} µs per group, b = {1e9 * b:.0f} ns per cell: fastest by the model {foretold} groups"
+)
+print(
+    course.score(
+        "05/2", "groups that are fastest", predicted_groups, fastest, null=None, form="{:.0f}"
+    )
+)
 off = {n: seconds[n].scaled(1 / model_says[n]) for n in list(limits)[1:-1]}
-print("measured / model:", ", ".join(f"{n} groups {times.estimate:.2f}" for n, times in off.items()))
+print(
+    "measured / model:", ", ".join(f"{n} groups {times.estimate:.2f}" for n, times in off.items())
+)
 worst = max(off, key=lambda n: abs(off[n].estimate - 1))
 
 # %% tags=["experiment"]
@@ -457,12 +501,19 @@ removed = (cells[1] - cells[4]) / (cells[1] - int(own.sum()))
 is_most = removed > 0.75
 course.claim("four groups remove most of the padding", is_most, f"{removed:.0%} of it")
 course.claim("four groups are at least 50 % faster than one", taken.ratio("4"), above=1.5)
-course.claim("a · groups + b · cells misses no time between by more than 20 %", off[worst], within=(0.8, 1.2),
-             otherwise="Groups and cells do not explain all of the time.")  # fmt: skip
+course.claim(
+    "a · groups + b · cells misses no time between by more than 20 %",
+    off[worst],
+    within=(0.8, 1.2),
+    otherwise="Groups and cells do not explain all of the time.",
+)
 others = [taken.ratio(str(n), to=str(foretold)) for n in limits if n != foretold]
 best_other = max(others, key=lambda ratio: ratio.high)
-course.claim("the number of groups that the model predicts is at most 30 % slower than the fastest", best_other,
-             below=1.3)  # fmt: skip
+course.claim(
+    "the number of groups that the model predicts is at most 30 % slower than the fastest",
+    best_other,
+    below=1.3,
+)
 
 # %% [markdown]
 # The first groups remove most of the padding. Later groups remove little, but each adds its calls. So the time falls,
@@ -497,31 +548,57 @@ in_small, nearly_empty, two_groups = {}, {}, {}
 for dim in size.losing_dims:
     model = TokenPool(sequences.VOCABULARY, dim, dim).to(device)
     epochs = {name: functools.partial(epoch, score, model, small) for name, score in ways.items()}
-    epochs["two groups"] = functools.partial(epoch, functools.partial(score_grouped, thresholds=(4, 64)), model, small)
-    epochs["groups of one sequence"] = functools.partial(epoch, score_grouped, model, [one_of_each] * len(small))
+    epochs["two groups"] = functools.partial(
+        epoch, functools.partial(score_grouped, thresholds=(4, 64)), model, small
+    )
+    epochs["groups of one sequence"] = functools.partial(
+        epoch, score_grouped, model, [one_of_each] * len(small)
+    )
     compared = compare(epochs, device=device, seconds=size.seconds)
     in_small[dim] = compared.pair("one rectangle", "your groups")
     nearly_empty[dim] = compared.ratio("one rectangle", to="groups of one sequence")
     two_groups[dim] = compared.ratio("two groups")
-    ms = ", ".join(f"{name} {1000 * compared.time(name).estimate / len(small):.2f} ms" for name in epochs)
+    ms = ", ".join(
+        f"{name} {1000 * compared.time(name).estimate / len(small):.2f} ms" for name in epochs
+    )
     print(f"embedding size {dim}, per batch: {ms}")
 plots.speedups(in_small, xlabel="embedding size")
 
 # %% tags=["experiment"]
 small_gains = {dim: result.ratio("your groups") for dim, result in in_small.items()}
 smallest, *_, largest = small_gains
-print(course.score("05/2", "groups over one rectangle, batches of 32, smallest embedding", predicted_small,
-                   small_gains[smallest]))  # fmt: skip
-course.claim("in batches of 32, groups are slower than one rectangle at the smallest embedding",
-             small_gains[smallest], below=1)  # fmt: skip
-course.claim("in batches of 32, groups are faster than one rectangle at the largest embedding",
-             small_gains[largest], above=1)  # fmt: skip
+print(
+    course.score(
+        "05/2",
+        "groups over one rectangle, batches of 32, smallest embedding",
+        predicted_small,
+        small_gains[smallest],
+    )
+)
+course.claim(
+    "in batches of 32, groups are slower than one rectangle at the smallest embedding",
+    small_gains[smallest],
+    below=1,
+)
+course.claim(
+    "in batches of 32, groups are faster than one rectangle at the largest embedding",
+    small_gains[largest],
+    above=1,
+)
 both = quotient(gains[64], small_gains[64]) if 64 in gains and 64 in small_gains else None
-course.claim("at embedding size 64, groups gain more in batches of 256 than in batches of 32", both, above=1)
-course.claim("at the smallest embedding, four groups of one sequence take longer than a rectangle of 32",
-             nearly_empty[smallest], above=1)  # fmt: skip
-course.claim("in batches of 32 at embedding size 64, two groups are faster than one rectangle", two_groups.get(64),
-             above=1)  # fmt: skip
+course.claim(
+    "at embedding size 64, groups gain more in batches of 256 than in batches of 32", both, above=1
+)
+course.claim(
+    "at the smallest embedding, four groups of one sequence take longer than a rectangle of 32",
+    nearly_empty[smallest],
+    above=1,
+)
+course.claim(
+    "in batches of 32 at embedding size 64, two groups are faster than one rectangle",
+    two_groups.get(64),
+    above=1,
+)
 
 # %% [markdown]
 # At embedding size 64 only the batch size changed between 256 and 32, so a smaller batch lowers the gain (**Shown**).
@@ -639,7 +716,9 @@ check.find_thresholds(find_thresholds, seed=419)
 
 # %% tags=["experiment"]
 search_now = course.solved(check.find_thresholds)
-many = sequences.lognormal_lengths(size.lengths, torch.Generator().manual_seed(1), mean=4.0, std=1.0, longest=1024)
+many = sequences.lognormal_lengths(
+    size.lengths, torch.Generator().manual_seed(1), mean=4.0, std=1.0, longest=1024
+)
 
 
 def at_random(trials, seed=0):
@@ -658,16 +737,24 @@ misses = {}  # trials -> per cent above the least cells, of each seed
 for trials in size.trials:
     misses[trials] = [100 * (cells_of(at_random(trials, seed)) / least - 1) for seed in range(10)]
 found = {"exact": [0.0]} | {f"random × {trials}": of_seeds for trials, of_seeds in misses.items()}
-plots.search_results({name: (searched.time(name).estimate, of_seeds) for name, of_seeds in found.items()})
+plots.search_results(
+    {name: (searched.time(name).estimate, of_seeds) for name, of_seeds in found.items()}
+)
 
 # %% tags=["experiment"]
 for name, of_seeds in found.items():
     shown = ", ".join(f"{percent:.2f} %" for percent in of_seeds)
     print(f"{name}: {1000 * searched.time(name).estimate:.3g} ms, above the least: {shown}")
-course.claim("random searches of ten trials miss the fewest cells by less than 5 %, in the centre of ten seeds",
-             signed_rank_interval(misses[10]), below=5)  # fmt: skip
-course.claim("random searches of ten trials miss less than those of a single trial",
-             difference_interval(misses[10], misses[1]), below=0)  # fmt: skip
+course.claim(
+    "random searches of ten trials miss the fewest cells by less than 5 %, in the centre of ten seeds",
+    signed_rank_interval(misses[10]),
+    below=5,
+)
+course.claim(
+    "random searches of ten trials miss less than those of a single trial",
+    difference_interval(misses[10], misses[1]),
+    below=0,
+)
 
 # %% [markdown]
 # An open dot is a seed, and a bar the median of ten seeds. Where a random trial ends depends on where it starts, so

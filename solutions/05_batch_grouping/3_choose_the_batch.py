@@ -41,7 +41,9 @@ size, device = course.sizes("05_batch_grouping"), course.device()
 many = sequences.load("lognormal", rows=size.rows_of_waste).lengths
 texts = sequences.text(size.text_rows, 0)
 held_out = sequences.text(size.held_out, 1)
-print(f"to count cells: {len(many):,} sequences of 1 to {int(many.max())} tokens; to train on: {len(texts):,} texts")
+print(
+    f"to count cells: {len(many):,} sequences of 1 to {int(many.max())} tokens; to train on: {len(texts):,} texts"
+)
 
 # %% [markdown]
 # ## How much padding does sorting remove?
@@ -146,10 +148,16 @@ check.BucketBatchSampler(BucketBatchSampler, seed=14)
 
 # %% tags=["experiment"]
 sampler_now = course.solved(check.BucketBatchSampler)
-few = sequences.lognormal_lengths(24, torch.Generator().manual_seed(1), mean=1.8, std=0.7, longest=20)
+few = sequences.lognormal_lengths(
+    24, torch.Generator().manual_seed(1), mean=1.8, std=0.7, longest=20
+)
 windows_drawn = {"windows of 1 batch": 1, "windows of 2": 2, "one window over all 4": 4}
-plots.padding_cells({title: [few[batch] for batch in sampler_now(few, 6, window)]
-                     for title, window in windows_drawn.items()})  # fmt: skip
+plots.padding_cells(
+    {
+        title: [few[batch] for batch in sampler_now(few, 6, window)]
+        for title, window in windows_drawn.items()
+    }
+)
 
 # %% [markdown]
 # The figure shows your sampler on 24 sequences, in batches of six. The next cell runs it on the whole set.
@@ -174,13 +182,21 @@ at_50, four_groups = bucketed[windows.index(50)], levels["four groups in random 
 print(course.score("05/3", "waste with windows of 50 batches", my_guess_of_waste, at_50, null=None))
 pieces = many.sort().values.chunk(50)
 padding = [len(piece) * int(piece.max()) - int(piece.sum()) for piece in pieces]
-print(f"of one window over all, cut into 50 pieces, the last has {padding[-1] / sum(padding):.0%} of the padding")
+print(
+    f"of one window over all, cut into 50 pieces, the last has {padding[-1] / sum(padding):.0%} of the padding"
+)
 is_removed = at_50 - 1 < 0.1 * (bucketed[0] - 1)
-course.claim("windows of 50 batches remove at least nine tenths of the padding of random batches", is_removed,
-             f"waste {at_50:.2f} instead of {bucketed[0]:.2f}")  # fmt: skip
+course.claim(
+    "windows of 50 batches remove at least nine tenths of the padding of random batches",
+    is_removed,
+    f"waste {at_50:.2f} instead of {bucketed[0]:.2f}",
+)
 is_less = at_50 < four_groups
-course.claim("windows of 50 batches waste less than four groups in random batches", is_less,
-             f"{at_50:.2f} against {four_groups:.2f}")  # fmt: skip
+course.claim(
+    "windows of 50 batches waste less than four groups in random batches",
+    is_less,
+    f"{at_50:.2f} against {four_groups:.2f}",
+)
 
 # %% [markdown]
 # The last piece of a window has most of the padding, as the printed share shows. It holds the long tail, where
@@ -323,7 +339,9 @@ my_guess_of_the_error = None  # per cent of the gradient's norm
 # %% tags=["experiment"]
 loss_now = course.solved(check.ragged_loss)
 torch.manual_seed(0)
-model = ragged_transformer.RaggedTransformer(texts.vocabulary, size.training_dim, size.training_layers).to(device)
+model = ragged_transformer.RaggedTransformer(
+    texts.vocabulary, size.training_dim, size.training_layers
+).to(device)
 
 
 def per_cent_off(window, seed):
@@ -334,7 +352,9 @@ def per_cent_off(window, seed):
     total = sum(int(mask.sum()) for _, mask in parts)
     weighted = [loss_now(losses, mask, total, 4) for losses, mask in parts]
     means = [losses[mask].mean() for losses, mask in parts]
-    error = ragged_training.errors_of_gradient(model, sum(of_ranks, []), {"yours": weighted, "means": means})
+    error = ragged_training.errors_of_gradient(
+        model, sum(of_ranks, []), {"yours": weighted, "means": means}
+    )
     return {way: 100 * share for way, share in error.items()}
 
 
@@ -346,13 +366,23 @@ null_off = [of_seed["means"] for of_seed in off_random]
 print("means, your sampler's batches: " + ", ".join(f"{share:.0f} %" for share in means_off))
 print("means, random batches:         " + ", ".join(f"{share:.0f} %" for share in null_off))
 found = signed_rank_interval(means_off)
-print(course.score("05/3", "per cent off, mean of means", my_guess_of_the_error, found, null=0, form="{:.0f}"))
+print(
+    course.score(
+        "05/3", "per cent off, mean of means", my_guess_of_the_error, found, null=0, form="{:.0f}"
+    )
+)
 largest_off = max(of_seed["yours"] for of_seed in off_windows + off_random)
 is_equal = largest_off < 0.01
-course.claim("with your loss the average over the ranks is the gradient of all tokens", is_equal,
-             f"off by {largest_off:.0e} % of its norm")  # fmt: skip
-course.claim("the mean of the ranks' means misses by 10 % of the norm more with sorted batches than with random ones",
-             difference_interval(means_off, null_off), above=10)  # fmt: skip
+course.claim(
+    "with your loss the average over the ranks is the gradient of all tokens",
+    is_equal,
+    f"off by {largest_off:.0e} % of its norm",
+)
+course.claim(
+    "the mean of the ranks' means misses by 10 % of the norm more with sorted batches than with random ones",
+    difference_interval(means_off, null_off),
+    above=10,
+)
 
 # %% [markdown]
 # **Shown** The two gradients of a step differ only in how its batches are weighted. With a mean per batch, a token
@@ -386,7 +416,10 @@ course.claim("the mean of the ranks' means misses by 10 % of the norm more with 
 my_guess_of_the_best_order = None  # one of the names in the table
 
 # %% tags=["experiment"]
-batch, epoch = size.training_batch, len(texts) // size.training_batch  # texts per update, updates per epoch
+batch, epoch = (
+    size.training_batch,
+    len(texts) // size.training_batch,
+)  # texts per update, updates per epoch
 
 
 def steps(order, data, seed):
@@ -400,7 +433,9 @@ def steps(order, data, seed):
 shape = dict(dim=size.training_dim, layers=size.training_layers, device=device)
 shape |= dict(updates=size.training_epochs * epoch, every=max(epoch // 8, 1))
 orders = ["random", "windows", "accumulated windows"]
-runs = ragged_training.train_each(orders, texts, held_out, steps, size.training_seeds, to_equal_cells=True, **shape)
+runs = ragged_training.train_each(
+    orders, texts, held_out, steps, size.training_seeds, to_equal_cells=True, **shape
+)
 
 # %% tags=["experiment"]
 leads = []  # of windows over random batches after the same cells, at each stop
@@ -412,28 +447,55 @@ for number in range(epoch, shape["updates"] + 1, epoch):
         same_updates = difference_interval(after_updates[name], after_updates["random"])
         same_cells = difference_interval(after_cells[name], after_cells["random"])
         print(f"  {name:<20} same updates {same_updates}, same cells {same_cells}")
-    leads.append([high - low for high, low in zip(after_cells["random"], after_cells["windows"], strict=True)])
+    leads.append(
+        [
+            high - low
+            for high, low in zip(after_cells["random"], after_cells["windows"], strict=True)
+        ]
+    )
 
 # %% tags=["experiment"]
-lowest = {"updates": ragged_training.lowest(after_updates), "cells": ragged_training.lowest(after_cells)}
+lowest = {
+    "updates": ragged_training.lowest(after_updates),
+    "cells": ragged_training.lowest(after_cells),
+}
 for name in orders[1:]:
-    taken = [torch.tensor([curve.seconds[-1] for curve in runs[order]]) for order in (name, "random")]
-    print(f"{name} took {ratio_interval(*taken)} times the seconds of random batches for the same cells")
+    taken = [
+        torch.tensor([curve.seconds[-1] for curve in runs[order]]) for order in (name, "random")
+    ]
+    print(
+        f"{name} took {ratio_interval(*taken)} times the seconds of random batches for the same cells"
+    )
 titles = [f"lowest after the same {what}:\n{' or '.join(names)}" for what, names in lowest.items()]
 plots.curves(runs, epoch, titles)
 
 # %% tags=["experiment"]
-print(course.score("05/3", "the lowest loss after the same cells", my_guess_of_the_best_order, lowest["cells"]))
+print(
+    course.score(
+        "05/3", "the lowest loss after the same cells", my_guess_of_the_best_order, lowest["cells"]
+    )
+)
 costs = difference_interval(after_updates["windows"], after_updates["random"])
-course.claim("after equally many updates, windows of 50 batches end more than 0.02 above random batches", costs,
-             above=0.02)  # fmt: skip
-course.claim("after equally many updates, accumulated windows end below plain windows",
-             difference_interval(after_updates["accumulated windows"], after_updates["windows"]),
-             below=0)  # fmt: skip
-course.claim("after the same cells, accumulated windows end below random batches",
-             difference_interval(after_cells["accumulated windows"], after_cells["random"]), below=0)  # fmt: skip
-course.claim("after the same cells, windows lead random batches by less at the last stop than at the first one",
-             difference_interval(leads[-1], leads[0]), below=0)  # fmt: skip
+course.claim(
+    "after equally many updates, windows of 50 batches end more than 0.02 above random batches",
+    costs,
+    above=0.02,
+)
+course.claim(
+    "after equally many updates, accumulated windows end below plain windows",
+    difference_interval(after_updates["accumulated windows"], after_updates["windows"]),
+    below=0,
+)
+course.claim(
+    "after the same cells, accumulated windows end below random batches",
+    difference_interval(after_cells["accumulated windows"], after_cells["random"]),
+    below=0,
+)
+course.claim(
+    "after the same cells, windows lead random batches by less at the last stop than at the first one",
+    difference_interval(leads[-1], leads[0]),
+    below=0,
+)
 
 # %% [markdown]
 # If time followed the cells, both printed ratios of seconds would be 1. For the same cells, windows compute several
@@ -479,13 +541,18 @@ def steps_of_control(order, data, seed):
     return ragged_training.steps_of(ragged_training.with_the_tokens_of(sampler, data.lengths, seed))
 
 
-control = ragged_training.train_each(["same tokens"], texts, held_out, steps_of_control, size.training_seeds, **shape)
+control = ragged_training.train_each(
+    ["same tokens"], texts, held_out, steps_of_control, size.training_seeds, **shape
+)
 same_tokens = ragged_training.by_updates(control, shape["updates"])["same tokens"]
 by_tokens = difference_interval(same_tokens, after_updates["random"])
 by_texts = difference_interval(after_updates["windows"], same_tokens)
 print(f"windows minus random {costs}: unequal tokens {by_tokens}, texts that are alike {by_texts}")
-course.claim("random texts with the tokens of sorted batches end above random batches, after equally many updates",
-             by_tokens, above=0)  # fmt: skip
+course.claim(
+    "random texts with the tokens of sorted batches end above random batches, after equally many updates",
+    by_tokens,
+    above=0,
+)
 course.claim("windows end above random texts with the same tokens per update", by_texts, above=0)
 
 # %% [markdown]
@@ -495,14 +562,23 @@ course.claim("windows end above random texts with the same tokens per update", b
 # %% tags=["experiment"]
 unrelated = sequences.text(size.text_rows, 0, kind_follows_length=False)
 held_unrelated = sequences.text(size.held_out, 1, kind_follows_length=False)
-mixed = ragged_training.train_each(["windows", "same tokens"], unrelated, held_unrelated, steps_of_control,
-                                   size.training_seeds, **shape)  # fmt: skip
+mixed = ragged_training.train_each(
+    ["windows", "same tokens"],
+    unrelated,
+    held_unrelated,
+    steps_of_control,
+    size.training_seeds,
+    **shape,
+)
 ends = ragged_training.by_updates(mixed, shape["updates"])
 of_length = [high - low for high, low in zip(ends["windows"], ends["same tokens"], strict=True)]
 of_both = [high - low for high, low in zip(after_updates["windows"], same_tokens, strict=True)]
 print("texts of one length, kinds mixed:", signed_rank_interval(of_length))
-course.claim("texts that are alike cost less where the kind of a text does not follow its length",
-             difference_interval(of_both, of_length), above=0)  # fmt: skip
+course.claim(
+    "texts that are alike cost less where the kind of a text does not follow its length",
+    difference_interval(of_both, of_length),
+    above=0,
+)
 
 # %% [markdown]
 # **Shown** In the first control, texts meet at random, so its gap to random batches comes from the unequal size of its
@@ -527,8 +603,14 @@ def sorted_steps(order, data, seed):
     return ragged_training.steps_of(ragged_training.from_short_to_long(data.lengths, batch))
 
 
-in_order = ragged_training.train_each(["short to long"], texts, held_out, sorted_steps, size.training_seeds,
-                                      **shape | {"updates": 2 * epoch})  # fmt: skip
+in_order = ragged_training.train_each(
+    ["short to long"],
+    texts,
+    held_out,
+    sorted_steps,
+    size.training_seeds,
+    **shape | {"updates": 2 * epoch},
+)
 lags, reached = [], []  # at the end of an epoch, and in the middle of the next
 for number in (epoch, epoch + epoch // 2):
     reached.append(ragged_training.by_updates(in_order, number)["short to long"])
@@ -539,11 +621,19 @@ behind = f"minus windows: {at_the_end.estimate:+.2f} after an epoch,\n{in_the_mi
 plots.curves({"windows": runs["windows"]} | in_order, epoch, [behind, "the same by cells"])
 
 # %% tags=["experiment"]
-print(f"short to long minus windows: {at_the_end} after one epoch, {in_the_middle} half an epoch later")
-course.claim("in the middle of an epoch from short to long the loss is higher than before the epoch",
-             difference_interval(reached[1], reached[0]), above=0)  # fmt: skip
-course.claim("short to long is further behind windows in the middle of an epoch than at the end of one",
-             difference_interval(lags[1], lags[0]), above=0)  # fmt: skip
+print(
+    f"short to long minus windows: {at_the_end} after one epoch, {in_the_middle} half an epoch later"
+)
+course.claim(
+    "in the middle of an epoch from short to long the loss is higher than before the epoch",
+    difference_interval(reached[1], reached[0]),
+    above=0,
+)
+course.claim(
+    "short to long is further behind windows in the middle of an epoch than at the end of one",
+    difference_interval(lags[1], lags[0]),
+    above=0,
+)
 
 # %% [markdown]
 # **We think** that the model forgets the long texts while it sees only short ones. To test this, validate on the
@@ -604,7 +694,9 @@ def token_budget_batches(lengths, budget, order=None):
     grouping.check_lengths(lengths, budget=budget)
     ### BEGIN SOLUTION
     if int(lengths.max()) > budget:
-        raise ValueError(f"a sequence of {int(lengths.max())} tokens does not fit into a budget of {budget}")
+        raise ValueError(
+            f"a sequence of {int(lengths.max())} tokens does not fit into a budget of {budget}"
+        )
     batches, longest = [[]], 0
     for index in range(len(lengths)) if order is None else order.tolist():
         length = int(lengths[index])
@@ -632,15 +724,23 @@ budget = max(size.batch_size * int(many.float().mean().ceil()), int(many.max()))
 by_number, by_budget = order.split(size.batch_size), budget_now(many, budget, order)
 for name, batches in {"by number": by_number, "by budget": by_budget}.items():
     counts = [len(batch) for batch in batches]
-    print(f"{name}: {len(batches)} batches of {min(counts)} to {max(counts)} sequences, the largest of "
-          f"{max(grouping.cells_of(batches, many)):,} cells")  # fmt: skip
+    print(
+        f"{name}: {len(batches)} batches of {min(counts)} to {max(counts)} sequences, the largest of "
+        f"{max(grouping.cells_of(batches, many)):,} cells"
+    )
 
 # %% tags=["experiment"]
 in_order = few.argsort()
-drawn_batches = {"six sequences each": [few[batch] for batch in in_order.split(6)],
-                 "at most 48 cells each": [few[batch] for batch in budget_now(few, 48, in_order)]}  # fmt: skip
-most, bounded = (max(len(batch) * int(batch.max()) for batch in batches) for batches in drawn_batches.values())
-plots.padding_cells(drawn_batches, f"The largest batch has {most} cells by number, {bounded} by budget")
+drawn_batches = {
+    "six sequences each": [few[batch] for batch in in_order.split(6)],
+    "at most 48 cells each": [few[batch] for batch in budget_now(few, 48, in_order)],
+}
+most, bounded = (
+    max(len(batch) * int(batch.max()) for batch in batches) for batches in drawn_batches.values()
+)
+plots.padding_cells(
+    drawn_batches, f"The largest batch has {most} cells by number, {bounded} by budget"
+)
 
 # %% [markdown]
 # Apart from the last batch, which holds the rest, the batches of a budget differ in their number of sequences, but much
@@ -786,8 +886,13 @@ lists = {
 }
 waiting, spent = {}, {}
 for name, batches in lists.items():
-    cells = torch.tensor([grouping.cells_of(shard_now(batches, rank, ranks), many) for rank in range(ranks)]).T
-    waiting[name], spent[name] = stragglers_now(cells), float(cells.amax(1).sum() * ranks / many.sum())
+    cells = torch.tensor(
+        [grouping.cells_of(shard_now(batches, rank, ranks), many) for rank in range(ranks)]
+    ).T
+    waiting[name], spent[name] = (
+        stragglers_now(cells),
+        float(cells.amax(1).sum() * ranks / many.sum()),
+    )
 plots.waiting(waiting, spent)
 
 # %% tags=["experiment"]
@@ -798,13 +903,26 @@ facts = {
     "halved": waiting["balanced"] < waiting["bucketed"] / 2,
     "least": waiting["budget"] < min(waiting["random"], waiting["bucketed"]),
 }
-course.claim("ranks wait for a larger share of their time with bucketed batches than with random ones",
-             facts["larger"], f"{shown['bucketed']} against {shown['random']} of the time")  # fmt: skip
-course.claim("computing and waiting cost ranks fewer cells with bucketed batches than with random ones", facts["fewer"],
-             f"{spent['bucketed']:.1f} against {spent['random']:.1f} cells per token")  # fmt: skip
-course.claim("balancing bucketed batches at least halves the wait of the ranks", facts["halved"], shown["balanced"])
-course.claim("with a budget ranks wait for a smaller share of their time than with random or bucketed batches",
-             facts["least"], shown["budget"])  # fmt: skip
+course.claim(
+    "ranks wait for a larger share of their time with bucketed batches than with random ones",
+    facts["larger"],
+    f"{shown['bucketed']} against {shown['random']} of the time",
+)
+course.claim(
+    "computing and waiting cost ranks fewer cells with bucketed batches than with random ones",
+    facts["fewer"],
+    f"{spent['bucketed']:.1f} against {spent['random']:.1f} cells per token",
+)
+course.claim(
+    "balancing bucketed batches at least halves the wait of the ranks",
+    facts["halved"],
+    shown["balanced"],
+)
+course.claim(
+    "with a budget ranks wait for a smaller share of their time than with random or bucketed batches",
+    facts["least"],
+    shown["budget"],
+)
 
 # %% [markdown]
 # A share is not an amount. With bucketed batches, the ranks wait for a large share of a small total.

@@ -41,7 +41,9 @@ from course.training.token_models import TokenPool
 
 warnings.filterwarnings("ignore", "The PyTorch API of nested tensors is in prototype stage")
 warnings.filterwarnings("ignore", "flex_attention called without torch.compile")
-logging.getLogger("torch.fx._symbolic_trace").setLevel(logging.ERROR)  # what nested tensors log at their first use
+logging.getLogger("torch.fx._symbolic_trace").setLevel(
+    logging.ERROR
+)  # what nested tensors log at their first use
 keep_freed_memory()  # else each step of the rectangle waits for new memory pages: it would look slower than it is
 print(course.machine())
 size, device = course.sizes("05_batch_grouping"), course.device()
@@ -199,27 +201,50 @@ check.block_mask(block_mask, seed=6)
 # %% tags=["experiment"]
 pack_now, mask_now = course.solved(check.pack), course.solved(check.block_mask)
 torch.manual_seed(0)
-exact = ragged.RaggedTransformer(texts.vocabulary, size.training_dim, size.training_layers).double().to(device)
+exact = (
+    ragged.RaggedTransformer(texts.vocabulary, size.training_dim, size.training_layers)
+    .double()
+    .to(device)
+)
 members = [texts[i][0].to(device) for i in range(16)]
 packed, positions, cu_seqlens = pack_now(members)
 mask = mask_now(cu_seqlens.diff().long(), causal=True)[None]
 targets = ragged.targets_of(packed, cu_seqlens.diff().long())
 padded = ragged.padded_losses(exact, members)[0].sum()
 runs_on, looks_back = torch.arange(len(packed), device=device), torch.ones_like(mask).tril()
-rows = {"yours": (positions, mask), "positions": (runs_on, mask), "borders": (positions, looks_back)}
-losses = {name: ragged.losses_of(exact(packed[None], *row), targets[None]).sum() for name, row in rows.items()}
+rows = {
+    "yours": (positions, mask),
+    "positions": (runs_on, mask),
+    "borders": (positions, looks_back),
+}
+losses = {
+    name: ragged.losses_of(exact(packed[None], *row), targets[None]).sum()
+    for name, row in rows.items()
+}
 
 # %% tags=["experiment"]
-off = {name: float((loss - padded).detach().abs() / padded.detach()) for name, loss in losses.items()}
+off = {
+    name: float((loss - padded).detach().abs() / padded.detach()) for name, loss in losses.items()
+}
 gradient, expected = ragged.gradient_of(exact, losses["yours"]), ragged.gradient_of(exact, padded)
 off_gradient = float((gradient - expected).norm() / expected.norm())
 is_same, is_same_gradient = off["yours"] < 1e-12, off_gradient < 1e-10
 is_other = min(off["positions"], off["borders"]) > 1e-6
-course.claim("your packed row has the loss of the padded batch, to twelve digits", is_same, f"{off['yours']:.0e} off")
-course.claim("your packed row has the gradient of the padded batch, to ten digits", is_same_gradient,
-             f"{off_gradient:.0e} off")  # fmt: skip
-course.claim("a packed row whose positions run on, or whose borders are open, has another loss", is_other,
-             f"{off['positions']:.0e} and {off['borders']:.0e} off")  # fmt: skip
+course.claim(
+    "your packed row has the loss of the padded batch, to twelve digits",
+    is_same,
+    f"{off['yours']:.0e} off",
+)
+course.claim(
+    "your packed row has the gradient of the padded batch, to ten digits",
+    is_same_gradient,
+    f"{off_gradient:.0e} off",
+)
+course.claim(
+    "a packed row whose positions run on, or whose borders are open, has another loss",
+    is_other,
+    f"{off['positions']:.0e} and {off['borders']:.0e} off",
+)
 
 # %% [markdown]
 # **Shown** Either mistake alone changes the loss, and no error is raised. The change is small for this untrained model,
@@ -260,22 +285,33 @@ def epoch_of(seed):
         packed_batches.append([[batch[i] for i in row] for row in rows])
     bucketed = list(make_sampler(texts.lengths, size.training_batch, 50, seed=seed))
     flat = [[batch] for batch in shuffled]
-    return {"random batches": shuffled, "bucketed batches": bucketed, "flat": flat, "packed rows": packed_batches}
+    return {
+        "random batches": shuffled,
+        "bucketed batches": bucketed,
+        "flat": flat,
+        "packed rows": packed_batches,
+    }
 
 
 # %% tags=["experiment"]
 first = epoch_of(seed=0)
 n_tokens = int(texts.lengths.sum())
 shapes = {  # (rows, columns) of each batch
-    "random batches": [(len(batch), int(texts.lengths[batch].max())) for batch in first["random batches"]],
-    "bucketed batches": [(len(batch), int(texts.lengths[batch].max())) for batch in first["bucketed batches"]],
+    "random batches": [
+        (len(batch), int(texts.lengths[batch].max())) for batch in first["random batches"]
+    ],
+    "bucketed batches": [
+        (len(batch), int(texts.lengths[batch].max())) for batch in first["bucketed batches"]
+    ],
     "flat": [(1, int(texts.lengths[batch].sum())) for (batch,) in first["flat"]],
     "packed rows": [(len(rows), size.row_length) for rows in first["packed rows"]],
 }
 cells = {name: sum(rows * columns for rows, columns in found) for name, found in shapes.items()}
 pairs = {name: sum(rows * columns**2 for rows, columns in found) for name, found in shapes.items()}
 for name in shapes:
-    print(f"{name:<17} {cells[name] / n_tokens:4.2f} cells and {pairs[name] / n_tokens:4.0f} pairs per token")
+    print(
+        f"{name:<17} {cells[name] / n_tokens:4.2f} cells and {pairs[name] / n_tokens:4.0f} pairs per token"
+    )
 
 # %% [markdown]
 # Linear maps take time per cell. Attention takes time per pair of tokens in a row, and a mask does not save the time of
@@ -314,8 +350,12 @@ def packed_loss(rows, row_length=None):
 
 # %% tags=["experiment"]
 in_short_rows = functools.partial(packed_loss, row_length=size.row_length)
-loss_of = {"random batches": padded_loss, "bucketed batches": padded_loss, "flat": packed_loss,
-           "packed rows": in_short_rows}  # fmt: skip
+loss_of = {
+    "random batches": padded_loss,
+    "bucketed batches": padded_loss,
+    "flat": packed_loss,
+    "packed rows": in_short_rows,
+}
 drawn = {}  # the batches of the round
 
 
@@ -331,28 +371,53 @@ weights = tuple(model.parameters())
 largest = {}  # bytes of the batch that keeps most
 for name, batches in first.items():
     largest[name] = max(
-        grouping.bytes_for_backward(functools.partial(loss_of[name], batch), weights) for batch in batches
+        grouping.bytes_for_backward(functools.partial(loss_of[name], batch), weights)
+        for batch in batches
     )
-timed = compare({name: functools.partial(backward, name) for name in loss_of}, device=device,
-                before_round=lambda number: drawn.update(epoch_of(seed=number)), seconds=12 * size.seconds)  # fmt: skip
+timed = compare(
+    {name: functools.partial(backward, name) for name in loss_of},
+    device=device,
+    before_round=lambda number: drawn.update(epoch_of(seed=number)),
+    seconds=12 * size.seconds,
+)
 plots.time_and_memory({"transformer": (timed, largest)})
 
 # %% tags=["experiment"]
 print(f"an epoch of random batches took {1000 * timed.median('random batches'):.0f} ms")
 for name in loss_of:
-    print(f"{name:<17} {timed.rate(name, total).estimate:8,.0f} tokens/s, {largest[name] / 1e6:6.1f} MB")
+    print(
+        f"{name:<17} {timed.rate(name, total).estimate:8,.0f} tokens/s, {largest[name] / 1e6:6.1f} MB"
+    )
 print(timed)
 over_bucketed = timed.ratio("packed rows", to="bucketed batches")
-by_cells, by_pairs = (counted["bucketed batches"] / counted["packed rows"] for counted in (cells, pairs))
-print(f"packed rows over bucketed batches: {by_cells:.2f} by cells, {by_pairs:.2f} by pairs, {over_bucketed} by time")
-print(course.score("05/4", "packed rows over bucketed batches", my_guess_for_packed_rows, over_bucketed))
-course.claim("packed rows are at least twice as fast as random padded batches", timed.ratio("packed rows"), above=2,
-             otherwise="Packed rows have fewer cells, but also hidden pairs and masks.")  # fmt: skip
-course.claim("packed rows are at least 10 % faster than the bucketed batches of your sampler",
-             over_bucketed, above=1.1,
-             otherwise="Both leave little padding, and packed rows have more pairs.")  # fmt: skip
-course.claim("packed rows are at least 10 % faster than one flat row under a block mask",
-             timed.ratio("packed rows", to="flat"), above=1.1)  # fmt: skip
+by_cells, by_pairs = (
+    counted["bucketed batches"] / counted["packed rows"] for counted in (cells, pairs)
+)
+print(
+    f"packed rows over bucketed batches: {by_cells:.2f} by cells, {by_pairs:.2f} by pairs, {over_bucketed} by time"
+)
+print(
+    course.score(
+        "05/4", "packed rows over bucketed batches", my_guess_for_packed_rows, over_bucketed
+    )
+)
+course.claim(
+    "packed rows are at least twice as fast as random padded batches",
+    timed.ratio("packed rows"),
+    above=2,
+    otherwise="Packed rows have fewer cells, but also hidden pairs and masks.",
+)
+course.claim(
+    "packed rows are at least 10 % faster than the bucketed batches of your sampler",
+    over_bucketed,
+    above=1.1,
+    otherwise="Both leave little padding, and packed rows have more pairs.",
+)
+course.claim(
+    "packed rows are at least 10 % faster than one flat row under a block mask",
+    timed.ratio("packed rows", to="flat"),
+    above=1.1,
+)
 
 # %% [markdown]
 # The memory is what the largest batch keeps for the backward pass. The bucket with the longest texts keeps as much as a
@@ -427,8 +492,12 @@ def segment_max(values, lengths):
     Returns: float tensor (n, features).
     """
     ### BEGIN SOLUTION
-    owner = torch.arange(len(lengths), device=values.device).repeat_interleave(lengths, output_size=len(values))
-    lowest = torch.full((len(lengths), values.shape[1]), -math.inf, dtype=values.dtype, device=values.device)
+    owner = torch.arange(len(lengths), device=values.device).repeat_interleave(
+        lengths, output_size=len(values)
+    )
+    lowest = torch.full(
+        (len(lengths), values.shape[1]), -math.inf, dtype=values.dtype, device=values.device
+    )
     return lowest.scatter_reduce(0, owner[:, None].expand_as(values), values, "amax")
     ### END SOLUTION
 
@@ -443,7 +512,9 @@ check.segment_max(segment_max, seed=1990)
 
 # %% tags=["experiment"]
 drawn = sequences.load("lognormal", rows=size.rows_of_groups)
-values, lengths, _ = (part.to(device) for part in sequences.collate([drawn[i] for i in range(len(drawn))]))
+values, lengths, _ = (
+    part.to(device) for part in sequences.collate([drawn[i] for i in range(len(drawn))])
+)
 pad_for_maxima, segment_now = course.solved(check.pad_batch), course.solved(check.segment_max)
 pool = TokenPool(sequences.VOCABULARY, size.u_dim, size.u_dim).to(device)
 
@@ -460,19 +531,37 @@ def on_flat():
 
 # %% tags=["experiment"]
 off_maxima = (on_flat() - on_rectangle()).abs().max().item()
-kept_flat, kept_padded = (grouping.bytes_for_backward(run, pool.parameters()) for run in (on_flat, on_rectangle))
+kept_flat, kept_padded = (
+    grouping.bytes_for_backward(run, pool.parameters()) for run in (on_flat, on_rectangle)
+)
 share = kept_flat / kept_padded
 tokens_share = int(lengths.sum()) / (len(lengths) * int(lengths.max()))
 is_equal, is_share = off_maxima < 1e-5, abs(share / tokens_share - 1) < 0.1
-course.claim("the flat model gives the scores of the padded one", is_equal, f"largest difference {off_maxima:.1e}")
-course.claim("flat maxima need the tokens' share of the rectangle's bytes, within 10 %", is_share,
-             f"{100 * share:.0f} % of the bytes, {100 * tokens_share:.0f} % of the cells")  # fmt: skip
+course.claim(
+    "the flat model gives the scores of the padded one",
+    is_equal,
+    f"largest difference {off_maxima:.1e}",
+)
+course.claim(
+    "flat maxima need the tokens' share of the rectangle's bytes, within 10 %",
+    is_share,
+    f"{100 * share:.0f} % of the bytes, {100 * tokens_share:.0f} % of the cells",
+)
 
 # %% tags=["experiment"]
-maxima = compare({"one rectangle": lambda: on_rectangle().sum().backward(),
-                  "flat": lambda: on_flat().sum().backward()}, device=device,
-                 seconds=2 * size.seconds)  # fmt: skip
-course.claim("flat maxima are at least twice as fast as those of one rectangle", maxima.ratio("flat"), above=2)
+maxima = compare(
+    {
+        "one rectangle": lambda: on_rectangle().sum().backward(),
+        "flat": lambda: on_flat().sum().backward(),
+    },
+    device=device,
+    seconds=2 * size.seconds,
+)
+course.claim(
+    "flat maxima are at least twice as fast as those of one rectangle",
+    maxima.ratio("flat"),
+    above=2,
+)
 
 # %% [markdown]
 # Recurrent layers can pack, too. With `pack_padded_sequence`, each sequence drops out of the computation where it ends.
@@ -480,17 +569,26 @@ course.claim("flat maxima are at least twice as fast as those of one rectangle",
 # %% tags=["experiment"]
 states = torch.nn.GRU(16, 16, batch_first=True).to(device)
 steps_in = torch.randn(len(lengths), int(lengths.max()), 16, device=device)
-drop_out = functools.partial(torch.nn.utils.rnn.pack_padded_sequence, batch_first=True, enforce_sorted=False)
+drop_out = functools.partial(
+    torch.nn.utils.rnn.pack_padded_sequence, batch_first=True, enforce_sorted=False
+)
 limits = grouping.greedy_thresholds(lengths.cpu(), 4)
 split = grouping.split_by_length([torch.arange(len(lengths))], lengths.cpu(), limits)
 recurrent = {
     "packed sequence": lambda: states(drop_out(steps_in, lengths.cpu())),
-    "four groups": lambda: [states(steps_in[group, : int(lengths[group].max())]) for group in split],
+    "four groups": lambda: [
+        states(steps_in[group, : int(lengths[group].max())]) for group in split
+    ],
 }
-kept = {name: grouping.bytes_for_backward(run, states.parameters()) for name, run in recurrent.items()}
+kept = {
+    name: grouping.bytes_for_backward(run, states.parameters()) for name, run in recurrent.items()
+}
 is_fewer = kept["packed sequence"] < kept["four groups"]
-course.claim("for a recurrence a packed sequence needs fewer bytes than four groups", is_fewer,
-             f"{kept['packed sequence'] / 1e6:.1f} against {kept['four groups'] / 1e6:.1f} MB")  # fmt: skip
+course.claim(
+    "for a recurrence a packed sequence needs fewer bytes than four groups",
+    is_fewer,
+    f"{kept['packed sequence'] / 1e6:.1f} against {kept['four groups'] / 1e6:.1f} MB",
+)
 
 # %% [markdown]
 # The claim compares bytes, not times, and only with four groups. More groups would keep fewer bytes, but add calls.
@@ -552,7 +650,9 @@ def flat_attention(q, k, v, lengths):
     ### BEGIN SOLUTION
     owner = torch.arange(len(lengths), device=lengths.device).repeat_interleave(lengths)
     q, k, v = (part.transpose(0, 1)[None] for part in (q, k, v))  # one batch, heads first
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=owner[:, None] == owner)[0].transpose(0, 1)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=owner[:, None] == owner)[0].transpose(
+        0, 1
+    )
     ### END SOLUTION
 
 
@@ -574,9 +674,16 @@ yours = flat_now(*(part[0].transpose(0, 1) for part in qkv), few).transpose(0, 1
 under_mask, on_nested = attention_ways.masked(seen), attention_ways.nested(offsets)
 off_kernels = max((way(*qkv) - yours).abs().max().item() for way in (under_mask, on_nested))
 is_equal, is_sparse = off_kernels < 1e-3, int(seen.sum()) < seen.numel() / 2
-course.claim("nested tensors and your block mask give what your flat attention gives", is_equal,
-             f"largest difference {off_kernels:.1e}")  # fmt: skip
-course.claim("most of the block mask is False", is_sparse, f"{100 * float(seen.float().mean()):.0f} % of it is True")
+course.claim(
+    "nested tensors and your block mask give what your flat attention gives",
+    is_equal,
+    f"largest difference {off_kernels:.1e}",
+)
+course.claim(
+    "most of the block mask is False",
+    is_sparse,
+    f"{100 * float(seen.float().mean()):.0f} % of it is True",
+)
 
 # %% tags=["experiment"]
 three = [part[0].detach().requires_grad_() for part in qkv]
@@ -587,10 +694,17 @@ by_dimensions = {
 }
 kernels = compare(by_dimensions, device=device, seconds=2 * size.seconds)
 print({name: attention_ways.kernel_of(run) for name, run in by_dimensions.items()})
-course.claim("the same attention is faster with four dimensions than with three", kernels.ratio("four"), above=1)
-course.claim("attention on nested tensors is faster than under the block mask",
-             kernels.ratio("nested", to="four"), above=1,
-             otherwise="Without a fused kernel for nested tensors, attention is written out.")  # fmt: skip
+course.claim(
+    "the same attention is faster with four dimensions than with three",
+    kernels.ratio("four"),
+    above=1,
+)
+course.claim(
+    "attention on nested tensors is faster than under the block mask",
+    kernels.ratio("nested", to="four"),
+    above=1,
+    otherwise="Without a fused kernel for nested tensors, attention is written out.",
+)
 
 # %% [markdown]
 # The cell prints which implementation PyTorch chose for each. `attention_math` means that attention was written out.
@@ -619,7 +733,11 @@ if isinstance(found, str):
 else:
     off_flex = (found - under_mask(*qkv)).abs().max().item()
     is_equal = off_flex < 1e-3
-    course.claim("FlexAttention gives what the block mask gives", is_equal, f"largest difference {off_flex:.1e}")
+    course.claim(
+        "FlexAttention gives what the block mask gives",
+        is_equal,
+        f"largest difference {off_flex:.1e}",
+    )
 skipped = attention_ways.blocks_of(owner).sparsity()
 is_half = skipped > 50
 course.claim("FlexAttention can skip more than half of the blocks", is_half, f"{skipped:.0f} %")
@@ -631,10 +749,14 @@ runnable = {name: run for name, run in fast.items() if not isinstance(run, str)}
 print({name: run for name, run in fast.items() if isinstance(run, str)} or "both kernels run here")
 ratio = dict.fromkeys(fast)
 if runnable:
-    compared = compare({"block mask": attention_ways.backward_of(under_mask, halves), **runnable}, device=device)
+    compared = compare(
+        {"block mask": attention_ways.backward_of(under_mask, halves), **runnable}, device=device
+    )
     ratio |= {name: compared.ratio(name) for name in runnable}
 course.claim("in bfloat16 varlen is faster than the block mask", ratio["varlen"], above=1)
-course.claim("in bfloat16 FlexAttention is faster than the block mask", ratio["FlexAttention"], above=1)
+course.claim(
+    "in bfloat16 FlexAttention is faster than the block mask", ratio["FlexAttention"], above=1
+)
 
 # %% [markdown]
 # **Takeaway** The mask tells you how many pairs a kernel can skip, but not how much time that saves. Time the kernel on
@@ -662,15 +784,24 @@ widths = [int(texts.lengths[batch].max()) for batch in sampler if len(batch) == 
 rounded = edges[torch.bucketize(torch.tensor(widths), edges)].tolist()
 small = ragged.RaggedTransformer(texts.vocabulary, 8, 1)
 graphs = {}
-for name, columns, dynamic in [("False", widths, False), ("None", widths, None), ("True", widths, True),
-                               ("False, 8 edges", rounded, False)]:  # fmt: skip
+for name, columns, dynamic in [
+    ("False", widths, False),
+    ("None", widths, None),
+    ("True", widths, True),
+    ("False, 8 edges", rounded, False),
+]:
     inputs = [(torch.zeros(2, n, dtype=torch.int64), torch.arange(n)) for n in columns]
     graphs[name] = ragged.graphs_compiled(small, inputs, dynamic)
     more = sum(columns) / sum(widths)
-    print(f"dynamic={name:<15} {graphs[name]} graphs for {len(columns)} batches, {more:.2f} times the cells")
+    print(
+        f"dynamic={name:<15} {graphs[name]} graphs for {len(columns)} batches, {more:.2f} times the cells"
+    )
 is_small = graphs["None"] <= 3 < graphs["False"]
-course.claim("by default torch.compile makes at most three graphs for all widths of an epoch", is_small,
-             f"{graphs['None']} graphs; {graphs['False']} with dynamic=False")  # fmt: skip
+course.claim(
+    "by default torch.compile makes at most three graphs for all widths of an epoch",
+    is_small,
+    f"{graphs['None']} graphs; {graphs['False']} with dynamic=False",
+)
 
 # %% [markdown]
 # Packed batches have several shapes, too, because they differ in their number of rows.
@@ -692,7 +823,9 @@ epoch = len(texts) // size.training_batch  # updates
 
 def steps(order, data, seed):
     """The batches of each update."""
-    sampler = make_sampler(data.lengths, size.training_batch, 50 if order == "windows" else 1, seed=seed)
+    sampler = make_sampler(
+        data.lengths, size.training_batch, 50 if order == "windows" else 1, seed=seed
+    )
     return ragged_training.steps_of(ragged_training.epochs_of(sampler))
 
 
@@ -714,14 +847,23 @@ most_cells = max(curve.cells[-1] for curve in runs["packed"])
 windows = ragged_training.train_each(["windows"], *given, **shape, cells=most_cells)
 after_updates = ragged_training.by_updates(runs, shape["updates"])
 after_cells = ragged_training.by_cells({"packed": runs["packed"]} | windows, shape["updates"])
-titles = ["the same texts, random and packed", "by cells: those of random batches are mostly padding"]
+titles = [
+    "the same texts, random and packed",
+    "by cells: those of random batches are mostly padding",
+]
 plots.curves(runs | windows, epoch, titles)
 
 # %% tags=["experiment"]
-course.claim("after equally many updates, packed batches end within 0.01 of the same batches padded",
-             difference_interval(after_updates["packed"], after_updates["random"]), within=(-0.01, 0.01))  # fmt: skip
-course.claim("after the same cells, packed batches end below windows of 50 batches",
-             difference_interval(after_cells["packed"], after_cells["windows"]), below=0)  # fmt: skip
+course.claim(
+    "after equally many updates, packed batches end within 0.01 of the same batches padded",
+    difference_interval(after_updates["packed"], after_updates["random"]),
+    within=(-0.01, 0.01),
+)
+course.claim(
+    "after the same cells, packed batches end below windows of 50 batches",
+    difference_interval(after_cells["packed"], after_cells["windows"]),
+    below=0,
+)
 
 # %% [markdown]
 # **Shown** Packed and random batches hold the same texts in the same order, so only rounding differs. But equal cells
@@ -744,7 +886,9 @@ for window in (1, 50):
     print(f"windows of {window:>2}: {waste:.2f} cells per token")
 my_rows = grouping.best_fit(my_lengths, 2 * int(my_lengths.max()))
 cells_in_rows = 2 * int(my_lengths.max()) * len(my_rows)
-print(f"packed rows of twice the longest: {cells_in_rows / int(my_lengths.sum()):.2f} cells per token")
+print(
+    f"packed rows of twice the longest: {cells_in_rows / int(my_lengths.sum()):.2f} cells per token"
+)
 
 # %% [markdown]
 # **Takeaway** Count cells for your lengths before you build anything.

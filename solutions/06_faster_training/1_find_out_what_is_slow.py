@@ -32,7 +32,9 @@ import os
 import statistics
 import warnings
 
-os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # the profiler would write about missing GPUs to the terminal
+os.environ.setdefault(
+    "KINETO_LOG_LEVEL", "6"
+)  # the profiler would write about missing GPUs to the terminal
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -53,7 +55,9 @@ from course.plots import flip_map as map_plots
 from course.training import cheap_advice
 from course.training.models import FashionCNN
 
-warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than cores: we try that on purpose
+warnings.filterwarnings(
+    "ignore", "This DataLoader will create"
+)  # more workers than cores: we try that on purpose
 print(course.machine())
 size, device = course.sizes("06_faster_training"), course.device()
 data = fashion.load(size.dataset)
@@ -97,8 +101,15 @@ print(report)
 
 # %% tags=["experiment"]
 seen = report.facts.phases
-print(course.score("06/1", "share of Adam's update", predicted_optimizer_share, seen["optimizer"].share,
-                   null=None))  # fmt: skip
+print(
+    course.score(
+        "06/1",
+        "share of Adam's update",
+        predicted_optimizer_share,
+        seen["optimizer"].share,
+        null=None,
+    )
+)
 
 # %% [markdown]
 # For each change that it advises, the report says what it can gain at best, what it gained here, and whether its
@@ -118,19 +129,27 @@ print(course.score("06/1", "share of Adam's update", predicted_optimizer_share, 
 
 # %% tags=["experiment"]
 fixed = next(iter(loader))
-same = {f"A/A {number}": (lambda: step(fixed), lambda: step(fixed)) for number in range(size.same_pairs)}
+same = {
+    f"A/A {number}": (lambda: step(fixed), lambda: step(fixed)) for number in range(size.same_pairs)
+}
 compared = compare_pairs(same, device=device, seconds=0).values()
 by_hand = [float(found.seconds[USUAL][0] / found.seconds[CHANGED][0]) for found in compared]
 fooled = sum(abs(ratio - 1) > 0.02 for ratio in by_hand)
 judged = sum(found.verdict(CHANGED) in (FASTER, SLOWER) for found in compared)
 rounds = statistics.median(found.rounds_for(CHANGED, 0.02) for found in compared)
 print(f"of {len(same)} comparisons of a step with itself, a difference was found")
-print(f"    by one run of each, if 2 % counts: {fooled} times, from {min(by_hand):.2f} to {max(by_hand):.2f}")
+print(
+    f"    by one run of each, if 2 % counts: {fooled} times, from {min(by_hand):.2f} to {max(by_hand):.2f}"
+)
 print(f"    by intervals of {next(iter(compared)).rounds} rounds: {judged} times")
 print(f"rounds to see a gain of 2 % here: about {rounds:.0f}")
 usual, changed = (torch.cat([found.seconds[way] for found in compared]) for way in (USUAL, CHANGED))
-course.claim("over all rounds, a step is as fast as itself within 2 %", comparison.ratio_interval(usual, changed),
-             within=(0.98, 1.02), otherwise="Your machine does other work, so small gains cannot be seen.")  # fmt: skip
+course.claim(
+    "over all rounds, a step is as fast as itself within 2 %",
+    comparison.ratio_interval(usual, changed),
+    within=(0.98, 1.02),
+    otherwise="Your machine does other work, so small gains cannot be seen.",
+)
 
 # %% [markdown]
 # **Known** One interval of 95 % in twenty misses the truth. For half its width you need four times the rounds.
@@ -246,7 +265,9 @@ sets = {"images one by one": one_by_one, "tensors in memory": in_tensors}
 profiles, shares, steps_of = {}, {}, {}
 for name, dataset in sets.items():
     from_set = DataLoader(dataset, batch_size, shuffle=True)
-    profiles[name] = step_profile.profiled(lambda data=from_set: train_in_phases(data, size.profile_steps), device)
+    profiles[name] = step_profile.profiled(
+        lambda data=from_set: train_in_phases(data, size.profile_steps), device
+    )
     events = step_profile.events_of(profiles[name])
     steps_of[name] = [shares_now(found, PHASES) for found in step_profile.per_step(events, "data")]
     shares[name] = step_profile.typical_shares(steps_of[name])
@@ -260,25 +281,40 @@ def interval_of(name, phase):
 
 
 waited = [[found["data"] for found in steps] for steps in steps_of.values()]
-print(f"data and optimizer, by the check-up: {seen['data'].share:.1%}, {seen['optimizer'].share:.1%}; "
-      f"by your function: {shares['images one by one']['data']:.1%}, "
-      f"{shares['images one by one']['optimizer']:.1%}")  # fmt: skip
-course.claim("with images made one by one, getting the data takes a larger share than with tensors in memory",
-             comparison.difference_interval(*waited), above=0)  # fmt: skip
-course.claim("Adam's update takes more than a tenth of a small network's step",
-             interval_of("tensors in memory", "optimizer"), above=0.1,
-             otherwise="Look at the other phases: which of them takes the largest share?")  # fmt: skip
+print(
+    f"data and optimizer, by the check-up: {seen['data'].share:.1%}, {seen['optimizer'].share:.1%}; "
+    f"by your function: {shares['images one by one']['data']:.1%}, "
+    f"{shares['images one by one']['optimizer']:.1%}"
+)
+course.claim(
+    "with images made one by one, getting the data takes a larger share than with tensors in memory",
+    comparison.difference_interval(*waited),
+    above=0,
+)
+course.claim(
+    "Adam's update takes more than a tenth of a small network's step",
+    interval_of("tensors in memory", "optimizer"),
+    above=0.1,
+    otherwise="Look at the other phases: which of them takes the largest share?",
+)
 slowest = step_profile.slowest_operations(profiles["tensors in memory"], 5)
-print("operations that take longest:", ", ".join(f"{name} {share:.0%}" for name, share in slowest.items()))
+print(
+    "operations that take longest:",
+    ", ".join(f"{name} {share:.0%}" for name, share in slowest.items()),
+)
 
 # %% tags=["experiment"]
 cut = {}
 for name, found in profiles.items():
-    cut[name] = step_profile.typical_pair(step_profile.per_step(step_profile.events_of(found), "data"))
+    cut[name] = step_profile.typical_pair(
+        step_profile.per_step(step_profile.events_of(found), "data")
+    )
 trace = data_folder() / "traces" / "06_faster_training_1.json.gz"
 trace.parent.mkdir(parents=True, exist_ok=True)
 profiles["tensors in memory"].export_chrome_trace(str(trace))
-print(f"the whole trace: {trace.parent.name}/{trace.name} in the data folder; open it at ui.perfetto.dev")
+print(
+    f"the whole trace: {trace.parent.name}/{trace.name} in the data folder; open it at ui.perfetto.dev"
+)
 plots.step_traces(cut, PHASES)
 
 # %% [markdown]
@@ -336,7 +372,9 @@ def speedup_bound(share, factor):
     """
     ### BEGIN SOLUTION
     if not 0 <= share <= 1 or factor <= 0:
-        raise ValueError(f"share is {share}, factor is {factor}; expected a share from 0 to 1 and a factor above 0")
+        raise ValueError(
+            f"share is {share}, factor is {factor}; expected a share from 0 to 1 and a factor above 0"
+        )
     best = 1 / (1 - share) if share < 1 else math.inf
     return 1 / (1 - share + share / factor), best
     ### END SOLUTION
@@ -354,14 +392,23 @@ check.speedup_bound(speedup_bound, seed=4)
 bound_now = course.solved(check.speedup_bound)
 for kind, found in shares.items():
     print(f"{kind}: how many times as fast the training gets if this phase ...")
-    for name, advice in [("data", "workers, and all other advice about loading"), ("transfer", "pinned memory"),
-                         ("optimizer", "gradients None, fused optimizers")]:  # fmt: skip
+    for name, advice in [
+        ("data", "workers, and all other advice about loading"),
+        ("transfer", "pinned memory"),
+        ("optimizer", "gradients None, fused optimizers"),
+    ]:
         twice, best = bound_now(found[name], 2)
-        print(f"    {name:<10} takes half as long: {twice:.3f}   takes no time: {best:.3f}   ({advice})")
+        print(
+            f"    {name:<10} takes half as long: {twice:.3f}   takes no time: {best:.3f}   ({advice})"
+        )
 by_step = [bound_now(found["data"], 2)[1] for found in steps_of["tensors in memory"]]
 best_loading = comparison.signed_rank_interval(by_step)
-course.claim("with tensors in memory, no advice about loading can make this training 10 % faster", best_loading,
-             below=1.1, otherwise="Then loading is worth your time: see unit 01.")  # fmt: skip
+course.claim(
+    "with tensors in memory, no advice about loading can make this training 10 % faster",
+    best_loading,
+    below=1.1,
+    otherwise="Then loading is worth your time: see unit 01.",
+)
 
 # %% [markdown]
 # The bound also holds for workers and streams, which run phases at the same time, because the other phases get no
@@ -392,15 +439,25 @@ predicted_twice_the_images = None  # your number
 
 # %% tags=["experiment"]
 n, width = size.regime_numbers, size.regime_width
-clamped, product = (functools.partial(make, device=device) for make in (regimes.clamped, regimes.product))
+clamped, product = (
+    functools.partial(make, device=device) for make in (regimes.clamped, regimes.product)
+)
 large, square, small = clamped(n, 1), product(width, width, width), regimes.often(clamped(64, 1))
-patients = {k: cheap_advice.Patient(new_model(), images[:k], labels[:k], k) for k in (1, 2, 64, 128)}
+patients = {
+    k: cheap_advice.Patient(new_model(), images[:k], labels[:k], k) for k in (1, 2, 64, 128)
+}
 steps = {k: patient.train(patient.on_device()) for k, patient in patients.items()}
 pairs = {  # change: (as before, changed), and how many times the arithmetic and the bytes
     "many numbers, two limits  arithmetic × 2, bytes × 1": (large, clamped(n, 2)),
     "twice as many numbers     arithmetic × 2, bytes × 2": (large, clamped(2 * n, 1)),
-    "matrix, longer rows    arithmetic × 2, bytes × 1.67": (square, product(width, 2 * width, width)),
-    "matrix, other shape    arithmetic × 1, bytes × 1.75": (square, product(4 * width, width // 4, width)),
+    "matrix, longer rows    arithmetic × 2, bytes × 1.67": (
+        square,
+        product(width, 2 * width, width),
+    ),
+    "matrix, other shape    arithmetic × 1, bytes × 1.75": (
+        square,
+        product(4 * width, width // 4, width),
+    ),
     "64 numbers, two limits    arithmetic × 2, bytes × 1": (small, regimes.often(clamped(64, 2))),
     "128 numbers               arithmetic × 2, bytes × 2": (small, regimes.often(clamped(128, 1))),
     "step, 2 images for 1": (steps[1], steps[2]),
@@ -413,13 +470,33 @@ longer = {name: found.ratio(USUAL, to=CHANGED) for name, found in compared.items
 for name, ratio in longer.items():
     print(f"{name:<52}  time × {ratio}")
 limits, numbers, longer_rows, other_shape, few_limits, few_numbers, one_more, _ = longer.values()
-print(course.score("06/1", "two images instead of one, times as long", predicted_twice_the_images, one_more))
-course.claim("twice the arithmetic on as many numbers takes at most 25 % longer", limits, below=1.25)
-course.claim("twice the numbers take at least 50 % longer: comparing many is memory-bound", numbers, above=1.5)
-course.claim("twice the arithmetic of a large matrix product takes at least 60 % longer", longer_rows, above=1.6)
-course.claim("a matrix product of 1.75 times the bytes takes at most 30 % longer", other_shape, below=1.3)
+print(
+    course.score(
+        "06/1", "two images instead of one, times as long", predicted_twice_the_images, one_more
+    )
+)
+course.claim(
+    "twice the arithmetic on as many numbers takes at most 25 % longer", limits, below=1.25
+)
+course.claim(
+    "twice the numbers take at least 50 % longer: comparing many is memory-bound",
+    numbers,
+    above=1.5,
+)
+course.claim(
+    "twice the arithmetic of a large matrix product takes at least 60 % longer",
+    longer_rows,
+    above=1.6,
+)
+course.claim(
+    "a matrix product of 1.75 times the bytes takes at most 30 % longer", other_shape, below=1.3
+)
 course.claim("twice the arithmetic on 64 numbers takes at most 25 % longer", few_limits, below=1.25)
-course.claim("128 numbers instead of 64 take at most 25 % longer: the call itself costs most", few_numbers, below=1.25)
+course.claim(
+    "128 numbers instead of 64 take at most 25 % longer: the call itself costs most",
+    few_numbers,
+    below=1.25,
+)
 
 # %% [markdown]
 # **Shown** Some rows change almost only the arithmetic, others almost only the bytes. The operation waits for the one
@@ -449,13 +526,23 @@ course.claim("128 numbers instead of 64 take at most 25 % longer: the call itsel
 
 # %% tags=["experiment"]
 few = size.cheap_steps * batch_size
-patient, many = (cheap_advice.Patient(new_model(), images[:k], labels[:k], batch_size)
-                 for k in (few, size.worker_steps * batch_size))  # fmt: skip
-single = cheap_advice.OneByOne(data.train_images[: len(many.images)], data.train_labels[: len(many.images)])
-in_memory = compare({f"{n} workers": many.train(many.loader(n)) for n in (0, 2)}, device=device,
-                    seconds=size.worker_seconds)  # fmt: skip
-by_image = compare({f"{n} workers": many.train(forked(single, batch_size, n, shuffle=True)) for n in (0, 2, 4)},
-                   device=device, seconds=size.worker_seconds)  # fmt: skip
+patient, many = (
+    cheap_advice.Patient(new_model(), images[:k], labels[:k], batch_size)
+    for k in (few, size.worker_steps * batch_size)
+)
+single = cheap_advice.OneByOne(
+    data.train_images[: len(many.images)], data.train_labels[: len(many.images)]
+)
+in_memory = compare(
+    {f"{n} workers": many.train(many.loader(n)) for n in (0, 2)},
+    device=device,
+    seconds=size.worker_seconds,
+)
+by_image = compare(
+    {f"{n} workers": many.train(forked(single, batch_size, n, shuffle=True)) for n in (0, 2, 4)},
+    device=device,
+    seconds=size.worker_seconds,
+)
 workers = {
     "2 workers, tensors in memory": in_memory,
     "2 workers, images one by one": by_image.pair("0 workers", "2 workers"),
@@ -488,54 +575,102 @@ for name, found in compared.items():
 # Four claims decide whether you should work on the loader.
 
 # %% tags=["experiment"]
-course.claim("workers make a training with tensors in memory faster", gains["2 workers, tensors in memory"], above=1,
-             otherwise="The items are there already, and workers have to send them.")  # fmt: skip
-course.claim("two workers make a training faster whose images are made one by one",
-             gains["2 workers, images one by one"], above=1,
-             otherwise="The workers need cores that the training uses.")  # fmt: skip
-course.claim("four workers, the rule for one device, are faster than two", gains["4 workers, the rule, not 2"],
-             above=1, otherwise="The rule knows neither your cores nor what an image costs.")  # fmt: skip
-course.claim("slices instead of a DataLoader gain no more than the profile allows",
-             gains["slices, no DataLoader"].scaled(1 / best_loading.estimate), below=1.05)  # fmt: skip
+course.claim(
+    "workers make a training with tensors in memory faster",
+    gains["2 workers, tensors in memory"],
+    above=1,
+    otherwise="The items are there already, and workers have to send them.",
+)
+course.claim(
+    "two workers make a training faster whose images are made one by one",
+    gains["2 workers, images one by one"],
+    above=1,
+    otherwise="The workers need cores that the training uses.",
+)
+course.claim(
+    "four workers, the rule for one device, are faster than two",
+    gains["4 workers, the rule, not 2"],
+    above=1,
+    otherwise="The rule knows neither your cores nor what an image costs.",
+)
+course.claim(
+    "slices instead of a DataLoader gain no more than the profile allows",
+    gains["slices, no DataLoader"].scaled(1 / best_loading.estimate),
+    below=1.05,
+)
 
 # %% [markdown]
 # Six claims decide whether it pays to skip a copy, a write of zeros or a graph.
 
 # %% tags=["experiment"]
-course.claim("as_tensor instead of tensor makes a step of the network faster", gains["as_tensor, a network"], above=1)
-course.claim("as_tensor instead of tensor makes a step of a linear model faster",
-             gains["as_tensor, a linear model"], above=1)  # fmt: skip
-course.claim("gradients None instead of 0 make a step of the network faster", gains["gradients None, a network"],
-             above=1)  # fmt: skip
-course.claim("gradients None instead of 0 make a backward pass of few rows faster",
-             gains["gradients None, few rows"], above=1)  # fmt: skip
+course.claim(
+    "as_tensor instead of tensor makes a step of the network faster",
+    gains["as_tensor, a network"],
+    above=1,
+)
+course.claim(
+    "as_tensor instead of tensor makes a step of a linear model faster",
+    gains["as_tensor, a linear model"],
+    above=1,
+)
+course.claim(
+    "gradients None instead of 0 make a step of the network faster",
+    gains["gradients None, a network"],
+    above=1,
+)
+course.claim(
+    "gradients None instead of 0 make a backward pass of few rows faster",
+    gains["gradients None, few rows"],
+    above=1,
+)
 course.claim("no_grad makes a validation faster", gains["no_grad in validation"], above=1)
 kept, kept_without = cheap_advice.bytes_kept(graph), cheap_advice.bytes_kept(no_graph)
 keeps_nothing = kept_without == 0
-course.claim("no_grad keeps no activation of a validation batch", keeps_nothing,
-             f"{kept_without} B, not {kept / 1e6:.1f} MB")  # fmt: skip
+course.claim(
+    "no_grad keeps no activation of a validation batch",
+    keeps_nothing,
+    f"{kept_without} B, not {kept / 1e6:.1f} MB",
+)
 
 # %% [markdown]
 # Seven claims decide which lines and settings to look for in your script. The last five need a GPU.
 
 # %% tags=["experiment"]
-course.claim("a step without .item() is faster", gains["no .item() in the steps"], above=1,
-             otherwise="A CPU has no queue of work that the value must wait for.")  # fmt: skip
+course.claim(
+    "a step without .item() is faster",
+    gains["no .item() in the steps"],
+    above=1,
+    otherwise="A CPU has no queue of work that the value must wait for.",
+)
 course.claim("without anomaly detection a step is faster", gains["no anomaly detection"], above=1)
 
 # %% tags=["experiment"]
 on_gpu = {}
 if device.type == "cuda":
-    compared = compare_pairs(cheap_advice.on_cuda(patient), device=device, seconds=size.advice_seconds)
+    compared = compare_pairs(
+        cheap_advice.on_cuda(patient), device=device, seconds=size.advice_seconds
+    )
     on_gpu = {name: found.ratio(CHANGED) for name, found in compared.items()}
     on_gpu["first step"] = cheap_advice.first_step_of_a_shape(patient)
-course.claim("pin_memory makes a training with tensors in memory faster", on_gpu.get("pin_memory"), above=1)
-course.claim("pin_memory with non_blocking makes a training with tensors in memory faster",
-             on_gpu.get("pin_memory and non_blocking"), above=1)  # fmt: skip
-course.claim("tensors made on the device come faster than tensors moved there", on_gpu.get("device="), above=1)
+course.claim(
+    "pin_memory makes a training with tensors in memory faster", on_gpu.get("pin_memory"), above=1
+)
+course.claim(
+    "pin_memory with non_blocking makes a training with tensors in memory faster",
+    on_gpu.get("pin_memory and non_blocking"),
+    above=1,
+)
+course.claim(
+    "tensors made on the device come faster than tensors moved there",
+    on_gpu.get("device="),
+    above=1,
+)
 course.claim("cudnn.benchmark makes a step faster", on_gpu.get("cudnn.benchmark"), above=1)
-course.claim("with cudnn.benchmark, the first step of a batch size takes at most twice as long as the next",
-             on_gpu.get("first step"), above=0.5)  # fmt: skip
+course.claim(
+    "with cudnn.benchmark, the first step of a batch size takes at most twice as long as the next",
+    on_gpu.get("first step"),
+    above=0.5,
+)
 
 # %% [markdown]
 # A row is "faster", and its claim holds, if the whole interval lies at least half a percent above 1. Advice about a
@@ -572,13 +707,18 @@ course.claim("with cudnn.benchmark, the first step of a batch size takes at most
 
 # %% tags=["experiment"]
 flips = flip_map(claimed(), machine_name())
-print("measured on more than one machine:", "; ".join(row.advice.name for row in flips.rows if row.n_measured > 1))
+print(
+    "measured on more than one machine:",
+    "; ".join(row.advice.name for row in flips.rows if row.n_measured > 1),
+)
 
 # %% [markdown]
 # **Predict**: which of these win on one machine and lose on another?
 
 # %%
-predicted_flips = None  # a set of names, such as {"gradient accumulation", "torch's own GELU, not a chain"}
+predicted_flips = (
+    None  # a set of names, such as {"gradient accumulation", "torch's own GELU, not a chain"}
+)
 
 # %% tags=["experiment"]
 print(course.score("06/1", "advice that flips", predicted_flips, set(flips.flipping), null=None))
@@ -658,8 +798,14 @@ if course.scale() == "smoke":
     print("at smoke scale the product is too small to reach the peak, so a share may exceed 1")
 for name, share in mfu.items():
     print(f"{name:<20} MFU {share}   load of the processor {regimes.busy(ways[name]):.0%}")
-course.claim("a training step of the small GPT reaches at least a fifth of the peak", mfu["GPT"], above=0.2)
-course.claim("comparing many numbers reaches at most a tenth of the peak", mfu["comparing numbers"], below=0.1)
+course.claim(
+    "a training step of the small GPT reaches at least a fifth of the peak", mfu["GPT"], above=0.2
+)
+course.claim(
+    "comparing many numbers reaches at most a tenth of the peak",
+    mfu["comparing numbers"],
+    below=0.1,
+)
 
 # %% [markdown]
 # **Shown** On a CPU, comparing numbers loads the processor as the models do, and computes almost nothing, because it
@@ -719,9 +865,19 @@ def hidden_syncs(call):
     Returns: list of str, in the order of the calls, each one of `waits`.
     """
     waits = {
-        "item", "tolist", "cpu", "numpy", "nonzero",
-        "__bool__", "__int__", "__float__", "__index__", "__array__", "__repr__", "__format__",
-    }  # fmt: skip
+        "item",
+        "tolist",
+        "cpu",
+        "numpy",
+        "nonzero",
+        "__bool__",
+        "__int__",
+        "__float__",
+        "__index__",
+        "__array__",
+        "__repr__",
+        "__format__",
+    }
     ### BEGIN SOLUTION
     found = []
 
@@ -750,23 +906,33 @@ syncs_now = course.solved(check.hidden_syncs)
 x = torch.arange(6.0, device=device).view(2, 3)
 loss, total = x.mean(), torch.zeros((), device=device)
 calls = {
-    "loss.item()": loss.item, "loss.detach()": loss.detach, "x.tolist()": x.tolist,
+    "loss.item()": loss.item,
+    "loss.detach()": loss.detach,
+    "x.tolist()": x.tolist,
     "print(loss)": lambda: str(loss),  # the same without output
-    "f'{loss:.3f}'": lambda: f"{loss:.3f}", "total = total + loss": lambda: total + loss,
-    "if loss > 3: pass": lambda: bool(loss > 3), "worse = loss > 3": lambda: loss > 3,
-    "x.cpu()": x.cpu, "x.mean(dim=0)": lambda: x.mean(dim=0), "max(loss, total)": lambda: max(loss, total),
+    "f'{loss:.3f}'": lambda: f"{loss:.3f}",
+    "total = total + loss": lambda: total + loss,
+    "if loss > 3: pass": lambda: bool(loss > 3),
+    "worse = loss > 3": lambda: loss > 3,
+    "x.cpu()": x.cpu,
+    "x.mean(dim=0)": lambda: x.mean(dim=0),
+    "max(loss, total)": lambda: max(loss, total),
     "torch.maximum(loss, total)": lambda: torch.maximum(loss, total),
-}  # fmt: skip
+}
 
 # %% tags=["experiment"]
 waiting = {line: syncs_now(call) for line, call in calls.items()}
 for line, found in waiting.items():
     print(f"{line:<28} {'waits' if found else 'no wait':<8} {', '.join(found)}")
 print(f"{sum(map(bool, waiting.values()))} of {len(calls)} lines wait")
-course.claim("detach() neither moves nor copies a tensor: its result has the same address",
-             loss.detach().data_ptr() == loss.data_ptr() and not syncs_now(loss.detach))  # fmt: skip
-course.claim("printing a detached tensor waits for the device, exactly as printing the tensor itself",
-             len(syncs_now(lambda: str(loss.detach()))) == len(syncs_now(lambda: str(loss))))  # fmt: skip
+course.claim(
+    "detach() neither moves nor copies a tensor: its result has the same address",
+    loss.detach().data_ptr() == loss.data_ptr() and not syncs_now(loss.detach),
+)
+course.claim(
+    "printing a detached tensor waits for the device, exactly as printing the tensor itself",
+    len(syncs_now(lambda: str(loss.detach()))) == len(syncs_now(lambda: str(loss))),
+)
 
 
 # %%
@@ -810,16 +976,26 @@ waits, means = {}, {}
 for loop in (log_each_step, log_once):
     model = new_model()
     train = functools.partial(loop, model, torch.optim.SGD(model.parameters(), lr=0.01), batches)
-    waits[loop.__name__] = syncs_now(lambda name=loop.__name__, train=train: means.update({name: train()}))
+    waits[loop.__name__] = syncs_now(
+        lambda name=loop.__name__, train=train: means.update({name: train()})
+    )
 for name, found in waits.items():
-    print(f"{name:<14} {len(found):4d} waits in {len(batches)} steps: {', '.join(sorted(set(found)))}")
+    print(
+        f"{name:<14} {len(found):4d} waits in {len(batches)} steps: {', '.join(sorted(set(found)))}"
+    )
 each, once = (len(waits[name]) for name in waits)
 waits_more, apart = each > len(batches), abs(means["log_each_step"] - means["log_once"])
-course.claim("logging each step waits several times in each step, logging once waits once",
-             waits_more and once == 1, f"{each} against {once}")  # fmt: skip
+course.claim(
+    "logging each step waits several times in each step, logging once waits once",
+    waits_more and once == 1,
+    f"{each} against {once}",
+)
 is_equal = apart < 1e-3
-course.claim("a loop that logs once computes the same mean loss as one that logs each step", is_equal,
-             f"they differ by {apart:.1e}")  # fmt: skip
+course.claim(
+    "a loop that logs once computes the same mean loss as one that logs each step",
+    is_equal,
+    f"they differ by {apart:.1e}",
+)
 
 # %% [markdown]
 # **Takeaway** Keep detached tensors and ask for their values once, at the end.
@@ -931,20 +1107,39 @@ repaired = [100 * evaluate_now(model, by_100, device) for _ in range(2)]
 kept = torch.equal(before, norm.running_mean)
 faulty = [wild_evaluate(model, by_100, device) for _ in range(2)]
 moved = (norm.running_mean - before).abs().max().item()
-print(f"accuracy, twice: faulty {faulty[0]:.2f} %, {faulty[1]:.2f} %; "
-      f"fixed {repaired[0]:.2f} %, {repaired[1]:.2f} %")  # fmt: skip
+print(
+    f"accuracy, twice: faulty {faulty[0]:.2f} %, {faulty[1]:.2f} %; "
+    f"fixed {repaired[0]:.2f} %, {repaired[1]:.2f} %"
+)
 
 # %% tags=["experiment"]
 moves = moved > 0 and kept
-course.claim("the faulty evaluation moves the running mean of BatchNorm, the fixed one does not", moves,
-             f"by up to {moved:.2g}")  # fmt: skip
-n_waits = [len(syncs_now(lambda f=f: f(model, by_100, device))) for f in (wild_evaluate, evaluate_now)]
+course.claim(
+    "the faulty evaluation moves the running mean of BatchNorm, the fixed one does not",
+    moves,
+    f"by up to {moved:.2g}",
+)
+n_waits = [
+    len(syncs_now(lambda f=f: f(model, by_100, device))) for f in (wild_evaluate, evaluate_now)
+]
 per_image = n_waits[0] >= len(held) and n_waits[1] == 1
-course.claim("the faulty evaluation waits for the device once per image, the fixed one once", per_image,
-             f"{n_waits[0]} against {n_waits[1]}")  # fmt: skip
-pair = {"fixed": (lambda: wild_evaluate(model, by_100, device), lambda: evaluate_now(model, by_100, device))}
+course.claim(
+    "the faulty evaluation waits for the device once per image, the fixed one once",
+    per_image,
+    f"{n_waits[0]} against {n_waits[1]}",
+)
+pair = {
+    "fixed": (
+        lambda: wild_evaluate(model, by_100, device),
+        lambda: evaluate_now(model, by_100, device),
+    )
+}
 fixed = compare_pairs(pair, device=device, seconds=size.advice_seconds)["fixed"]
-course.claim("the fixed evaluation is faster than the loop that asks for each image", fixed.ratio(CHANGED), above=1)
+course.claim(
+    "the fixed evaluation is faster than the loop that asks for each image",
+    fixed.ratio(CHANGED),
+    above=1,
+)
 
 # %% [markdown]
 # The last ratio says what all faults of this function cost together, not what other people's code costs.
@@ -985,7 +1180,9 @@ def losses_of(pixels, norm, lr, steps, seed=0):
 
 def all_seeds(pixels, norm, lr):
     """Losses of a training per seed: a tensor (seeds, steps)."""
-    return torch.stack([losses_of(pixels, norm, lr, size.norm_steps, seed) for seed in range(size.norm_seeds)])
+    return torch.stack(
+        [losses_of(pixels, norm, lr, size.norm_steps, seed) for seed in range(size.norm_seeds)]
+    )
 
 
 def end_of(runs):
@@ -996,9 +1193,12 @@ def end_of(runs):
 # %% tags=["experiment"]
 four = (lr / 4, lr, 4 * lr, 16 * lr)
 settings = {  # pixels, norm, and the learning rates of which the best counts
-    "both": (centred, "batch", four), "input only": (centred, None, four), "BatchNorm only": (raw, "batch", four),
-    "neither": (raw, None, [lr]), "neither, lr / 100": (raw, None, [lr / 100]),
-}  # fmt: skip
+    "both": (centred, "batch", four),
+    "input only": (centred, None, four),
+    "BatchNorm only": (raw, "batch", four),
+    "neither": (raw, None, [lr]),
+    "neither, lr / 100": (raw, None, [lr / 100]),
+}
 curves, best_lr = {}, {}
 for name, (pixels, norm, rates) in settings.items():
     by_lr = {rate: all_seeds(pixels, norm, rate) for rate in rates}
@@ -1015,12 +1215,17 @@ for name, losses in sorted(ends.items(), key=lambda item: sum(item[1])):
 by_norm = comparison.difference_interval(ends["input only"], ends["both"])
 by_input = comparison.difference_interval(ends["BatchNorm only"], ends["both"])
 course.claim("with normalised input, BatchNorm ends with less loss than no norm", by_norm, above=0)
-course.claim("with BatchNorm, normalised input ends with less loss than raw pixels", by_input, above=0)
+course.claim(
+    "with BatchNorm, normalised input ends with less loss than raw pixels", by_input, above=0
+)
 diverged = sum(loss == float("inf") for loss in ends["neither"])
 slower = max(ends["neither, lr / 100"])
 some_diverge, is_finite = diverged > 0, slower != float("inf")
-course.claim("with neither, trainings diverge at this learning rate, and none at a hundredth of it",
-             some_diverge and is_finite, f"{diverged} of {len(ends['neither'])} diverge")  # fmt: skip
+course.claim(
+    "with neither, trainings diverge at this learning rate, and none at a hundredth of it",
+    some_diverge and is_finite,
+    f"{diverged} of {len(ends['neither'])} diverge",
+)
 
 # %% [markdown]
 # Three of the five trainings use the best of four learning rates, because one rate may suit one training better than

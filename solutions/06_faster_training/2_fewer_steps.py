@@ -42,7 +42,9 @@ from course.training.short_run import ShortRuns, sgd
 
 print(course.machine())
 size, device = course.sizes("06_faster_training"), course.device()
-images, labels, *held = (part.to(device) for part in fashion.with_validation(fashion.load(size.dataset)))
+images, labels, *held = (
+    part.to(device) for part in fashion.with_validation(fashion.load(size.dataset))
+)
 images, labels = images[: size.few_images], labels[: size.few_images]
 lab = ShortRuns(images, labels, *held, size.few_width, size.few_batch)
 network, batches_of, accuracy_of, train = lab.network, lab.batches_of, lab.accuracy_of, lab.train
@@ -50,7 +52,9 @@ loss_of = nn.functional.cross_entropy
 steps_per_epoch = len(labels) // size.few_batch
 n_steps = size.few_epochs * steps_per_epoch
 seeds = range(1, 1 + size.few_seeds)
-print(f"{len(labels):,} training images, {len(lab.held_labels):,} for validation; {n_steps} steps are a training")
+print(
+    f"{len(labels):,} training images, {len(lab.held_labels):,} for validation; {n_steps} steps are a training"
+)
 
 # %% [markdown]
 # All trainings here use one network, three convolutions with BatchNorm and a linear layer. It is so small that you can
@@ -111,7 +115,17 @@ print(f"{len(labels):,} training images, {len(lab.held_labels):,} for validation
 
 
 # %% solution="lr_range_test"
-def lr_range_test(model, optimizer, batches, loss_fn, lowest=1e-3, highest=10.0, steps=100, smoothing=0.9, stop=4.0):
+def lr_range_test(
+    model,
+    optimizer,
+    batches,
+    loss_fn,
+    lowest=1e-3,
+    highest=10.0,
+    steps=100,
+    smoothing=0.9,
+    stop=4.0,
+):
     """Learning rates and smoothed losses of a run whose learning rate grows at each step.
 
     Args:
@@ -127,7 +141,10 @@ def lr_range_test(model, optimizer, batches, loss_fn, lowest=1e-3, highest=10.0,
     Returns: (lrs, losses), two lists of float, equally long.
     """
     ### BEGIN SOLUTION
-    saved_model, saved_optimizer = copy.deepcopy(model.state_dict()), copy.deepcopy(optimizer.state_dict())
+    saved_model, saved_optimizer = (
+        copy.deepcopy(model.state_dict()),
+        copy.deepcopy(optimizer.state_dict()),
+    )
     lrs, losses, average = [], [], 0.0
     for step in range(steps):
         inputs, targets = next(batches)
@@ -166,24 +183,37 @@ check.lr_range_test(lr_range_test, seed=21)
 # %% tags=["experiment"]
 range_test_now = course.solved(check.lr_range_test)
 model = network(0)
-lrs, losses = range_test_now(model, sgd(model), batches_of(size.few_batch, 0), loss_of, steps=size.few_range)
+lrs, losses = range_test_now(
+    model, sgd(model), batches_of(size.few_batch, 0), loss_of, steps=size.few_range
+)
 at_lowest = lrs[losses.index(min(losses))]
 choice = at_lowest / 4
 six = range(1, 1 + size.few_extra_seeds)
-tried = {lr: [train(contest.linear(lr, n_steps), seed) for seed in six] for lr in (*size.few_rates, choice)}
+tried = {
+    lr: [train(contest.linear(lr, n_steps), seed) for seed in six]
+    for lr in (*size.few_rates, choice)
+}
 plots.loss_against_lr(lrs, losses, choice, tried)
 
 # %% tags=["experiment"]
-print(f"lowest loss at {at_lowest:.3g}, choice {choice:.3g}; the test ended after {len(lrs)} steps at {lrs[-1]:.3g}")
+print(
+    f"lowest loss at {at_lowest:.3g}, choice {choice:.3g}; the test ended after {len(lrs)} steps at {lrs[-1]:.3g}"
+)
 for lr, found in sorted(tried.items()):
     print(f"from a learning rate of {lr:7.4f}: validation accuracy {statistics.mean(found):.3f}")
 best = max(size.few_rates, key=lambda lr: sum(tried[lr]))
 better_end = max((size.few_rates[0], size.few_rates[-1]), key=lambda lr: sum(tried[lr]))
-course.claim("the range test's choice ends at most three points below the best of five fixed learning rates",
-             contest.points_ahead(tried[choice], tried[best]), above=-3,
-             otherwise="Look at the curve: does the loss have a minimum well before its end?")  # fmt: skip
-course.claim("the range test's choice is better than both ends of the grid",
-             contest.points_ahead(tried[choice], tried[better_end]), above=0)  # fmt: skip
+course.claim(
+    "the range test's choice ends at most three points below the best of five fixed learning rates",
+    contest.points_ahead(tried[choice], tried[best]),
+    above=-3,
+    otherwise="Look at the curve: does the loss have a minimum well before its end?",
+)
+course.claim(
+    "the range test's choice is better than both ends of the grid",
+    contest.points_ahead(tried[choice], tried[better_end]),
+    above=0,
+)
 
 # %% [markdown]
 # **Takeaway** One short run finds the order of magnitude of a good learning rate; a grid around it finds the rest.
@@ -236,25 +266,44 @@ plots.contest(whole.peaks, whole.accuracies, rest)
 
 # %% tags=["experiment"]
 for name in whole.accuracies:
-    print(f"{name:<10} best peak {whole.best_peak(name):5.3f}: {statistics.mean(whole.at_best(name)):.3f}")
+    print(
+        f"{name:<10} best peak {whole.best_peak(name):5.3f}: {statistics.mean(whole.at_best(name)):.3f}"
+    )
 pairs = zip(three.at_best("one cycle"), three.at_best("cosine"), strict=True)
-print(f"published: {published:+.1f} points; the same three seeds and two peaks here:",
-      " ".join(f"{100 * (a - b):+.1f}" for a, b in pairs))  # fmt: skip
+print(
+    f"published: {published:+.1f} points; the same three seeds and two peaks here:",
+    " ".join(f"{100 * (a - b):+.1f}" for a, b in pairs),
+)
 
 # %% tags=["experiment"]
 gap = whole.ahead("one cycle", "cosine")
 print(course.score("06/2", "one cycle over cosine, points", predicted_gain, gap, null=0))
-course.claim("one cycle and cosine decay, each at its best of four peaks, differ by less than a point", gap,
-             within=(-1, 1))  # fmt: skip
-course.claim("linear decay ends above cosine decay, each at its best of four peaks",
-             whole.ahead("linear", "cosine"), above=0)  # fmt: skip
+course.claim(
+    "one cycle and cosine decay, each at its best of four peaks, differ by less than a point",
+    gap,
+    within=(-1, 1),
+)
+course.claim(
+    "linear decay ends above cosine decay, each at its best of four peaks",
+    whole.ahead("linear", "cosine"),
+    above=0,
+)
 at_highest = [whole.accuracies[name][:, -1].tolist() for name in ("one cycle", "cosine")]
-course.claim("at the highest of four peaks, one cycle ends at least two points above cosine decay",
-             contest.points_ahead(*at_highest), above=2)  # fmt: skip
-course.claim("cosine decay ends above a constant learning rate, in the mean of the seeds",
-             whole.ahead("cosine", "constant"), above=0)  # fmt: skip
-course.claim("cosine decay ends above the cyclic schedule, in the mean of the seeds",
-             whole.ahead("cosine", "cyclic"), above=0)  # fmt: skip
+course.claim(
+    "at the highest of four peaks, one cycle ends at least two points above cosine decay",
+    contest.points_ahead(*at_highest),
+    above=2,
+)
+course.claim(
+    "cosine decay ends above a constant learning rate, in the mean of the seeds",
+    whole.ahead("cosine", "constant"),
+    above=0,
+)
+course.claim(
+    "cosine decay ends above the cyclic schedule, in the mean of the seeds",
+    whole.ahead("cosine", "cyclic"),
+    above=0,
+)
 
 # %% [markdown]
 # Which part of a schedule pays, its rise or its end? The next cell changes only the end. It takes the constant learning
@@ -266,7 +315,9 @@ falling = [train(contest.stable_then_decay(peak, n_steps), seed) for seed in see
 lifted = contest.points_ahead(falling, whole.at_best("constant"))
 print(f"a fall in the last fifth alone: {lifted} points")
 course.claim(
-    "a fall to zero in the last fifth alone lifts a constant learning rate by at least a point", lifted, above=1
+    "a fall to zero in the last fifth alone lifts a constant learning rate by at least a point",
+    lifted,
+    above=1,
 )
 
 # %% [markdown]
@@ -314,18 +365,34 @@ unpaired = 100 * math.hypot(statistics.stdev(cycles), statistics.stdev(cosines))
 plots.small_studies(studies.gains, gap, published)
 
 # %% tags=["experiment"]
-print(f"{len(studies.gains):,} studies: one cycle ahead with every seed in {studies.first_wins:,}, "
-      f"cosine in {studies.second_wins:,}")  # fmt: skip
-print(f"all seeds: one cycle ahead by {two_peaks.ahead('one cycle', 'cosine')} points at these two peaks, "
-      f"by {gap} at all four")  # fmt: skip
-share = studies.share_of_wins if len(studies.gains) >= contest.STUDIES_MIN else None  # of few studies it says nothing
-print(course.score("06/2", "share of studies with one sign", predicted_share, share, null=None, form="{:.2f}"))
-print(f"standard deviation of a difference: {spread:.1f} points with equal seeds, {unpaired:.1f} with different ones")
+print(
+    f"{len(studies.gains):,} studies: one cycle ahead with every seed in {studies.first_wins:,}, "
+    f"cosine in {studies.second_wins:,}"
+)
+print(
+    f"all seeds: one cycle ahead by {two_peaks.ahead('one cycle', 'cosine')} points at these two peaks, "
+    f"by {gap} at all four"
+)
+share = (
+    studies.share_of_wins if len(studies.gains) >= contest.STUDIES_MIN else None
+)  # of few studies it says nothing
+print(
+    course.score(
+        "06/2", "share of studies with one sign", predicted_share, share, null=None, form="{:.2f}"
+    )
+)
+print(
+    f"standard deviation of a difference: {spread:.1f} points with equal seeds, {unpaired:.1f} with different ones"
+)
 for points in (2, 1, 0.5, 0.2):
-    print(f"to see a difference of {points:g} points: about {contest.seeds_to_see(points, spread):,} seeds")
+    print(
+        f"to see a difference of {points:g} points: about {contest.seeds_to_see(points, spread):,} seeds"
+    )
 if abs(gap.estimate) < 1:
     enough = contest.seeds_to_see(1 - abs(gap.estimate), spread)
-    print(f"to show that a gap of {gap.estimate:.1f} points is less than one: about {enough:,} seeds")
+    print(
+        f"to show that a gap of {gap.estimate:.1f} points is less than one: about {enough:,} seeds"
+    )
 
 # %% [markdown]
 # **Known** Three coins agree in a quarter of all cases, equally often on each side. If nearly all agreements favour one
@@ -367,14 +434,26 @@ plots.over_length(lengths, ends)
 
 # %% tags=["experiment"]
 for name, by_length in ends.items():
-    print(f"{name:<10}", "  ".join(f"{n} steps {statistics.mean(by_length[n]):.3f}" for n in lengths))
+    print(
+        f"{name:<10}", "  ".join(f"{n} steps {statistics.mean(by_length[n]):.3f}" for n in lengths)
+    )
 twice = ends["constant"][2 * n_steps]
-course.claim("one cycle ends above a constant learning rate with twice the steps, in the mean of the seeds",
-             contest.points_ahead(whole.at_best("one cycle"), twice), above=0)  # fmt: skip
-course.claim("linear decay ends at most two points below a constant learning rate with twice the steps",
-             contest.points_ahead(ends["linear"][n_steps], twice), above=-2)  # fmt: skip
-needed = contest.steps_needed({n: statistics.mean(ends["linear"][n]) for n in lengths}, statistics.mean(twice))
-print(f"linear decay needs about {needed:.0f} steps for what the constant learning rate has after {2 * n_steps}")
+course.claim(
+    "one cycle ends above a constant learning rate with twice the steps, in the mean of the seeds",
+    contest.points_ahead(whole.at_best("one cycle"), twice),
+    above=0,
+)
+course.claim(
+    "linear decay ends at most two points below a constant learning rate with twice the steps",
+    contest.points_ahead(ends["linear"][n_steps], twice),
+    above=-2,
+)
+needed = contest.steps_needed(
+    {n: statistics.mean(ends["linear"][n]) for n in lengths}, statistics.mean(twice)
+)
+print(
+    f"linear decay needs about {needed:.0f} steps for what the constant learning rate has after {2 * n_steps}"
+)
 
 # %% [markdown]
 # **Known** With a constant learning rate the weights move around a minimum, at a distance that depends on the noise of
@@ -444,7 +523,9 @@ print(f"linear decay needs about {needed:.0f} steps for what the constant learni
 
 
 # %% solution="one_cycle"
-def one_cycle(step, epochs, steps_per_epoch, max_lr, cycle=0.9, start=10.0, final=1e4, momenta=(0.85, 0.95)):
+def one_cycle(
+    step, epochs, steps_per_epoch, max_lr, cycle=0.9, start=10.0, final=1e4, momenta=(0.85, 0.95)
+):
     """Learning rate and momentum of a step in a training with one cycle.
 
     Args:
@@ -464,7 +545,12 @@ def one_cycle(step, epochs, steps_per_epoch, max_lr, cycle=0.9, start=10.0, fina
     if not 0 <= step < total:
         raise ValueError(f"step {step} is not in a training of {total} steps, 0 to {total - 1}")
     half, base, (low, high) = cycle * total / 2, max_lr / start, momenta
-    points = [(0, base, high), (half - 1, max_lr, low), (2 * half - 2, base, high), (total - 1, base / final, high)]
+    points = [
+        (0, base, high),
+        (half - 1, max_lr, low),
+        (2 * half - 2, base, high),
+        (total - 1, base / final, high),
+    ]
     line = sum(step > right for right, *_ in points[1:3])
     (left, lr, momentum), (right, next_lr, next_momentum) = points[line : line + 2]
     share = (step - left) / (right - left)
@@ -489,9 +575,15 @@ one_cycle_now = course.solved(check.one_cycle)
 top = whole.best_peak("one cycle")
 mine = [one_cycle_now(step, size.few_epochs, steps_per_epoch, top) for step in range(n_steps)]
 theirs = contest.one_cycle(top, n_steps)
-apart = max(abs(a - b) for pair in zip(mine, theirs, strict=True) for a, b in zip(*pair, strict=True))
+apart = max(
+    abs(a - b) for pair in zip(mine, theirs, strict=True) for a, b in zip(*pair, strict=True)
+)
 is_equal = apart < 1e-12
-course.claim("your one cycle equals torch's OneCycleLR up to rounding", is_equal, f"{apart:.1e} at most apart")
+course.claim(
+    "your one cycle equals torch's OneCycleLR up to rounding",
+    is_equal,
+    f"{apart:.1e} at most apart",
+)
 shapes = {name: make(top, n_steps) for name, make in contest.SCHEDULES.items()}
 shapes |= {"one cycle": mine, "OneCycleLR's defaults": contest.torch_default(top, n_steps)}
 plots.schedules({name: [lr for lr, _ in values] for name, values in shapes.items()})
@@ -499,8 +591,11 @@ plots.schedules({name: [lr for lr, _ in values] for name, values in shapes.items
 # %% tags=["experiment"]
 per_epoch = [mine[step // steps_per_epoch] for step in range(n_steps)]
 buggy = [train(per_epoch, seed) for seed in seeds]
-course.claim("one cycle ends higher if it is set per step than if per epoch",
-             contest.points_ahead(whole.at_best("one cycle"), buggy), above=0)  # fmt: skip
+course.claim(
+    "one cycle ends higher if it is set per step than if per epoch",
+    contest.points_ahead(whole.at_best("one cycle"), buggy),
+    above=0,
+)
 
 # %% [markdown]
 # **Takeaway** If you count a schedule's length in steps, call the scheduler once per step. Called once per epoch, it
@@ -654,13 +749,24 @@ def step_of(batch_size):
 
 # %% tags=["experiment"]
 target = statistics.mean(ends["constant"][n_steps]) - 0.05
-batch_sizes = {"the base": size.few_batch, "four times the base": 4 * size.few_batch, "the largest": most}
-timed = compare({name: step_of(b) for name, b in batch_sizes.items()}, device=device, seconds=size.few_step_seconds)
+batch_sizes = {
+    "the base": size.few_batch,
+    "four times the base": 4 * size.few_batch,
+    "the largest": most,
+}
+timed = compare(
+    {name: step_of(b) for name, b in batch_sizes.items()},
+    device=device,
+    seconds=size.few_step_seconds,
+)
 reached = {"scaled": {}, "unscaled": {}}
 for how, by_batch in reached.items():
     for name, b in batch_sizes.items():
         lr = size.few_lr * (b / size.few_batch if how == "scaled" else 1)
-        by_batch[b] = [(n, n * timed.time(name).estimate) for n in (steps_to(target, b, lr, seed) for seed in six)]
+        by_batch[b] = [
+            (n, n * timed.time(name).estimate)
+            for n in (steps_to(target, b, lr, seed) for seed in six)
+        ]
 plots.to_target(reached, target)
 
 
@@ -671,20 +777,46 @@ def counted(how, b):
 
 
 for how, (name, b) in itertools.product(reached, batch_sizes.items()):
-    print(f"{how:<9} {name:<20} {b:>6,}: {counted(how, b).quantile(0.5):4.0f} steps "
-          f"of {1000 * timed.time(name).estimate:4.1f} ms (at most {longest(b)} steps)")  # fmt: skip
-medians = {name: statistics.median(seconds for _, seconds in reached["scaled"][b]) for name, b in batch_sizes.items()}
-print(course.score("06/2", "the fastest batch", predicted_fastest, leaders(medians, 0.1 * min(medians.values())),
-                   null=None))  # fmt: skip
+    print(
+        f"{how:<9} {name:<20} {b:>6,}: {counted(how, b).quantile(0.5):4.0f} steps "
+        f"of {1000 * timed.time(name).estimate:4.1f} ms (at most {longest(b)} steps)"
+    )
+medians = {
+    name: statistics.median(seconds for _, seconds in reached["scaled"][b])
+    for name, b in batch_sizes.items()
+}
+print(
+    course.score(
+        "06/2",
+        "the fastest batch",
+        predicted_fastest,
+        leaders(medians, 0.1 * min(medians.values())),
+        null=None,
+    )
+)
 
 # %% tags=["experiment"]
-base, scaled, unscaled = counted("scaled", size.few_batch), counted("scaled", most), counted("unscaled", most)
+base, scaled, unscaled = (
+    counted("scaled", size.few_batch),
+    counted("scaled", most),
+    counted("unscaled", most),
+)
 longer = product(ratio_interval(scaled, base), timed.ratio("the base", to="the largest"))
-course.claim("the largest batch that fits needs fewer steps than the base batch", ratio_interval(scaled, base), below=1)
-course.claim("the largest batch that fits needs fewer steps than the base batch, but is not faster to the target",
-             longer, above=1)  # fmt: skip
-course.claim("with the learning rate unscaled, the largest batch needs more steps, or never arrives",
-             ratio_interval(unscaled, scaled), above=1)  # fmt: skip
+course.claim(
+    "the largest batch that fits needs fewer steps than the base batch",
+    ratio_interval(scaled, base),
+    below=1,
+)
+course.claim(
+    "the largest batch that fits needs fewer steps than the base batch, but is not faster to the target",
+    longer,
+    above=1,
+)
+course.claim(
+    "with the learning rate unscaled, the largest batch needs more steps, or never arrives",
+    ratio_interval(unscaled, scaled),
+    above=1,
+)
 
 # %% [markdown]
 # The claim about time depends on the machine, so read what the other machines recorded. If a small batch leaves a GPU
@@ -735,7 +867,16 @@ course.claim("with the learning rate unscaled, the largest batch needs more step
 
 # %% solution="adamw_step"
 def adamw_step(
-    params, grads, means, squares, step, lr, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01, decoupled=True
+    params,
+    grads,
+    means,
+    squares,
+    step,
+    lr,
+    betas=(0.9, 0.999),
+    eps=1e-8,
+    weight_decay=0.01,
+    decoupled=True,
 ):
     """Change `params`, `means` and `squares` in place by one step of AdamW, or of Adam with an L2 penalty.
 
@@ -784,12 +925,29 @@ for name, decoupled in (("AdamW", True), ("Adam with L2", False)):
     weights, mean, square = torch.ones(1000, 2), torch.zeros(1000, 2), torch.zeros(1000, 2)
     for step in range(1, 501):
         noise = torch.randn(1000, 2, generator=rng) * scale
-        adamw_now([weights], [noise], [mean], [square], step, lr=0.001, weight_decay=1.0, decoupled=decoupled)
+        adamw_now(
+            [weights],
+            [noise],
+            [mean],
+            [square],
+            step,
+            lr=0.001,
+            weight_decay=1.0,
+            decoupled=decoupled,
+        )
     pulled[name] = weights.mean(0).tolist()
 (large, small), (l2_large, l2_small) = pulled.values()
 is_alike, is_less = abs(large - small) < 0.05, l2_large > l2_small + 0.1
-course.claim("AdamW pulls weights with large and with small gradients alike", is_alike, f"{large:.2f} and {small:.2f}")
-course.claim("Adam with L2 pulls weights with large gradients less", is_less, f"{l2_large:.2f} against {l2_small:.2f}")
+course.claim(
+    "AdamW pulls weights with large and with small gradients alike",
+    is_alike,
+    f"{large:.2f} and {small:.2f}",
+)
+course.claim(
+    "Adam with L2 pulls weights with large gradients less",
+    is_less,
+    f"{l2_large:.2f} against {l2_small:.2f}",
+)
 
 
 # %% tags=["experiment"]
@@ -805,8 +963,16 @@ class Adam(torch.optim.Optimizer):
     def step(self):
         """Move all weights."""
         self.steps += 1
-        adamw_now(self.weights, [w.grad for w in self.weights], self.means, self.squares, self.steps,
-                  self.param_groups[0]["lr"], weight_decay=self.decay, decoupled=self.decoupled)  # fmt: skip
+        adamw_now(
+            self.weights,
+            [w.grad for w in self.weights],
+            self.means,
+            self.squares,
+            self.steps,
+            self.param_groups[0]["lr"],
+            weight_decay=self.decay,
+            decoupled=self.decoupled,
+        )
 
 
 # %% tags=["experiment"]
@@ -840,13 +1006,23 @@ for name in ("AdamW", "Adam with L2"):
         f"{name:<13} best at peak {best[name][1]:g}, decay {best[name][2]:g}: {statistics.mean(grid[best[name]]):.3f}"
     )
 adamw, l2 = (grid[key] for key in best.values())
-course.claim("each at its own best peak and decay, AdamW and Adam with L2 differ by less than three points",
-             contest.points_ahead(adamw, l2), within=(-3, 3))  # fmt: skip
+course.claim(
+    "each at its own best peak and decay, AdamW and Adam with L2 differ by less than three points",
+    contest.points_ahead(adamw, l2),
+    within=(-3, 3),
+)
 strong = [max((grid[name, peak, 1.0] for peak in adam_peaks), key=sum) for name in best]
-course.claim("a decay of 1 costs Adam with L2 more than AdamW", contest.points_ahead(*strong), above=0)
-no_cycle = max((trained(contest.constant(lr, short), best["AdamW"][2], True) for lr in adam_peaks), key=sum)
-course.claim("for AdamW the better of two one-cycle peaks ends above the better of two constant learning rates",
-             contest.points_ahead(adamw, no_cycle), above=0)  # fmt: skip
+course.claim(
+    "a decay of 1 costs Adam with L2 more than AdamW", contest.points_ahead(*strong), above=0
+)
+no_cycle = max(
+    (trained(contest.constant(lr, short), best["AdamW"][2], True) for lr in adam_peaks), key=sum
+)
+course.claim(
+    "for AdamW the better of two one-cycle peaks ends above the better of two constant learning rates",
+    contest.points_ahead(adamw, no_cycle),
+    above=0,
+)
 
 # %% [markdown]
 # **Known** Equal decays do not act equally: L2 passes through Adam's division, AdamW's decay does not (Loshchilov and
@@ -933,14 +1109,21 @@ clip_now = course.solved(check.clip_grad_norm)
 # %% tags=["experiment"]
 def train_with_spike(spike, clip, seed):
     """(losses of all steps, validation accuracy) of a network without BatchNorm."""
-    model, batches = network(seed, norm=lambda channels: nn.Identity()), batches_of(size.few_batch, seed)
+    model, batches = (
+        network(seed, norm=lambda channels: nn.Identity()),
+        batches_of(size.few_batch, seed),
+    )
     optimizer = torch.optim.SGD(model.parameters(), lr=size.few_lr, momentum=contest.MOMENTUM)
     found, norms, limit = [], [], math.inf
     for step, (x, y) in zip(range(n_steps), batches, strict=False):
         loss = loss_of(model(30 * x if spike and step == n_steps // 2 else x), y)
         optimizer.zero_grad()
         loss.backward()
-        limit = torch.stack(norms[n_steps // 4 :]).max().item() if clip and step == n_steps // 2 else limit
+        limit = (
+            torch.stack(norms[n_steps // 4 :]).max().item()
+            if clip and step == n_steps // 2
+            else limit
+        )
         norms.append(clip_now(list(model.parameters()), limit))
         optimizer.step()
         found.append(loss.detach())
@@ -948,9 +1131,15 @@ def train_with_spike(spike, clip, seed):
 
 
 # %% tags=["experiment"]
-settings = {"clean": (False, False), "clean, clipped": (False, True),
-            "broken batch": (True, False), "broken batch, clipped": (True, True)}  # fmt: skip
-spiked = {name: [train_with_spike(*setting, seed) for seed in six] for name, setting in settings.items()}
+settings = {
+    "clean": (False, False),
+    "clean, clipped": (False, True),
+    "broken batch": (True, False),
+    "broken batch, clipped": (True, True),
+}
+spiked = {
+    name: [train_with_spike(*setting, seed) for seed in six] for name, setting in settings.items()
+}
 plots.spikes({name: found[0][0] for name, found in spiked.items()})
 
 # %% tags=["experiment"]
@@ -958,14 +1147,23 @@ after = {name: [accuracy for _, accuracy in found] for name, found in spiked.ite
 for name, found in after.items():
     print(f"{name:<22} {statistics.mean(found):.3f} ({min(found):.3f} to {max(found):.3f})")
 clean, clipped, broken, saved = after.values()
-course.claim("one broken batch costs accuracy that half a training does not win back",
-             contest.points_ahead(clean, broken), above=0)  # fmt: skip
+course.claim(
+    "one broken batch costs accuracy that half a training does not win back",
+    contest.points_ahead(clean, broken),
+    above=0,
+)
 third = [loss / 3 for loss in (a - b for a, b in zip(clean, broken, strict=True))]
 lost = [a - b for a, b in zip(clean, saved, strict=True)]
-course.claim("with clipping, a broken batch costs less than a third of the accuracy that it costs without",
-             contest.points_ahead(third, lost), above=0)  # fmt: skip
-course.claim("without a broken batch, clipping changes accuracy by less than two points",
-             contest.points_ahead(clipped, clean), within=(-2, 2))  # fmt: skip
+course.claim(
+    "with clipping, a broken batch costs less than a third of the accuracy that it costs without",
+    contest.points_ahead(third, lost),
+    above=0,
+)
+course.claim(
+    "without a broken batch, clipping changes accuracy by less than two points",
+    contest.points_ahead(clipped, clean),
+    within=(-2, 2),
+)
 
 # %% [markdown]
 # **Shown** The four trainings share their seeds, and differ by the broken batch and by the clipping alone.

@@ -28,7 +28,9 @@ import itertools
 import math
 import os
 
-os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # the profiler would write about missing GPUs to the terminal
+os.environ.setdefault(
+    "KINETO_LOG_LEVEL", "6"
+)  # the profiler would write about missing GPUs to the terminal
 
 import torch
 from torch import nn
@@ -98,7 +100,10 @@ plots.step_shares(shares)
 for name, of in bounds.items():
     print(name)
     for rung, bound in of.items():
-        print(f"  {rung:<16} " + (f"bound: {bound:.2f} times as fast" if bound else "the profile cannot tell"))
+        print(
+            f"  {rung:<16} "
+            + (f"bound: {bound:.2f} times as fast" if bound else "the profile cannot tell")
+        )
 
 # %% [markdown]
 # **Takeaway** Before you write a change, profile the step: a change that touches little cannot gain much.
@@ -115,11 +120,15 @@ for name, of in bounds.items():
 # tensor cores.
 
 # %%
-predicted_cnn = None  # "no useless bias", "channels last", "fused optimizer", "TF32", "16 bits", ...
+predicted_cnn = (
+    None  # "no useless bias", "channels last", "fused optimizer", "TF32", "16 bits", ...
+)
 predicted_gpt = None  # "SDPA", "fused optimizer", "TF32", "16 bits", "compiled model", ...
 
 # %% tags=["experiment"]
-timed = {name: ladder.timed(of, size.steps_per_turn, size.ladder_seconds) for name, of in rungs.items()}
+timed = {
+    name: ladder.timed(of, size.steps_per_turn, size.ladder_seconds) for name, of in rungs.items()
+}
 found = {name: ladder.compared(rungs[name], timed[name]) for name in rungs}
 plots.ladders(found, bounds)
 
@@ -140,28 +149,59 @@ for name, of in found.items():
 
 # %% tags=["experiment"]
 best = {name: largest_gains(of) for name, of in gains.items()}
-print(course.score("06/3", "the rung worth most, CNN", predicted_cnn, best["convolutional network"], null=None))
+print(
+    course.score(
+        "06/3", "the rung worth most, CNN", predicted_cnn, best["convolutional network"], null=None
+    )
+)
 print(course.score("06/3", "the rung worth most, GPT", predicted_gpt, best["small GPT"], null=None))
 whole = {name: timed[name].ratio(list(of)[-1]) for name, of in gains.items()}
 otherwise = "The control says how large a gain could hide in this machine's unrest."
-course.claim("all changes together make a step of the convolutional network at least 10 % faster",
-             whole["convolutional network"], above=1.1, otherwise=otherwise)  # fmt: skip
-course.claim("all changes together make a step of the small GPT at least 10 % faster",
-             whole["small GPT"], above=1.1, otherwise=otherwise)  # fmt: skip
+course.claim(
+    "all changes together make a step of the convolutional network at least 10 % faster",
+    whole["convolutional network"],
+    above=1.1,
+    otherwise=otherwise,
+)
+course.claim(
+    "all changes together make a step of the small GPT at least 10 % faster",
+    whole["small GPT"],
+    above=1.1,
+    otherwise=otherwise,
+)
 
 # %% tags=["experiment"]
-course.claim("channels last makes a step of the convolutional network at least 5 % faster",
-             gains["convolutional network"]["channels last"], above=1.05)  # fmt: skip
-course.claim("without the bias before BatchNorm, a step is as fast within 5 %",
-             gains["convolutional network"]["no useless bias"], within=(0.95, 1.05))  # fmt: skip
-course.claim("SDPA makes a step of the small GPT at least 5 % faster", gains["small GPT"]["SDPA"], above=1.05,
-             otherwise="Rows here are short: what it saves grows with the square of their length.")  # fmt: skip
+course.claim(
+    "channels last makes a step of the convolutional network at least 5 % faster",
+    gains["convolutional network"]["channels last"],
+    above=1.05,
+)
+course.claim(
+    "without the bias before BatchNorm, a step is as fast within 5 %",
+    gains["convolutional network"]["no useless bias"],
+    within=(0.95, 1.05),
+)
+course.claim(
+    "SDPA makes a step of the small GPT at least 5 % faster",
+    gains["small GPT"]["SDPA"],
+    above=1.05,
+    otherwise="Rows here are short: what it saves grows with the square of their length.",
+)
 for name, of in gains.items():
-    beyond = [rung for rung, gain in of.items() if bounds[name][rung] and gain.low > bounds[name][rung]]
+    beyond = [
+        rung for rung, gain in of.items() if bounds[name][rung] and gain.low > bounds[name][rung]
+    ]
     print(f"{name}, gains whose whole interval is above the bound: {', '.join(beyond) or 'none'}")
-course.claim("TF32 makes a step of the small GPT at least 10 % faster", gains["small GPT"].get("TF32"), above=1.1)
-course.claim("CUDA graphs make a step of the small GPT at least 10 % faster",
-             gains["small GPT"].get("CUDA graphs"), above=1.1)  # fmt: skip
+course.claim(
+    "TF32 makes a step of the small GPT at least 10 % faster",
+    gains["small GPT"].get("TF32"),
+    above=1.1,
+)
+course.claim(
+    "CUDA graphs make a step of the small GPT at least 10 % faster",
+    gains["small GPT"].get("CUDA graphs"),
+    above=1.1,
+)
 
 # %% [markdown]
 # Compare the bounds with the gains: a gain may stay far below its bound. If it exceeds its bound,
@@ -190,17 +230,27 @@ course.claim("CUDA graphs make a step of the small GPT at least 10 % faster",
 # weights that differ by a millionth: it shows how much rounding alone may change the loss.
 
 # %% tags=["experiment"]
-apart = {name: ladder.loss_differences(small[name], rungs[name], size.loss_steps, size.loss_seeds, device)
-         for name in rungs}  # fmt: skip
+apart = {
+    name: ladder.loss_differences(
+        small[name], rungs[name], size.loss_steps, size.loss_seeds, device
+    )
+    for name in rungs
+}
 for name, of in apart.items():
     print(f"{name}: loss minus the baseline's after {size.loss_steps} steps")
     for rung, difference in of.items():
         print(f"  {rung:<16} {difference.shown('+.4f')}")
 cnn_apart, gpt_apart = (of["16 bits"] for of in apart.values())
-course.claim("with all changes up to 16 bits, the convolutional network has the baseline's loss within 0.1",
-             cnn_apart, within=(-0.1, 0.1))  # fmt: skip
-course.claim("with all changes up to 16 bits, the small GPT has the baseline's loss within 0.05",
-             gpt_apart, within=(-0.05, 0.05))  # fmt: skip
+course.claim(
+    "with all changes up to 16 bits, the convolutional network has the baseline's loss within 0.1",
+    cnn_apart,
+    within=(-0.1, 0.1),
+)
+course.claim(
+    "with all changes up to 16 bits, the small GPT has the baseline's loss within 0.05",
+    gpt_apart,
+    within=(-0.05, 0.05),
+)
 
 # %% [markdown]
 # **Shown** The rungs share weights, batches and steps. So if an interval lies outside the control's, the changes up to
@@ -230,30 +280,60 @@ stuck = {}
 for change in (1e-3, 1e-4, 1e-5):
     for kind in (torch.bfloat16, torch.float32):
         stuck[change, kind] = (weights.to(kind) + change == weights.to(kind)).float().mean().item()
-    print(f"update of {change:g}: {stuck[change, torch.bfloat16]:4.0%} of the bf16 weights do not move, "
-          f"{stuck[change, torch.float32]:.0%} of the float32 weights")  # fmt: skip
+    print(
+        f"update of {change:g}: {stuck[change, torch.bfloat16]:4.0%} of the bf16 weights do not move, "
+        f"{stuck[change, torch.float32]:.0%} of the float32 weights"
+    )
 half_stuck, full_stuck = stuck[1e-5, torch.bfloat16], stuck[1e-5, torch.float32]
-print(course.score("06/3", "share of bf16 weights that stay", predicted_stuck, half_stuck, null=None, form="{:.2f}"))
+print(
+    course.score(
+        "06/3",
+        "share of bf16 weights that stay",
+        predicted_stuck,
+        half_stuck,
+        null=None,
+        form="{:.2f}",
+    )
+)
 most_stay = half_stuck > 0.5 and full_stuck == 0
-course.claim("most bf16 weights do not move by an update of 1e-5, and all float32 weights do", most_stay,
-             f"{half_stuck:.0%} stay")  # fmt: skip
+course.claim(
+    "most bf16 weights do not move by an update of 1e-5, and all float32 weights do",
+    most_stay,
+    f"{half_stuck:.0%} stay",
+)
 
 # %% tags=["experiment"]
 functions = {
-    "matrix product": lambda x: x @ x, "sum": torch.sum, "mean": torch.mean, "exp": torch.exp,
-    "softmax": lambda x: x.softmax(1), "layer norm": lambda x: F.layer_norm(x, x.shape[1:]),
-    "cross entropy": lambda x: F.cross_entropy(x, torch.zeros(len(x), dtype=torch.int64, device=device)),
-}  # fmt: skip
+    "matrix product": lambda x: x @ x,
+    "sum": torch.sum,
+    "mean": torch.mean,
+    "exp": torch.exp,
+    "softmax": lambda x: x.softmax(1),
+    "layer norm": lambda x: F.layer_norm(x, x.shape[1:]),
+    "cross entropy": lambda x: F.cross_entropy(
+        x, torch.zeros(len(x), dtype=torch.int64, device=device)
+    ),
+}
 half = ladder.half_dtype(device)
 with torch.autocast(device.type, dtype=half):
-    kinds = {name: function(torch.ones(8, 8, device=device, dtype=half)).dtype for name, function in functions.items()}
-print(f"autocast on {device.type}, 16-bit input:",
-      ", ".join(f"{name} {str(kind).removeprefix('torch.')}" for name, kind in kinds.items()))  # fmt: skip
-course.claim("inside autocast a matrix product has 16 bits and the cross entropy 32",
-             kinds["matrix product"] == half and kinds["cross entropy"] == torch.float32)  # fmt: skip
-course.claim("on a CPU, autocast leaves the softmax of a 16-bit tensor in 16 bits",
-             kinds["softmax"] == half if device.type == "cpu" else None, str(kinds["softmax"]),
-             otherwise="Your version of torch computes it in 32 bits.")  # fmt: skip
+    kinds = {
+        name: function(torch.ones(8, 8, device=device, dtype=half)).dtype
+        for name, function in functions.items()
+    }
+print(
+    f"autocast on {device.type}, 16-bit input:",
+    ", ".join(f"{name} {str(kind).removeprefix('torch.')}" for name, kind in kinds.items()),
+)
+course.claim(
+    "inside autocast a matrix product has 16 bits and the cross entropy 32",
+    kinds["matrix product"] == half and kinds["cross entropy"] == torch.float32,
+)
+course.claim(
+    "on a CPU, autocast leaves the softmax of a 16-bit tensor in 16 bits",
+    kinds["softmax"] == half if device.type == "cpu" else None,
+    str(kinds["softmax"]),
+    otherwise="Your version of torch computes it in 32 bits.",
+)
 
 # %% [markdown]
 # So `model.bfloat16()` is not mixed precision: most weights would miss the smallest updates. Autocast keeps float32
@@ -291,7 +371,11 @@ def step_length(unscales):
 # %% tags=["experiment"]
 right, wrong = step_length(True), step_length(False)
 is_shorter = right > 0.99 and wrong < 1e-4
-course.claim("without unscale_, clipping shortens the update by the scale", is_shorter, f"{right:.2f} and {wrong:.1e}")
+course.claim(
+    "without unscale_, clipping shortens the update by the scale",
+    is_shorter,
+    f"{right:.2f} and {wrong:.1e}",
+)
 
 # %% [markdown]
 # ### Exercise 1 · A step under autocast
@@ -345,7 +429,9 @@ def autocast_region(model, images, labels, optimizer, scaler=None):
     """
     ### BEGIN SOLUTION
     optimizer.zero_grad()
-    with torch.autocast(images.device.type, dtype=torch.bfloat16 if scaler is None else torch.float16):
+    with torch.autocast(
+        images.device.type, dtype=torch.bfloat16 if scaler is None else torch.float16
+    ):
         loss = F.cross_entropy(model(images), labels)
     if scaler is None:
         loss.backward()
@@ -413,10 +499,16 @@ all_images, few = size.step_batch, size.step_batch // 16
 tokens, short, long = size.gpt_rows * size.long_columns, size.gpt_columns // 2, size.long_columns
 model = fresh()[0]
 pairs = {
-    "16 bits, all images": (step_with(all_images, full_step), step_with(all_images, half_step_now, scaler)),
+    "16 bits, all images": (
+        step_with(all_images, full_step),
+        step_with(all_images, half_step_now, scaler),
+    ),
     "16 bits, few images": (step_with(few, full_step), step_with(few, half_step_now, scaler)),
     "fused update alone": (ladder.update_alone(model), ladder.update_alone(model, fused=True)),
-    **{f"channels last, {name}": pair for name, pair in ladder.layout_pairs(all_images, device).items()},
+    **{
+        f"channels last, {name}": pair
+        for name, pair in ladder.layout_pairs(all_images, device).items()
+    },
     "SDPA, short rows": ladder.attention_pair(short, tokens, size.gpt_dim, device),
     "SDPA, long rows": ladder.attention_pair(long, tokens, size.gpt_dim, device),
 }
@@ -427,25 +519,47 @@ plots.advice_ratios(controls, "times as fast with the change")
 ratios = {name: comparison.ratio(CHANGED) for name, comparison in controls.items()}
 for name, comparison in controls.items():
     print(f"{name:<28} {ratios[name]}  {comparison.verdict(CHANGED)}")
-course.claim("a step in 16 bits is faster with many images", ratios["16 bits, all images"], above=1,
-             otherwise="Without units for 16 bits, they only save bytes.")  # fmt: skip
-course.claim("16 bits gain at least 10 % more with many images than with few",
-             ratio_of_gains(controls["16 bits, all images"], controls["16 bits, few images"]), above=1.1)  # fmt: skip
+course.claim(
+    "a step in 16 bits is faster with many images",
+    ratios["16 bits, all images"],
+    above=1,
+    otherwise="Without units for 16 bits, they only save bytes.",
+)
+course.claim(
+    "16 bits gain at least 10 % more with many images than with few",
+    ratio_of_gains(controls["16 bits, all images"], controls["16 bits, few images"]),
+    above=1.1,
+)
 
 # %% tags=["experiment"]
-course.claim("the fused update alone is at least 50 % faster than the loop over the weights",
-             ratios["fused update alone"], above=1.5)  # fmt: skip
+course.claim(
+    "the fused update alone is at least 50 % faster than the loop over the weights",
+    ratios["fused update alone"],
+    above=1.5,
+)
 bound = bounds["convolutional network"]["fused optimizer"]
-course.claim("the fused optimizer gains no more in a step than the update's share allows",
-             gains["convolutional network"]["fused optimizer"].scaled(1 / bound), below=1.1)  # fmt: skip
+course.claim(
+    "the fused optimizer gains no more in a step than the update's share allows",
+    gains["convolutional network"]["fused optimizer"].scaled(1 / bound),
+    below=1.1,
+)
 layers = [name for name in controls if name.startswith("channels last, ")]
-faster = [name.removeprefix("channels last, ") for name in layers if controls[name].verdict(CHANGED) == FASTER]
+faster = [
+    name.removeprefix("channels last, ")
+    for name in layers
+    if controls[name].verdict(CHANGED) == FASTER
+]
 print(f"faster in channels last: {', '.join(faster) or 'no layer'}")
 course.claim(
-    "max-pooling alone is at least 50 % faster in channels last", ratios["channels last, max-pooling"], above=1.5
+    "max-pooling alone is at least 50 % faster in channels last",
+    ratios["channels last, max-pooling"],
+    above=1.5,
 )
-course.claim("SDPA gains at least 10 % more on long rows than on short ones",
-             ratio_of_gains(controls["SDPA, long rows"], controls["SDPA, short rows"]), above=1.1)  # fmt: skip
+course.claim(
+    "SDPA gains at least 10 % more on long rows than on short ones",
+    ratio_of_gains(controls["SDPA, long rows"], controls["SDPA, short rows"]),
+    above=1.1,
+)
 
 # %% [markdown]
 # - **16 bits**: **Shown** The two steps differ only in the number of images. **We think** that with few images the
@@ -475,11 +589,19 @@ gpt = networks["small GPT"]
 rows = [tokens_in[:1].expand(n, -1).contiguous() for n in (16, 12, 8, 4)]
 counted = {}
 for n in range(1, 5):
-    counted[n] = graphs_compiled(gpt.make().to(device), [(row, positions) for row in rows[:n]], dynamic=None)
+    counted[n] = graphs_compiled(
+        gpt.make().to(device), [(row, positions) for row in rows[:n]], dynamic=None
+    )
 print("graphs compiled after 1, 2, 3 and 4 batch sizes:", *counted.values())
 is_again, is_enough = counted[2] == counted[1] + 1, counted[4] == counted[2]
-course.claim("a second batch size makes torch.compile compile again", is_again, f"{counted[1]} and {counted[2]} graphs")
-course.claim("after a second batch size, further sizes do not make torch.compile compile again", is_enough)
+course.claim(
+    "a second batch size makes torch.compile compile again",
+    is_again,
+    f"{counted[1]} and {counted[2]} graphs",
+)
+course.claim(
+    "after a second batch size, further sizes do not make torch.compile compile again", is_enough
+)
 
 # %% tags=["experiment"]
 for name, of in rungs.items():
@@ -490,7 +612,10 @@ for name, of in rungs.items():
     before = timed[name].time("16 bits").estimate
     torch.compiler.reset()
     again = ladder.Rung(networks[name], rung.changes, device)
-    for start, seconds in (("first start", rung.compile_seconds), ("from the cache", again.compile_seconds)):
+    for start, seconds in (
+        ("first start", rung.compile_seconds),
+        ("from the cache", again.compile_seconds),
+    ):
         when = ladder.paid_back(seconds, before, gains[name]["compiled model"])
         print(f"{name}, {start}: {seconds:.1f} s, {when}")
 
@@ -522,12 +647,17 @@ relative = {}
 for name, layer in model.named_modules():
     if isinstance(layer, (nn.Conv2d, nn.Linear)):
         relative[name] = (layer.bias.grad.norm() / layer.weight.grad.norm()).item()
-        print(f"{name:<15} {type(layer).__name__:<7} gradient of the bias / of the weight {relative[name]:.1e}")
+        print(
+            f"{name:<15} {type(layer).__name__:<7} gradient of the bias / of the weight {relative[name]:.1e}"
+        )
 before_norm = [relative[name] for name in ("convolutions.0", "convolutions.4")]
 others = [ratio for name, ratio in relative.items() if ratio not in before_norm]
 is_zero = max(before_norm) < 1e-3 < min(others)
-course.claim("the biases before BatchNorm have a gradient of zero up to rounding, and no other bias has",
-             is_zero, f"{max(before_norm):.0e}, the others from {min(others):.0e}")  # fmt: skip
+course.claim(
+    "the biases before BatchNorm have a gradient of zero up to rounding, and no other bias has",
+    is_zero,
+    f"{max(before_norm):.0e}, the others from {min(others):.0e}",
+)
 
 # %% [markdown]
 # **Takeaway** A bias right before BatchNorm gets no gradient: BatchNorm subtracts it again with the mean.
@@ -612,8 +742,11 @@ fewer = sum(p.numel() for p in model.parameters()) - sum(p.numel() for p in lean
 with torch.inference_mode():
     off = (model.eval()(held_images) - lean.eval()(held_images)).abs().max().item()
 is_same = off < 1e-4
-course.claim("without the biases before BatchNorm, a trained model has the same outputs", is_same,
-             f"{fewer} parameters fewer, outputs at most {off:.0e} apart")  # fmt: skip
+course.claim(
+    "without the biases before BatchNorm, a trained model has the same outputs",
+    is_same,
+    f"{fewer} parameters fewer, outputs at most {off:.0e} apart",
+)
 
 # %% [markdown]
 # ## Where does a model lose its layout? · extra
@@ -731,9 +864,12 @@ for title in ("FashionCNN", "with a copy"):
     changes[title] = sum(a != b for a, b in itertools.pairwise(layouts.values()))
     marks = " ".join("last" if value else "usual" for value in layouts.values())
     print(f"{title}: {marks}: {changes[title]} changes")
-course.claim("FashionCNN keeps the layout from its first convolution to its last layer with images, "
-             "and the copy costs two conversions", changes["FashionCNN"] == 0 and changes["with a copy"] == 2,
-             f"{changes['FashionCNN']} and {changes['with a copy']} changes")  # fmt: skip
+course.claim(
+    "FashionCNN keeps the layout from its first convolution to its last layer with images, "
+    "and the copy costs two conversions",
+    changes["FashionCNN"] == 0 and changes["with a copy"] == 2,
+    f"{changes['FashionCNN']} and {changes['with a copy']} changes",
+)
 
 # %% [markdown]
 # **Takeaway** One `.contiguous()` costs two conversions per forward pass, and torch does not warn.
@@ -798,15 +934,24 @@ check.fused_gelu(fused_gelu, seed=21)
 gelu_now = course.solved(check.fused_gelu)
 numbers = torch.randn(size.gelu_numbers, generator=torch.Generator().manual_seed(0)).to(device)
 made = compiled(gelu_now, numbers)
-gelu = compare_pairs({
-    "compiled": (lambda: gelu_now(numbers), lambda: made.call(numbers)) if made.call else made.reason,
-    "F.gelu": (lambda: gelu_now(numbers), lambda: F.gelu(numbers)),
-}, device=device, seconds=size.cause_seconds)  # fmt: skip
+gelu = compare_pairs(
+    {
+        "compiled": (lambda: gelu_now(numbers), lambda: made.call(numbers))
+        if made.call
+        else made.reason,
+        "F.gelu": (lambda: gelu_now(numbers), lambda: F.gelu(numbers)),
+    },
+    device=device,
+    seconds=size.cause_seconds,
+)
 for name, comparison in gelu.items():
     shown = comparison if isinstance(comparison, str) else comparison.ratio(CHANGED)
     print(f"{name:<9} times as fast as written out: {shown}")
-course.claim("torch's own GELU is at least 50 % faster than the chain of operations",
-             gelu["F.gelu"].ratio(CHANGED), above=1.5)  # fmt: skip
+course.claim(
+    "torch's own GELU is at least 50 % faster than the chain of operations",
+    gelu["F.gelu"].ratio(CHANGED),
+    above=1.5,
+)
 
 # %% tags=["experiment"]
 if made.call:
@@ -815,7 +960,9 @@ if made.call:
     again = compiled(gelu_now, numbers)
     for start, seconds in (("first start", made.seconds), ("from the cache", again.seconds)):
         print(f"{start}: {seconds:.2f} s, {ladder.paid_back(seconds, before, gain, 'calls')}")
-    course.claim("torch.compile makes the chain of operations of GELU at least 50 % faster", gain, above=1.5)
+    course.claim(
+        "torch.compile makes the chain of operations of GELU at least 50 % faster", gain, above=1.5
+    )
 
 # %% [markdown]
 # **Takeaway** A compiler fuses what you wrote out, but its compile time has to be paid back. Torch's own operation,

@@ -102,12 +102,27 @@ noise = race.times_as_fast(runs, race.AGAIN, "everything")
 once, twice = race.images_of(runs, "everything"), race.images_of(runs, race.AGAIN)
 print(f"control, everything over itself, by the clock: {noise}")
 print(f"everything over plain, times as few images: {fewer}")
-course.claim("all advice together reaches the target at least 1.5 times as fast as the plain script", faster, above=1.5)
-course.claim("all advice together needs as many images as the plain script, within 20 %", fewer, within=(0.8, 1.2))
-course.claim("by the clock, everything is as fast as itself, within 10 %", noise, within=(0.9, 1.1),
-             otherwise="The interval of this control is what your machine adds to every time.")  # fmt: skip
-course.claim("with equal seeds, everything needs the same number of images twice", once == twice,
-             otherwise="Kernels of your device add in another order each time.")  # fmt: skip
+course.claim(
+    "all advice together reaches the target at least 1.5 times as fast as the plain script",
+    faster,
+    above=1.5,
+)
+course.claim(
+    "all advice together needs as many images as the plain script, within 20 %",
+    fewer,
+    within=(0.8, 1.2),
+)
+course.claim(
+    "by the clock, everything is as fast as itself, within 10 %",
+    noise,
+    within=(0.9, 1.1),
+    otherwise="The interval of this control is what your machine adds to every time.",
+)
+course.claim(
+    "with equal seeds, everything needs the same number of images twice",
+    once == twice,
+    otherwise="Kernels of your device add in another order each time.",
+)
 
 # %% [markdown]
 # **Shown** The control has the same recipe and seeds. On a CPU it needs exactly the same number of images, so its whole
@@ -151,7 +166,9 @@ plots.left_out(pieces)
 print(f"{'without it, times as much':<26}{'images':<24}{'time per image':<24}together")
 for piece in sorted(pieces, key=lambda piece: -piece.total.estimate):
     print(f"{piece.name:<26}{piece}")
-print(f"control of the time per image: {pieces[0].control}; {compared.rounds} rounds, {compared.stopped}")
+print(
+    f"control of the time per image: {pieces[0].control}; {compared.rounds} rounds, {compared.stopped}"
+)
 both = product(fewer, compared.ratio("everything", to="plain"))
 print(f"everything over plain: images × time per image {both}; by the clock {faster}")
 alone = math.prod(piece.total.estimate for piece in pieces)
@@ -161,14 +178,31 @@ print(course.score("06/4", "the piece worth most", predicted_piece, most, null=N
 
 # %% tags=["experiment"]
 by_name = {piece.name: piece for piece in pieces}
-course.claim("bfloat16 makes an image at least 10 % faster", by_name["bfloat16"].cost, above=1.1,
-             otherwise="Your processor may have no instructions for bfloat16.")  # fmt: skip
-course.claim("bfloat16 changes the number of images by less than 15 %", by_name["bfloat16"].images, within=(0.85, 1.15))
-course.claim("data in memory makes an image at least 10 % faster", by_name["data in memory"].cost, above=1.1)
-course.claim("one cycle saves at least 10 % of the images", by_name["one cycle"].images, above=1 / 0.9,
-             otherwise="Constant learning rates reach an easy target early; a cycle pays near its end.")  # fmt: skip
-course.claim("the bias before BatchNorm changes the time per image by less than 5 %",
-             by_name["no useless bias"].cost, within=(0.95, 1.05))  # fmt: skip
+course.claim(
+    "bfloat16 makes an image at least 10 % faster",
+    by_name["bfloat16"].cost,
+    above=1.1,
+    otherwise="Your processor may have no instructions for bfloat16.",
+)
+course.claim(
+    "bfloat16 changes the number of images by less than 15 %",
+    by_name["bfloat16"].images,
+    within=(0.85, 1.15),
+)
+course.claim(
+    "data in memory makes an image at least 10 % faster", by_name["data in memory"].cost, above=1.1
+)
+course.claim(
+    "one cycle saves at least 10 % of the images",
+    by_name["one cycle"].images,
+    above=1 / 0.9,
+    otherwise="Constant learning rates reach an easy target early; a cycle pays near its end.",
+)
+course.claim(
+    "the bias before BatchNorm changes the time per image by less than 5 %",
+    by_name["no useless bias"].cost,
+    within=(0.95, 1.05),
+)
 
 # %% [markdown]
 # Read the two columns. If all advice together needs as many images as the plain script, its whole gain is time per
@@ -217,7 +251,9 @@ course.claim("the bias before BatchNorm changes the time per image by less than 
 # %% tags=["experiment"]
 print(everything)
 entry = replace(everything, label_smoothing=0.0)  # change this line
-mine = leaderboard.enter(entry, track, runs, device, size.race_epochs, size.race_entry_seconds, size.race_cost_images)
+mine = leaderboard.enter(
+    entry, track, runs, device, size.race_epochs, size.race_entry_seconds, size.race_cost_images
+)
 board = leaderboard.board(leaderboard.kept() or [mine], track)
 for row in board:
     print(f"{row.name:<18}{row}")
@@ -268,7 +304,9 @@ plots.leaderboard(board)
 # %% tags=["experiment"]
 network = FashionCNN().to(device)
 optimizer = torch.optim.Adam(network.parameters())
-loader = DataLoader(TensorDataset(fashion.floats(track.images[:512]), track.labels[:512]), 16, shuffle=True)
+loader = DataLoader(
+    TensorDataset(fashion.floats(track.images[:512]), track.labels[:512]), 16, shuffle=True
+)
 
 
 def step(batch):
@@ -348,7 +386,9 @@ def saved_bytes(call, module):
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         call()
-    owned = {tensor.untyped_storage().data_ptr() for tensor in (*module.parameters(), *module.buffers())}
+    owned = {
+        tensor.untyped_storage().data_ptr() for tensor in (*module.parameters(), *module.buffers())
+    }
     return sum(storage.nbytes() for place, storage in storages.items() if place not in owned)
     ### END SOLUTION
 
@@ -380,7 +420,9 @@ for n, total in kept.items():
 
 # %% tags=["experiment"]
 per_image = (kept[128] - kept[4]) / 124
-print(f"{per_image / 1e3:.0f} kB per image: more than the parameters from a batch of {math.ceil(weights / per_image)}")
+print(
+    f"{per_image / 1e3:.0f} kB per image: more than the parameters from a batch of {math.ceil(weights / per_image)}"
+)
 small, large = kept_at(128, half=True), kept_at(256, half=True)
 half_share = (large - small) / 128 / per_image  # per image, so without the copies of the weights
 print(
@@ -388,12 +430,18 @@ print(
 )
 growth = kept[128] / kept[4]
 in_proportion = abs(growth / 32 - 1) < 0.05
-course.claim("the bytes kept for backward grow in proportion to the batch", in_proportion,
-             f"{growth:.1f} times the bytes for 32 times the batch")  # fmt: skip
+course.claim(
+    "the bytes kept for backward grow in proportion to the batch",
+    in_proportion,
+    f"{growth:.1f} times the bytes for 32 times the batch",
+)
 some_are_halved = 0.5 < half_share < 0.9
-course.claim("autocast to 16 bits saves less than half of the bytes kept per image, but more than a tenth",
-             some_are_halved, f"{half_share:.0%} stay",
-             otherwise="Your version of torch keeps other tensors under autocast.")  # fmt: skip
+course.claim(
+    "autocast to 16 bits saves less than half of the bytes kept per image, but more than a tenth",
+    some_are_halved,
+    f"{half_share:.0%} stay",
+    otherwise="Your version of torch keeps other tensors under autocast.",
+)
 
 # %% [markdown]
 # **Known** Autocast runs convolutions and linear maps in 16 bits, and what they pass on is kept in 16 bits, too. Max
@@ -486,14 +534,21 @@ def checkpoint(block, *inputs):
         @staticmethod
         def backward(ctx, grad):
             needs = ctx.needs_input_grad[: len(inputs)]
-            fresh = [x.detach().requires_grad_(need) for x, need in zip(ctx.saved_tensors, needs, strict=True)]
+            fresh = [
+                x.detach().requires_grad_(need)
+                for x, need in zip(ctx.saved_tensors, needs, strict=True)
+            ]
             with torch.random.fork_rng(gpus), torch.enable_grad(), torch.autocast(*ctx.cast):
                 torch.set_rng_state(ctx.states[0])
                 for gpu, state in zip(gpus, ctx.states[1], strict=True):
                     torch.cuda.set_rng_state(state, gpu)
                 out = block(*fresh)
             tensors = *fresh, *parameters
-            grads = iter(torch.autograd.grad(out, [t for t in tensors if t.requires_grad], grad, allow_unused=True))
+            grads = iter(
+                torch.autograd.grad(
+                    out, [t for t in tensors if t.requires_grad], grad, allow_unused=True
+                )
+            )
             return tuple(next(grads) if t.requires_grad else None for t in tensors)
 
     return Recompute.apply(*inputs, *parameters)
@@ -519,10 +574,16 @@ other_mask = gradients(four, x, seed=1)
 error = float((again - plain_grads).norm() / plain_grads.norm())
 wrong = float((other_mask - plain_grads).norm() / plain_grads.norm())
 are_equal, is_another = error < 1e-5, wrong > 0.05
-course.claim("with dropout, checkpointed blocks have the gradients of plain ones", are_equal,
-             f"relative difference {error:.1e}")  # fmt: skip
-course.claim("another dropout mask would give another gradient", is_another,
-             f"{100 * wrong:.0f} % of its norm away")  # fmt: skip
+course.claim(
+    "with dropout, checkpointed blocks have the gradients of plain ones",
+    are_equal,
+    f"relative difference {error:.1e}",
+)
+course.claim(
+    "another dropout mask would give another gradient",
+    is_another,
+    f"{100 * wrong:.0f} % of its norm away",
+)
 
 # %% tags=["experiment"]
 half_plain = gradients(four, x, seed=0, half=True)
@@ -532,9 +593,17 @@ checkpoint_now(normed, torch.randn(64, width, device=device)).sum().backward()
 updates = int(normed[1].num_batches_tracked)
 off = float((half_again - half_plain).norm() / half_plain.norm())
 are_equal = off < 1e-3
-course.claim("under autocast, checkpointed blocks have the gradients of plain ones", are_equal, f"{off:.1e} off",
-             otherwise="The second run computed in another precision.")  # fmt: skip
-course.claim("BatchNorm in a checkpointed block updates its running statistics twice per step", updates == 2, updates)
+course.claim(
+    "under autocast, checkpointed blocks have the gradients of plain ones",
+    are_equal,
+    f"{off:.1e} off",
+    otherwise="The second run computed in another precision.",
+)
+course.claim(
+    "BatchNorm in a checkpointed block updates its running statistics twice per step",
+    updates == 2,
+    updates,
+)
 
 # %% [markdown]
 # **Shown** Two of the gradients lie far apart, and differ by the mask alone. No error says so.
@@ -575,28 +644,47 @@ plots.memory_and_time(peaks, expected, plain_bytes, longer, one_more)
 # %% tags=["experiment"]
 best_k = min(expected, key=expected.get)
 for k in counts:
-    print(f"{k:2} segments: {peaks[k] / 1e6:7.2f} MB (formula {expected[k] / 1e6:7.2f}), {longer[k]} times as long")
+    print(
+        f"{k:2} segments: {peaks[k] / 1e6:7.2f} MB (formula {expected[k] / 1e6:7.2f}), {longer[k]} times as long"
+    )
 print(f"{best_k} segments keep {expected[best_k] / plain_bytes:.0%} of the plain model's bytes")
 print(f"predicted from the forward pass alone: {one_more}; rule 1.33; control {timed.control}")
-print(course.score("06/4", "a checkpointed step over a plain one", predicted_longer, longer[best_k]))
+print(
+    course.score("06/4", "a checkpointed step over a plain one", predicted_longer, longer[best_k])
+)
 off_bytes = max(abs(peaks[k] / expected[k] - 1) for k in counts)
 is_predicted, saves_nothing = off_bytes < 0.15, peaks[1] >= plain_bytes
-course.claim("the bytes kept can be predicted from one block, within 15 %", is_predicted, f"{off_bytes:.1%} off")
-course.claim("checkpointing with one segment saves nothing", saves_nothing,
-             f"{peaks[1] / plain_bytes:.2f} of the plain bytes")  # fmt: skip
+course.claim(
+    "the bytes kept can be predicted from one block, within 15 %",
+    is_predicted,
+    f"{off_bytes:.1%} off",
+)
+course.claim(
+    "checkpointing with one segment saves nothing",
+    saves_nothing,
+    f"{peaks[1] / plain_bytes:.2f} of the plain bytes",
+)
 
 # %% tags=["experiment"]
 bare = Stack(size.blocks, width, 1, dropout=0.0).to(device)
 ways = {"step": lambda: models[1].step(x), "forward": lambda: models[1](x)}
 ways |= {"step without dropout": lambda: bare.step(x), "forward without dropout": lambda: bare(x)}
 shares = compare(ways, device=device, seconds=size.compare_seconds)
-print(f"forward pass, share of a step: with dropout {shares.ratio('step', to='forward')}, "
-      f"without {shares.ratio('step without dropout', to='forward without dropout')}; rule 0.33")  # fmt: skip
-measured = ratio_interval(timed.seconds["1 segments"], timed.seconds["plain"] + timed.seconds["forward"])
-course.claim(
-    "with one segment, a checkpointed step takes one more forward pass, within 10 %", measured, within=(0.9, 1.1)
+print(
+    f"forward pass, share of a step: with dropout {shares.ratio('step', to='forward')}, "
+    f"without {shares.ratio('step without dropout', to='forward without dropout')}; rule 0.33"
 )
-course.claim("a checkpointed step takes longer than the 4/3 of the rule", longer[best_k], above=4 / 3)
+measured = ratio_interval(
+    timed.seconds["1 segments"], timed.seconds["plain"] + timed.seconds["forward"]
+)
+course.claim(
+    "with one segment, a checkpointed step takes one more forward pass, within 10 %",
+    measured,
+    within=(0.9, 1.1),
+)
+course.claim(
+    "a checkpointed step takes longer than the 4/3 of the rule", longer[best_k], above=4 / 3
+)
 
 # %% [markdown]
 # **Shown** The last cell removes dropout alone. Compare both shares with the rule's third. If the share falls towards
@@ -679,7 +767,10 @@ check.accumulated(accumulated, seed=5)
 # %% tags=["experiment"]
 accumulated_now = course.solved(check.accumulated)
 whole = size.accumulated_batch
-pixels, answers = fashion.floats(data.train_images[:whole]).to(device), data.train_labels[:whole].to(device)
+pixels, answers = (
+    fashion.floats(data.train_images[:whole]).to(device),
+    data.train_labels[:whole].to(device),
+)
 micro_batches = [whole // 2**i for i in range(1, 6)]
 
 
@@ -706,14 +797,26 @@ plots.accumulation(micro_batches, differences)
 # %% tags=["experiment"]
 worst, rising = max(differences["group"] + differences[None]), differences["batch"]
 is_equal, differs = worst < 1e-4, rising[-1] > 0.02
-course.claim("without BatchNorm the accumulated gradient equals the gradient of the whole batch", is_equal,
-             f"at most {worst:.1e} off")  # fmt: skip
-course.claim("with BatchNorm the accumulated gradient differs from the gradient of the whole batch", differs,
-             f"{100 * rising[-1]:.0f} % off at {micro_batches[-1]} rows")  # fmt: skip
-course.claim("with BatchNorm, the smaller the micro-batch, the further its gradient is from the whole batch's",
-             rising == sorted(rising), " ".join(f"{d:.2f}" for d in rising))  # fmt: skip
-course.claim("BatchNorm's running statistics are updated once per micro-batch", counted == whole // micro_batches[-1],
-             counted)  # fmt: skip
+course.claim(
+    "without BatchNorm the accumulated gradient equals the gradient of the whole batch",
+    is_equal,
+    f"at most {worst:.1e} off",
+)
+course.claim(
+    "with BatchNorm the accumulated gradient differs from the gradient of the whole batch",
+    differs,
+    f"{100 * rising[-1]:.0f} % off at {micro_batches[-1]} rows",
+)
+course.claim(
+    "with BatchNorm, the smaller the micro-batch, the further its gradient is from the whole batch's",
+    rising == sorted(rising),
+    " ".join(f"{d:.2f}" for d in rising),
+)
+course.claim(
+    "BatchNorm's running statistics are updated once per micro-batch",
+    counted == whole // micro_batches[-1],
+    counted,
+)
 
 # %% [markdown]
 # **Shown** The three networks differ in their normalisation alone. BatchNorm normalises with the mean of the

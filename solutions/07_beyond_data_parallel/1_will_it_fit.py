@@ -125,9 +125,15 @@ model = gpt.model("meta")
 parameters = sum(weights.numel() for weights in model.parameters())
 computed = plans.counted_flops(lambda: gpt.loss(model, 1).backward())
 per_token = computed / parameters / gpt.columns
-print(f"{parameters / 1e9:.2f} billion parameters; {computed:.4g} FLOPs per sequence of {gpt.columns} tokens")
+print(
+    f"{parameters / 1e9:.2f} billion parameters; {computed:.4g} FLOPs per sequence of {gpt.columns} tokens"
+)
 print(course.score("07/1", "FLOPs per parameter and token", predicted_flops, per_token, null=None))
-course.claim("the closed form of the FLOPs equals torch's count", step_flops_now(gpt, 1) == computed, f"{computed:,}")
+course.claim(
+    "the closed form of the FLOPs equals torch's count",
+    step_flops_now(gpt, 1) == computed,
+    f"{computed:,}",
+)
 
 # %% [markdown]
 # **Known**: forward takes two FLOPs per parameter and token, and backward takes four (Kaplan et al. 2020). Attention
@@ -234,8 +240,11 @@ kept = {"weights": list(little.parameters()), "optimizer": moments}
 kept["gradients"] = [weights.grad for weights in little.parameters()]
 found = {name: sum(tensor.nbytes for tensor in tensors) for name, tensors in kept.items()}
 print(found)
-course.claim("the closed form of the state equals the bytes of the tensors after a step of Adam",
-             state_bytes_now(small.parameters, Plan(), mixed=False) == found, f"{sum(found.values()):,}")  # fmt: skip
+course.claim(
+    "the closed form of the state equals the bytes of the tensors after a step of Adam",
+    state_bytes_now(small.parameters, Plan(), mixed=False) == found,
+    f"{sum(found.values()):,}",
+)
 
 # %% [markdown]
 # **Takeaway** In mixed precision, the optimizer keeps 12 of the 16 bytes per parameter, so shard the optimizer first.
@@ -374,9 +383,14 @@ for each in (False, True):
 formula = {each: activation_bytes_now(small, 2, Plan(checkpointing=each), size=4) for each in saved}
 print(f"bytes saved: {saved[False]:,}; with checkpointing {saved[True]:,}")
 gigabytes = activation_bytes_now(gpt, 1, Plan()) / 1e9
-print(course.score("07/1", "GB that the blocks save of one sequence", predicted_gigabytes, gigabytes))
-course.claim("the closed form of the activations equals the bytes that hooks count, with checkpointing and without",
-             formula == saved, f"{saved[False]:,} and {saved[True]:,}")  # fmt: skip
+print(
+    course.score("07/1", "GB that the blocks save of one sequence", predicted_gigabytes, gigabytes)
+)
+course.claim(
+    "the closed form of the activations equals the bytes that hooks count, with checkpointing and without",
+    formula == saved,
+    f"{saved[False]:,} and {saved[True]:,}",
+)
 
 # %% [markdown]
 # **Takeaway** Sharding the state does not shrink activations. Smaller micro-batches, tensor ranks and checkpointing do.
@@ -529,7 +543,11 @@ def best_plan(job, plans, n_bytes, seconds):
     ### BEGIN SOLUTION
     fitting = []
     for plan in plans:
-        if job.gpt.heads % plan.tensor or job.gpt.layers % plan.pipeline or job.rows % (plan.data * plan.micro_batches):
+        if (
+            job.gpt.heads % plan.tensor
+            or job.gpt.layers % plan.pipeline
+            or job.rows % (plan.data * plan.micro_batches)
+        ):
             continue
         if plan.stage >= 2 and plan.pipeline > 1:
             continue
@@ -574,9 +592,11 @@ check.best_plan(best_plan, seed=852)
 
 # %%
 for name, job in JOBS.items():
-    print(f"{name:<32} {job.gpt.parameters / 1e9:6.1f}B, {job.rows:>4} × {job.gpt.columns:>6} tokens; "
-          f"{job.devices:>4} devices in nodes of {job.per_node}, {job.memory / 1e9:.0f} GB, "
-          f"{job.flops / 1e12:.0f} TFLOP/s, {job.inside / 1e9:g} and {job.between / 1e9:g} GB/s")  # fmt: skip
+    print(
+        f"{name:<32} {job.gpt.parameters / 1e9:6.1f}B, {job.rows:>4} × {job.gpt.columns:>6} tokens; "
+        f"{job.devices:>4} devices in nodes of {job.per_node}, {job.memory / 1e9:.0f} GB, "
+        f"{job.flops / 1e12:.0f} TFLOP/s, {job.inside / 1e9:g} and {job.between / 1e9:g} GB/s"
+    )
 
 # %% [markdown]
 # **Pick** plans for as many jobs as you like, as in the two examples. `Plan` takes `data`, `tensor`, `pipeline`,
@@ -606,22 +626,46 @@ def best(job, candidates):
 
 
 best_of = {name: best(job, list(plans.cuts(job))) for name, job in JOBS.items()}
-data_alone = {name: best(job, [p for p in plans.cuts(job) if p.data == job.devices]) for name, job in JOBS.items()}
+data_alone = {
+    name: best(job, [p for p in plans.cuts(job) if p.data == job.devices])
+    for name, job in JOBS.items()
+}
 yours = {name: best(JOBS[name], [plan]) if plan else None for name, plan in picked.items()}
 
 # %% tags=["experiment"]
 for name, job in JOBS.items():
-    mfu = step_flops_now(job.gpt, job.rows) / costs.seconds(job, best_of[name]) / job.devices / job.flops
+    mfu = (
+        step_flops_now(job.gpt, job.rows)
+        / costs.seconds(job, best_of[name])
+        / job.devices
+        / job.flops
+    )
     print(f"{name}: {best_of[name]}; MFU {mfu:.0%}, {costs.main_loss(job, best_of[name])}")
     if picked[name] and not yours[name]:
         needs = costs.n_bytes(job, picked[name])
         print(f"  yours needs {needs / 1e9:,.0f} GB of {job.memory / 1e9:.0f}, or cannot run")
 ways = {"data ranks alone": data_alone, "your pick": yours}
-slower = {way: {name: costs.seconds(JOBS[name], plan) / costs.seconds(JOBS[name], best_of[name])
-                for name, plan in of_way.items() if plan} for way, of_way in ways.items()}  # fmt: skip
+slower = {
+    way: {
+        name: costs.seconds(JOBS[name], plan) / costs.seconds(JOBS[name], best_of[name])
+        for name, plan in of_way.items()
+        if plan
+    }
+    for way, of_way in ways.items()
+}
 enough = sum(ratio <= 1.05 for ratio in slower["data ranks alone"].values())
-print(course.score("07/1", "clusters in which data ranks alone are enough", predicted_clusters, enough, null=None))
-plots.over_best(list(JOBS), slower, f"Data ranks alone are enough on {enough} of {len(JOBS)} clusters")
+print(
+    course.score(
+        "07/1",
+        "clusters in which data ranks alone are enough",
+        predicted_clusters,
+        enough,
+        null=None,
+    )
+)
+plots.over_best(
+    list(JOBS), slower, f"Data ranks alone are enough on {enough} of {len(JOBS)} clusters"
+)
 
 # %% [markdown]
 # Of equally fast plans, the cell prints the one that needs the least memory. For 1B, DDP is just as fast. On the last
@@ -638,7 +682,11 @@ stages = {f"ZeRO-{stage}": Plan(data=8, stage=stage, micro_batches=8) for stage 
 stages["ZeRO-1, checkpointing"] = Plan(data=8, stage=1, micro_batches=8, checkpointing=True)
 held = {name: costs.held(job, plan) for name, plan in stages.items()}
 fits = [name for name in stages if sum(held[name].values()) <= job.memory]
-plots.held(held, job.memory, f"7 billion parameters on 8 devices of 75 GB: {fits[0]} is the first that fits")
+plots.held(
+    held,
+    job.memory,
+    f"7 billion parameters on 8 devices of 75 GB: {fits[0]} is the first that fits",
+)
 
 # %% [markdown]
 # **Takeaway** Memory and the batch decide which plans can run. Waiting for messages, bubbles and recomputing decide

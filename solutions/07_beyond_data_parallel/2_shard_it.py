@@ -124,16 +124,28 @@ ahead = course.solved(check.gathered_ahead)
 ways = {"one after the other": sharded_layers.gathered_when_needed, "one layer ahead": ahead}
 lanes, seconds, live = {}, {}, {}
 for way, gathered in ways.items():
-    run = simulate_collectives(sharded_layers.timed_forward, 4, sharded_layers.BALANCED, gathered, 8)
+    run = simulate_collectives(
+        sharded_layers.timed_forward, 4, sharded_layers.BALANCED, gathered, 8
+    )
     lanes[way], live[way] = run.results[0]
     seconds[way] = run.seconds
 share = seconds["one layer ahead"] / seconds["one after the other"]
-print(course.score("07/2", "forward one layer ahead over one after the other", predicted_share, share))
-course.claim("8 layers that are gathered one ahead take 9/16 of the time of one after the other",
-             round(16 * share, 6) == 9, f"{share:g}")  # fmt: skip
-course.claim("a rank that gathers one layer ahead never holds more than two whole layers",
-             live["one layer ahead"] == 2 * sharded_layers.LAYER_BYTES, f"{max(live.values()):,} bytes")  # fmt: skip
-plots.gather_lanes(lanes, f"One layer ahead takes {share:.2f} of the time: only the first gather is waited for")
+print(
+    course.score("07/2", "forward one layer ahead over one after the other", predicted_share, share)
+)
+course.claim(
+    "8 layers that are gathered one ahead take 9/16 of the time of one after the other",
+    round(16 * share, 6) == 9,
+    f"{share:g}",
+)
+course.claim(
+    "a rank that gathers one layer ahead never holds more than two whole layers",
+    live["one layer ahead"] == 2 * sharded_layers.LAYER_BYTES,
+    f"{max(live.values()):,} bytes",
+)
+plots.gather_lanes(
+    lanes, f"One layer ahead takes {share:.2f} of the time: only the first gather is waited for"
+)
 
 # %% [markdown]
 # **Shown** by the clock: a rank computes 8 layers and waits for *one* gather instead of 8.
@@ -233,11 +245,15 @@ predicted_bytes = None  # a factor
 answers = sharded_layers.Answers(ahead, course.solved(check.layer_backward))
 run = sharded_layers.trained_on_virtual_ranks(4, answers, steps=3)
 factor = run.sent / sharded_layers.ddp_bytes(4)
-print(f"{run.sent:,.0f} bytes per step and rank; weights differ from DDP's by {run.difference:.1e}, "
-      f"moved by {run.moved:.1e}")  # fmt: skip
+print(
+    f"{run.sent:,.0f} bytes per step and rank; weights differ from DDP's by {run.difference:.1e}, "
+    f"moved by {run.moved:.1e}"
+)
 print(course.score("07/2", "bytes of a sharded step over DDP's", predicted_bytes, factor))
 course.claim("sharded layers reach the weights of DDP to 1e-6", round(run.difference, 6) == 0)
-course.claim("a sharded step sends 1.5 times the bytes of DDP's ring", factor == 1.5, f"{factor:g} times")
+course.claim(
+    "a sharded step sends 1.5 times the bytes of DDP's ring", factor == 1.5, f"{factor:g} times"
+)
 
 # %% [markdown]
 # **Shown** by the count: a sharded step sends three halves of an all-reduce, and DDP sends two. We compute DDP's bytes
@@ -258,7 +274,10 @@ differences = run_ranks(sharded_layers.compared_with_torch, 2, answers, 3, backe
 for way, difference in differences.items():
     print(f"{way:<14} largest difference to DistributedDataParallel {difference:.1e}")
 same = all(round(difference, 6) == 0 for difference in differences.values())
-course.claim("the answers of this part and fully_shard reach the weights of DistributedDataParallel to 1e-6", same)
+course.claim(
+    "the answers of this part and fully_shard reach the weights of DistributedDataParallel to 1e-6",
+    same,
+)
 
 # %% [markdown]
 # **Known**: on a GPU, `fully_shard` gathers on a separate stream, so the next layer travels while this one computes
@@ -341,10 +360,17 @@ check.MasterShard(MasterShard, seed=1710)
 # and the other keeps only the rounded numbers.
 
 # %% tags=["experiment"]
-for name, shard in (("your masters", course.solved(check.MasterShard)), ("16 bits alone", sharded_layers.RoundedShard)):
-    run = sharded_layers.trained_on_virtual_ranks(4, sharded_layers.Answers(ahead, answers.layer_backward, shard), 3)
-    print(f"{name:<14} {run.sent / sharded_layers.ddp_bytes(4):g} times DDP's bytes in 32 bits; "
-          f"weights differ from DDP's by {run.difference:.1e}, moved by {run.moved:.1e}")  # fmt: skip
+for name, shard in (
+    ("your masters", course.solved(check.MasterShard)),
+    ("16 bits alone", sharded_layers.RoundedShard),
+):
+    run = sharded_layers.trained_on_virtual_ranks(
+        4, sharded_layers.Answers(ahead, answers.layer_backward, shard), 3
+    )
+    print(
+        f"{name:<14} {run.sent / sharded_layers.ddp_bytes(4):g} times DDP's bytes in 32 bits; "
+        f"weights differ from DDP's by {run.difference:.1e}, moved by {run.moved:.1e}"
+    )
 
 # %% [markdown]
 # **Shown**: the two trainings differ only in the master, which keeps the small steps. Even with a master, a small
@@ -418,8 +444,12 @@ for factor in (0.25, 1.0, 4.0):
     wire = Network(0.0, sharded_layers.BALANCED.bandwidth * factor)
     run = simulate_collectives(sharded_layers.timed_forward, 4, wire, ahead, 8)
     computed[factor], clocks[factor] = predict(8, 1 / factor, 1.0)["ahead"], round(run.seconds, 9)
-    print(f"network {factor:g} times as fast as computing: {clocks[factor]:g} ms, predicted {computed[factor]:g} ms")
-course.claim("the clock of gathers one layer ahead shows exactly the predicted time", computed == clocks)
+    print(
+        f"network {factor:g} times as fast as computing: {clocks[factor]:g} ms, predicted {computed[factor]:g} ms"
+    )
+course.claim(
+    "the clock of gathers one layer ahead shows exactly the predicted time", computed == clocks
+)
 
 # %% [markdown]
 # **Shown** by the clock: gathering sets the time on a slow network, and computing sets it on a fast one.

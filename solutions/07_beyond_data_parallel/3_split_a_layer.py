@@ -241,7 +241,9 @@ class SplitMLP(nn.Module):
         ### BEGIN SOLUTION
         self.wide_weight = nn.Parameter(wide.weight.detach().chunk(world_size)[rank].clone())
         self.wide_bias = nn.Parameter(wide.bias.detach().chunk(world_size)[rank].clone())
-        self.narrow_weight = nn.Parameter(narrow.weight.detach().chunk(world_size, dim=1)[rank].clone())
+        self.narrow_weight = nn.Parameter(
+            narrow.weight.detach().chunk(world_size, dim=1)[rank].clone()
+        )
         self.narrow_bias = nn.Parameter(narrow.bias.detach().clone())  # whole on every rank
         ### END SOLUTION
 
@@ -343,13 +345,25 @@ for what, difference in found[0].differences.items():
     print(f"{what:<20} largest difference to the whole block {difference:.1e}")
 n_all_reduces = found[0].traffic.calls("all_reduce")
 print(
-    course.score("07/3", "all-reduces of a block, forward and backward", predicted_all_reduces, n_all_reduces, null=8)
+    course.score(
+        "07/3",
+        "all-reduces of a block, forward and backward",
+        predicted_all_reduces,
+        n_all_reduces,
+        null=8,
+    )
 )
 largest = max(found[0].differences.values())
-course.claim("four ranks that share a block return the output and all gradients of the whole block to 1e-6",
-             round(largest, 6) == 0, f"{largest:.1e}")  # fmt: skip
-course.claim("a split block calls two all-reduces in forward and two in backward", n_all_reduces == 4,
-             f"{n_all_reduces} all-reduces; each rank keeps {found[0].kept:.1%} of the block")  # fmt: skip
+course.claim(
+    "four ranks that share a block return the output and all gradients of the whole block to 1e-6",
+    round(largest, 6) == 0,
+    f"{largest:.1e}",
+)
+course.claim(
+    "a split block calls two all-reduces in forward and two in backward",
+    n_all_reduces == 4,
+    f"{n_all_reduces} all-reduces; each rank keeps {found[0].kept:.1%} of the block",
+)
 
 # %% [markdown]
 # **Shown** by the count: two layers share one sum in forward, and one in backward. Each sum has `dim` numbers per
@@ -359,7 +373,9 @@ course.claim("a split block calls two all-reduces in forward and two in backward
 
 # %% tags=["experiment"]
 forgot = tensor_parallel.Answers(lambda x: x, *map(course.solved, exercises[1:]))
-wrong = simulate_collectives(tensor_parallel.compared_block, 4, Network(0.0, 1e9), forgot, sizes.split_rows).results[0]
+wrong = simulate_collectives(
+    tensor_parallel.compared_block, 4, Network(0.0, 1e9), forgot, sizes.split_rows
+).results[0]
 for what, difference in wrong.differences.items():
     print(f"{what:<20} largest difference to the whole block {difference:.1e}")
 
@@ -391,9 +407,20 @@ for seeds in ((0, 0, 0, 0), (0, 1, 2, 3)):
     different[seeds] = len(units.unique(dim=0))
     print(f"ranks with the seeds {seeds}: {different[seeds]} different units of {len(units)}")
 n_units = different[0, 0, 0, 0]
-print(course.score("07/3", "different hidden units if all ranks have one seed", predicted_units, n_units, null=256))
-course.claim("hidden units that were drawn with the same seed are equal after training, to the last bit",
-             4 * n_units == len(units), f"{n_units} different units of {len(units)}")  # fmt: skip
+print(
+    course.score(
+        "07/3",
+        "different hidden units if all ranks have one seed",
+        predicted_units,
+        n_units,
+        null=256,
+    )
+)
+course.claim(
+    "hidden units that were drawn with the same seed are equal after training, to the last bit",
+    4 * n_units == len(units),
+    f"{n_units} different units of {len(units)}",
+)
 
 # %% [markdown]
 # **Shown**: only the seeds differ between the two runs. Equal units get equal gradients, so they stay equal, and no
@@ -491,9 +518,14 @@ for run in range(sizes.seed_pairs):
         losses[way].append(tensor_parallel.imitation_loss(seeds, run, sizes.imitation_steps))
 one_seed, own_seeds = (torch.tensor(of_way, dtype=torch.float64) for of_way in losses.values())
 ratio = ratio_interval(one_seed, own_seeds)
-course.claim("an MLP on four ranks ends with a loss at least 10 % higher if all ranks draw with one seed",
-             ratio, above=1.1)  # fmt: skip
-plots.seed_losses(losses, f"With one seed for all ranks the loss is {ratio.estimate:.1f} times as high")
+course.claim(
+    "an MLP on four ranks ends with a loss at least 10 % higher if all ranks draw with one seed",
+    ratio,
+    above=1.1,
+)
+plots.seed_losses(
+    losses, f"With one seed for all ranks the loss is {ratio.estimate:.1f} times as high"
+)
 
 # %% [markdown]
 # **Shown**: only the seeds differ between the two trainings of a pair. A test before the first step finds the mistake:
@@ -575,15 +607,22 @@ check.split_bytes(split_bytes, seed=12288)
 # The virtual network counts the messages of your split block on 2, 4 and 8 ranks:
 
 # %% tags=["experiment"]
-predict_bytes, wire, tokens = course.solved(check.split_bytes), Network(0.0, 1e9), sizes.split_rows * 64
+predict_bytes, wire, tokens = (
+    course.solved(check.split_bytes),
+    Network(0.0, 1e9),
+    sizes.split_rows * 64,
+)
 counted, predicted = {}, {}
 for n in (2, 4, 8):
     run = simulate_collectives(tensor_parallel.compared_block, n, wire, answers, sizes.split_rows)
     counted[n] = sum(message.n_bytes for message in run.messages) / n / tensor_parallel.NUMBER_BYTES
     predicted[n] = predict_bytes(tokens, tensor_parallel.DIM, 1, n)["tensor"] / 4
     print(f"{n} ranks: a rank sends {counted[n]:,.0f} numbers, predicted {predicted[n]:,.0f}")
-course.claim("a split block sends exactly the bytes of four ring all-reduces of its activations",
-             counted == predicted, f"{counted[8]:,.0f} numbers on each of 8 ranks")  # fmt: skip
+course.claim(
+    "a split block sends exactly the bytes of four ring all-reduces of its activations",
+    counted == predicted,
+    f"{counted[8]:,.0f} numbers on each of 8 ranks",
+)
 
 # %% [markdown]
 # With fewer than 3 × dim tokens in a batch, a tensor rank sends less than a data rank. But in one step, N tensor ranks
@@ -604,14 +643,23 @@ course.claim("a split block sends exactly the bytes of four ring all-reduces of 
 print(inspect.getsource(tensor_parallel.with_parallelize_module))  # 18 lines to read
 
 # %% tags=["experiment"]
-of_torch = run_ranks(tensor_parallel.with_parallelize_module, 2, sizes.split_rows, backend="gloo")[0]
-of_answers = run_ranks(tensor_parallel.compared_block, 2, answers, sizes.split_rows, backend="gloo")[0]
+of_torch = run_ranks(tensor_parallel.with_parallelize_module, 2, sizes.split_rows, backend="gloo")[
+    0
+]
+of_answers = run_ranks(
+    tensor_parallel.compared_block, 2, answers, sizes.split_rows, backend="gloo"
+)[0]
 for what, difference in of_torch.items():
-    print(f"{what:<20} difference to the whole block: torch {difference:.1e}, "
-          f"your answers {of_answers.differences[what]:.1e}")  # fmt: skip
+    print(
+        f"{what:<20} difference to the whole block: torch {difference:.1e}, "
+        f"your answers {of_answers.differences[what]:.1e}"
+    )
 both = max(*of_torch.values(), *of_answers.differences.values())
-course.claim("parallelize_module and the answers of this part compute the same block on two ranks to 1e-6",
-             round(both, 6) == 0, f"{both:.1e}")  # fmt: skip
+course.claim(
+    "parallelize_module and the answers of this part compute the same block on two ranks to 1e-6",
+    round(both, 6) == 0,
+    f"{both:.1e}",
+)
 
 # %% [markdown]
 # **Shown**: torch and your answers compute the same numbers. If you use `ColwiseParallel`, give q, k and v a layer

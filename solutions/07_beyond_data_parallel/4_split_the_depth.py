@@ -51,7 +51,18 @@ print(course.machine())
 # slot. `drawing` shows it. In this example with three ranks, rank 1 begins both of its passes too early:
 
 # %%
-print(drawing([(0, 0, "F", 0), (1, 0, "F", 0), (2, 1, "F", 0), (2, 2, "B", 0), (1, 2, "B", 0), (0, 4, "B", 0)]))
+print(
+    drawing(
+        [
+            (0, 0, "F", 0),
+            (1, 0, "F", 0),
+            (2, 1, "F", 0),
+            (2, 2, "B", 0),
+            (1, 2, "B", 0),
+            (0, 4, "B", 0),
+        ]
+    )
+)
 
 # %% [markdown]
 # The *bubble* is the share of all ranks' time in which they wait.
@@ -125,11 +136,18 @@ check.gpipe(gpipe, seed=1811)
 # %% tags=["experiment"]
 gpipe_now = course.solved(check.gpipe)
 waits = bubble(gpipe_now(4, 8))
-print(course.score("07/4", "bubble of GPipe, 4 ranks and 8 micro-batches", predicted_bubble, float(waits)))
+print(
+    course.score(
+        "07/4", "bubble of GPipe, 4 ranks and 8 micro-batches", predicted_bubble, float(waits)
+    )
+)
 cases = [(p, m) for p in range(1, 9) for m in range(1, 33)]
 is_exact = all(bubble(gpipe_now(p, m)) == Fraction(p - 1, m + p - 1) for p, m in cases)
-course.claim("the bubble of GPipe is exactly (P - 1) / (M + P - 1) with up to 8 ranks and 32 micro-batches",
-             is_exact, f"{len(cases)} schedules")  # fmt: skip
+course.claim(
+    "the bubble of GPipe is exactly (P - 1) / (M + P - 1) with up to 8 ranks and 32 micro-batches",
+    is_exact,
+    f"{len(cases)} schedules",
+)
 print(drawing(gpipe_now(4, 8)))
 
 # %% [markdown]
@@ -287,8 +305,14 @@ def orders(name, ranks, micro_batches):
 both = {name: timetable(orders(name, 4, 8)) for name in order_of}
 held = {name: most_live_now(timetable(orders(name, 4, 16))) for name in order_of}
 print(f"micro-batches that the ranks hold, of 16: {held}")
-print(course.score("07/4", "micro-batches that rank 0 holds, GPipe over 1F1B", predicted_held,
-                   held["GPipe"][0] / held["1F1B"][0]))  # fmt: skip
+print(
+    course.score(
+        "07/4",
+        "micro-batches that rank 0 holds, GPipe over 1F1B",
+        predicted_held,
+        held["GPipe"][0] / held["1F1B"][0],
+    )
+)
 
 # %% tags=["experiment"]
 gpipe_holds, bubbles, holds = [], [], []
@@ -297,10 +321,15 @@ for p, m in cases:
     gpipe_holds.append(most_live_now(timetable(orders("GPipe", p, m))) == [m] * p)
     holds.append(most_live_now(once) == [min(p - rank, m) for rank in range(p)])
     bubbles.append(bubble(once) == Fraction(p - 1, m + p - 1))
-course.claim("rank r of P holds all M micro-batches under GPipe, and min(P - r, M) under 1F1B",
-             all(holds) and all(gpipe_holds), f"{len(cases)} schedules")  # fmt: skip
+course.claim(
+    "rank r of P holds all M micro-batches under GPipe, and min(P - r, M) under 1F1B",
+    all(holds) and all(gpipe_holds),
+    f"{len(cases)} schedules",
+)
 course.claim("1F1B has exactly the bubble of GPipe", all(bubbles), f"{len(cases)} schedules")
-plots.pipeline(both, ONE_SLOT, f"1F1B waits as long as GPipe, and rank 0 holds {held['1F1B'][0]} micro-batches")
+plots.pipeline(
+    both, ONE_SLOT, f"1F1B waits as long as GPipe, and rank 0 holds {held['1F1B'][0]} micro-batches"
+)
 
 # %% [markdown]
 # **Shown**: 1F1B does not shorten the waiting, but it saves memory. Rank 0 holds `min(P, M)` micro-batches, as in part
@@ -404,14 +433,21 @@ for name in order_of:
     differences[name] = split_depth.largest_difference(run.gradients, whole)
     live, runs[name] = most_live_now(run.passes), run.passes
     saved_as_derived[name] = [n * run.peak_bytes[3] // live[3] for n in live] == run.peak_bytes
-    print(f"{name}: gradients differ from the whole model's by {differences[name]:.1e}; "
-          f"bytes saved per rank {run.peak_bytes}")  # fmt: skip
+    print(
+        f"{name}: gradients differ from the whole model's by {differences[name]:.1e}; "
+        f"bytes saved per rank {run.peak_bytes}"
+    )
 
 # %% tags=["experiment"]
-course.claim("on four virtual ranks GPipe and 1F1B give the gradients of the whole model to 1e-6",
-             round(max(differences.values()), 6) == 0, f"{max(differences.values()):.0e}")  # fmt: skip
-course.claim("a pipeline rank saves exactly the bytes of one micro-batch, times those that it holds",
-             all(saved_as_derived.values()))  # fmt: skip
+course.claim(
+    "on four virtual ranks GPipe and 1F1B give the gradients of the whole model to 1e-6",
+    round(max(differences.values()), 6) == 0,
+    f"{max(differences.values()):.0e}",
+)
+course.claim(
+    "a pipeline rank saves exactly the bytes of one micro-batch, times those that it holds",
+    all(saved_as_derived.values()),
+)
 
 # %% [markdown]
 # **Shown**: both schedules give the gradients of the whole model. A rank saves the bytes of one micro-batch, times
@@ -434,7 +470,11 @@ predicted_long = None  # a number from 0 to 1
 
 # %% tags=["experiment"]
 waits = bubble(runs["1F1B"], LASTS)
-print(course.score("07/4", "bubble of 1F1B where backward takes twice as long", predicted_long, float(waits)))
+print(
+    course.score(
+        "07/4", "bubble of 1F1B where backward takes twice as long", predicted_long, float(waits)
+    )
+)
 plots.pipeline(runs, LASTS, f"With long backward passes, too, 1F1B waits {waits} of the time")
 
 # %% [markdown]
@@ -453,14 +493,30 @@ plots.pipeline(runs, LASTS, f"With long backward passes, too, 1F1B waits {waits}
 
 # %% tags=["experiment"]
 theirs = {"ScheduleGPipe": orders("GPipe", 2, 4), "Schedule1F1B": orders("1F1B", 2, 4)}
-found = run_ranks(split_depth.compared_with_torch, 2, run_order_now, theirs, model, tokens, backend="gloo", timeout=300)
+found = run_ranks(
+    split_depth.compared_with_torch,
+    2,
+    run_order_now,
+    theirs,
+    model,
+    tokens,
+    backend="gloo",
+    timeout=300,
+)
 for rank, of_rank in enumerate(found):
     for name, ways in of_rank.items():
-        print(f"rank {rank}, {name}: distance from the whole model's gradients, yours {ways['yours']:.1e}, "
-              f"torch's {ways['torch']:.1e}")  # fmt: skip
-furthest = max(distance for of_rank in found for ways in of_rank.values() for distance in ways.values())
-course.claim("run_order and torch.distributed.pipelining give the whole model's gradients to 1e-6 on two ranks",
-             round(furthest, 6) == 0, f"{furthest:.0e}")  # fmt: skip
+        print(
+            f"rank {rank}, {name}: distance from the whole model's gradients, yours {ways['yours']:.1e}, "
+            f"torch's {ways['torch']:.1e}"
+        )
+furthest = max(
+    distance for of_rank in found for ways in of_rank.values() for distance in ways.values()
+)
+course.claim(
+    "run_order and torch.distributed.pipelining give the whole model's gradients to 1e-6 on two ranks",
+    round(furthest, 6) == 0,
+    f"{furthest:.0e}",
+)
 
 # %% [markdown]
 # **Takeaway** Torch needs your cut of the layers and the name of a schedule. It then does what your `run_order` does.

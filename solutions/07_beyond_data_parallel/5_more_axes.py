@@ -127,17 +127,27 @@ for seed in range(20):
     parts = context.causal_parts(head, context.random_shares(64, 4, seed))
     merged = merge_now(*context.stacked(parts))
     furthest = max(furthest, (merged - whole).abs().max().item())
-course.claim("parts of four ranks in 20 random splits merge to torch's causal attention to 1e-6",
-             round(furthest, 6) == 0, f"{furthest:.0e}")  # fmt: skip
+course.claim(
+    "parts of four ranks in 20 random splits merge to torch's causal attention to 1e-6",
+    round(furthest, 6) == 0,
+    f"{furthest:.0e}",
+)
 
 # %% tags=["experiment"]
 shares = [context.contiguous(rank, 4, 64) for rank in range(4)]
 ring = simulate(context.ring_attention, 4, Network(0.0, 1e9), merge_now, head, shares)
 distance = (torch.cat(ring.results) - whole).abs().max().item()
-course.claim("a ring of four ranks gives torch's causal attention to 1e-6", round(distance, 6) == 0, f"{distance:.0e}")
+course.claim(
+    "a ring of four ranks gives torch's causal attention to 1e-6",
+    round(distance, 6) == 0,
+    f"{distance:.0e}",
+)
 sent = sum(message.n_bytes for message in ring.messages)
-course.claim("around a ring, each rank sends all keys and values but one share", sent == 3 * 2 * head.k.nbytes,
-             f"{sent:,} bytes by all ranks together")  # fmt: skip
+course.claim(
+    "around a ring, each rank sends all keys and values but one share",
+    sent == 3 * 2 * head.k.nbytes,
+    f"{sent:,} bytes by all ranks together",
+)
 
 # %% [markdown]
 # **Known**: FlashAttention uses the same rule on one device to compute attention block by block (Dao et al. 2022,
@@ -217,11 +227,18 @@ for name, share in share_of.items():
 work = {name: counted.sum(0) for name, counted in pairs.items()}
 over_mean = (work["contiguous"].max() / work["contiguous"].double().mean()).item()
 print(
-    course.score("07/5", "work of the busiest of 4 ranks with a quarter each, over the mean", predicted_wait, over_mean)
+    course.score(
+        "07/5",
+        "work of the busiest of 4 ranks with a quarter each, over the mean",
+        predicted_wait,
+        over_mean,
+    )
 )
 waited = {name: counted.amax(1).sum().item() for name, counted in pairs.items()}
 print(f"pairs until all rounds are over: {waited}")
-plots.work_per_rank(work, f"Contiguous: the last rank has {over_mean:.2f} times the mean. Zigzag: all have the mean")
+plots.work_per_rank(
+    work, f"Contiguous: the last rank has {over_mean:.2f} times the mean. Zigzag: all have the mean"
+)
 
 # %% tags=["experiment"]
 equal, in_each_round = [], []
@@ -230,10 +247,28 @@ for ranks in range(1, 9):
         counted = context.pairs_per_step([zigzag_now(rank, ranks, tokens) for rank in range(ranks)])
         equal.append(len(counted.sum(0).unique()) == 1)
         in_each_round.append(all(len(of_step.unique()) == 1 for of_step in counted))
-course.claim("zigzag gives each of up to 8 ranks exactly the same causal work", all(equal), f"{len(equal)} cases")
-course.claim("zigzag balances each round of the ring exactly", all(in_each_round), f"{len(in_each_round)} cases")
-run = simulate(context.ring_attention, 4, Network(0.0, 1e9), merge_now, head, [zigzag_now(r, 4, 64) for r in range(4)])
-print("same attention:", torch.cat(run.results).allclose(whole[torch.cat([zigzag_now(r, 4, 64) for r in range(4)])]))
+course.claim(
+    "zigzag gives each of up to 8 ranks exactly the same causal work",
+    all(equal),
+    f"{len(equal)} cases",
+)
+course.claim(
+    "zigzag balances each round of the ring exactly",
+    all(in_each_round),
+    f"{len(in_each_round)} cases",
+)
+run = simulate(
+    context.ring_attention,
+    4,
+    Network(0.0, 1e9),
+    merge_now,
+    head,
+    [zigzag_now(r, 4, 64) for r in range(4)],
+)
+print(
+    "same attention:",
+    torch.cat(run.results).allclose(whole[torch.cat([zigzag_now(r, 4, 64) for r in range(4)])]),
+)
 
 # %% [markdown]
 # **Shown** by the count: in every round, an early and a late chunk together are the same work on each rank.
@@ -327,8 +362,14 @@ DAY = 24 * 3600
 run = LongRun(work=60 * DAY, saving=120, restart=600, between_failures=5 * 365 * DAY, devices=4096)
 best = interval_now(run.saving, run.between_failures, run.devices)
 more_often = best / interval_now(run.saving, run.between_failures, 4 * run.devices)
-print(course.score("07/5", "saves on 4 times as many devices, times as often", predicted_saves, more_often))
-print(f"a device fails every {run.between_failures / run.devices / 3600:.1f} h; save after {best / 60:.0f} min of work")
+print(
+    course.score(
+        "07/5", "saves on 4 times as many devices, times as often", predicted_saves, more_often
+    )
+)
+print(
+    f"a device fails every {run.between_failures / run.devices / 3600:.1f} h; save after {best / 60:.0f} min of work"
+)
 SEEDS = range(20)
 simulated = {}
 for factor in (0.25, 0.5, 1, 2, 4):
@@ -336,17 +377,31 @@ for factor in (0.25, 0.5, 1, 2, 4):
 finely = [2 ** (step / 4) for step in range(-8, 9)]
 expected = {factor: failures.expected_seconds(run, factor * best) / run.work for factor in finely}
 wrong = [f"{expected[factor] / expected[1] - 1:.0%}" for factor in (0.25, 4)]
-plots.save_intervals(expected, simulated, f"Four times as often costs {wrong[0]}, four times as rarely {wrong[1]}")
+plots.save_intervals(
+    expected, simulated, f"Four times as often costs {wrong[0]}, four times as rarely {wrong[1]}"
+)
 
 # %% tags=["experiment"]
-course.claim("simulated runs take what Daly's formula expects, to 1 %", failures.over_expected(run, best, SEEDS),
-             within=(0.99, 1.01))  # fmt: skip
-course.claim("saving four times as rarely as Daly says takes at least 5 % longer",
-             failures.times_as_long(run, 4 * best, best, SEEDS), above=1.05)  # fmt: skip
-course.claim("saving four times as often as Daly says takes at least 5 % longer",
-             failures.times_as_long(run, best / 4, best, SEEDS), above=1.05)  # fmt: skip
-course.claim("saving 1.5 times as rarely as Daly says takes less than 2 % longer",
-             failures.times_as_long(run, 1.5 * best, best, SEEDS), below=1.02)  # fmt: skip
+course.claim(
+    "simulated runs take what Daly's formula expects, to 1 %",
+    failures.over_expected(run, best, SEEDS),
+    within=(0.99, 1.01),
+)
+course.claim(
+    "saving four times as rarely as Daly says takes at least 5 % longer",
+    failures.times_as_long(run, 4 * best, best, SEEDS),
+    above=1.05,
+)
+course.claim(
+    "saving four times as often as Daly says takes at least 5 % longer",
+    failures.times_as_long(run, best / 4, best, SEEDS),
+    above=1.05,
+)
+course.claim(
+    "saving 1.5 times as rarely as Daly says takes less than 2 % longer",
+    failures.times_as_long(run, 1.5 * best, best, SEEDS),
+    below=1.02,
+)
 
 # %% [markdown]
 # **Shown**: the optimum is flat, so a somewhat longer interval costs little.
@@ -443,13 +498,22 @@ for seed in range(20):
     scores = experts.random_tokens(0, tokens=64, dim=1, experts=8, seed=seed).scores
     dropped.append((route_now(scores, 8) < 0).double().mean().item())
 share = difference_interval(dropped, none)
-print(course.score("07/5", "share of tokens that a random router drops", predicted_dropped, share, null=0))
-course.claim("a router that chooses at random drops at least 5 % of the tokens if places and tokens are equally many",
-             share, above=0.05)  # fmt: skip
+print(
+    course.score(
+        "07/5", "share of tokens that a random router drops", predicted_dropped, share, null=0
+    )
+)
+course.claim(
+    "a router that chooses at random drops at least 5 % of the tokens if places and tokens are equally many",
+    share,
+    above=0.05,
+)
 
 # %% tags=["experiment"]
 TOKENS, DIM, EXPERTS, CAPACITY = 64, 16, 8, 8
-layer = simulate(experts.expert_layer, 4, Network(0.0, 1e9), route_now, TOKENS, DIM, EXPERTS, CAPACITY)
+layer = simulate(
+    experts.expert_layer, 4, Network(0.0, 1e9), route_now, TOKENS, DIM, EXPERTS, CAPACITY
+)
 conserved, distances = [], []
 for rank, (slots, outputs) in enumerate(layer.results):
     given = experts.random_tokens(rank, TOKENS, DIM, EXPERTS)
@@ -458,11 +522,19 @@ for rank, (slots, outputs) in enumerate(layer.results):
     taken = slots[slots >= 0]
     conserved.append(len(taken.unique()) == len(taken) and len(taken) + too_many == TOKENS)
     distances.append((outputs - experts.on_one_device(given, slots)).abs().max().item())
-course.claim("each token has its own place, or is one of those that are too many for its expert", all(conserved))
-course.claim("experts on four ranks compute what one device computes to 1e-6", round(max(distances), 6) == 0)
+course.claim(
+    "each token has its own place, or is one of those that are too many for its expert",
+    all(conserved),
+)
+course.claim(
+    "experts on four ranks compute what one device computes to 1e-6", round(max(distances), 6) == 0
+)
 sent = sum(message.n_bytes for message in layer.messages)
-course.claim("two all-to-alls send (N - 1) / N of all places twice, however the tokens are routed",
-             sent == 4 * 2 * 3 * EXPERTS * CAPACITY * DIM * 8 // 4, f"{sent:,} bytes")  # fmt: skip
+course.claim(
+    "two all-to-alls send (N - 1) / N of all places twice, however the tokens are routed",
+    sent == 4 * 2 * 3 * EXPERTS * CAPACITY * DIM * 8 // 4,
+    f"{sent:,} bytes",
+)
 
 # %% [markdown]
 # **Shown** by the counts: all places travel, full or empty. So a higher capacity drops fewer tokens and sends more
@@ -556,12 +628,20 @@ pieces_now = course.solved(check.pieces_to_read)
 once = []
 for numbers in (7, 64, 1000):
     for old in range(1, 9):
-        once += [resharding.reads_each_number_once(numbers, old, new, pieces_now) for new in range(1, 9)]
-course.claim("from up to 8 ranks to up to 8 others, each number of a checkpoint is read exactly once", all(once),
-             f"{len(once)} cases")  # fmt: skip
+        once += [
+            resharding.reads_each_number_once(numbers, old, new, pieces_now) for new in range(1, 9)
+        ]
+course.claim(
+    "from up to 8 ranks to up to 8 others, each number of a checkpoint is read exactly once",
+    all(once),
+    f"{len(once)} cases",
+)
 uninterrupted, resumed = resharding.weights_after_a_restart(pieces_now, old=6, new=4)
-course.claim("a training saved on 6 ranks and loaded on 4 continues with exactly the same weights",
-             torch.equal(uninterrupted, resumed), f"{len(resumed):,} weights")  # fmt: skip
+course.claim(
+    "a training saved on 6 ranks and loaded on 4 continues with exactly the same weights",
+    torch.equal(uninterrupted, resumed),
+    f"{len(resumed):,} weights",
+)
 
 # %% [markdown]
 # **Shown**: a new shard is made of ranges of the old shards. The state of the optimizer is cut in the same places.
@@ -649,16 +729,27 @@ outer_now = course.solved(check.outer_step)
 each_step = Outer(local_steps=1, lr=1.0, momentum=0.0)
 of_ddp = run_ranks(local_steps.by_ddp, 2, 16, backend="gloo")[0]
 distance = (local_steps.trained(outer_now, each_step, 2, 16) - of_ddp).abs().max().item()
-course.claim("one local step and an outer SGD of learning rate 1 reach the weights of torch's DDP to 1e-6",
-             round(distance, 6) == 0, f"{distance:.0e}")  # fmt: skip
+course.claim(
+    "one local step and an outer SGD of learning rate 1 reach the weights of torch's DDP to 1e-6",
+    round(distance, 6) == 0,
+    f"{distance:.0e}",
+)
 rarely = Outer(local_steps=16, lr=1.0, momentum=0.0)
 seeds = range(sizes.seed_pairs)
-losses = {outer: local_steps.losses(outer_now, outer, 4, 64, seeds) for outer in (each_step, rarely)}
+losses = {
+    outer: local_steps.losses(outer_now, outer, 4, 64, seeds) for outer in (each_step, rarely)
+}
 alone = local_steps.losses(outer_now, each_step, 1, 64, seeds)
-course.claim("a rank that trains alone ends with a loss at least 1 % higher than four ranks that meet in every step",
-             local_steps.loss_ratio(alone, losses[each_step]), above=1.01)  # fmt: skip
-course.claim("ranks that meet every 16 steps end with a loss within 1 % of those that meet in every step",
-             local_steps.loss_ratio(losses[rarely], losses[each_step]), within=(0.99, 1.01))  # fmt: skip
+course.claim(
+    "a rank that trains alone ends with a loss at least 1 % higher than four ranks that meet in every step",
+    local_steps.loss_ratio(alone, losses[each_step]),
+    above=1.01,
+)
+course.claim(
+    "ranks that meet every 16 steps end with a loss within 1 % of those that meet in every step",
+    local_steps.loss_ratio(losses[rarely], losses[each_step]),
+    within=(0.99, 1.01),
+)
 
 # %% [markdown]
 # **Shown**: in these short trainings, it matters little how often four ranks meet. **We think** the reason is that all

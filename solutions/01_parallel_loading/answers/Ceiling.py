@@ -42,7 +42,10 @@ MISTAKES = {
     "one_cycle": (
         "All passes share one cycle, so a pass starts where the last one ended. Start with the first batch in each "
         "__iter__.",
-        ("            yield self.kept[k % len(self.kept)]\n", "            yield next(self.batches)\n"),
+        (
+            "            yield self.kept[k % len(self.kept)]\n",
+            "            yield next(self.batches)\n",
+        ),
         (
             "        self.kept = []\n",
             "        self.kept = []\n        self.batches = itertools.cycle(self.kept)\n",

@@ -24,7 +24,10 @@ MISTAKES = {
             "        return self.transform(self.images[i])\n\n    def read(self, path):\n        with Image.open(path)",
         ),
         ("return self.transform(image)", "return image"),
-        ("else transform\n", "else transform\n        self.images = [self.read(path) for path in self.paths]\n"),
+        (
+            "else transform\n",
+            "else transform\n        self.images = [self.read(path) for path in self.paths]\n",
+        ),
     ),
     "NeverDecoded": (
         "Image.open reads no pixel and keeps the file open. Use `with`, and decode inside it, for instance by convert.",
@@ -53,7 +56,10 @@ MISTAKES = {
     ),
     "BytesOfNumpy": (
         "An image is a NumPy array of bytes, (H, W, 3). By default apply transforms.ToTensor().",
-        ("self.transform = transforms.ToTensor()", "import numpy\n\n        self.transform = numpy.array"),
+        (
+            "self.transform = transforms.ToTensor()",
+            "import numpy\n\n        self.transform = numpy.array",
+        ),
     ),
 }
 
@@ -77,7 +83,9 @@ class BytesFirst(Dataset):
 @alternative
 class GlobAndAFunction(Dataset):
     def __init__(self, folder, transform=transforms.ToTensor()):  # noqa: B008
-        self.paths = [Path(p) for p in sorted(glob.glob(f"{folder}/*/*.jpg"))]  # glob.glob leaves out hidden names
+        self.paths = [
+            Path(p) for p in sorted(glob.glob(f"{folder}/*/*.jpg"))
+        ]  # glob.glob leaves out hidden names
         self.names = [p.parent.name.replace("_", " ") for p in self.paths]
         self.transform = transform
 

@@ -11,11 +11,17 @@ MISTAKES = {
     "ChecksFirst": (
         "Each file is opened and decoded twice, first to see whether it is broken. Decoding raises OSError anyway: "
         "drop the first time.",
-        ("        with", "        with Image.open(self.paths[i]) as file:\n            file.load()\n        with"),
+        (
+            "        with",
+            "        with Image.open(self.paths[i]) as file:\n            file.load()\n        with",
+        ),
     ),
     "Verifies": (
         "The file is opened a second time to verify it, which reads it twice. Decoding raises OSError if it is broken.",
-        ("        with", "        with Image.open(self.paths[i]) as file:\n            file.verify()\n        with"),
+        (
+            "        with",
+            "        with Image.open(self.paths[i]) as file:\n            file.verify()\n        with",
+        ),
     ),
     "DecodesAll": (
         "All pixels of the file are decoded, most of them to be thrown away. Call draft before the pixels are loaded.",
@@ -33,7 +39,10 @@ MISTAKES = {
     "NearestPixels": (
         "The pixels come from another filter than the default of PIL's resize. Before you make a tensor, call "
         "picture.resize((self.side, self.side)) without a filter.",
-        ("resize((self.side, self.side))", "resize((self.side, self.side), Image.Resampling.NEAREST)"),
+        (
+            "resize((self.side, self.side))",
+            "resize((self.side, self.side), Image.Resampling.NEAREST)",
+        ),
     ),
     "Floats": (
         "The item is a float tensor, four times as large as the bytes. Return uint8.",
@@ -88,7 +97,9 @@ class Thumbnails:
         with Image.open(self.paths[i]) as file:
             file.thumbnail((self.side, self.side))
             picture = file.convert("RGB").resize((self.side, self.side))
-        return torch.from_numpy(np.array(self.augment(picture) if self.augment else picture)).permute(2, 0, 1)
+        return torch.from_numpy(
+            np.array(self.augment(picture) if self.augment else picture)
+        ).permute(2, 0, 1)
 
 
 @alternative

@@ -71,7 +71,10 @@ MISTAKES = {
     "CopiesInLine": (
         "The copies are queued on the computing stream, where they run in line with the kernels. Make them inside "
         "`with cuda.stream(side):`.",
-        ("            with", "            side = self.cuda.current_stream(self.device)\n            with"),
+        (
+            "            with",
+            "            side = self.cuda.current_stream(self.device)\n            with",
+        ),
     ),
     "YieldsInsideTheBlock": (
         "Batches are yielded inside `with cuda.stream(side):`, so that the caller computes on the side stream. "
@@ -167,11 +170,17 @@ class Queue:
         return len(self.loader)
 
     def __iter__(self):
-        side, source, waiting = self.cuda.Stream(self.device), iter(self.loader), collections.deque()
+        side, source, waiting = (
+            self.cuda.Stream(self.device),
+            iter(self.loader),
+            collections.deque(),
+        )
         while True:
             for batch in itertools.islice(source, 2 - len(waiting)):
                 with side:
-                    waiting.append(([t.cuda(self.device, non_blocking=True) for t in batch], type(batch)))
+                    waiting.append(
+                        ([t.cuda(self.device, non_blocking=True) for t in batch], type(batch))
+                    )
                     waiting[-1] += (side.record_event(),)
             if not waiting:
                 return

@@ -34,7 +34,10 @@ MISTAKES = {
     ),
     "ReadsAndSkips": (
         "Batches from before the cut are built again and thrown away. Leave their indices out instead.",
-        ("left = self.order(self.epoch)[self.done :]", "left, skipped = self.order(self.epoch), self.done"),
+        (
+            "left = self.order(self.epoch)[self.done :]",
+            "left, skipped = self.order(self.epoch), self.done",
+        ),
         ("for batch in self.batches(left):", "for batch in list(self.batches(left))[skipped:]:"),
     ),
     "PositionOfTheLastEpoch": (
@@ -55,19 +58,30 @@ MISTAKES = {
 @alternative
 class GlobalNumber:
     def __init__(self, dataset, batch_size, num_workers=0, seed=0):
-        self.dataset, self.batch_size, self.num_workers, self.seed = dataset, batch_size, num_workers, seed
+        self.dataset, self.batch_size, self.num_workers, self.seed = (
+            dataset,
+            batch_size,
+            num_workers,
+            seed,
+        )
         self.number = 0  # of the next batch, since the start of the training
 
     def order(self, epoch):
         shuffled = np.random.default_rng((self.seed, epoch)).permutation(len(self.dataset)).tolist()
-        return [shuffled[first : first + self.batch_size] for first in range(0, len(shuffled), self.batch_size)]
+        return [
+            shuffled[first : first + self.batch_size]
+            for first in range(0, len(shuffled), self.batch_size)
+        ]
 
     def __iter__(self):
         epoch, done = divmod(self.number, -(-len(self.dataset) // self.batch_size))
         context = "fork" if self.num_workers else None
         left = itertools.islice(self.order(epoch), done, None)
         for batch in DataLoader(
-            self.dataset, batch_sampler=list(left), num_workers=self.num_workers, multiprocessing_context=context
+            self.dataset,
+            batch_sampler=list(left),
+            num_workers=self.num_workers,
+            multiprocessing_context=context,
         ):
             self.number += 1
             yield batch
@@ -90,9 +104,13 @@ class KeepsTheIndices:
         if not self.left:
             if self.left is not None:
                 self.epoch += 1
-            self.left = np.random.default_rng((seed, self.epoch)).permutation(len(self.dataset)).tolist()
+            self.left = (
+                np.random.default_rng((seed, self.epoch)).permutation(len(self.dataset)).tolist()
+            )
         options = {"multiprocessing_context": "fork"} if workers else {}
-        loader = DataLoader(self.dataset, size, sampler=list(self.left), num_workers=workers, **options)
+        loader = DataLoader(
+            self.dataset, size, sampler=list(self.left), num_workers=workers, **options
+        )
         return map(self.noted, loader)
 
     def noted(self, batch):

@@ -61,7 +61,12 @@ class WithQueues:
     """Threads of its own, that take tasks from a queue."""
 
     def __init__(self, load_into, batches, buffers, threads):
-        self.load_into, self.batches, self.buffers, self.threads = load_into, batches, buffers, threads
+        self.load_into, self.batches, self.buffers, self.threads = (
+            load_into,
+            batches,
+            buffers,
+            threads,
+        )
 
     def __len__(self):
         return len(self.batches)
@@ -113,7 +118,12 @@ class WithQueues:
 @alternative
 class PairsOfItems:
     def __init__(self, load_into, batches, buffers, threads):
-        self.load_into, self.batches, self.buffers, self.threads = load_into, batches, buffers, threads
+        self.load_into, self.batches, self.buffers, self.threads = (
+            load_into,
+            batches,
+            buffers,
+            threads,
+        )
 
     def __len__(self):
         return len(self.batches)
@@ -123,7 +133,10 @@ class PairsOfItems:
         with ThreadPoolExecutor(self.threads) as pool:
             for number, indices in enumerate(self.batches):
                 rows = self.buffers[number % len(self.buffers)][: len(indices)]
-                pairs = [(indices[row : row + 2], rows[row : row + 2]) for row in range(0, len(indices), 2)]
+                pairs = [
+                    (indices[row : row + 2], rows[row : row + 2])
+                    for row in range(0, len(indices), 2)
+                ]
                 running.append((rows, [pool.submit(self.fill, *pair) for pair in pairs]))
                 if len(running) == len(self.buffers):
                     yield self.finished(*running.pop(0))

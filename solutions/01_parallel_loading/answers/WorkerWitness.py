@@ -68,4 +68,6 @@ class NumberOfTheWorkerByDefault(Dataset):
     __len__ = lambda self: self.n  # noqa: E731
 
     def __getitem__(self, i):
-        return torch.from_numpy(numpy.array([i, getattr(get_worker_info(), "id", -1), os.getpid()], dtype="int64"))
+        return torch.from_numpy(
+            numpy.array([i, getattr(get_worker_info(), "id", -1), os.getpid()], dtype="int64")
+        )

@@ -47,7 +47,9 @@ def by_hand(images, columns):
     n, _, height, width = images.shape
     columns = min(columns, n)
     n_rows = -(-n // columns)
-    picture = numpy.zeros((2 + n_rows * (height + 2), 2 + columns * (width + 2), 3), dtype=numpy.float32)
+    picture = numpy.zeros(
+        (2 + n_rows * (height + 2), 2 + columns * (width + 2), 3), dtype=numpy.float32
+    )
     for k, image in enumerate(images.cpu().numpy()):
         top, left = 2 + k // columns * (height + 2), 2 + k % columns * (width + 2)
         picture[top : top + height, left : left + width] = image.transpose(1, 2, 0)

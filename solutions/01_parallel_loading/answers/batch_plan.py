@@ -24,7 +24,10 @@ MISTAKES = {
     "items_dealt_out": (
         "The items are dealt out to workers one by one, as among ranks. The loop gets batches of neighbouring items.",
         ("    stop =", "    step = num_workers or 1\n    stop ="),
-        ("None, batch)", "None, list(range(n_items))[k // step * step * batch_size + k % step :: step][: len(batch)])"),
+        (
+            "None, batch)",
+            "None, list(range(n_items))[k // step * step * batch_size + k % step :: step][: len(batch)])",
+        ),
     ),
     "worker_zero_always": (
         "With num_workers=0 there is no worker 0: the main process builds the batches. The worker is None.",
@@ -48,7 +51,10 @@ MISTAKES = {
     ),
     "ranges": (
         "The indices of a batch are a range. The loop gets lists: list(range(...)).",
-        ("[list(range(start, min(start + batch_size, stop)))", "[range(start, min(start + batch_size, stop))"),
+        (
+            "[list(range(start, min(start + batch_size, stop)))",
+            "[range(start, min(start + batch_size, stop))",
+        ),
     ),
     "worker_of_the_first_item": (
         "The batch's first item chooses the worker. Deal out batches: batch k goes to worker k % num_workers.",
@@ -80,4 +86,6 @@ def item_by_item(n_items, batch_size, num_workers, drop_last=False):
 def split_of_torch(n_items, batch_size, num_workers, drop_last=False):
     parts = [part.tolist() for part in torch.arange(n_items).split(batch_size)] if n_items else []
     full = [part for part in parts if len(part) == batch_size or not drop_last]
-    return [((i % num_workers) if num_workers else None, tuple(part)) for i, part in enumerate(full)]
+    return [
+        ((i % num_workers) if num_workers else None, tuple(part)) for i, part in enumerate(full)
+    ]

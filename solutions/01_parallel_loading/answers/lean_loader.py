@@ -16,7 +16,10 @@ MISTAKES = {
     ),
     "list_of_arrays": (
         "Images become arrays, and each number a Python object. Leave collate_fn out: the default stacks tensors.",
-        ("**workers", "collate_fn=lambda items: torch.tensor(np.stack(items).tolist(), dtype=torch.uint8), **workers"),
+        (
+            "**workers",
+            "collate_fn=lambda items: torch.tensor(np.stack(items).tolist(), dtype=torch.uint8), **workers",
+        ),
     ),
     "floats": (
         "Batches are floats, four times the bytes. Send uint8; the step converts it to floats.",
@@ -49,12 +52,21 @@ MISTAKES = {
 def batch_sampler(dataset, batch_size, num_workers, pin_memory=False):
     batches = BatchSampler(RandomSampler(dataset), batch_size, drop_last=True)
     options = {"persistent_workers": True, "multiprocessing_context": "fork"} if num_workers else {}
-    return DataLoader(dataset, batch_sampler=batches, num_workers=num_workers, pin_memory=pin_memory, **options)
+    return DataLoader(
+        dataset, batch_sampler=batches, num_workers=num_workers, pin_memory=pin_memory, **options
+    )
 
 
 @alternative
 def stacks_itself(dataset, batch_size, num_workers, pin_memory=False):
-    options = {"shuffle": True, "drop_last": True, "pin_memory": pin_memory, "collate_fn": torch.stack}
+    options = {
+        "shuffle": True,
+        "drop_last": True,
+        "pin_memory": pin_memory,
+        "collate_fn": torch.stack,
+    }
     if num_workers:
-        options.update(num_workers=num_workers, persistent_workers=True, multiprocessing_context="fork")
+        options.update(
+            num_workers=num_workers, persistent_workers=True, multiprocessing_context="fork"
+        )
     return DataLoader(dataset, batch_size, **options)

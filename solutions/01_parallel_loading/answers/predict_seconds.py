@@ -71,7 +71,10 @@ MISTAKES = {
     ),
     "the_sum_or_the_step": (
         "Building and unpacking are added. Stages work at the same time: take the largest of the four times.",
-        ("(a / workers).clamp(min=max(c, (a + c) / cores, step))", "(a / workers + c).clamp(min=step)"),
+        (
+            "(a / workers).clamp(min=max(c, (a + c) / cores, step))",
+            "(a / workers + c).clamp(min=step)",
+        ),
     ),
 }
 
@@ -86,5 +89,8 @@ def one_by_one(workers, a, c, cores, step=0.0):
 @alternative
 def stacked_stages(workers, a, c, cores, step=0.0):
     w = workers.double() if torch.is_tensor(workers) else torch.DoubleTensor(workers)
-    stages = [a * w.reciprocal(), *(torch.full_like(w, value) for value in (c, (a + c) / cores, step))]
+    stages = [
+        a * w.reciprocal(),
+        *(torch.full_like(w, value) for value in (c, (a + c) / cores, step)),
+    ]
     return torch.stack(stages).amax(0)

@@ -82,7 +82,9 @@ MISTAKES = {
 
 
 @alternative
-def next_in_a_loop(loader, n_batches, repeats=5, warmup=1, synchronize=None, clock=time.perf_counter):
+def next_in_a_loop(
+    loader, n_batches, repeats=5, warmup=1, synchronize=None, clock=time.perf_counter
+):
     synchronize = synchronize or (lambda: None)
     seconds = torch.zeros(repeats, dtype=torch.float64)
     for i in range(-warmup, repeats):
@@ -103,7 +105,9 @@ def next_in_a_loop(loader, n_batches, repeats=5, warmup=1, synchronize=None, clo
 
 
 @alternative
-def a_generator_of_times(loader, n_batches, repeats=5, warmup=1, synchronize=None, clock=time.perf_counter):
+def a_generator_of_times(
+    loader, n_batches, repeats=5, warmup=1, synchronize=None, clock=time.perf_counter
+):
     def passes():
         while True:
             if synchronize:
@@ -120,4 +124,6 @@ def a_generator_of_times(loader, n_batches, repeats=5, warmup=1, synchronize=Non
                 raise ValueError(f"{found} of {n_batches} batches")
             yield times[1] - times[0]
 
-    return torch.tensor(list(itertools.islice(passes(), warmup, warmup + repeats)), dtype=torch.float64)
+    return torch.tensor(
+        list(itertools.islice(passes(), warmup, warmup + repeats)), dtype=torch.float64
+    )

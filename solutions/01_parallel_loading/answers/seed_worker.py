@@ -11,7 +11,10 @@ from course.engine.known_answers import alternative
 MISTAKES = {
     "seeds_the_global_numbers": (
         "dataset.rng is still the copy; np.random.seed does not reach it. Assign a new Generator to info.dataset.rng.",
-        ("info.dataset.rng = np.random.default_rng(info.seed)", "np.random.seed(info.seed % 2**32)"),
+        (
+            "info.dataset.rng = np.random.default_rng(info.seed)",
+            "np.random.seed(info.seed % 2**32)",
+        ),
     ),
     "recipe_for_the_global_numbers": (
         "This seeds the global numbers, here and in the workers, and dataset.rng stays the copy. If info is not None, "

@@ -14,7 +14,10 @@ MISTAKES = {
     ),
     "one_level": (
         "Only the outermost container is looked into. Let the function call itself for each item.",
-        ("to_device(value, device)", "value.to(device, non_blocking=True) if torch.is_tensor(value) else value"),
+        (
+            "to_device(value, device)",
+            "value.to(device, non_blocking=True) if torch.is_tensor(value) else value",
+        ),
         (
             "moved = [to_device(item, device) for item in batch]",
             "moved = [item.to(device, non_blocking=True) if torch.is_tensor(item) else item for item in batch]",
@@ -75,12 +78,16 @@ def by_pytree(batch, device):
 def by_match(batch, device):
     match batch:
         case torch.Tensor():
-            if batch.device == torch.empty(0, device=device).device:  # "cuda" is not equal to "cuda:0"
+            if (
+                batch.device == torch.empty(0, device=device).device
+            ):  # "cuda" is not equal to "cuda:0"
                 return batch
             return torch.empty_like(batch, device=device).copy_(batch, non_blocking=True)
         case dict():
             moved = copy.copy(batch)
-            moved.update(zip(batch, (by_match(value, device) for value in batch.values()), strict=True))
+            moved.update(
+                zip(batch, (by_match(value, device) for value in batch.values()), strict=True)
+            )
             return moved
         case tuple():
             items = tuple(by_match(item, device) for item in batch)

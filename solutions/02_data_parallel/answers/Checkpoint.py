@@ -48,8 +48,14 @@ MISTAKES = {
     ),
     "parameters_without_buffers": (
         "The buffers, such as the running statistics of BatchNorm, are not saved. Save run.model.state_dict().",
-        ('"model": run.model.state_dict()', '"model": {k: p.detach() for k, p in run.model.named_parameters()}'),
-        ('run.model.load_state_dict(state["model"])', 'run.model.load_state_dict(state["model"], strict=False)'),
+        (
+            '"model": run.model.state_dict()',
+            '"model": {k: p.detach() for k, p in run.model.named_parameters()}',
+        ),
+        (
+            'run.model.load_state_dict(state["model"])',
+            'run.model.load_state_dict(state["model"], strict=False)',
+        ),
     ),
 }
 

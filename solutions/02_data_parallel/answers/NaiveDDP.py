@@ -57,7 +57,10 @@ MISTAKES = {
     ),
     "TiedTwice": (
         "A tied parameter is averaged once for each of its names. module.parameters() gives it once.",
-        ("p in self.module.parameters()", "_, p in self.module.named_parameters(remove_duplicate=False)"),
+        (
+            "p in self.module.parameters()",
+            "_, p in self.module.named_parameters(remove_duplicate=False)",
+        ),
     ),
     "UnusedLeftOut": (
         "A rank makes no call for a parameter that it did not use, so its next call meets another parameter of the "

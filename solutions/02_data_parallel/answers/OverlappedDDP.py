@@ -49,7 +49,10 @@ MISTAKES = {
     "OneAtATime": (
         "When a bucket is launched, those behind it may have been full for long; only one of them is looked at, and "
         "the others wait for the next gradient. Launch all that are ready: `while`, not `if`.",
-        ("while len(self.works) < len(self.buckets) and", "if len(self.works) < len(self.buckets) and"),
+        (
+            "while len(self.works) < len(self.buckets) and",
+            "if len(self.works) < len(self.buckets) and",
+        ),
     ),
     "NextInLine": (
         "Whichever bucket is full, the next one in line is sent, though some of its gradients may be missing. Send "
@@ -84,7 +87,10 @@ class CopiesBothWays(nn.Module):
         _send_from_rank_0(module)
         self.groups = [[]]
         for p in [p for p in module.parameters() if p.requires_grad][::-1]:
-            if self.groups[-1] and sum(q.numel() for q in self.groups[-1] + [p]) * p.element_size() > bucket_bytes:
+            if (
+                self.groups[-1]
+                and sum(q.numel() for q in self.groups[-1] + [p]) * p.element_size() > bucket_bytes
+            ):
                 self.groups.append([])
             self.groups[-1].append(p)
         self.nodes = []
@@ -107,7 +113,9 @@ class CopiesBothWays(nn.Module):
             self._fly(group)
 
     def _fly(self, group):
-        flat = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).reshape(-1) for p in group])
+        flat = torch.cat(
+            [(torch.zeros_like(p) if p.grad is None else p.grad).reshape(-1) for p in group]
+        )
         self.flying.append((group, flat, all_reduce(flat, async_op=True)))
 
     def _end(self):

@@ -41,7 +41,10 @@ MISTAKES = {
     "KeptGenerator": (
         "The generator continues where the last iteration left it, so the order depends on how often somebody "
         "iterated. Make the generator in __iter__, from seed + epoch.",
-        ("drop_last, 0\n", "drop_last, 0\n        self.rng = torch.Generator().manual_seed(seed)\n"),
+        (
+            "drop_last, 0\n",
+            "drop_last, 0\n        self.rng = torch.Generator().manual_seed(seed)\n",
+        ),
         ("torch.Generator().manual_seed(self.seed + self.epoch)", "self.rng"),
         ("self.epoch = epoch", "self.rng.manual_seed(self.seed + epoch)"),
     ),
@@ -68,7 +71,10 @@ MISTAKES = {
     "LengthOfAll": (
         "The length is the number of all items. A sampler gives only the indices of one rank, and a DataLoader takes "
         "the number of its batches from that length.",
-        ("def __len__(self):", "def __len__(self):\n        return self.n_items\n\n    def share(self):"),
+        (
+            "def __len__(self):",
+            "def __len__(self):\n        return self.n_items\n\n    def share(self):",
+        ),
         ("len(self)", "self.share()"),
     ),
 }
@@ -94,7 +100,11 @@ class IndexArithmetic(Sampler[int]):
     def __iter__(self):
         rng = torch.Generator()
         rng.manual_seed(self.seed + self.epoch)
-        order = torch.randperm(self.n_items, generator=rng) if self.shuffle else torch.arange(self.n_items)
+        order = (
+            torch.randperm(self.n_items, generator=rng)
+            if self.shuffle
+            else torch.arange(self.n_items)
+        )
         for place in self.places:
             yield order[place % self.n_items].item()
 
@@ -114,7 +124,9 @@ class RowsOfATable(Sampler):
     def __iter__(self):
         order = self.items
         if self.shuffle:
-            order = torch.randperm(len(order), generator=torch.Generator().manual_seed(sum(self.seeds)))
+            order = torch.randperm(
+                len(order), generator=torch.Generator().manual_seed(sum(self.seeds))
+            )
         table = numpy.resize(order.numpy(), self.shape)  # repeats from the start, or cuts
         return iter(table[:, self.rank].tolist())
 

@@ -32,12 +32,18 @@ MISTAKES = {
     ),
     "GatheredIntoAName": (
         "The gathered weights are lost: a name is given to them. Copy them into self.weights.",
-        ("weights.copy_(self.all_gather(self.shard.detach()))", "weights = self.all_gather(self.shard.detach())"),
+        (
+            "weights.copy_(self.all_gather(self.shard.detach()))",
+            "weights = self.all_gather(self.shard.detach())",
+        ),
     ),
     "GatheredBefore": (
         "Weights are gathered before the step, so they lag one step behind. Gather them after it.",
         ("copy_(self.all_gather(self.shard.detach()))", "copy_(whole)"),
-        ("self.optimizer.step()", "whole = self.all_gather(self.shard.detach())\n        self.optimizer.step()"),
+        (
+            "self.optimizer.step()",
+            "whole = self.all_gather(self.shard.detach())\n        self.optimizer.step()",
+        ),
     ),
     "CopiedBefore": (
         "Weights are copied before the step, so those of other ranks lag behind. Step, then copy.",
@@ -52,7 +58,9 @@ class WithACopyOfTheShard:
     def __init__(self, weights, grads, make_optimizer, reduce_scatter, all_gather):
         self.weights, self.grads = weights, grads
         self.reduce_scatter, self.all_gather = reduce_scatter, all_gather
-        self.shard = nn.Parameter(weights.tensor_split(dist.get_world_size())[dist.get_rank()].clone())
+        self.shard = nn.Parameter(
+            weights.tensor_split(dist.get_world_size())[dist.get_rank()].clone()
+        )
         self.optimizer = make_optimizer([self.shard])
 
     def step(self):

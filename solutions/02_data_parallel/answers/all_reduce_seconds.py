@@ -40,7 +40,10 @@ MISTAKES = {
     ),
     "whole_bytes": (
         "Pieces are cut to whole bytes. The model divides exactly: n_bytes / world_size.",
-        ("(world_size - 1) / world_size * whole", "(world_size - 1) * (n_bytes // world_size) / bandwidth"),
+        (
+            "(world_size - 1) / world_size * whole",
+            "(world_size - 1) * (n_bytes // world_size) / bandwidth",
+        ),
     ),
     "bits": (
         "The bandwidth is taken for bits per second. It is bytes per second here.",
@@ -75,4 +78,6 @@ def latency_and_bytes_apart(n_bytes, world_size, latency, bandwidth):
     pieces = 2 - 2 / n
     times = {"naive": (2 * (n - 1), 2 * (n - 1)), "tree": (2 * depth, 2 * depth)}
     times |= {"ring": (2 * (n - 1), pieces), "doubling": (2 * depth, pieces)}
-    return {name: math.fsum([a * latency, b * n_bytes / bandwidth]) for name, (a, b) in times.items()}
+    return {
+        name: math.fsum([a * latency, b * n_bytes / bandwidth]) for name, (a, b) in times.items()
+    }

@@ -10,7 +10,10 @@ MISTAKES = {
         "This is the published fault: the hook is given the parameter, so the weights are "
         "averaged. Take parameter.grad.",
         ("parameter.grad)", "parameter.detach())"),
-        ("parameter.grad /= dist.get_world_size()", "parameter.detach().div_(dist.get_world_size())"),
+        (
+            "parameter.grad /= dist.get_world_size()",
+            "parameter.detach().div_(dist.get_world_size())",
+        ),
     ),
     "sum_of_gradients": (
         "The gradients are summed and not divided. Divide parameter.grad in place: `g = g / n` "
@@ -19,7 +22,10 @@ MISTAKES = {
     ),
     "divides_the_weights": (
         "The gradient is summed, but the parameter is divided. Divide parameter.grad.",
-        ("parameter.grad /= dist.get_world_size()", "parameter.detach().div_(dist.get_world_size())"),
+        (
+            "parameter.grad /= dist.get_world_size()",
+            "parameter.detach().div_(dist.get_world_size())",
+        ),
     ),
     "mean_thrown_away": (
         "The mean is computed in a copy and thrown away. Work on parameter.grad in place.",
@@ -35,7 +41,10 @@ MISTAKES = {
     "result_divided": (
         "None is divided: dist.all_reduce writes the sum into its argument and returns None. Call it, and divide "
         "parameter.grad afterwards.",
-        ("dist.all_reduce(parameter.grad)", "parameter.grad = dist.all_reduce(parameter.grad) / dist.get_world_size()"),
+        (
+            "dist.all_reduce(parameter.grad)",
+            "parameter.grad = dist.all_reduce(parameter.grad) / dist.get_world_size()",
+        ),
         ("parameter.grad /= dist.get_world_size()", "pass"),
     ),
     "divided_only": (

@@ -8,7 +8,10 @@ MISTAKES = {
     "received_elsewhere": (
         "The values arrive in other memory: `tensor = ...` renames it inside the function, `tensor.data = ...` swaps "
         "its memory, and tensors that share the old memory see nothing. Receive into `tensor` itself.",
-        ("dist.recv(tensor, src)", "tensor.data = torch.empty_like(tensor)\n        dist.recv(tensor, src)"),
+        (
+            "dist.recv(tensor, src)",
+            "tensor.data = torch.empty_like(tensor)\n        dist.recv(tensor, src)",
+        ),
     ),
     "always_from_zero": (
         "Rank 0 is always the source. Send from `src`, receive from `src`.",
@@ -57,7 +60,9 @@ def chain(tensor, src):
 @alternative
 def all_at_once(tensor, src):
     if dist.get_rank() == src:
-        requests = [dist.isend(tensor, other) for other in range(dist.get_world_size()) if other != src]
+        requests = [
+            dist.isend(tensor, other) for other in range(dist.get_world_size()) if other != src
+        ]
         while requests:
             requests.pop().wait()
     else:
@@ -77,7 +82,9 @@ def backwards_from_anybody(tensor, src):
 @alternative
 def list_of_operations(tensor, src):
     if dist.get_rank() == src:
-        operations = [dist.P2POp(dist.isend, tensor, r) for r in range(dist.get_world_size()) if r != src]
+        operations = [
+            dist.P2POp(dist.isend, tensor, r) for r in range(dist.get_world_size()) if r != src
+        ]
     else:
         operations = [dist.P2POp(dist.irecv, tensor, src)]
     for request in dist.batch_isend_irecv(operations):

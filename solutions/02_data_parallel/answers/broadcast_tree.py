@@ -34,7 +34,9 @@ def chain_and_no_tree(tensor, src):
         dist.send(tensor, (rank + 1) % world_size)
 
 
-@mistake("The source itself sends to every other rank, N - 1 messages one after the other. Let the others help.")
+@mistake(
+    "The source itself sends to every other rank, N - 1 messages one after the other. Let the others help."
+)
 def star(tensor, src):
     if dist.get_rank() != src:
         return dist.recv(tensor, src)
@@ -50,7 +52,9 @@ def longest_branch_last(tensor, src):
     rank, world_size = dist.get_rank(), dist.get_world_size()
     place = (rank - src) % world_size
     if place:
-        dist.recv(tensor, (rank - (place & -place)) % world_size)  # the lowest bit of a place leads to its parent
+        dist.recv(
+            tensor, (rank - (place & -place)) % world_size
+        )  # the lowest bit of a place leads to its parent
     distance = 1
     while distance < world_size and not place & distance:
         if place + distance < world_size:

@@ -73,16 +73,22 @@ def _scatter(batch, transfers):
     leaves, form = pytree.tree_flatten(batch)
     where = [i for i, leaf in enumerate(leaves) if torch.is_tensor(leaf)]
     parts = []
-    for place, pieces in enumerate(zip(*(leaves[i].chunk(len(transfers.devices)) for i in where), strict=True)):
+    for place, pieces in enumerate(
+        zip(*(leaves[i].chunk(len(transfers.devices)) for i in where), strict=True)
+    ):
         arrived = dict(zip(where, transfers.send(list(pieces), 0, place), strict=True))
-        parts.append(pytree.tree_unflatten([arrived.get(i, leaf) for i, leaf in enumerate(leaves)], form))
+        parts.append(
+            pytree.tree_unflatten([arrived.get(i, leaf) for i, leaf in enumerate(leaves)], form)
+        )
     return parts
 
 
 def _entered_modes():
     """A function that puts the calling thread into the modes that this one has now."""
     grad = torch.is_grad_enabled()
-    casts = [(k, torch.is_autocast_enabled(k), torch.get_autocast_dtype(k)) for k in ("cpu", "cuda")]
+    casts = [
+        (k, torch.is_autocast_enabled(k), torch.get_autocast_dtype(k)) for k in ("cpu", "cuda")
+    ]
 
     def enter():
         torch.set_grad_enabled(grad)
@@ -101,7 +107,10 @@ def attribute_by_attribute(module, transfers, n):
         sent = dict(zip(everything, transfers.send(everything, 0, place), strict=True))
         twins = {original: original.__new__(type(original)) for original in module.modules()}
         for original, twin in twins.items():
-            twin.__dict__ = original.__dict__ | {"_parameters": {}, "_buffers": dict(original._buffers)}
+            twin.__dict__ = original.__dict__ | {
+                "_parameters": {},
+                "_buffers": dict(original._buffers),
+            }
             twin._modules = {name: twins.get(child) for name, child in original._modules.items()}
             for name, buffer in original._buffers.items():
                 twin._buffers[name] = sent.get(buffer)
@@ -124,7 +133,9 @@ def steps_of_others(module, batch, transfers):
     parts = _scatter(batch, transfers)
     replicas = attribute_by_attribute(module, transfers, len(parts))
     with ThreadPoolExecutor(len(parts), initializer=_entered_modes()) as pool:
-        futures = [pool.submit(replica, part) for replica, part in zip(replicas, parts, strict=True)]
+        futures = [
+            pool.submit(replica, part) for replica, part in zip(replicas, parts, strict=True)
+        ]
     return one_after_the_other([future.result() for future in futures], transfers)
 
 

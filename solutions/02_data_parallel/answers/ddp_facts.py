@@ -83,7 +83,9 @@ MISTAKES = {
 
 @alternative
 def keywords():
-    return dict(A=True, C=True, D=True, E=True, I=True, K=True, M=True) | dict.fromkeys("BFGHJLN", False)
+    return dict(A=True, C=True, D=True, E=True, I=True, K=True, M=True) | dict.fromkeys(
+        "BFGHJLN", False
+    )
 
 
 @alternative

@@ -56,7 +56,9 @@ def by_name(local_rank, device_count):
     try:
         return torch.device(names[local_rank])
     except IndexError:
-        raise ValueError(f"this machine has {device_count} GPUs, none of them is number {local_rank}") from None
+        raise ValueError(
+            f"this machine has {device_count} GPUs, none of them is number {local_rank}"
+        ) from None
 
 
 @alternative

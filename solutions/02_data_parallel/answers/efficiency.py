@@ -16,7 +16,10 @@ MISTAKES = {
     ),
     "strong_and_weak_swapped": (
         "Strong and weak scaling are swapped. Strong scaling divides by the number of ranks.",
-        ("speedup if weak else speedup / torch.tensor(ranks)", "speedup / torch.tensor(ranks) if weak else speedup"),
+        (
+            "speedup if weak else speedup / torch.tensor(ranks)",
+            "speedup / torch.tensor(ranks) if weak else speedup",
+        ),
     ),
     "list_times_tensor": (
         "`ranks` is a list, and a list times something is a repetition. Make it a tensor: torch.tensor(ranks).",
@@ -58,7 +61,9 @@ def one_at_a_time(ranks, seconds, weak=False):
     times = dict(zip(ranks, seconds.tolist(), strict=True))
     if 1 not in times:
         raise ValueError("measure on one rank first")
-    return torch.tensor([times[1] / (t * (1 if weak else n)) for n, t in times.items()], dtype=torch.float64)
+    return torch.tensor(
+        [times[1] / (t * (1 if weak else n)) for n, t in times.items()], dtype=torch.float64
+    )
 
 
 @alternative

@@ -17,7 +17,10 @@ MISTAKES = {
     ),
     "mean_of_losses": (
         "Outputs without dimensions are averaged. They become a vector: the caller may take its mean, or not.",
-        ("    return", "    if not arrived[0].dim():\n        return torch.stack(arrived).mean()\n    return"),
+        (
+            "    return",
+            "    if not arrived[0].dim():\n        return torch.stack(arrived).mean()\n    return",
+        ),
     ),
     "detached_outputs": (
         "The outputs are cut off from autograd, so nothing can be trained by them. Do not detach them.",
@@ -26,7 +29,10 @@ MISTAKES = {
     ),
     "place_0_keeps_its_output": (
         "The output of place 0 is not sent. Send it as well, from place 0 to place 0.",
-        ("transfers.send([output], place, 0)", "(transfers.send([output], place, 0) if place else [output])"),
+        (
+            "transfers.send([output], place, 0)",
+            "(transfers.send([output], place, 0) if place else [output])",
+        ),
     ),
     "wrong_way": (
         "Source and target are exchanged. The outputs go from place k to place 0: send([output], k, 0).",

@@ -12,7 +12,10 @@ MISTAKES = {
     ),
     "own_gradient_only": (
         "Each rank keeps its part of its own gradient only. Reduce-scatter: the other ranks' count too.",
-        ("reduce_scatter(grad) / dist.get_world_size()", "grad.chunk(dist.get_world_size())[dist.get_rank()].clone()"),
+        (
+            "reduce_scatter(grad) / dist.get_world_size()",
+            "grad.chunk(dist.get_world_size())[dist.get_rank()].clone()",
+        ),
     ),
     "divided_twice": (
         "The gradient is divided by the world size twice. Once is enough.",
@@ -20,7 +23,10 @@ MISTAKES = {
     ),
     "divided_in_place": (
         "The gradient that backward is given is divided in place, but it belongs to the caller. Make a new tensor.",
-        ("reduce_scatter(grad) / dist.get_world_size()", "reduce_scatter(grad.div_(dist.get_world_size()))"),
+        (
+            "reduce_scatter(grad) / dist.get_world_size()",
+            "reduce_scatter(grad.div_(dist.get_world_size()))",
+        ),
     ),
     "without_a_graph": (
         "The result has no graph, so the shard gets no gradient. Return what Gather.apply gives.",

@@ -133,7 +133,9 @@ def pairwise_update(x):
 def sums_in_float64(x):
     axes = [axis for axis in range(x.dim()) if axis != 1]
     wide = x.double()
-    buffer = torch.stack([wide.sum(axes), wide.square().sum(axes), torch.full_like(wide.sum(axes), x[:, 0].numel())])
+    buffer = torch.stack(
+        [wide.sum(axes), wide.square().sum(axes), torch.full_like(wide.sum(axes), x[:, 0].numel())]
+    )
     dist.all_reduce(buffer)
     mean, square = buffer[0] / buffer[2], buffer[1] / buffer[2]
     return mean.to(x.dtype), (square - mean * mean).to(x.dtype)

@@ -18,7 +18,10 @@ MISTAKES = {
     ),
     "trains_a_copy": (
         "A copy of the model is trained, and `model` keeps its weights. Keep `model` itself in the module.",
-        ("self.model, self.losses = model, []", "self.model, self.losses = __import__('copy').deepcopy(model), []"),
+        (
+            "self.model, self.losses = model, []",
+            "self.model, self.losses = __import__('copy').deepcopy(model), []",
+        ),
     ),
     "with_momentum": (
         "This is SGD with momentum. Plain SGD has only a learning rate.",
@@ -57,10 +60,21 @@ def own_sampler_and_a_callback(model, loader, lr, epochs):
 
     losses, fit = [], Fit()
     fit.net = model
-    share = DataLoader(loader.dataset, loader.batch_size, sampler=DistributedSampler(loader.dataset))
-    own = dict(strategy="ddp", plugins=[TorchElasticEnvironment()], use_distributed_sampler=False, callbacks=[Listen()])
-    quiet = dict.fromkeys(["logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"], False)
-    trainer = Trainer(accelerator="cpu", devices=dist.get_world_size(), max_epochs=epochs, **own, **quiet)
+    share = DataLoader(
+        loader.dataset, loader.batch_size, sampler=DistributedSampler(loader.dataset)
+    )
+    own = dict(
+        strategy="ddp",
+        plugins=[TorchElasticEnvironment()],
+        use_distributed_sampler=False,
+        callbacks=[Listen()],
+    )
+    quiet = dict.fromkeys(
+        ["logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"], False
+    )
+    trainer = Trainer(
+        accelerator="cpu", devices=dist.get_world_size(), max_epochs=epochs, **own, **quiet
+    )
     trainer.fit(fit, train_dataloaders=share)
     return losses
 
@@ -90,9 +104,13 @@ def optimized_by_hand(model, loader, lr, epochs):
             return {"optimizer": torch.optim.SGD(self.parameters(), lr)}
 
     ranks = int(os.environ["WORLD_SIZE"])
-    quiet = dict.fromkeys(["enable_progress_bar", "enable_checkpointing", "enable_model_summary", "logger"], False)
+    quiet = dict.fromkeys(
+        ["enable_progress_bar", "enable_checkpointing", "enable_model_summary", "logger"], False
+    )
     strategy = lightning.strategies.DDPStrategy()
-    trainer = lightning.Trainer(devices=ranks, accelerator="cpu", strategy=strategy, max_epochs=epochs, **quiet)
+    trainer = lightning.Trainer(
+        devices=ranks, accelerator="cpu", strategy=strategy, max_epochs=epochs, **quiet
+    )
     by_hand = ByHand()
     trainer.fit(by_hand, loader)
     return torch.stack(by_hand.history).tolist()

@@ -16,7 +16,10 @@ MISTAKES = {
         "`losses.mean()` counts the padding, where nothing is predicted. Take the sum, and divide by the tokens that "
         "all ranks predict.",
         ("losses, _ =", "losses, is_predicted ="),
-        ("losses.sum() * world_size / n_tokens", "losses.mean() * world_size * is_predicted.sum() / n_tokens"),
+        (
+            "losses.sum() * world_size / n_tokens",
+            "losses.mean() * world_size * is_predicted.sum() / n_tokens",
+        ),
     ),
     "count_by_message": (
         "No message is needed, and no process group is there: every rank has the whole batch. Count its tokens.",
@@ -48,7 +51,10 @@ MISTAKES = {
     "drops_the_rest": (
         "Some texts are on no rank if the batch cannot be shared evenly. Take every world_size-th text, from place "
         "`rank` on.",
-        ("batch[rank::world_size]", "batch[: len(batch) // world_size * world_size][rank::world_size]"),
+        (
+            "batch[rank::world_size]",
+            "batch[: len(batch) // world_size * world_size][rank::world_size]",
+        ),
     ),
 }
 

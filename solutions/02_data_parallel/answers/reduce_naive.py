@@ -59,7 +59,9 @@ def one_buffer_for_all(tensor, dst):
     if dist.get_rank() != dst:
         return dist.send(tensor, dst)
     part = torch.empty_like(tensor)
-    for request in [dist.irecv(part, other) for other in range(dist.get_world_size()) if other != dst]:
+    for request in [
+        dist.irecv(part, other) for other in range(dist.get_world_size()) if other != dst
+    ]:
         request.wait()
         tensor += part
 

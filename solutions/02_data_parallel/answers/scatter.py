@@ -9,7 +9,10 @@ MISTAKES = {
     "a_message_for_each_tensor": (
         "Each tensor of a part is sent as a separate message. Collect the tensors of a part in a list, and send the "
         "list.",
-        ("transfers.send(pieces, 0, place)", "[transfers.send([piece], 0, place)[0] for piece in pieces]"),
+        (
+            "transfers.send(pieces, 0, place)",
+            "[transfers.send([piece], 0, place)[0] for piece in pieces]",
+        ),
     ),
     "whole_batch_for_all": (
         "Every device gets the whole batch, and all of them compute the same. Cut each tensor by "
@@ -18,7 +21,10 @@ MISTAKES = {
     ),
     "place_0_keeps_its_part": (
         "The part of place 0 is not sent. Send it as well, from place 0 to place 0; Transfers knows what crosses.",
-        ("transfers.send(pieces, 0, place)", "transfers.send(pieces, 0, place) if place else pieces"),
+        (
+            "transfers.send(pieces, 0, place)",
+            "transfers.send(pieces, 0, place) if place else pieces",
+        ),
     ),
     "evenly": (
         "The rows are shared out as evenly as possible, which is torch.tensor_split. torch.chunk makes all pieces of "
@@ -39,11 +45,17 @@ MISTAKES = {
     ),
     "namedtuple_like_a_tuple": (
         "A namedtuple is a tuple too, but its constructor takes one argument per field. Write type(value)(*items).",
-        ("type(value)(*[walk(item, use) for item in value])", "type(value)([walk(item, use) for item in value])"),
+        (
+            "type(value)(*[walk(item, use) for item in value])",
+            "type(value)([walk(item, use) for item in value])",
+        ),
     ),
     "only_tensors": (
         "The parts leave out everything that is not a tensor. Put it into every part unchanged.",
-        ("in value.items()}", "in value.items() if isinstance(item, (torch.Tensor, dict, list, tuple))}"),
+        (
+            "in value.items()}",
+            "in value.items() if isinstance(item, (torch.Tensor, dict, list, tuple))}",
+        ),
         (
             "([walk(item, use) for item in value])",
             "([walk(item, use) for item in value if isinstance(item, (torch.Tensor, dict, list, tuple))])",
@@ -64,7 +76,9 @@ def flattened_tree(batch, transfers):
     parts = []
     for place in range(len(cuts[0])):
         part = list(leaves)
-        for i, arrived in zip(where, transfers.send([cut[place] for cut in cuts], 0, place), strict=True):
+        for i, arrived in zip(
+            where, transfers.send([cut[place] for cut in cuts], 0, place), strict=True
+        ):
             part[i] = arrived
         parts.append(pytree.tree_unflatten(part, form))
     return parts
@@ -89,7 +103,13 @@ def _rows(value, start, stop, found):
 def _length(value):
     if isinstance(value, torch.Tensor):
         return value.size(0)
-    items = value.values() if isinstance(value, dict) else value if isinstance(value, (tuple, list)) else ()
+    items = (
+        value.values()
+        if isinstance(value, dict)
+        else value
+        if isinstance(value, (tuple, list))
+        else ()
+    )
     return max(map(_length, items), default=0)
 
 

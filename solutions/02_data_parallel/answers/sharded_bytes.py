@@ -44,14 +44,23 @@ MISTAKES = {
 @alternative
 def a_table(n_parameters, world_size, stage):
     whole, shard = 4 * n_parameters, 4 * n_parameters / world_size
-    parameters, gradients, moments = ((whole,) * 3, (whole, whole, shard), (whole, shard, shard), (shard,) * 3)[stage]
+    parameters, gradients, moments = (
+        (whole,) * 3,
+        (whole, whole, shard),
+        (whole, shard, shard),
+        (shard,) * 3,
+    )[stage]
     sent = (whole - shard) * (2, 2, 2, 3)[stage]
     return dict(parameters=parameters, gradients=gradients, optimizer=2 * moments, sent=sent)
 
 
 @alternative
 def one_condition_each(n_parameters, world_size, stage):
-    bytes_of = {"parameters": 4.0 * n_parameters, "gradients": 4.0 * n_parameters, "optimizer": 8.0 * n_parameters}
+    bytes_of = {
+        "parameters": 4.0 * n_parameters,
+        "gradients": 4.0 * n_parameters,
+        "optimizer": 8.0 * n_parameters,
+    }
     for begins, name in enumerate(["optimizer", "gradients", "parameters"], 1):
         if stage >= begins:
             bytes_of[name] /= world_size

@@ -89,9 +89,13 @@ def shares_by_hand(options):
         sums = torch.zeros(2)
         while step < options.epochs * per_epoch:
             epoch, batch = divmod(step, per_epoch)
-            order = torch.randperm(n, generator=torch.Generator().manual_seed(options.seed * 1000 + epoch)).tolist()
+            order = torch.randperm(
+                n, generator=torch.Generator().manual_seed(options.seed * 1000 + epoch)
+            ).tolist()
             mine = order[batch * size : (batch + 1) * size][rank::world_size]
-            images, labels = (torch.stack(part) for part in zip(*(options.dataset[i] for i in mine), strict=True))
+            images, labels = (
+                torch.stack(part) for part in zip(*(options.dataset[i] for i in mine), strict=True)
+            )
             torch.manual_seed((options.seed + 1) * 10**6 + step * world_size + rank)
             optimizer.zero_grad()
             loss = nn.functional.cross_entropy(parallel(images), labels)
@@ -100,7 +104,14 @@ def shares_by_hand(options):
             step += 1
             sums += torch.tensor([loss.item() * len(mine), len(mine)])
             if rank == 0 and (step % options.save_every == 0 or batch + 1 == per_epoch):
-                _put({"model": module.state_dict(), "optimizer": optimizer.state_dict(), "step": step}, path)
+                _put(
+                    {
+                        "model": module.state_dict(),
+                        "optimizer": optimizer.state_dict(),
+                        "step": step,
+                    },
+                    path,
+                )
             if batch + 1 == per_epoch:
                 dist.all_reduce(sums)
                 means.append((sums[0] / sums[1]).item())
@@ -117,7 +128,9 @@ def batches_left_of_a_batch_sampler(options):
         model = nn.parallel.DistributedDataParallel(options.make_model())
         optimizer = torch.optim.SGD(model.parameters(), lr=options.lr, momentum=0.9)
         criterion = nn.CrossEntropyLoss(reduction="none")
-        sampler = DistributedSampler(options.dataset, world_size, rank, shuffle=True, seed=options.seed)
+        sampler = DistributedSampler(
+            options.dataset, world_size, rank, shuffle=True, seed=options.seed
+        )
         batches = BatchSampler(sampler, options.batch_size // world_size, drop_last=False)
         step, history = 0, []
         with contextlib.suppress(FileNotFoundError):
@@ -132,7 +145,9 @@ def batches_left_of_a_batch_sampler(options):
             left = list(batches)[step - epoch * len(batches) :]
             seen = []
             for images, labels in DataLoader(options.dataset, batch_sampler=left):
-                torch.random.default_generator.manual_seed((options.seed + 1) * 2**20 + 2 * step + rank)
+                torch.random.default_generator.manual_seed(
+                    (options.seed + 1) * 2**20 + 2 * step + rank
+                )
                 losses = criterion(model(images), labels)
                 optimizer.zero_grad(set_to_none=False)
                 losses.mean().backward()
@@ -141,7 +156,11 @@ def batches_left_of_a_batch_sampler(options):
                 step += 1
                 if rank == 0 and not (step % options.save_every and step % len(batches)):
                     beside = Path(options.checkpoint).with_suffix(".new")
-                    contents = {"step": step, "model": model.module.state_dict(), "optimizer": optimizer.state_dict()}
+                    contents = {
+                        "step": step,
+                        "model": model.module.state_dict(),
+                        "optimizer": optimizer.state_dict(),
+                    }
                     torch.save(contents, beside)
                     with open(beside, "rb") as file:
                         os.fsync(file.fileno())

@@ -87,7 +87,9 @@ class ForeachLars(torch.optim.Optimizer):
     """The tensors of a group at once."""
 
     def __init__(self, params, lr, momentum=0.9, weight_decay=0.0, trust=0.001, exclude_1d=True):
-        defaults = dict(lr=lr, momentum=momentum, weight_decay=weight_decay, trust=trust, exclude_1d=exclude_1d)
+        defaults = dict(
+            lr=lr, momentum=momentum, weight_decay=weight_decay, trust=trust, exclude_1d=exclude_1d
+        )
         super().__init__(params, defaults)
 
     @torch.no_grad()
@@ -123,7 +125,9 @@ class PlainPythonLars(torch.optim.Optimizer):
 
     def __init__(self, params, lr, momentum=0.9, weight_decay=0.0, trust=0.001, exclude_1d=True):
         names = ("lr", "momentum", "weight_decay", "trust", "exclude_1d")
-        super().__init__(params, dict(zip(names, (lr, momentum, weight_decay, trust, exclude_1d), strict=True)))
+        super().__init__(
+            params, dict(zip(names, (lr, momentum, weight_decay, trust, exclude_1d), strict=True))
+        )
 
     def step(self, closure=None):
         loss = closure() if closure else None

@@ -59,7 +59,10 @@ MISTAKES = {
     ),
     "StopsAtTheFirstBad": (
         "Gradients behind the first inf or nan stay scaled. Divide all of them, and then look.",
-        ("            g.div_(", "            if not g.isfinite().all():\n                break\n            g.div_("),
+        (
+            "            g.div_(",
+            "            if not g.isfinite().all():\n                break\n            g.div_(",
+        ),
     ),
     "GrowsOneStepLate": (
         "The scale grows one good step too late. It grows when the count is growth_interval: ==, not >.",
@@ -73,7 +76,12 @@ class StrictScaler:
     """Refuses a second unscale_, as torch does."""
 
     def __init__(self, init_scale=2.0**16, growth=2.0, backoff=0.5, growth_interval=2000):
-        self._scale, self._growth, self._backoff, self._interval = init_scale, growth, backoff, growth_interval
+        self._scale, self._growth, self._backoff, self._interval = (
+            init_scale,
+            growth,
+            backoff,
+            growth_interval,
+        )
         self._row, self._found = 0, []
 
     def scale(self, loss):
@@ -114,7 +122,12 @@ class TensorScaler:
 
     def __init__(self, init_scale=2.0**16, growth=2.0, backoff=0.5, growth_interval=2000):
         self.size = torch.tensor(float(init_scale))
-        self.growth, self.backoff, self.left, self.growth_interval = growth, backoff, growth_interval, growth_interval
+        self.growth, self.backoff, self.left, self.growth_interval = (
+            growth,
+            backoff,
+            growth_interval,
+            growth_interval,
+        )
         self.unscaled, self.ok = False, True
 
     def scale(self, loss):
@@ -125,7 +138,9 @@ class TensorScaler:
             return
         self.unscaled = True
         total = 0.0
-        for p in (p for group in optimizer.param_groups for p in group["params"] if p.grad is not None):
+        for p in (
+            p for group in optimizer.param_groups for p in group["params"] if p.grad is not None
+        ):
             torch.div(p.grad, self.size.to(p.device), out=p.grad)
             total += float((p.grad * 0).sum())  # 0, or nan if a value is inf or nan
         self.ok = total == 0

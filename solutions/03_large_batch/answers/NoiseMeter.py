@@ -99,7 +99,9 @@ class NormsOfTensors:
             for p in (p for p in group["params"] if p.grad is not None):
                 g, state = p.grad.detach(), self.optimizer.state.get(p, {})
                 if state.get("exp_avg_sq") is not None:
-                    root = (state["exp_avg_sq"] / (1 - group["betas"][1] ** state["step"].item())).sqrt()
+                    root = (
+                        state["exp_avg_sq"] / (1 - group["betas"][1] ** state["step"].item())
+                    ).sqrt()
                     g = g / (root + group["eps"]).sqrt()
                 norms.append(g.norm())
         return torch.stack(norms).norm()
@@ -128,7 +130,9 @@ class PlainNumbers:
                 weight = torch.ones_like(p)
                 if "exp_avg_sq" in self.optimizer.state[p]:
                     state = self.optimizer.state[p]
-                    unbiased = state["exp_avg_sq"].detach() / (1 - group["betas"][1] ** float(state["step"]))
+                    unbiased = state["exp_avg_sq"].detach() / (
+                        1 - group["betas"][1] ** float(state["step"])
+                    )
                     weight = 1 / (unbiased**0.5 + group["eps"])
                 total = total + float((p.grad.detach() ** 2 * weight).sum())
         return torch.tensor(total**0.5, device=p.device)

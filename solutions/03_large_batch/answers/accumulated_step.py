@@ -45,7 +45,10 @@ MISTAKES = {
     ),
     "number_of_parts_rounded_down": (
         "The number of pieces is rounded down, so pieces can exceed micro_batch. Use split(micro_batch).",
-        ("total = 0.0", "total, micro_batch = 0.0, -(-len(labels) // max(1, len(labels) // micro_batch))"),
+        (
+            "total = 0.0",
+            "total, micro_batch = 0.0, -(-len(labels) // max(1, len(labels) // micro_batch))",
+        ),
     ),
     "loss_of_the_last_part": (
         "The loss of the last piece alone is returned. Add up the weighted losses of all pieces.",
@@ -81,7 +84,9 @@ def scaled_at_the_end(model, users, items, labels, optimizer, micro_batch):
     model.zero_grad()
     n, total = len(users), torch.zeros((), device=users.device)
     for rows in torch.arange(n, device=users.device).split(micro_batch):
-        loss = F.binary_cross_entropy_with_logits(model(users[rows], items[rows]), labels[rows], reduction="none").sum()
+        loss = F.binary_cross_entropy_with_logits(
+            model(users[rows], items[rows]), labels[rows], reduction="none"
+        ).sum()
         loss.backward()
         total += loss.detach()
     for p in model.parameters():

@@ -24,8 +24,14 @@ MISTAKES = {
     ),
     "backward_inside": (
         "The backward pass runs under autocast too. It uses the forward pass's types anyway: put it after the block.",
-        ("loss.backward()", "with torch.amp.autocast(labels.device.type, dtype):\n            loss.backward()"),
-        ("scaler.scale(loss)", "with torch.amp.autocast(labels.device.type, dtype):\n            scaler.scale(loss)"),
+        (
+            "loss.backward()",
+            "with torch.amp.autocast(labels.device.type, dtype):\n            loss.backward()",
+        ),
+        (
+            "scaler.scale(loss)",
+            "with torch.amp.autocast(labels.device.type, dtype):\n            scaler.scale(loss)",
+        ),
     ),
     "unscaled_backward": (
         "backward() is called on the loss itself, so nothing is scaled. Call it on scaler.scale(loss).",
@@ -62,7 +68,10 @@ MISTAKES = {
     ),
     "updated_before_the_step": (
         "scaler.update() finds no scaler.step() before it. Step with scaler.step(optimizer), then call update().",
-        ("scaler.step(optimizer)\n        scaler.update()", "scaler.update()\n        scaler.step(optimizer)"),
+        (
+            "scaler.step(optimizer)\n        scaler.update()",
+            "scaler.update()\n        scaler.step(optimizer)",
+        ),
     ),
 }
 
@@ -72,7 +81,9 @@ def loss_inside(model, users, items, labels, optimizer, scaler=None, dtype=torch
     with torch.autocast(device_type=labels.device.type, dtype=dtype):
         loss = F.binary_cross_entropy_with_logits(model(users, items).float(), labels)
     optimizer.zero_grad(set_to_none=True)
-    scaler = scaler or torch.amp.GradScaler(labels.device.type, enabled=False)  # passes everything through
+    scaler = scaler or torch.amp.GradScaler(
+        labels.device.type, enabled=False
+    )  # passes everything through
     scaler.scale(loss).backward()
     scaler.step(optimizer)
     scaler.update()

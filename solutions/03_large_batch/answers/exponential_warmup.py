@@ -15,7 +15,10 @@ MISTAKES = {
     ),
     "start_is_a_rate": (
         "`start` is used as the first learning rate. It is a share of lr: step 0 has start * lr.",
-        ("lr * start ** (1 - step / warmup_steps)", "start * (lr / start) ** (step / warmup_steps)"),
+        (
+            "lr * start ** (1 - step / warmup_steps)",
+            "start * (lr / start) ** (step / warmup_steps)",
+        ),
     ),
     "steps_from_one": (
         "Steps are counted from 1, so the first one is already past start * lr. Count from 0.",

@@ -11,7 +11,10 @@ MISTAKES = {
     ),
     "below_normal": (
         "Values below 6.1e-5, the smallest normal number, are counted as lost; fp16 keeps them as subnormals. Cast.",
-        ("(alive * loss_scale).half() == 0", "(alive * loss_scale).abs() < torch.finfo(torch.float16).tiny"),
+        (
+            "(alive * loss_scale).half() == 0",
+            "(alive * loss_scale).abs() < torch.finfo(torch.float16).tiny",
+        ),
     ),
     "cast_first": (
         "The cast comes before the multiplication, and no scale restores what is zero by then. Multiply in float32.",
@@ -36,7 +39,9 @@ MISTAKES = {
 }
 
 
-@mistake("The shares of the tensors are averaged. A large tensor has more values: count over all of them together.")
+@mistake(
+    "The shares of the tensors are averaged. A large tensor has more values: count over all of them together."
+)
 def mean_of_shares(gradients, loss_scale=1.0):
     shares = []
     for g in gradients:
@@ -55,5 +60,7 @@ def tensor_by_tensor(gradients, loss_scale=1.0):
 @alternative
 def by_the_limit(gradients, loss_scale=1.0):
     values = torch.cat([g.flatten() for g in gradients]).abs()
-    lost = (values > 0) & (values * loss_scale <= 2.0**-25)  # half of the smallest subnormal rounds to even, which is 0
+    lost = (values > 0) & (
+        values * loss_scale <= 2.0**-25
+    )  # half of the smallest subnormal rounds to even, which is 0
     return float(lost.sum()) / max(1, int((values > 0).sum()))

@@ -23,7 +23,10 @@ MISTAKES = {
     ),
     "neighbours_without_sorting": (
         "Neighbouring rows are compared, as if each user's rows were adjacent. Sort by user first.",
-        ("    per_user =", "    users = F.pad((users.diff() != 0).long(), (1, 0)).cumsum(0)\n    per_user ="),
+        (
+            "    per_user =",
+            "    users = F.pad((users.diff() != 0).long(), (1, 0)).cumsum(0)\n    per_user =",
+        ),
     ),
     "masks_swapped": (
         "The two masks are the wrong way round. Return the rest first, then the latest.",
@@ -36,7 +39,9 @@ MISTAKES = {
 }
 
 
-@mistake("Every number up to the largest is taken for a user. Some have no rows, as after a split: use users.unique().")
+@mistake(
+    "Every number up to the largest is taken for a user. Some have no rows, as after a split: use users.unique()."
+)
 def a_row_for_each_number(users, timestamps):
     test = torch.zeros(len(users), dtype=torch.bool, device=users.device)
     for user in range(int(users.max()) + 1):
@@ -59,7 +64,9 @@ def one_number_for_both(users, timestamps):
 @alternative
 def sort_twice(users, timestamps):
     order = torch.argsort(timestamps, stable=True)
-    order = order[torch.argsort(users[order], stable=True)]  # by user, then time, then place in the file
+    order = order[
+        torch.argsort(users[order], stable=True)
+    ]  # by user, then time, then place in the file
     last = torch.ones_like(users, dtype=torch.bool)
     last[:-1] = users[order][1:] != users[order][:-1]
     test = torch.zeros_like(last)

@@ -27,7 +27,10 @@ MISTAKES = {
     ),
     "larger_of_both": (
         "The larger of base_lr and lr * step / length has a flat piece first. The line itself starts at base_lr.",
-        ("base_lr + (lr - base_lr) * step / warmup_steps", "max(base_lr, lr * step / warmup_steps)"),
+        (
+            "base_lr + (lr - base_lr) * step / warmup_steps",
+            "max(base_lr, lr * step / warmup_steps)",
+        ),
     ),
     "one_step_short": (
         "The ramp is one step short: it reaches lr a step early. Divide by the length, not by the length minus 1.",
@@ -43,7 +46,10 @@ MISTAKES = {
     ),
     "equal_factors": (
         "This ramp multiplies by equal factors. Goyal et al. add equal amounts: a straight line.",
-        ("base_lr + (lr - base_lr) * step / warmup_steps", "base_lr * (lr / base_lr) ** (step / warmup_steps)"),
+        (
+            "base_lr + (lr - base_lr) * step / warmup_steps",
+            "base_lr * (lr / base_lr) ** (step / warmup_steps)",
+        ),
     ),
     "one_ahead_on_the_ramp": (
         "On the ramp steps are counted from 1, so step 0 is already above base_lr. Count them from 0.",
@@ -51,7 +57,10 @@ MISTAKES = {
     ),
     "cut_off_at_lr": (
         "The ramp climbs by lr and is cut off at lr, so it ends early. It climbs by the difference, lr - base_lr.",
-        ("base_lr + (lr - base_lr) * step / warmup_steps", "min(lr, base_lr + lr * step / warmup_steps)"),
+        (
+            "base_lr + (lr - base_lr) * step / warmup_steps",
+            "min(lr, base_lr + lr * step / warmup_steps)",
+        ),
     ),
     "at_least_one_step": (
         "A length below 1 is raised to 1, so without a warm-up step 0 gets base_lr. Leave the length as it is.",

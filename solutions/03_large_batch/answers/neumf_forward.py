@@ -13,7 +13,10 @@ MISTAKES = {
     "last_layer_linear": (
         "The last MLP layer has no ReLU. Here one follows every layer of the MLP, the last included.",
         ('in weights["mlp"]:', 'in weights["mlp"][:-1]:'),
-        ("    weight, bias =", '    hidden = F.linear(hidden, *weights["mlp"][-1])\n    weight, bias ='),
+        (
+            "    weight, bias =",
+            '    hidden = F.linear(hidden, *weights["mlp"][-1])\n    weight, bias =',
+        ),
     ),
     "halves_swapped": (
         "The MLP half comes before the GMF half at the output layer. Concatenate them as [gmf, mlp].",
@@ -48,7 +51,9 @@ MISTAKES = {
 @alternative
 def two_sums(weights, users, items):
     (output, shift), factors = weights["output"], weights["gmf_user"].shape[1]
-    x = torch.hstack((F.embedding(users, weights["mlp_user"]), F.embedding(items, weights["mlp_item"])))
+    x = torch.hstack(
+        (F.embedding(users, weights["mlp_user"]), F.embedding(items, weights["mlp_item"]))
+    )
     for w, b in weights["mlp"]:
         x = (x @ w.T + b).clamp(min=0)
     product = F.embedding(users, weights["gmf_user"]) * F.embedding(items, weights["gmf_item"])

@@ -21,7 +21,10 @@ MISTAKES = {
             "small_norms.square().mean(), large_norms.square().mean()",
             "torch.tensor([*zip(small_norms**2, large_norms**2)]).T",
         ),
-        ("(noise / signal).item() if signal > 0", "(noise / signal)[signal > 0].mean().item() if signal.max() > 0"),
+        (
+            "(noise / signal).item() if signal > 0",
+            "(noise / signal)[signal > 0].mean().item() if signal.max() > 0",
+        ),
     ),
     "sizes_crossed_in_the_signal": (
         "In |G|² each mean is multiplied by the other's batch size. Insert your |G|² and S into the two equations.",
@@ -29,7 +32,10 @@ MISTAKES = {
     ),
     "large_batch_as_truth": (
         "The squared norm of the large batch stands in for |G|², but it still holds S / B. Solve both equations.",
-        ("signal = (large_batch * large - small_batch * small) / (large_batch - small_batch)", "signal = large"),
+        (
+            "signal = (large_batch * large - small_batch * small) / (large_batch - small_batch)",
+            "signal = large",
+        ),
     ),
     "noise_of_the_batch": (
         "The variance of a batch's gradient stands in for S, which is that of one sample: multiply it by B.",
@@ -49,7 +55,10 @@ MISTAKES = {
     ),
     "sizes_exchanged": (
         "The two batch sizes are exchanged. The first norms belong to the small batch.",
-        ("    small, large =", "    small_batch, large_batch = large_batch, small_batch\n    small, large ="),
+        (
+            "    small, large =",
+            "    small_batch, large_batch = large_batch, small_batch\n    small, large =",
+        ),
     ),
     "difference_as_noise": (
         "The difference of the mean squares is S (1/m - 1/n), not S. Divide it by 1/m - 1/n.",
@@ -82,7 +91,9 @@ def by_the_slope(small_norms, large_norms, small_batch, large_batch):
 
 @alternative
 def plain_python(small_norms, large_norms, small_batch, large_batch):
-    small, large = (sum(n * n for n in norms.tolist()) / len(norms) for norms in (small_norms, large_norms))
+    small, large = (
+        sum(n * n for n in norms.tolist()) / len(norms) for norms in (small_norms, large_norms)
+    )
     signal = (large_batch * large - small_batch * small) / (large_batch - small_batch)
     if signal <= 0:
         return math.inf

@@ -11,7 +11,10 @@ MISTAKES = {
     ),
     "cut_too_late": (
         "The result is clipped at 0, not the base, so an even power still rises. Put the max inside the power.",
-        ("lr * max(0.0, 1 - step / max_steps) ** power", "max(0.0, lr * (1 - step / max_steps) ** power)"),
+        (
+            "lr * max(0.0, 1 - step / max_steps) ** power",
+            "max(0.0, lr * (1 - step / max_steps) ** power)",
+        ),
     ),
     "always_square": (
         "`power` is ignored. Use it as the exponent; 2 is only its default.",

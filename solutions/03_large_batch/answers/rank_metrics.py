@@ -85,7 +85,9 @@ def sorted_with_the_positive_last(scores, duplicate, k=10):
     clean = torch.where(scores.isnan(), math.inf, scores)
     clean[:, 0] = torch.where(scores[:, 0].isnan(), -1e30, scores[:, 0])
     clean = torch.where(duplicate, -math.inf, clean)
-    order = clean.flip(1).argsort(dim=1, descending=True, stable=True)  # flipped: the positive comes last among equals
+    order = clean.flip(1).argsort(
+        dim=1, descending=True, stable=True
+    )  # flipped: the positive comes last among equals
     rank = (order == scores.shape[1] - 1).int().argmax(1)
     gains = [1 / math.log2(r + 2) if r < k else 0.0 for r in rank.tolist()]
     return float((rank < k).double().mean()), math.fsum(gains) / len(gains)

@@ -15,7 +15,10 @@ MISTAKES = {
     ),
     "next_free_item": (
         "A hit moves on to the next unseen item, which is then drawn too often. Draw again instead.",
-        ("torch.empty_like(again).random_(n_items, generator=generator)", "(items[again] + 1) % n_items"),
+        (
+            "torch.empty_like(again).random_(n_items, generator=generator)",
+            "(items[again] + 1) % n_items",
+        ),
     ),
     "generator_ignored": (
         "Not every draw uses the generator, so no state can repeat them. Pass it to every torch.randint.",

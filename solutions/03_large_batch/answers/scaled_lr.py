@@ -7,7 +7,10 @@ from course.engine.known_answers import alternative
 MISTAKES = {
     "square_root_rule": (
         "This is the square-root rule, which keeps the variance of the update. The linear rule multiplies by k.",
-        ("batch * accumulation * ranks / base_batch", "(batch * accumulation * ranks / base_batch) ** 0.5"),
+        (
+            "batch * accumulation * ranks / base_batch",
+            "(batch * accumulation * ranks / base_batch) ** 0.5",
+        ),
     ),
     "one_rank_only": (
         "Only the batch of one rank counts here. An update averages over all micro steps and ranks: multiply.",
@@ -23,11 +26,17 @@ MISTAKES = {
     ),
     "whole_multiples": (
         "k is rounded down to a whole number by //. A batch 1.5 times as large gets 1.5 times the lr: use /.",
-        ("batch * accumulation * ranks / base_batch", "(batch * accumulation * ranks // base_batch)"),
+        (
+            "batch * accumulation * ranks / base_batch",
+            "(batch * accumulation * ranks // base_batch)",
+        ),
     ),
     "never_below_the_base": (
         "A smaller batch keeps the known recipe's lr. The rule works both ways: half of it for half the batch.",
-        ("batch * accumulation * ranks / base_batch", "max(1, batch * accumulation * ranks / base_batch)"),
+        (
+            "batch * accumulation * ranks / base_batch",
+            "max(1, batch * accumulation * ranks / base_batch)",
+        ),
     ),
     "divided_by_accumulation": (
         "The learning rate is divided by the micro steps. Only the loss is; the samples of an update add up.",
@@ -39,7 +48,10 @@ MISTAKES = {
     ),
     "upside_down": (
         "The ratio is upside down, so a larger batch gets a smaller learning rate. Divide by base_batch.",
-        ("batch * accumulation * ranks / base_batch", "base_batch / (batch * accumulation * ranks)"),
+        (
+            "batch * accumulation * ranks / base_batch",
+            "base_batch / (batch * accumulation * ranks)",
+        ),
     ),
     "added": (
         "Micro steps and ranks are added. Each rank makes all the micro steps, so multiply both.",

@@ -62,7 +62,10 @@ MISTAKES = {
         "The caller's velocities never change; velocities[i] = ... only changes the list. Use velocity.mul_().add_().",
         ("for param, grad, velocity in zip(", "for i, (param, grad, velocity) in enumerate(zip("),
         ("=True)", "=True))"),
-        ("velocity.mul_(momentum).add_(grad", "velocities[i] = velocity = (momentum * velocity + grad"),
+        (
+            "velocity.mul_(momentum).add_(grad",
+            "velocities[i] = velocity = (momentum * velocity + grad",
+        ),
     ),
 }
 
@@ -76,7 +79,9 @@ def optimizer_inside(params, grads, velocities, lr, momentum=0.9, weight_decay=0
         optimizer.state[copy]["momentum_buffer"] = v.clone()
     optimizer.step()
     for p, copy, g, v in zip(params, copies, grads, velocities, strict=True):
-        v.copy_(optimizer.state[copy]["momentum_buffer"] if momentum else g + weight_decay * p.detach())
+        v.copy_(
+            optimizer.state[copy]["momentum_buffer"] if momentum else g + weight_decay * p.detach()
+        )
         p.data.copy_(copy.data)
 
 

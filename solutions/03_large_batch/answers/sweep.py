@@ -56,7 +56,9 @@ def _by_place(score, start, factor):
     return scores, run
 
 
-@mistake("Both neighbours are tried before it compares scores or counts runs. Do both before each run.")
+@mistake(
+    "Both neighbours are tried before it compares scores or counts runs. Do both before each run."
+)
 def one_run_too_many(score, start, factor=4.0, most=9):
     scores, run = _by_place(score, start, factor)
     run(0)
@@ -70,7 +72,9 @@ def one_run_too_many(score, start, factor=4.0, most=9):
     return start * factor**best
 
 
-@mistake("Both neighbours are tried before it moves. If the first is better, its own neighbour is the next run.")
+@mistake(
+    "Both neighbours are tried before it moves. If the first is better, its own neighbour is the next run."
+)
 def both_neighbours_first(score, start, factor=4.0, most=9):
     scores, run = _by_place(score, start, factor)
     run(0)
@@ -85,7 +89,9 @@ def both_neighbours_first(score, start, factor=4.0, most=9):
     return start * factor ** max(scores, key=scores.get)
 
 
-@mistake("It trains a grid of `most` learning rates, wherever the best lies. Begin at `start`, and try neighbours.")
+@mistake(
+    "It trains a grid of `most` learning rates, wherever the best lies. Begin at `start`, and try neighbours."
+)
 def grid_around_the_start(score, start, factor=4.0, most=9):
     scores, run = _by_place(score, start, factor)
     for place in range(-(most // 2), most - most // 2):
@@ -93,7 +99,9 @@ def grid_around_the_start(score, start, factor=4.0, most=9):
     return start * factor ** max(scores, key=scores.get)
 
 
-@mistake("Learning rates are the keys, but lr * factor / factor need not equal lr. Use places on the grid as keys.")
+@mistake(
+    "Learning rates are the keys, but lr * factor / factor need not equal lr. Use places on the grid as keys."
+)
 def rates_as_keys(score, start, factor=4.0, most=9):
     def value(lr):
         found = score(lr)
@@ -109,7 +117,9 @@ def rates_as_keys(score, start, factor=4.0, most=9):
     return max(scores, key=scores.get)
 
 
-@mistake("A run that diverged counts as the best: every comparison with NaN is False. Give NaN the worst score.")
+@mistake(
+    "A run that diverged counts as the best: every comparison with NaN is False. Give NaN the worst score."
+)
 def nan_wins(score, start, factor=4.0, most=9):
     scores = {0: score(start)}
     best = 0

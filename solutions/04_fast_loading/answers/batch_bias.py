@@ -75,7 +75,10 @@ MISTAKES = {
     "one_pass": (
         "The mean of the squares less the square of the mean is a difference of large numbers that are almost "
         "equal, so no digit is left. Subtract the mean of all values first, then square.",
-        ("off = values.double() - values.double().mean()", "off, m = values.double(), values.double().mean()"),
+        (
+            "off = values.double() - values.double().mean()",
+            "off, m = values.double(), values.double().mean()",
+        ),
         ("off.square().mean()", "(off.square().mean() - m**2)"),
         ("means.square().mean()", "(means.square().mean() - 2 * means.mean() * m + m**2)"),
     ),
@@ -88,7 +91,10 @@ MISTAKES = {
     "both_as_difference_of_squares": (
         "Both variances are E[x²] - m². That cancels, and with rows after the last full batch the batch means have "
         "another mean than m. Subtract m first, then square.",
-        ("off = values.double() - values.double().mean()", "off, m = values.double(), values.double().mean()"),
+        (
+            "off = values.double() - values.double().mean()",
+            "off, m = values.double(), values.double().mean()",
+        ),
         ("off.square().mean()", "(off.square().mean() - m**2)"),
         ("means.square().mean()", "(means.square().mean() - m**2)"),
     ),
@@ -116,7 +122,10 @@ MISTAKES = {
         ("off.square().mean() / batch * (n - batch) / (n - 1)", "off.var() / batch"),
         ("means.square().mean()", ESTIMATE),
     ),
-    "stays_a_tensor": ("The answer is a tensor. Make a float of it, by .item() or float().", (".item()", "")),
+    "stays_a_tensor": (
+        "The answer is a tensor. Make a float of it, by .item() or float().",
+        (".item()", ""),
+    ),
     "divided_by_n": (
         "The factor for draws without replacement is (N - batch) / N here. It is (N - batch) / (N - 1).",
         ("/ (n - 1)", "/ n"),
@@ -135,7 +144,10 @@ def batch_after_batch(values, order, batch):
     if n <= batch or len(set(exact)) == 1:
         raise ValueError(f"{n} rows, {batch} of them in a batch")
     rows = order.tolist()
-    means = [sum(exact[row] for row in rows[i : i + batch]) / batch for i in range(0, n - batch + 1, batch)]
+    means = [
+        sum(exact[row] for row in rows[i : i + batch]) / batch
+        for i in range(0, n - batch + 1, batch)
+    ]
     spread = sum((m - mean) ** 2 for m in means) / len(means)
     chance = sum((x - mean) ** 2 for x in exact) / n / batch * Fraction(n - batch, n - 1)
     return float(spread / chance)

@@ -112,7 +112,9 @@ MISTAKES = {
 
 
 @alternative
-def with_a_data_loader(x, y, epochs, batch_size, lr, clock=time.perf_counter, synchronize=lambda: None):
+def with_a_data_loader(
+    x, y, epochs, batch_size, lr, clock=time.perf_counter, synchronize=lambda: None
+):
     readings = []
 
     def tick():
@@ -147,7 +149,9 @@ def with_a_data_loader(x, y, epochs, batch_size, lr, clock=time.perf_counter, sy
 
 
 @alternative
-def normalised_once(x, y, epochs, batch_size, lr, clock=time.perf_counter, synchronize=lambda: None):
+def normalised_once(
+    x, y, epochs, batch_size, lr, clock=time.perf_counter, synchronize=lambda: None
+):
     n, result = len(x), {"losses": [], "seconds": []}
     synchronize()
     first = clock()

@@ -28,11 +28,17 @@ MISTAKES = {
     "assigned_row_by_row": (
         "Each row is assigned by a separate call from Python, and negative row numbers are accepted. Call "
         "torch.index_select once for the whole batch.",
-        (RETURN, "for i, row in enumerate(index):\n        out[i] = table[row]\n    return out[:n]"),
+        (
+            RETURN,
+            "for i, row in enumerate(index):\n        out[i] = table[row]\n    return out[:n]",
+        ),
     ),
     "clipped": (
         "Row numbers out of range are clipped, or wrapped, so you silently return wrong data. Raise an error.",
-        (RETURN, 'np.take(table.numpy(), index.numpy(), 0, out[:n].numpy(), mode="clip")\n    return out[:n]'),
+        (
+            RETURN,
+            'np.take(table.numpy(), index.numpy(), 0, out[:n].numpy(), mode="clip")\n    return out[:n]',
+        ),
     ),
     "take_of_numpy": (
         "Negative row numbers are accepted, and the rows are copied twice. Call torch.index_select(..., out=out[:n]): "

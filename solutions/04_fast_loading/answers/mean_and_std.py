@@ -18,7 +18,10 @@ MISTAKES = {
             "(x - center).square().sum(0) + delta.square() * (n * k / (n + k))",
             "x.std(0, unbiased=False)",
         ),
-        ("        n += k\n        mean = mean + delta * (k / n)", "        n += 1\n        mean = mean + delta / n"),
+        (
+            "        n += k\n        mean = mean + delta * (k / n)",
+            "        n += 1\n        mean = mean + delta / n",
+        ),
         ("(squares / n).sqrt()", "squares / n"),
     ),
     "first_row_kept": (
@@ -34,7 +37,10 @@ MISTAKES = {
         "The sum of squares is divided by n - 1. Divide by n: a single row has the std 0, not NaN.",
         ("squares / n)", "squares / (n - 1))"),
     ),
-    "variance_returned": ("The second result is the variance. Take its root.", ("(squares / n).sqrt()", "squares / n")),
+    "variance_returned": (
+        "The second result is the variance. Take its root.",
+        ("(squares / n).sqrt()", "squares / n"),
+    ),
     "within_batches_only": (
         "You sum only the deviations from the mean of each batch. Add the difference of the means: "
         "delta^2 n k / (n + k).",
@@ -52,7 +58,10 @@ MISTAKES = {
     "mean_of_deviations": (
         "The standard deviations of the batches are averaged. What the batches differ by among themselves is missing, "
         "and roots do not average: merge sums of squared deviations.",
-        ("(x - center).square().sum(0) + delta.square() * (n * k / (n + k))", "k * x.std(0, correction=0)"),
+        (
+            "(x - center).square().sum(0) + delta.square() * (n * k / (n + k))",
+            "k * x.std(0, correction=0)",
+        ),
         ("(squares / n).sqrt()", "squares / n"),
     ),
     "batches_kept": (
@@ -66,8 +75,14 @@ MISTAKES = {
     ),
     "two_passes": (
         "You go through the batches twice, for the mean and then for the deviations. Do both in one pass.",
-        ("        squares = squares + (x - center).square().sum(0) + delta.square() * (n * k / (n + k))\n", ""),
-        ("    return mean", "    for x, _ in batches:\n        squares += (x - mean).square().sum(0)\n    return mean"),
+        (
+            "        squares = squares + (x - center).square().sum(0) + delta.square() * (n * k / (n + k))\n",
+            "",
+        ),
+        (
+            "    return mean",
+            "    for x, _ in batches:\n        squares += (x - mean).square().sum(0)\n    return mean",
+        ),
     ),
     "sums_in_float64": (
         "The sums are float64, for which a GPU has few units. Stay with float32; sum squared deviations from the mean.",
@@ -81,14 +96,20 @@ MISTAKES = {
 }
 
 
-@mistake("The first row is kept as a view, and the loader refills its memory. Copy it: x[0].clone().")
+@mistake(
+    "The first row is kept as a view, and the loader refills its memory. Copy it: x[0].clone()."
+)
 def origin_is_a_view(batches):
     n, total, squares, origin = 0, 0.0, 0.0, None
     for x, _ in batches:
         if len(x):
             origin = x[0] if origin is None else origin
             shifted = x - origin
-            n, total, squares = n + len(x), total + shifted.sum(0), squares + shifted.square().sum(0)
+            n, total, squares = (
+                n + len(x),
+                total + shifted.sum(0),
+                squares + shifted.square().sum(0),
+            )
     if not n:
         raise ValueError("no rows")
     return origin + total / n, (squares / n - (total / n).square()).sqrt()

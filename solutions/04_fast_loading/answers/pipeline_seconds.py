@@ -30,7 +30,10 @@ MISTAKES = {
     "first_fill_then_the_longer": (
         "This is the first fill, and then the longer of both totals. But the last step waits for the last fill, and "
         "one long fill or step holds up the other thread. Keep the end of each.",
-        ("return done[-1]", "return done[-1] if buffers == 1 else fills[0] + max(sum(fills[1:]), sum(steps))"),
+        (
+            "return done[-1]",
+            "return done[-1] if buffers == 1 else fills[0] + max(sum(fills[1:]), sum(steps))",
+        ),
     ),
     "no_end_of_buffers": (
         "The reader runs ahead without a limit. Fill i needs the buffer of batch i - buffers, whose step must be over.",

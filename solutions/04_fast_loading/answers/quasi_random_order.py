@@ -116,11 +116,15 @@ def windows_of_the_file(rows, page_rows, window_pages, seed, epoch):
 
 @alternative
 def page_lists_of_torch(rows, page_rows, window_pages, seed, epoch):
-    rng = torch.Generator().manual_seed(int(np.random.SeedSequence((seed, epoch)).generate_state(1)[0]))
+    rng = torch.Generator().manual_seed(
+        int(np.random.SeedSequence((seed, epoch)).generate_state(1)[0])
+    )
     *full, last = torch.arange(rows).split(page_rows)
     if len(last) == page_rows:
         full, last = [*full, last], torch.arange(0)
-    pages = [full[page] for page in torch.randperm(len(full), generator=rng).tolist()] + [last] * (len(last) > 0)
+    pages = [full[page] for page in torch.randperm(len(full), generator=rng).tolist()] + [last] * (
+        len(last) > 0
+    )
     windows = [torch.cat(pages[i : i + window_pages]) for i in range(0, len(pages), window_pages)]
     return torch.cat([window[torch.randperm(len(window), generator=rng)] for window in windows])
 
@@ -128,15 +132,21 @@ def page_lists_of_torch(rows, page_rows, window_pages, seed, epoch):
 @alternative
 def sorted_by_window_and_key(rows, page_rows, window_pages, seed, epoch):
     rng = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, epoch])))
-    place = np.append(rng.permutation(rows // page_rows), rows // page_rows)  # of each page, the short one last
+    place = np.append(
+        rng.permutation(rows // page_rows), rows // page_rows
+    )  # of each page, the short one last
     window = (place // window_pages).repeat(page_rows)[:rows]
     return torch.as_tensor(np.lexsort((rng.random(rows), window)))
 
 
 @alternative
 def streams_for_pages_and_rows(rows, page_rows, window_pages, seed, epoch):
-    for_pages, for_rows = (np.random.default_rng(s) for s in np.random.SeedSequence((seed, epoch)).spawn(2))
+    for_pages, for_rows = (
+        np.random.default_rng(s) for s in np.random.SeedSequence((seed, epoch)).spawn(2)
+    )
     starts = np.append(for_pages.permutation(rows // page_rows), rows // page_rows) * page_rows
     order = np.concatenate([np.arange(s, min(s + page_rows, rows)) for s in starts])
     cuts = np.arange(window_pages * page_rows, len(order), window_pages * page_rows)
-    return torch.from_numpy(np.concatenate([for_rows.permutation(part) for part in np.split(order, cuts)]))
+    return torch.from_numpy(
+        np.concatenate([for_rows.permutation(part) for part in np.split(order, cuts)])
+    )

@@ -16,7 +16,10 @@ MISTAKES = {
     "seeds_the_program": (
         "torch.manual_seed or np.random.seed reseeds the whole program. Use your own generator: "
         "np.random.default_rng((seed, epoch)).",
-        ("torch.from_numpy(order)", "torch.randperm(rows, generator=torch.manual_seed(hash((seed, epoch))))"),
+        (
+            "torch.from_numpy(order)",
+            "torch.randperm(rows, generator=torch.manual_seed(hash((seed, epoch))))",
+        ),
     ),
     "seed_plus_epoch": (
         "seed + epoch (or seed ^ epoch) is one number for many pairs: epoch 1 of seed 0 is epoch 0 of seed 1, so runs "
@@ -97,7 +100,11 @@ MISTAKES = {
 def generator_of_torch(rows, seed, epoch, rank=0, world_size=1):
     rng = torch.Generator()
     rng.manual_seed(int(np.random.SeedSequence((seed, epoch)).generate_state(1)[0]))
-    mine = [row for place, row in enumerate(torch.randperm(rows, generator=rng)) if place % world_size == rank]
+    mine = [
+        row
+        for place, row in enumerate(torch.randperm(rows, generator=rng))
+        if place % world_size == rank
+    ]
     return torch.stack(mine) if mine else torch.zeros(0, dtype=torch.long)
 
 

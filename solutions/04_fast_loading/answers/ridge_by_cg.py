@@ -68,7 +68,10 @@ MISTAKES = {
     "kept_batches": (
         "The batches are kept in a list, but they are views of one buffer, which is refilled: in the end all of them "
         "show the same memory. Use up each batch before the next, and call read() again for the next pass.",
-        ("    right, rows = 0, 0", "    kept = list(read())\n    read = lambda: kept\n    right, rows = 0, 0"),
+        (
+            "    right, rows = 0, 0",
+            "    kept = list(read())\n    read = lambda: kept\n    right, rows = 0, 0",
+        ),
     ),
     "rows_in_a_pass": (
         "An extra pass counts the rows or computes the first residual. The pass that adds up X^T y counts them, and "
@@ -173,7 +176,10 @@ class _Ridge:
         return self.pass_over(part) / self.rows
 
     def __matmul__(self, v):
-        return self.pass_over(lambda x, y: (x * (x @ v)[:, None]).sum(0)) / self.rows + self.strength * v
+        return (
+            self.pass_over(lambda x, y: (x * (x @ v)[:, None]).sum(0)) / self.rows
+            + self.strength * v
+        )
 
 
 @alternative

@@ -21,7 +21,10 @@ MISTAKES = {
     ),
     "newest_may_leave": (
         "The item that has just come may leave before it was in the buffer. Draw from the full buffer, then put it in.",
-        ("        i = rng.integers(size)\n", "        i = rng.integers(size + 1)\n        buffer.append(item)\n"),
+        (
+            "        i = rng.integers(size)\n",
+            "        i = rng.integers(size + 1)\n        buffer.append(item)\n",
+        ),
         ("        buffer[i] = item\n", "        buffer[i] = buffer[-1]\n        buffer.pop()\n"),
     ),
     "overwritten": (
@@ -51,7 +54,9 @@ MISTAKES = {
 }
 
 
-@mistake("The whole stream is taken before the first item leaves, so all of it is held. Hold `size` items.")
+@mistake(
+    "The whole stream is taken before the first item leaves, so all of it is held. Hold `size` items."
+)
 def all_in_memory(stream, size, rng):
     items = list(stream)
     rng.shuffle(items)
@@ -69,7 +74,9 @@ def block_by_block(stream, size, rng):
         yield from block
 
 
-@mistake("Items leave before the buffer is full, so the first ones are hardly shuffled. Fill it first.")
+@mistake(
+    "Items leave before the buffer is full, so the first ones are hardly shuffled. Fill it first."
+)
 def leaves_while_filling(stream, size, rng):
     buffer = []
     for number, item in enumerate(stream):

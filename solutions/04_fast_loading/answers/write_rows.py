@@ -70,7 +70,9 @@ def temporary_file_of_python(path, parts):
             part.tofile(file)
             n += len(part)
     os.replace(file.name, path)
-    return torch.from_file(str(path), shared=False, size=n * part.shape[1], dtype=torch.float32).view(n, -1)
+    return torch.from_file(
+        str(path), shared=False, size=n * part.shape[1], dtype=torch.float32
+    ).view(n, -1)
 
 
 @alternative

@@ -38,7 +38,10 @@ MISTAKES = {
     ),
     "GeneratorOfTheSampler": (
         "The generator is made once: batches depend on past iterations. Make one in `__iter__`, from seed and epoch.",
-        ("self.seed, self.epoch = seed, 0", "self.epoch, self.rng = 0, np.random.default_rng(seed)"),
+        (
+            "self.seed, self.epoch = seed, 0",
+            "self.epoch, self.rng = 0, np.random.default_rng(seed)",
+        ),
         ("np.random.default_rng((self.seed, self.epoch))", "self.rng"),
     ),
     "SeedIgnored": (
@@ -64,7 +67,10 @@ MISTAKES = {
     ),
     "OneOrderOfBatches": (
         "Every epoch puts its batches in one order. Draw this order with the epoch's generator.",
-        ("in rng.permutation(len(batches))", "in np.random.default_rng(self.seed).permutation(len(batches))"),
+        (
+            "in rng.permutation(len(batches))",
+            "in np.random.default_rng(self.seed).permutation(len(batches))",
+        ),
     ),
     "NotSorted": (
         "Nothing is sorted: batches are cut from the shuffled order and waste as much as random ones.",
@@ -78,7 +84,10 @@ MISTAKES = {
         "A window has `window` sequences instead of `window` batches of them. Multiply by batch_size.",
         ("self.window * self.batch_size", "self.window"),
         ("batches += piece.split(self.batch_size)", "batches.append(piece)"),
-        ("        for i in", "        batches = torch.cat(batches).split(self.batch_size)\n        for i in"),
+        (
+            "        for i in",
+            "        batches = torch.cat(batches).split(self.batch_size)\n        for i in",
+        ),
     ),
     "WindowIgnored": (
         "The whole set is sorted, so sequences meet the same others in every epoch. Sort inside windows only.",
@@ -106,11 +115,17 @@ MISTAKES = {
     "GlobalRandomNumbers": (
         "You draw from torch's global random numbers. Use np.random.default_rng((seed, epoch)).",
         ("rng = np", "torch.manual_seed(1_000 * self.seed + self.epoch)\n        rng = np"),
-        ("torch.from_numpy(rng.permutation(len(self.lengths)))", "torch.randperm(len(self.lengths))"),
+        (
+            "torch.from_numpy(rng.permutation(len(self.lengths)))",
+            "torch.randperm(len(self.lengths))",
+        ),
     ),
     "SetShuffledAlike": (
         "Each epoch has the same batches in another order. Draw both orders from the generator of (seed, epoch).",
-        ("rng.permutation(len(self.lengths))", "np.random.default_rng(self.seed).permutation(len(self.lengths))"),
+        (
+            "rng.permutation(len(self.lengths))",
+            "np.random.default_rng(self.seed).permutation(len(self.lengths))",
+        ),
     ),
     "EpochCountedUp": (
         "The epoch is counted up in `__iter__`. Only set_epoch changes it.",
@@ -152,7 +167,9 @@ class WithRandom:
         rng.shuffle(order)
         batches = []
         for first in range(0, len(order), window * size):
-            piece = sorted(order[first : first + window * size], key=self.lengths.__getitem__, reverse=True)
+            piece = sorted(
+                order[first : first + window * size], key=self.lengths.__getitem__, reverse=True
+            )
             batches += [piece[i : i + size] for i in range(0, len(piece), size)]
         rng.shuffle(batches)
         yield from batches
@@ -161,7 +178,13 @@ class WithRandom:
 @alternative
 class ListOfBatches(Sampler):
     def __init__(self, lengths, batch_size, window, seed=0):
-        self.lengths, self.batch_size, self.window, self.seed, self.epoch = lengths, batch_size, window, seed, 0
+        self.lengths, self.batch_size, self.window, self.seed, self.epoch = (
+            lengths,
+            batch_size,
+            window,
+            seed,
+            0,
+        )
 
     def set_epoch(self, epoch):
         self.epoch = epoch
@@ -172,7 +195,9 @@ class ListOfBatches(Sampler):
     def __iter__(self):
         (state,) = np.random.SeedSequence((self.seed, self.epoch)).generate_state(1)
         rng = torch.Generator().manual_seed(int(state))
-        windows = torch.randperm(len(self.lengths), generator=rng).split(self.window * self.batch_size)
+        windows = torch.randperm(len(self.lengths), generator=rng).split(
+            self.window * self.batch_size
+        )
         ordered = [window[self.lengths[window].argsort()] for window in windows]
         batches = [batch.tolist() for window in ordered for batch in window.split(self.batch_size)]
         return iter([batches[i] for i in torch.randperm(len(batches), generator=rng).tolist()])

@@ -66,11 +66,17 @@ def quantiles(lengths, groups, cost=lambda length: length):
 @mistake("Lengths are cut into ranges of equal width. Ranges of least cost have different widths.")
 def equal_ranges(lengths, groups, cost=lambda length: length):
     borders = torch.linspace(0, float(lengths.max()), groups + 1)[1:]
-    found = {int(lengths[lengths <= b + 0.01].max()) for b in borders.tolist() if bool((lengths <= b + 0.01).any())}
+    found = {
+        int(lengths[lengths <= b + 0.01].max())
+        for b in borders.tolist()
+        if bool((lengths <= b + 0.01).any())
+    }
     return sorted(found)
 
 
-@mistake("Thresholds are added one at a time, each the best then, and never moved again: not the best together.")
+@mistake(
+    "Thresholds are added one at a time, each the best then, and never moved again: not the best together."
+)
 def greedy(lengths, groups, cost=lambda length: length):
     occurring = lengths.unique().tolist()
 
@@ -126,6 +132,8 @@ def with_numpy(lengths, groups, cost=lambda length: length):
     return found[::-1]
 
 
-@mistake("The groups have equally many sequences, which does not minimise the cost. Try every cut position.")
+@mistake(
+    "The groups have equally many sequences, which does not minimise the cost. Try every cut position."
+)
 def equally_many(lengths, groups, cost=lambda length: length):
     return sorted({int(part.max()) for part in lengths.sort().values.chunk(groups)})

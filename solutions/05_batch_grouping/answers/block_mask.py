@@ -44,9 +44,13 @@ MISTAKES = {
 }
 
 
-@mistake("A block begins at the length of the sequence before. Its beginning moves on by that length: start += n.")
+@mistake(
+    "A block begins at the length of the sequence before. Its beginning moves on by that length: start += n."
+)
 def begins_at_the_last_length(lengths, causal=False):
-    mask = torch.zeros(int(lengths.sum()), int(lengths.sum()), dtype=torch.bool, device=lengths.device)
+    mask = torch.zeros(
+        int(lengths.sum()), int(lengths.sum()), dtype=torch.bool, device=lengths.device
+    )
     start = 0
     for n in lengths.tolist():
         mask[start : start + n, start : start + n] = True

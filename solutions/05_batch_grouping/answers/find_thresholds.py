@@ -44,7 +44,10 @@ MISTAKES = {
     ),
     "starts_among_the_shorter": (
         "Trials start among the shorter lengths only. Draw from all below the longest: randperm(len(occurring) - 1).",
-        ("len(occurring) - 1, generator", "min(len(occurring) - 1, max(k - 1, len(occurring) // 2)), generator"),
+        (
+            "len(occurring) - 1, generator",
+            "min(len(occurring) - 1, max(k - 1, len(occurring) // 2)), generator",
+        ),
     ),
     "starts_side_by_side": (
         "Each trial starts at neighbouring lengths. Draw k - 1 of all places: randperm(len(occurring) - 1)[: k - 1].",
@@ -64,17 +67,25 @@ MISTAKES = {
     ),
     "cost_ignored": (
         "You minimise cells and ignore `cost_fn`. Compare by cost(thresholds).",
-        ("    found = []", "    cost = grouping.cost_of_groups(lengths, lambda length: length)\n    found = []"),
+        (
+            "    found = []",
+            "    cost = grouping.cost_of_groups(lengths, lambda length: length)\n    found = []",
+        ),
     ),
     "drawn_from_the_shortest": (
         "Every trial starts at the shortest lengths, so all end in the same place. Draw the start.",
-        ("torch.randperm(len(occurring) - 1, generator=generator)", "torch.arange(len(occurring) - 1)"),
+        (
+            "torch.randperm(len(occurring) - 1, generator=generator)",
+            "torch.arange(len(occurring) - 1)",
+        ),
     ),
 }
 
 
 @alternative
-def first_better_neighbour(lengths, k, num_trials=10, cost_fn=lambda length: length, generator=None):
+def first_better_neighbour(
+    lengths, k, num_trials=10, cost_fn=lambda length: length, generator=None
+):
     occurring = lengths.unique().tolist()
     cost = grouping.cost_of_groups(lengths, cost_fn)
     best, least = None, float("inf")
@@ -84,7 +95,9 @@ def first_better_neighbour(lengths, k, num_trials=10, cost_fn=lambda length: len
         better = now
         while better is not None:
             now = better
-            better = next((t for t in grouping.neighbours(now, occurring) if cost(t) < cost(now)), None)
+            better = next(
+                (t for t in grouping.neighbours(now, occurring) if cost(t) < cost(now)), None
+            )
         if cost(now) < least:
             best, least = now, cost(now)
     return best

@@ -22,11 +22,17 @@ MISTAKES = {
     ),
     "masked_after_softmax": (
         "The mask comes after the softmax, so the weights of a token do not add up to 1. Mask the scores before it.",
-        (ATTENTION, "((q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) * (owner[:, None] == owner) @ v)"),
+        (
+            ATTENTION,
+            "((q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) * (owner[:, None] == owner) @ v)",
+        ),
     ),
     "masked_with_zero": (
         "Masked scores are 0, and a score of 0 has a weight above 0. They must be minus infinity.",
-        (ATTENTION, "((q @ k.mT / q.shape[-1] ** 0.5 * (owner[:, None] == owner)).softmax(-1) @ v)"),
+        (
+            ATTENTION,
+            "((q @ k.mT / q.shape[-1] ** 0.5 * (owner[:, None] == owner)).softmax(-1) @ v)",
+        ),
     ),
     "mask_of_floats": (
         "A mask of floats is *added* to the scores: 1 here, 0 there hides nothing. Give a mask of bool.",
@@ -52,7 +58,10 @@ MISTAKES = {
     ),
     "reshaped": (
         "`view` or `reshape` mixes tokens and heads. Exchange the two dimensions with transpose.",
-        ("part.transpose(0, 1)[None] for", "part.reshape(part.shape[1], -1, part.shape[2])[None] for"),
+        (
+            "part.transpose(0, 1)[None] for",
+            "part.reshape(part.shape[1], -1, part.shape[2])[None] for",
+        ),
         ("owner)[0].transpose(0, 1)", "owner)[0].reshape(q.shape[2], -1, q.shape[3])"),
     ),
     "divided_by_d": (
@@ -81,7 +90,10 @@ MISTAKES = {
 @mistake("The batch is padded, and tokens look at the padding: its keys are 0, so they get weight.")
 def looks_at_padding(q, k, v, lengths):
     pad = torch.nn.utils.rnn.pad_sequence
-    q, k, v = (pad(list(part.split(lengths.tolist())), batch_first=True).transpose(1, 2) for part in (q, k, v))
+    q, k, v = (
+        pad(list(part.split(lengths.tolist())), batch_first=True).transpose(1, 2)
+        for part in (q, k, v)
+    )
     found = F.scaled_dot_product_attention(q, k, v).transpose(1, 2)
     return torch.cat([row[:length] for row, length in zip(found, lengths.tolist(), strict=True)])
 
@@ -92,7 +104,9 @@ def nested_tensors(q, k, v, lengths):
     flat = (part.contiguous() for part in (q, k, v))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The PyTorch API of nested tensors is in prototype stage")
-        q, k, v = (torch.nested.nested_tensor_from_jagged(part, offsets).transpose(1, 2) for part in flat)
+        q, k, v = (
+            torch.nested.nested_tensor_from_jagged(part, offsets).transpose(1, 2) for part in flat
+        )
         return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).values()
 
 

@@ -9,7 +9,10 @@ from course.engine.known_answers import alternative
 MISTAKES = {
     "border_goes_up": (
         "A length equal to a threshold goes into the next group. It belongs to the group of its threshold: <=.",
-        ("device=lengths.device))", "device=lengths.device), right=True).clamp(max=len(thresholds) - 1)"),
+        (
+            "device=lengths.device))",
+            "device=lengths.device), right=True).clamp(max=len(thresholds) - 1)",
+        ),
     ),
     "everything_below": (
         "Each group holds all sequences up to its threshold, those of the groups before it included.",

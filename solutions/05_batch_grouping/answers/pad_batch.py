@@ -19,7 +19,10 @@ MISTAKES = {
     ),
     "last_token_lost": (
         "The last token of each sequence is cut off: column p holds a token if p < length, not p + 1 < length.",
-        ("return x, mask", "mask[range(len(mask)), lengths - 1] = False\n    return x * mask, mask"),
+        (
+            "return x, mask",
+            "mask[range(len(mask)), lengths - 1] = False\n    return x * mask, mask",
+        ),
     ),
     "transposed": (
         "x and mask are transposed: a row per token of the longest sequence. Make a row per sequence.",
@@ -63,7 +66,9 @@ def gathered(values, lengths):
     return values[(starts[:, None] + places).clamp(max=len(values) - 1)].where(mask, 0), mask
 
 
-@mistake("There is a loop over the sequences: operations grow with their number. Compare columns with lengths.")
+@mistake(
+    "There is a loop over the sequences: operations grow with their number. Compare columns with lengths."
+)
 def sequence_by_sequence(values, lengths):
     pieces = values.split(lengths.tolist())
     ones = [torch.ones_like(piece, dtype=torch.bool) for piece in pieces]
@@ -71,7 +76,9 @@ def sequence_by_sequence(values, lengths):
     return pad(list(pieces), batch_first=True), pad(ones, batch_first=True)
 
 
-@mistake("`split` and `pad_sequence` loop over the sequences for you. Fill all rows in one call, by the mask.")
+@mistake(
+    "`split` and `pad_sequence` loop over the sequences for you. Fill all rows in one call, by the mask."
+)
 def split_and_pad_sequence(values, lengths):
     x = torch.nn.utils.rnn.pad_sequence(values.split(lengths.tolist()), batch_first=True)
     return x, torch.arange(x.shape[1], device=values.device) < lengths[:, None]
@@ -84,7 +91,9 @@ def masked_scatter(values, lengths):
     return torch.zeros_like(mask, dtype=values.dtype).masked_scatter(mask, values), mask
 
 
-@mistake("There is a Python loop, if only over lists. Compare columns with lengths, for all sequences in one call.")
+@mistake(
+    "There is a Python loop, if only over lists. Compare columns with lengths, for all sequences in one call."
+)
 def loops_over_lists(values, lengths):
     tokens, counts = values.tolist(), lengths.tolist()
     rows, masks, first = [], [], 0

@@ -38,7 +38,10 @@ MISTAKES = {
     ),
     "order_applied_twice": (
         "outputs[order] reorders once more; outputs[order.argsort()] or index_copy(0, order, outputs) undoes it.",
-        ("torch.empty_like(outputs).index_copy(0, torch.cat(groups), outputs)", "outputs[torch.cat(groups)]"),
+        (
+            "torch.empty_like(outputs).index_copy(0, torch.cat(groups), outputs)",
+            "outputs[torch.cat(groups)]",
+        ),
     ),
     "padded_to_the_threshold": (
         "Each group is padded to its threshold. Its own longest sequence is enough, and may be shorter.",

@@ -49,21 +49,27 @@ MISTAKES = {
 }
 
 
-@mistake("A rectangle is made after all: it is as large as the padded batch. Use the sequences' numbers as an index.")
+@mistake(
+    "A rectangle is made after all: it is as large as the padded batch. Use the sequences' numbers as an index."
+)
 def padded_after_all(values, lengths):
     mask = torch.arange(int(lengths.max()), device=values.device) < lengths[:, None]
     x = values.new_full((*mask.shape, values.shape[1]), -math.inf)
     return x.masked_scatter(mask[..., None].expand_as(x), values).amax(1)
 
 
-@mistake("A rectangle is made after all, and its padding of 0 wins where all tokens of a sequence are negative.")
+@mistake(
+    "A rectangle is made after all, and its padding of 0 wins where all tokens of a sequence are negative."
+)
 def padded_with_zeros(values, lengths):
     mask = torch.arange(int(lengths.max()), device=values.device) < lengths[:, None]
     x = values.new_zeros(*mask.shape, values.shape[1])
     return x.masked_scatter(mask[..., None].expand_as(x), values).amax(1)
 
 
-@mistake("`pad_sequence` makes a rectangle after all, and its padding of 0 wins where all tokens are negative.")
+@mistake(
+    "`pad_sequence` makes a rectangle after all, and its padding of 0 wins where all tokens are negative."
+)
 def pad_sequence(values, lengths):
     parts = list(values.split(lengths.tolist()))
     return torch.nn.utils.rnn.pad_sequence(parts, batch_first=True).amax(1)
@@ -102,7 +108,9 @@ def segment_reduce(values, lengths):
 def without_the_start(values, lengths):
     owner = torch.arange(len(lengths), device=values.device).repeat_interleave(lengths)
     start = values.new_zeros(len(lengths), values.shape[1])
-    return start.scatter_reduce(0, owner[:, None].expand_as(values), values, "amax", include_self=False)
+    return start.scatter_reduce(
+        0, owner[:, None].expand_as(values), values, "amax", include_self=False
+    )
 
 
 @alternative

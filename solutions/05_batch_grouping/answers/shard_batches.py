@@ -42,7 +42,9 @@ MISTAKES = {
 }
 
 
-@mistake("The list of the caller grows: += and extend() change it. Make a new list with `batches + ...`.")
+@mistake(
+    "The list of the caller grows: += and extend() change it. Make a new list with `batches + ...`."
+)
 def list_of_the_caller_changed(batches, rank, world_size):
     n = len(batches)
     for i in range(-n % world_size):

@@ -5,7 +5,10 @@ from course.engine.known_answers import alternative
 MISTAKES = {
     "mean_of_shares": (
         "The mean of the steps' shares counts a short step as much as a long one. Divide sums over all steps.",
-        ("float(cells.sum() / (cells.shape[1] * longest))", "float((cells.double().mean(1) / cells.amax(1)).mean())"),
+        (
+            "float(cells.sum() / (cells.shape[1] * longest))",
+            "float((cells.double().mean(1) / cells.amax(1)).mean())",
+        ),
     ),
     "working_share": (
         "That is the share of working time. Waiting is the rest.",
@@ -52,7 +55,10 @@ MISTAKES = {
     ),
     "waiting_time": (
         "That is the waiting time, in cells. Divide it by the total time.",
-        ("1 - float(cells.sum() / (cells.shape[1] * longest))", "float(cells.shape[1] * longest - cells.sum())"),
+        (
+            "1 - float(cells.sum() / (cells.shape[1] * longest))",
+            "float(cells.shape[1] * longest - cells.sum())",
+        ),
     ),
 }
 

@@ -19,7 +19,10 @@ MISTAKES = {
     ),
     "checked_before_joining": (
         "The check looks at the batch without the new sequence, so the batch may grow over the budget.",
-        ("(len(batches[-1]) + 1) * max(longest, length) > budget", "len(batches[-1]) * longest >= budget"),
+        (
+            "(len(batches[-1]) + 1) * max(longest, length) > budget",
+            "len(batches[-1]) * longest >= budget",
+        ),
     ),
     "longest_never_forgotten": (
         "The longest sequence is remembered from earlier batches. Start again with each batch.",
@@ -43,7 +46,10 @@ MISTAKES = {
     ),
     "places_for_indices": (
         "The batches hold places in `order`. Return the indices of the sequences: what is at these places.",
-        ("    if int(", "    lengths, order = lengths if order is None else lengths[order], None\n    if int("),
+        (
+            "    if int(",
+            "    lengths, order = lengths if order is None else lengths[order], None\n    if int(",
+        ),
     ),
     "longest_without_the_new": (
         "The new sequence is counted, but not its length. If it is longer than the others, all of them grow.",
@@ -59,7 +65,10 @@ MISTAKES = {
     ),
     "first_one_not_counted": (
         "The sequence that begins a new batch is not counted in its longest. Set `longest` to its length, not to 0.",
-        ("append([])\n            longest = 0", "append([index])\n            longest = 0\n            continue"),
+        (
+            "append([])\n            longest = 0",
+            "append([index])\n            longest = 0\n            continue",
+        ),
     ),
     "tensors_for_numbers": (
         "The indices of an order are tensors of one number. Return Python numbers: order.tolist().",

@@ -20,7 +20,10 @@ MISTAKES = {
     "sums_compared": (
         "Sums are compared. Changes that cancel, and small ones, do not show in a sum: compare all values.",
         ("detach().clone()", "sum().item()"),
-        ("torch.equal(parameter, before[name])", "abs(parameter.sum().item() - before[name]) < 1e-4"),
+        (
+            "torch.equal(parameter, before[name])",
+            "abs(parameter.sum().item() - before[name]) < 1e-4",
+        ),
     ),
     "any_value_stayed": (
         "A parameter counts as untouched if any of its values stayed. It is untouched only if all of them did.",

@@ -44,7 +44,10 @@ MISTAKES = {
     ),
     "rest_is_dropped": (
         "The rows that do not fill a micro-batch are left out. The last micro-batch may be smaller.",
-        ("    total =", "    labels = labels[: max(1, len(labels) // micro_batch) * micro_batch]\n    total ="),
+        (
+            "    total =",
+            "    labels = labels[: max(1, len(labels) // micro_batch) * micro_batch]\n    total =",
+        ),
         ("zip(images.split", "zip(images[: len(labels)].split"),
     ),
 }

@@ -49,7 +49,10 @@ MISTAKES = {
     ),
     "eps_before_the_correction": (
         "eps is added to the root of the uncorrected squares. Correct first, then take the root, then add eps.",
-        ("(square / (1 - beta2**step)).sqrt() + eps", "(square.sqrt() + eps) / (1 - beta2**step) ** 0.5"),
+        (
+            "(square / (1 - beta2**step)).sqrt() + eps",
+            "(square.sqrt() + eps) / (1 - beta2**step) ** 0.5",
+        ),
     ),
     "no_root": (
         "The root is missing: the mean is divided by the mean of the squares. Take its square root.",
@@ -62,7 +65,10 @@ MISTAKES = {
     "keeps_the_new": (
         "The weights of the average are swapped: beta is the share of the old mean that is kept.",
         ("(beta1).add_(grad, alpha=1 - beta1)", "(1 - beta1).add_(grad, alpha=beta1)"),
-        ("(beta2).addcmul_(grad, grad, value=1 - beta2)", "(1 - beta2).addcmul_(grad, grad, value=beta2)"),
+        (
+            "(beta2).addcmul_(grad, grad, value=1 - beta2)",
+            "(1 - beta2).addcmul_(grad, grad, value=beta2)",
+        ),
     ),
     "into_the_gradient": (
         "The decay is added to the caller's gradient in place. Make a new tensor: grad + weight_decay * w.",
@@ -78,7 +84,10 @@ MISTAKES = {
     "new_entries": (
         "The lists get new means and squares, but the caller's tensors stay as they were. Write into these: mul_, "
         "add_.",
-        ("### BEGIN SOLUTION", "means[:], squares[:] = [m.clone() for m in means], [s.clone() for s in squares]"),
+        (
+            "### BEGIN SOLUTION",
+            "means[:], squares[:] = [m.clone() for m in means], [s.clone() for s in squares]",
+        ),
     ),
     "corrected_in_place": (
         "The corrected means are stored: the next step corrects them again. Keep the correction in a new tensor.",
@@ -91,7 +100,16 @@ MISTAKES = {
 @alternative
 @torch.no_grad()
 def as_in_the_paper(
-    params, grads, means, squares, step, lr, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01, decoupled=True
+    params,
+    grads,
+    means,
+    squares,
+    step,
+    lr,
+    betas=(0.9, 0.999),
+    eps=1e-8,
+    weight_decay=0.01,
+    decoupled=True,
 ):
     for w, grad, mean, square in zip(params, grads, means, squares, strict=True):
         pull = lr * weight_decay * w if decoupled else 0.0
@@ -105,7 +123,16 @@ def as_in_the_paper(
 @alternative
 @torch.no_grad()
 def all_at_once(
-    params, grads, means, squares, step, lr, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01, decoupled=True
+    params,
+    grads,
+    means,
+    squares,
+    step,
+    lr,
+    betas=(0.9, 0.999),
+    eps=1e-8,
+    weight_decay=0.01,
+    decoupled=True,
 ):
     if not len(params) == len(grads) == len(means) == len(squares):
         raise ValueError("the lists differ in length")

@@ -16,7 +16,10 @@ MISTAKES = {
     "casts_the_model": (
         "The weights themselves were cast, so small updates are rounded away. Leave the model alone: autocast casts "
         "copies of the weights where an operation needs them.",
-        (INSIDE, "kind = torch.bfloat16 if scaler is None else torch.float16\n    if model.to(kind):"),
+        (
+            INSIDE,
+            "kind = torch.bfloat16 if scaler is None else torch.float16\n    if model.to(kind):",
+        ),
         ("model(images)", "model(images.to(kind)).float()"),
     ),
     "backward_inside": (
@@ -46,7 +49,10 @@ MISTAKES = {
     "loss_cast_late": (
         "The loss has 16 bits and was cast to float32 afterwards: its digits are lost by then. Cast the logits, or "
         "compute the loss inside the block.",
-        (LOSS, "        logits = model(images)\n    loss = F.cross_entropy(logits, labels).float()"),
+        (
+            LOSS,
+            "        logits = model(images)\n    loss = F.cross_entropy(logits, labels).float()",
+        ),
     ),
     "old_gradients": (
         "The gradients of the batch before add to the gradients of this one. Call optimizer.zero_grad() before the "
@@ -91,7 +97,10 @@ MISTAKES = {
     ),
     "a_new_scaler_each_step": (
         "A new scaler is made in each step, so its scale never adapts. Use the scaler that was given.",
-        ("scaler.scale(loss)", "scaler = torch.amp.GradScaler(images.device.type)\n        scaler.scale(loss)"),
+        (
+            "scaler.scale(loss)",
+            "scaler = torch.amp.GradScaler(images.device.type)\n        scaler.scale(loss)",
+        ),
     ),
     "never_updated": (
         "The scaler is never updated, so its scale stays. Call scaler.update() at the end of a step.",
@@ -121,7 +130,9 @@ MISTAKES = {
 def loss_from_float_logits(model, images, labels, optimizer, scaler=None):
     for parameter in model.parameters():
         parameter.grad = None
-    with torch.amp.autocast(images.device.type, dtype=torch.bfloat16 if scaler is None else torch.float16):
+    with torch.amp.autocast(
+        images.device.type, dtype=torch.bfloat16 if scaler is None else torch.float16
+    ):
         logits = model(images)
     loss = F.cross_entropy(logits.float(), labels)
     if scaler is not None:

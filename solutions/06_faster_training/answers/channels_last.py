@@ -69,7 +69,9 @@ def by_strides(model, images):
 
     def note(name, output):
         if output.ndim == 4:
-            found[name] = output.stride() == output.contiguous(memory_format=torch.channels_last).stride()
+            found[name] = (
+                output.stride() == output.contiguous(memory_format=torch.channels_last).stride()
+            )
 
     model = model.to(memory_format=torch.channels_last)
     handles = [

@@ -56,7 +56,10 @@ MISTAKES = {
     "always_autocast": (
         "The second run always uses autocast, even if the first one did not. Save in forward whether autocast "
         "was enabled, and pass it as `enabled`.",
-        ("torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind)", "torch.get_autocast_dtype(kind)"),
+        (
+            "torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind)",
+            "torch.get_autocast_dtype(kind)",
+        ),
     ),
     "counted_twice": (
         "The gradients of the parameters count twice: backward inside adds them to .grad, and what is returned is "
@@ -68,7 +71,10 @@ MISTAKES = {
         "Backward runs on from the block into what came before it, and then autograd goes there a second time. Detach "
         "the saved inputs before the block runs again.",
         ("x.detach().requires_grad_(need)", "x"),
-        ("out = block", "[x.retain_grad() for x in fresh if x.requires_grad]\n                out = block"),
+        (
+            "out = block",
+            "[x.retain_grad() for x in fresh if x.requires_grad]\n                out = block",
+        ),
         BACKWARD,
         ("next(grads) if t.requires_grad else None", "None if t.is_leaf else t.grad"),
     ),
@@ -102,7 +108,9 @@ def one_input_that_always_needs_a_gradient(block, *inputs):
         @staticmethod
         def backward(ctx, grad):
             needs = ctx.needs_input_grad[1:]
-            fresh = [x.detach().requires_grad_(n) for x, n in zip(ctx.saved_tensors, needs, strict=True)]
+            fresh = [
+                x.detach().requires_grad_(n) for x, n in zip(ctx.saved_tensors, needs, strict=True)
+            ]
             with _as_in_forward(ctx.states):
                 torch.autograd.backward(block(*fresh), grad)
             return None, *(x.grad for x in fresh)
@@ -125,7 +133,9 @@ class _Everything(Function):
     @staticmethod
     def backward(ctx, grad):
         needs = ctx.needs_input_grad[2:]
-        fresh = [x.detach().requires_grad_(n) for x, n in zip(ctx.saved_tensors, needs, strict=False)]
+        fresh = [
+            x.detach().requires_grad_(n) for x, n in zip(ctx.saved_tensors, needs, strict=False)
+        ]
         with _as_in_forward(ctx.states):
             out = ctx.block(*fresh)
         wanted = [t for t, need in zip((*fresh, *ctx.parameters), needs, strict=True) if need]

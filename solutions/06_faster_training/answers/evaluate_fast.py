@@ -80,7 +80,11 @@ def sums_per_batch(model, batches, device):
     hits, n = [], 0
     with torch.inference_mode():
         for x, y in batches:
-            right = model(x.to(device, non_blocking=True)).max(dim=1).indices.eq(y.to(device, non_blocking=True))
+            right = (
+                model(x.to(device, non_blocking=True))
+                .max(dim=1)
+                .indices.eq(y.to(device, non_blocking=True))
+            )
             hits.append(right.count_nonzero())
             n += y.shape[0]
         share = torch.stack(hits).sum() / n

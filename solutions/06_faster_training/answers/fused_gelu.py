@@ -33,14 +33,20 @@ MISTAKES = {
     ),
     "by_tanh": (
         "That is the approximation by tanh. Write the exact form, with torch.erf.",
-        ("torch.erf(x / math.sqrt(2))", "torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))"),
+        (
+            "torch.erf(x / math.sqrt(2))",
+            "torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))",
+        ),
     ),
     "by_sigmoid": (
         "That is the approximation by a sigmoid. Write the exact form, with torch.erf.",
         ("0.5 * x * (1 + torch.erf(x / math.sqrt(2)))", "x * torch.sigmoid(1.702 * x)"),
     ),
     "without_the_half": ("The factor 1/2 is missing: 1 + erf runs from 0 to 2.", ("0.5 * x", "x")),
-    "without_x": ("That is the distribution function alone. GELU multiplies it by x.", ("0.5 * x", "0.5")),
+    "without_x": (
+        "That is the distribution function alone. GELU multiplies it by x.",
+        ("0.5 * x", "0.5"),
+    ),
 }
 
 
@@ -51,4 +57,8 @@ def by_erfc(x):
 
 @alternative
 def by_ndtr(x):
-    return x * torch.special.ndtr(x) if x.dtype != torch.bfloat16 else 0.5 * x * (1 + torch.erf(x / 2**0.5))
+    return (
+        x * torch.special.ndtr(x)
+        if x.dtype != torch.bfloat16
+        else 0.5 * x * (1 + torch.erf(x / 2**0.5))
+    )

@@ -63,7 +63,9 @@ MISTAKES = {
         ('"__repr__", "__format__",', ""),
     ),
 }
-WAITS = set("item tolist cpu numpy nonzero __bool__ __int__ __float__ __index__ __array__ __repr__ __format__".split())
+WAITS = set(
+    "item tolist cpu numpy nonzero __bool__ __int__ __float__ __index__ __array__ __repr__ __format__".split()
+)
 
 
 class _Noting(TorchFunctionMode):

@@ -152,4 +152,10 @@ def by_recursion(trial, limit=65_536):
         try_once(n)
     if n == 1 and not fits[1]:
         raise ValueError("not even a single sample fits")
-    return n if fits[n] else between(n // 2 if n < limit or fits.get(n // 2) else max(k for k in fits if fits[k]), n)
+    return (
+        n
+        if fits[n]
+        else between(
+            n // 2 if n < limit or fits.get(n // 2) else max(k for k in fits if fits[k]), n
+        )
+    )

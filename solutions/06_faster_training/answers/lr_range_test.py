@@ -101,22 +101,41 @@ MISTAKES = {
     ),
     "statistics_not_restored": (
         "Parameters are restored, BatchNorm's statistics are not. model.state_dict() holds both.",
-        ("dict(saved_model)", "dict({name: saved_model[name] for name, _ in model.named_parameters()}, strict=False)"),
+        (
+            "dict(saved_model)",
+            "dict({name: saved_model[name] for name, _ in model.named_parameters()}, strict=False)",
+        ),
     ),
     "records_the_last": (
         "The loss that stops the test is recorded. Check whether to stop before you append.",
-        ("            break", "            lrs.append(lr)\n            losses.append(smoothed)\n            break"),
+        (
+            "            break",
+            "            lrs.append(lr)\n            losses.append(smoothed)\n            break",
+        ),
     ),
     "steps_before_it_stops": (
         "The step comes before the check whether to stop. Check first, then call backward and step.",
         ("        loss.backward()\n        optimizer.step()\n", ""),
-        ("        average =", "        loss.backward()\n        optimizer.step()\n        average ="),
+        (
+            "        average =",
+            "        loss.backward()\n        optimizer.step()\n        average =",
+        ),
     ),
 }
 
 
 @alternative
-def multiplied(model, optimizer, batches, loss_fn, lowest=1e-3, highest=10.0, steps=100, smoothing=0.9, stop=4.0):
+def multiplied(
+    model,
+    optimizer,
+    batches,
+    loss_fn,
+    lowest=1e-3,
+    highest=10.0,
+    steps=100,
+    smoothing=0.9,
+    stop=4.0,
+):
     weights = {name: value.clone() for name, value in model.state_dict().items()}
     settings = copy.deepcopy(optimizer.state_dict())
     factor, lr = (highest / lowest) ** (1 / (steps - 1)), lowest
@@ -143,7 +162,17 @@ def multiplied(model, optimizer, batches, loss_fn, lowest=1e-3, highest=10.0, st
 
 
 @alternative
-def on_a_grid(model, optimizer, batches, loss_fn, lowest=1e-3, highest=10.0, steps=100, smoothing=0.9, stop=4.0):
+def on_a_grid(
+    model,
+    optimizer,
+    batches,
+    loss_fn,
+    lowest=1e-3,
+    highest=10.0,
+    steps=100,
+    smoothing=0.9,
+    stop=4.0,
+):
     before = copy.deepcopy((model.state_dict(), optimizer.state_dict()))
     grid, raw, losses = np.geomspace(lowest, highest, steps).tolist(), [], []
     for lr in grid:
@@ -152,7 +181,11 @@ def on_a_grid(model, optimizer, batches, loss_fn, lowest=1e-3, highest=10.0, ste
         raw.append(loss.detach().item())
         weights = [(1 - smoothing) * smoothing ** (len(raw) - 1 - i) for i in range(len(raw))]
         smoothed = sum(w * value for w, value in zip(weights, raw, strict=True)) / sum(weights)
-        if math.isnan(smoothed) or math.isinf(smoothed) or smoothed > stop * min([smoothed, *losses]):
+        if (
+            math.isnan(smoothed)
+            or math.isinf(smoothed)
+            or smoothed > stop * min([smoothed, *losses])
+        ):
             break
         losses.append(smoothed)
         optimizer.zero_grad()

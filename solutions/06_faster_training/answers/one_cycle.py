@@ -65,7 +65,10 @@ MISTAKES = {
     ),
     "half_waves": (
         "The lines are half waves of a cosine. Here they are straight.",
-        ("(step - left) / (right - left)", "(1 - math.cos(math.pi * (step - left) / (right - left))) / 2"),
+        (
+            "(step - left) / (right - left)",
+            "(1 - math.cos(math.pi * (step - left) / (right - left))) / 2",
+        ),
     ),
     "no_error": (
         "A step outside the training gets a learning rate. Raise ValueError: the loop is too long.",
@@ -75,7 +78,9 @@ MISTAKES = {
 
 
 @alternative
-def line_by_line(step, epochs, steps_per_epoch, max_lr, cycle=0.9, start=10.0, final=1e4, momenta=(0.85, 0.95)):
+def line_by_line(
+    step, epochs, steps_per_epoch, max_lr, cycle=0.9, start=10.0, final=1e4, momenta=(0.85, 0.95)
+):
     total = epochs * steps_per_epoch
     if step < 0 or step >= total:
         raise ValueError("the training is over")
@@ -91,7 +96,9 @@ def line_by_line(step, epochs, steps_per_epoch, max_lr, cycle=0.9, start=10.0, f
 
 
 @alternative
-def interpolated(step, epochs, steps_per_epoch, max_lr, cycle=0.9, start=10.0, final=1e4, momenta=(0.85, 0.95)):
+def interpolated(
+    step, epochs, steps_per_epoch, max_lr, cycle=0.9, start=10.0, final=1e4, momenta=(0.85, 0.95)
+):
     total = epochs * steps_per_epoch
     if step not in range(total):
         raise ValueError(step)

@@ -37,7 +37,10 @@ MISTAKES = {
     ),
     "parameters_subtracted": (
         "All parameters are subtracted, even those that autograd did not keep. Leave out storages.",
-        (" if place not in owned)", ") - sum(parameter.nbytes for parameter in module.parameters())"),
+        (
+            " if place not in owned)",
+            ") - sum(parameter.nbytes for parameter in module.parameters())",
+        ),
     ),
 }
 
@@ -63,7 +66,10 @@ def parameters_by_identity(call, module):
 
 @alternative
 def a_set_of_places(call, module):
-    seen, total = {t.untyped_storage().data_ptr() for t in [*module.parameters(), *module.buffers()]}, 0
+    seen, total = (
+        {t.untyped_storage().data_ptr() for t in [*module.parameters(), *module.buffers()]},
+        0,
+    )
 
     def pack(tensor):
         nonlocal total

@@ -53,7 +53,10 @@ MISTAKES = {
 def sums_first(events, phases):
     own = [event for event in events if event[0] in phases]
     total = max(e for _, _, e in own) - min(s for _, s, _ in own)
-    shares = {phase: sum(end - start for name, start, end in own if name == phase) / total for phase in phases}
+    shares = {
+        phase: sum(end - start for name, start, end in own if name == phase) / total
+        for phase in phases
+    }
     return shares | {"other": 1 - sum(shares.values())}
 
 

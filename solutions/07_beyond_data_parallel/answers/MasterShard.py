@@ -35,7 +35,10 @@ MISTAKES = {
     ),
     "StepsTheRounded": (
         "A step starts at the rounded numbers, so what rounding cut off is lost each time. Step the master itself.",
-        ("self.master -= lr * grad.float()", "self.master = self.to_send().float() - lr * grad.float()"),
+        (
+            "self.master -= lr * grad.float()",
+            "self.master = self.to_send().float() - lr * grad.float()",
+        ),
     ),
     "GradientStaysIn16Bits": (
         "lr times a 16-bit gradient has 16 bits, so the step is rounded. Make the gradient float32 first.",
@@ -63,7 +66,9 @@ MISTAKES = {
 @alternative
 class WithTo:
     def __init__(self, values):
-        self.master = torch.empty(values.shape, dtype=torch.float32, device=values.device).copy_(values)
+        self.master = torch.empty(values.shape, dtype=torch.float32, device=values.device).copy_(
+            values
+        )
 
     def to_send(self):
         return self.master.to(torch.bfloat16)

@@ -10,7 +10,10 @@ from course.engine.known_answers import alternative
 MISTAKES = {
     "BiasAddedNTimes": (
         "Each rank adds the last bias before the sum, so it counts N times. Add it after the sum.",
-        ("F.linear(hidden, self.narrow_weight)", "F.linear(hidden, self.narrow_weight, self.narrow_bias)"),
+        (
+            "F.linear(hidden, self.narrow_weight)",
+            "F.linear(hidden, self.narrow_weight, self.narrow_bias)",
+        ),
         ("return self.sum_over_ranks(part) + self.narrow_bias", "return self.sum_over_ranks(part)"),
     ),
     "NoCopyToRanks": (
@@ -34,7 +37,10 @@ MISTAKES = {
     ),
     "AllAreViews": (
         "All parameters are views, which keep the whole weights in memory. Clone each part.",
-        ("wide.weight.detach().chunk(world_size)[rank].clone()", "wide.weight.chunk(world_size)[rank]"),
+        (
+            "wide.weight.detach().chunk(world_size)[rank].clone()",
+            "wide.weight.chunk(world_size)[rank]",
+        ),
         ("wide.bias.detach().chunk(world_size)[rank].clone()", "wide.bias.chunk(world_size)[rank]"),
         (
             "narrow.weight.detach().chunk(world_size, dim=1)[rank].clone()",
@@ -65,14 +71,23 @@ MISTAKES = {
     ),
     "LastBiasSplit": (
         "The last bias is cut like the hidden units. It belongs to the outputs, which all ranks have: keep it whole.",
-        ("narrow.bias.detach().clone())", "narrow.bias.detach().tensor_split(world_size)[rank].clone())"),
-        ("self.sum_over_ranks(part) + self.narrow_bias", "self.sum_over_ranks(part) + self.narrow_bias.sum()"),
+        (
+            "narrow.bias.detach().clone())",
+            "narrow.bias.detach().tensor_split(world_size)[rank].clone())",
+        ),
+        (
+            "self.sum_over_ranks(part) + self.narrow_bias",
+            "self.sum_over_ranks(part) + self.narrow_bias.sum()",
+        ),
     ),
     "BiasDividedByN": (
         "The last bias is divided by the world size and added before the sum, but each rank's "
         "share gets the whole gradient: a step is N times too large. Add the whole bias after the sum.",
         ("narrow.bias.detach().clone())", "narrow.bias.detach() / world_size)"),
-        ("F.linear(hidden, self.narrow_weight)", "F.linear(hidden, self.narrow_weight, self.narrow_bias)"),
+        (
+            "F.linear(hidden, self.narrow_weight)",
+            "F.linear(hidden, self.narrow_weight, self.narrow_bias)",
+        ),
         ("return self.sum_over_ranks(part) + self.narrow_bias", "return self.sum_over_ranks(part)"),
     ),
     "BiasOnRankZero": (
@@ -94,7 +109,10 @@ MISTAKES = {
     ),
     "AnotherGelu": (
         "This is GELU's approximation by tanh. nn.GELU() computes the exact one, as F.gelu does by default.",
-        ("self.wide_weight, self.wide_bias))", 'self.wide_weight, self.wide_bias), approximate="tanh")'),
+        (
+            "self.wide_weight, self.wide_bias))",
+            'self.wide_weight, self.wide_bias), approximate="tanh")',
+        ),
     ),
     "AnotherRanksBias": (
         "Every rank takes the first part of the first bias. Take the part of the rank's own units.",
@@ -102,8 +120,14 @@ MISTAKES = {
     ),
     "EveryNthUnit": (
         "Each rank takes every N-th unit of the first layer, but neighbouring inputs of the second. Cut both alike.",
-        ("wide.weight.detach().chunk(world_size)[rank].clone()", "wide.weight.detach()[rank::world_size].clone()"),
-        ("wide.bias.detach().chunk(world_size)[rank].clone()", "wide.bias.detach()[rank::world_size].clone()"),
+        (
+            "wide.weight.detach().chunk(world_size)[rank].clone()",
+            "wide.weight.detach()[rank::world_size].clone()",
+        ),
+        (
+            "wide.bias.detach().chunk(world_size)[rank].clone()",
+            "wide.bias.detach()[rank::world_size].clone()",
+        ),
     ),
     "NoParameters": (
         "The parts are plain tensors, so an optimizer does not see them. Make each an nn.Parameter.",

@@ -18,7 +18,10 @@ MISTAKES = {
     "tensor_cuts_all": (
         "Everything is divided by the tensor ranks, even the norms. What these take and return, 4 d + 4 per "
         "token, is whole on every rank.",
-        ("4 * d + 4 + (12 * d + gpt.heads) / plan.tensor", "(16 * d + 4 + gpt.heads) / plan.tensor"),
+        (
+            "4 * d + 4 + (12 * d + gpt.heads) / plan.tensor",
+            "(16 * d + 4 + gpt.heads) / plan.tensor",
+        ),
     ),
     "tensor_forgotten": (
         "Nothing is divided by the tensor ranks. They cut queries, keys, values, attention's output and "
@@ -70,7 +73,10 @@ MISTAKES = {
     ),
     "gpipe_in_a_pipeline": (
         "All micro-batches of the step are in flight in a pipeline, as with GPipe. With 1F1B at most P are.",
-        ("min(plan.pipeline, plan.micro_batches)", "plan.micro_batches if plan.pipeline > 1 else 1"),
+        (
+            "min(plan.pipeline, plan.micro_batches)",
+            "plan.micro_batches if plan.pipeline > 1 else 1",
+        ),
     ),
 }
 

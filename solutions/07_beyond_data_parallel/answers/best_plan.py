@@ -13,7 +13,10 @@ MISTAKES = {
     ),
     "first_that_fits": (
         "The first plan that fits is returned. Compare the seconds of all.",
-        ("return min(fitting, key=lambda plan: (seconds(job, plan), n_bytes(job, plan)))", "return fitting[0]"),
+        (
+            "return min(fitting, key=lambda plan: (seconds(job, plan), n_bytes(job, plan)))",
+            "return fitting[0]",
+        ),
     ),
     "slowest": (
         "The slowest plan is returned. Take the fewest seconds.",
@@ -73,11 +76,17 @@ MISTAKES = {
 }
 
 
-@mistake("If no plan is left, the first one is returned. Raise ValueError, because it does not run or does not fit.")
+@mistake(
+    "If no plan is left, the first one is returned. Raise ValueError, because it does not run or does not fit."
+)
 def the_first_if_none(job, plans, n_bytes, seconds):
     def runs(plan):
         divides = job.gpt.heads % plan.tensor == 0 and job.gpt.layers % plan.pipeline == 0
-        return divides and job.rows % (plan.data * plan.micro_batches) == 0 and (plan.stage < 2 or plan.pipeline == 1)
+        return (
+            divides
+            and job.rows % (plan.data * plan.micro_batches) == 0
+            and (plan.stage < 2 or plan.pipeline == 1)
+        )
 
     left = [plan for plan in plans if runs(plan) and n_bytes(job, plan) <= job.memory]
     return min(left, key=lambda plan: (seconds(job, plan), n_bytes(job, plan)), default=plans[0])

@@ -17,7 +17,10 @@ MISTAKES = {
     ),
     "no_ends": (
         "Only the longer of the two is counted. The first gather and the last layer have nothing that hides them.",
-        ("gather + (n_layers - 1) * max(gather, compute) + compute", "n_layers * max(gather, compute)"),
+        (
+            "gather + (n_layers - 1) * max(gather, compute) + compute",
+            "n_layers * max(gather, compute)",
+        ),
     ),
     "last_pair_too_many": (
         "While the last layer computes, nothing travels. Count n_layers - 1 times the longer of the two, then compute.",

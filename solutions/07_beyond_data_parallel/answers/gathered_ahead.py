@@ -35,13 +35,25 @@ MISTAKES = {
     ),
     "keeps_all_layers": (
         "All layers stay alive, because a list holds them. Hold the one that is used and the next.",
-        ("    handle = start_gather(shards[0])\n", "    handle, kept = start_gather(shards[0]), []\n"),
-        ("        whole = handle.wait()\n", "        whole = handle.wait()\n        kept.append(whole)\n"),
+        (
+            "    handle = start_gather(shards[0])\n",
+            "    handle, kept = start_gather(shards[0]), []\n",
+        ),
+        (
+            "        whole = handle.wait()\n",
+            "        whole = handle.wait()\n        kept.append(whole)\n",
+        ),
     ),
     "a_name_holds_the_layer_before": (
         "A name still holds the layer before, so three live together. Keep no layer after its yield.",
-        ("    handle = start_gather(shards[0])\n", "    handle, whole = start_gather(shards[0]), None\n"),
-        ("        whole = handle.wait()\n", "        before = whole\n        whole = handle.wait()\n"),
+        (
+            "    handle = start_gather(shards[0])\n",
+            "    handle, whole = start_gather(shards[0]), None\n",
+        ),
+        (
+            "        whole = handle.wait()\n",
+            "        before = whole\n        whole = handle.wait()\n",
+        ),
     ),
     "starts_before_it_waits": (
         "The next gather starts before this layer has arrived, so it is early by one layer. Wait first.",
@@ -51,25 +63,33 @@ MISTAKES = {
 }
 
 
-@mistake("Each gather is waited for where it starts, so nothing overlaps. Start the next one before you yield.")
+@mistake(
+    "Each gather is waited for where it starts, so nothing overlaps. Start the next one before you yield."
+)
 def one_after_the_other(shards, start_gather):
     for shard in shards:
         yield start_gather(shard).wait()
 
 
-@mistake("All gathers start before the first layer computes, so all layers are in memory together. Start one ahead.")
+@mistake(
+    "All gathers start before the first layer computes, so all layers are in memory together. Start one ahead."
+)
 def all_before_the_first(shards, start_gather):
     handles = [start_gather(shard) for shard in shards]
     for handle in handles:
         yield handle.wait()
 
 
-@mistake("All layers are gathered before the first one computes. Write a generator: yield each layer from the loop.")
+@mistake(
+    "All layers are gathered before the first one computes. Write a generator: yield each layer from the loop."
+)
 def in_a_list(shards, start_gather):
     return [start_gather(shard).wait() for shard in shards]
 
 
-@mistake("The next gather is waited for before this layer computes, so nothing overlaps. Wait for it after the yield.")
+@mistake(
+    "The next gather is waited for before this layer computes, so nothing overlaps. Wait for it after the yield."
+)
 def waits_for_the_next(shards, start_gather):
     whole = start_gather(shards[0]).wait()
     for shard in shards[1:]:

@@ -70,7 +70,9 @@ def one_micro_batch_at_a_time(ranks, micro_batches):
     return schedule
 
 
-@mistake("Each micro-batch goes back as soon as it can: that is 1F1B. GPipe does all forward passes first.")
+@mistake(
+    "Each micro-batch goes back as soon as it can: that is 1F1B. GPipe does all forward passes first."
+)
 def as_1f1b(ranks, micro_batches):
     schedule = []
     for rank in range(ranks):
@@ -84,7 +86,9 @@ def as_1f1b(ranks, micro_batches):
 @alternative
 def wave_by_wave(ranks, micro_batches):
     slots = ranks + micro_batches - 1
-    forward = [(r, t, "F", t - r) for t in range(slots) for r in range(ranks) if 0 <= t - r < micro_batches]
+    forward = [
+        (r, t, "F", t - r) for t in range(slots) for r in range(ranks) if 0 <= t - r < micro_batches
+    ]
     return forward + [(ranks - 1 - r, slots + t, "B", m) for r, t, _, m in forward]
 
 
@@ -93,7 +97,9 @@ def from_dependencies(ranks, micro_batches):
     end = {}
     for m in range(micro_batches):
         for rank in range(ranks):
-            end[rank, "F", m] = 1 + max(end.get((rank - 1, "F", m), 0), end.get((rank, "F", m - 1), 0))
+            end[rank, "F", m] = 1 + max(
+                end.get((rank - 1, "F", m), 0), end.get((rank, "F", m - 1), 0)
+            )
     for m in range(micro_batches):
         for rank in reversed(range(ranks)):
             before = end[rank, "B", m - 1] if m else end[rank, "F", micro_batches - 1]

@@ -23,11 +23,17 @@ MISTAKES = {
     ),
     "piece_for_handle": (
         "The piece itself is returned, so the scatter was waited for. Return the handle, and let the caller wait.",
-        ("start_scatter(of_whole / dist.get_world_size())", "start_scatter(of_whole / dist.get_world_size()).wait()"),
+        (
+            "start_scatter(of_whole / dist.get_world_size())",
+            "start_scatter(of_whole / dist.get_world_size()).wait()",
+        ),
     ),
     "gradient_of_a_sum": (
         "The gradient that comes from the next layer is not used, only the output's sum. Pass grad to autograd.grad.",
-        ("torch.autograd.grad(output, [whole, x], grad)", "torch.autograd.grad(output.sum(), [whole, x])"),
+        (
+            "torch.autograd.grad(output, [whole, x], grad)",
+            "torch.autograd.grad(output.sum(), [whole, x])",
+        ),
     ),
     "changed_places": (
         "The gradients of whole and x are swapped. autograd.grad returns them in the order of its list.",

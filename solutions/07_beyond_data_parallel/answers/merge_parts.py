@@ -76,7 +76,10 @@ MISTAKES = {
     "masked_ranks_left_out": (
         "A rank is left out if one of its queries sees no key there, and its other rows are lost. Give that row the "
         "scale 0.",
-        ("torch.exp(maxima - highest)", "torch.exp(maxima - highest) * (denominators > 0).all(1, keepdim=True)"),
+        (
+            "torch.exp(maxima - highest)",
+            "torch.exp(maxima - highest) * (denominators > 0).all(1, keepdim=True)",
+        ),
     ),
     "overflow_and_a_small_clamp": (
         "exp of a large maximum is inf, and of a very negative one 0. Subtract the highest maximum of the row first.",
@@ -91,7 +94,9 @@ MISTAKES = {
 }
 
 
-@mistake("This is the mean of the ranks' outputs. Ranks with larger scores weigh more: scale, add, then divide.")
+@mistake(
+    "This is the mean of the ranks' outputs. Ranks with larger scores weigh more: scale, add, then divide."
+)
 def mean_of_outputs(numerators, denominators, maxima):
     outputs = numerators / denominators.clamp(min=1)[..., None]
     return outputs.mean(0)
@@ -125,7 +130,9 @@ def by_logsumexp(numerators, denominators, maxima):
 @alternative
 def one_rank_after_the_other(numerators, denominators, maxima):
     top, bottom, highest = numerators[0].clone(), denominators[0].clone(), maxima[0].clone()
-    for numerator, denominator, maximum in zip(numerators[1:], denominators[1:], maxima[1:], strict=True):
+    for numerator, denominator, maximum in zip(
+        numerators[1:], denominators[1:], maxima[1:], strict=True
+    ):
         higher = torch.maximum(highest, maximum)
         shift = torch.where(higher == -math.inf, torch.zeros_like(higher), higher)
         old, new = (highest - shift).exp(), (maximum - shift).exp()

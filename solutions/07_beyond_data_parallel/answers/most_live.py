@@ -37,7 +37,9 @@ MISTAKES = {
 }
 
 
-@mistake("The ranks come in the order in which they appear. The list has rank 0 first, then rank 1, and so on.")
+@mistake(
+    "The ranks come in the order in which they appear. The list has rank 0 first, then rank 1, and so on."
+)
 def in_order_of_appearance(schedule):
     live, most = {}, {}
     for rank, _, kind, _ in sorted(schedule, key=lambda each: each[1]):
@@ -83,7 +85,9 @@ def until_the_next_slot(schedule):
     return most_in_a_slot(schedule, lambda slot, begin, end: begin <= slot <= end + 1)
 
 
-@mistake("This is the longest run of forward passes. What earlier passes left is still held: count up and down.")
+@mistake(
+    "This is the longest run of forward passes. What earlier passes left is still held: count up and down."
+)
 def longest_run_of_forwards(schedule):
     most = [0] * (1 + max(each[0] for each in schedule))
     run = list(most)

@@ -45,7 +45,9 @@ MISTAKES = {
 }
 
 
-@mistake("The newest micro-batch goes back first, and its gradient is not there yet. Take the oldest one.")
+@mistake(
+    "The newest micro-batch goes back first, and its gradient is not there yet. Take the oldest one."
+)
 def newest_back_first(rank, ranks, micro_batches):
     first = min(ranks - rank, micro_batches)
     live = list(range(first))

@@ -28,7 +28,10 @@ MISTAKES = {
     ),
     "velocity_stays": (
         "The velocity that you return is the old one. Return the new one.",
-        ("    velocity = momentum * velocity + gradient\n", "    new = momentum * velocity + gradient\n"),
+        (
+            "    velocity = momentum * velocity + gradient\n",
+            "    new = momentum * velocity + gradient\n",
+        ),
         ("(gradient + momentum * velocity)", "(gradient + momentum * new)"),
     ),
     "from_the_mean": (
@@ -47,7 +50,9 @@ MISTAKES = {
 }
 
 
-@mistake("The mean of the ranks replaces the weights, whatever the learning rate. Take a step of SGD towards it.")
+@mistake(
+    "The mean of the ranks replaces the weights, whatever the learning rate. Take a step of SGD towards it."
+)
 def plain_mean(start, ends, velocity, lr, momentum):
     return ends.mean(0), momentum * velocity + start - ends.mean(0)
 

@@ -71,7 +71,11 @@ MISTAKES = {
 )
 def shards_dealt_out(numbers, old, new, rank):
     size = -(-numbers // old)
-    return [(owner, 0, min(size, numbers - owner * size)) for owner in range(rank, old, new) if owner * size < numbers]
+    return [
+        (owner, 0, min(size, numbers - owner * size))
+        for owner in range(rank, old, new)
+        if owner * size < numbers
+    ]
 
 
 @alternative

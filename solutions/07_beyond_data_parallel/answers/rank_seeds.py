@@ -11,7 +11,10 @@ MISTAKES = {
     ),
     "parts_by_data_rank": (
         "Ranks with other batches draw different weights for the same part. Its seed depends on tensor_rank alone.",
-        ('"split parameters": seed + tensor_rank', '"split parameters": seed + data_rank * tensor_size + tensor_rank'),
+        (
+            '"split parameters": seed + tensor_rank',
+            '"split parameters": seed + data_rank * tensor_size + tensor_rank',
+        ),
     ),
     "whole_by_tensor_rank": (
         "LayerNorm's weights would be drawn differently on tensor ranks. Whole parameters are equal on all ranks.",
@@ -23,7 +26,10 @@ MISTAKES = {
     ),
     "whole_dropout_differs": (
         "Tensor ranks drop different numbers of an activation that all hold. Its seed depends on data_rank alone.",
-        ('"whole dropout": seed + data_rank', '"whole dropout": seed + data_rank * tensor_size + tensor_rank'),
+        (
+            '"whole dropout": seed + data_rank',
+            '"whole dropout": seed + data_rank * tensor_size + tensor_rank',
+        ),
     ),
     "whole_dropout_repeats": (
         "Each batch loses the same numbers of a whole activation. Its seed depends on data_rank.",
@@ -45,7 +51,10 @@ MISTAKES = {
         "The run's seed is multiplied by the number of a rank, so with seed 0 all ranks draw the same. Add both.",
         ("seed + tensor_rank", "seed * (tensor_rank + 1)"),
         ("seed + data_rank,", "seed * (data_rank + 1),"),
-        ("seed + data_rank * tensor_size + tensor_rank", "seed * (data_rank * tensor_size + tensor_rank + 1)"),
+        (
+            "seed + data_rank * tensor_size + tensor_rank",
+            "seed * (data_rank * tensor_size + tensor_rank + 1)",
+        ),
     ),
     "ten_per_batch": (
         "Each batch has 10 seeds, so with more tensor ranks two ranks drop the same numbers. Multiply by tensor_size.",
@@ -72,7 +81,9 @@ def without_the_seed(seed, data_rank, tensor_rank, tensor_size):
     }
 
 
-@mistake("The seeds are cut to a small range, so two trainings may draw the same numbers. Return them whole.")
+@mistake(
+    "The seeds are cut to a small range, so two trainings may draw the same numbers. Return them whole."
+)
 def cut_to_a_range(seed, data_rank, tensor_rank, tensor_size):
     return {
         "whole parameters": seed % 1000,

@@ -36,7 +36,10 @@ MISTAKES = {
     ),
     "clipped": (
         "Tokens beyond the capacity share the last place, and overwrite each other. Drop them: -1.",
-        ("slot = expert * capacity + place", "slot = expert * capacity + place.clamp(max=capacity - 1)"),
+        (
+            "slot = expert * capacity + place",
+            "slot = expert * capacity + place.clamp(max=capacity - 1)",
+        ),
         (".where(place < capacity, -1)", ""),
     ),
     "least_liked": (
@@ -45,7 +48,10 @@ MISTAKES = {
     ),
     "place_in_the_batch": (
         "The place is the token's number among all tokens. Count those before it that chose the same expert.",
-        ("(chosen.cumsum(0) * chosen).sum(1) - 1", "torch.arange(len(expert), device=expert.device)"),
+        (
+            "(chosen.cumsum(0) * chosen).sum(1) - 1",
+            "torch.arange(len(expert), device=expert.device)",
+        ),
     ),
 }
 
@@ -75,7 +81,9 @@ def second_choice(scores, capacity):
     return torch.tensor(slots, device=scores.device)
 
 
-@mistake("A token whose expert is full goes to the next best one that is free. The task drops it: -1.")
+@mistake(
+    "A token whose expert is full goes to the next best one that is free. The task drops it: -1."
+)
 def any_free_expert(scores, capacity):
     taken = [0] * scores.shape[1]
     slots = []
@@ -87,7 +95,9 @@ def any_free_expert(scores, capacity):
     return torch.tensor(slots, device=scores.device)
 
 
-@mistake("The tokens are taken by their highest score. The places are filled in the order of the tokens.")
+@mistake(
+    "The tokens are taken by their highest score. The places are filled in the order of the tokens."
+)
 def in_order_of_scores(scores, capacity):
     best, expert = scores.max(1)
     slots = torch.full_like(expert, -1)
@@ -100,7 +110,9 @@ def in_order_of_scores(scores, capacity):
     return slots
 
 
-@mistake("The tokens with the highest scores get the places. The task gives them in the order of the tokens.")
+@mistake(
+    "The tokens with the highest scores get the places. The task gives them in the order of the tokens."
+)
 def best_scores_first(scores, capacity):
     best, expert = scores.max(1)
     slots = torch.full_like(expert, -1)
@@ -130,5 +142,7 @@ def expert_by_expert(scores, capacity):
     slots = torch.full(favourite.shape, -1, dtype=torch.int64, device=scores.device)
     for expert in range(scores.size(1)):
         first = torch.nonzero(favourite == expert)[:capacity, 0]
-        slots[first] = torch.arange(expert * capacity, expert * capacity + len(first), device=scores.device)
+        slots[first] = torch.arange(
+            expert * capacity, expert * capacity + len(first), device=scores.device
+        )
     return slots

@@ -70,7 +70,9 @@ MISTAKES = {
 }
 
 
-@mistake("The layers run again in backward, which takes the time of a forward pass. Keep the output with its graph.")
+@mistake(
+    "The layers run again in backward, which takes the time of a forward pass. Keep the output with its graph."
+)
 def computed_again(order, layers, wire):
     kept = {}
     for kind, m in order:

@@ -62,7 +62,9 @@ MISTAKES = {
 }
 
 
-@mistake("This is the mean time between failures: half of the work would be lost. Save earlier, by Daly's formula.")
+@mistake(
+    "This is the mean time between failures: half of the work would be lost. Save earlier, by Daly's formula."
+)
 def once_per_failure(saving, between_failures, devices):
     return between_failures / devices
 

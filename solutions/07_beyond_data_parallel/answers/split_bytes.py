@@ -69,4 +69,8 @@ def solved_for_tokens(tokens, dim, blocks, world_size):
     steps = 2 * (world_size - 1)
     of_token = steps * blocks * 4 * (4 * dim) / world_size
     of_weights = steps * blocks * 4 * (12 * dim * dim) / world_size
-    return {"tensor": tokens * of_token, "data": of_weights, "equal at": 48 * dim * dim / (16 * dim)}
+    return {
+        "tensor": tokens * of_token,
+        "data": of_weights,
+        "equal at": 48 * dim * dim / (16 * dim),
+    }

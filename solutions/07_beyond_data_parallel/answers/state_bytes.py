@@ -45,7 +45,10 @@ MISTAKES = {
     ),
     "whole_numbers": (
         "The shares are rounded down, so the bytes of all devices do not add up to those of the model. Divide with /.",
-        ("parameters / (plan.tensor * plan.pipeline)", "parameters // (plan.tensor * plan.pipeline)"),
+        (
+            "parameters / (plan.tensor * plan.pipeline)",
+            "parameters // (plan.tensor * plan.pipeline)",
+        ),
         ("here / plan.data", "here // plan.data"),
     ),
     "by_all_devices": (
@@ -66,14 +69,21 @@ def a_table(parameters, plan, mixed=True):
     cut = whole / plan.data
     kept = ((whole,) * 3, (whole, whole, cut), (whole, cut, cut), (cut,) * 3)[plan.stage]
     sizes = (2, 2, 12) if mixed else (4, 4, 8)
-    return {name: n * size for name, n, size in zip(("weights", "gradients", "optimizer"), kept, sizes, strict=True)}
+    return {
+        name: n * size
+        for name, n, size in zip(("weights", "gradients", "optimizer"), kept, sizes, strict=True)
+    }
 
 
 @alternative
 def one_condition_each(parameters, plan, mixed=True):
     size = 2.0 if mixed else 4.0
     numbers = parameters / (plan.tensor * plan.pipeline)
-    found = dict(weights=size * numbers, gradients=size * numbers, optimizer=(12.0 if mixed else 8.0) * numbers)
+    found = dict(
+        weights=size * numbers,
+        gradients=size * numbers,
+        optimizer=(12.0 if mixed else 8.0) * numbers,
+    )
     for stage, name in enumerate(["optimizer", "gradients", "weights"], 1):
         if plan.stage >= stage:
             found[name] /= plan.data

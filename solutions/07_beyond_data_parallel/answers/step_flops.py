@@ -37,7 +37,10 @@ MISTAKES = {
     ),
     "scores_per_layer": (
         "The scores are counted in every block. They are computed once, after the last block.",
-        ("gpt.layers * (linear + attention) + scores", "gpt.layers * (linear + attention + scores)"),
+        (
+            "gpt.layers * (linear + attention) + scores",
+            "gpt.layers * (linear + attention + scores)",
+        ),
     ),
     "per_head": (
         "Attention is multiplied by the number of heads. The heads share the width: together they cost what one would.",
@@ -58,12 +61,16 @@ MISTAKES = {
 }
 
 
-@mistake("These are six FLOPs per parameter and token. Biases and embedding take none, but attention does.")
+@mistake(
+    "These are six FLOPs per parameter and token. Biases and embedding take none, but attention does."
+)
 def six_per_parameter(gpt, rows):
     return 6 * gpt.parameters * rows * gpt.columns
 
 
-@mistake("The embedding is counted as a product. It looks rows up, which takes no FLOPs: count one vocabulary · width.")
+@mistake(
+    "The embedding is counted as a product. It looks rows up, which takes no FLOPs: count one vocabulary · width."
+)
 def with_the_embedding(gpt, rows):
     weights = gpt.layers * 12 * gpt.width**2 + 2 * gpt.vocabulary * gpt.width
     return rows * gpt.columns * (6 * weights + 12 * gpt.layers * gpt.columns * gpt.width)

@@ -20,7 +20,10 @@ MISTAKES = {
     ),
     "late_chunk_first": (
         "The late chunk comes first. Return the positions in order.",
-        ("chunks[rank], chunks[2 * ranks - 1 - rank]", "chunks[2 * ranks - 1 - rank], chunks[rank]"),
+        (
+            "chunks[rank], chunks[2 * ranks - 1 - rank]",
+            "chunks[2 * ranks - 1 - rank], chunks[rank]",
+        ),
     ),
     "mirror_of_the_next": (
         "The mirror is that of chunk r + 1, so ranks share chunks or lack one. The mirror of r is 2 N - 1 - r.",
