@@ -24,6 +24,7 @@ from course.checkup import (
     compare,
     counted,
     explained,
+    formats,
     forward,
     growth,
     habits,
@@ -46,6 +47,7 @@ from course.checkup import (
 )
 from course.checkup import facts as way
 from course.checkup.advice import rule as rules
+from course.checkup.advice import workers as rule_on_workers
 from course.checkup.facts import (
     INFERENCE_MODE,
     NOT_TRUSTED,
@@ -434,9 +436,12 @@ def test_a_loader_is_timed_in_whole_rounds_of_its_workers_after_what_they_had_re
 
 def test_another_loader_cannot_gain_more_than_the_step_without_it():
     waits = Facts(phases=Phases(data=Phase(0.2), forward=Phase(0.8)), seconds=Seconds(0.1))
-    assert predict.bound_of_workers(waits, 0, 2, step_seconds=0.05) == pytest.approx(1.25)
-    assert predict.bound_of_workers(waits, 4, 2, step_seconds=0.05) == pytest.approx(2.0), "they took cores from it"
-    assert predict.bound_of_workers(waits, 4, 2, step_seconds=0.09) == pytest.approx(1.25)
+    costs = Costs(batch=0.02, batch_cpu=0.02, step=0.05, step_cpu=0.05)
+    slower = dataclasses.replace(costs, step=0.09)
+    assert predict.bound_of_data(waits) == pytest.approx(1.25)
+    assert predict.bound_of_data(waits, costs=costs) == pytest.approx(2.0), "a step that need not wait is faster"
+    assert predict.bound_of_data(waits, part=0.5, costs=costs) == pytest.approx(1 / 0.6)
+    assert predict.bound_of_data(waits, costs=slower) == pytest.approx(1.25)
     assert predict.bound_of_way("fused optimizer", Facts(phases=Phases(optimizer=Phase(0.5)))) == 2.0
     assert predict.bound_of_way("batch x4", waits) == pytest.approx(4 / 1.6)
 
@@ -828,6 +833,29 @@ def test_a_file_that_is_opened_for_each_item_is_named(tmp_path, monkeypatch):
                 pass
     assert seen.opened(2) == str(tmp_path / "one") and seen.opened(3) == "" and seen.opened(1) == ""
     assert builtins.open.__module__ in ("_io", "io") and seen.line == ""
+
+
+def test_lines_of_items_that_release_the_lock_for_moments_are_seen():
+    """Such as a line of Python that makes a tensor of each item: other threads hardly get a turn."""
+    before = sys.getswitchinterval()
+    with item_watch.ItemWatch() as seen:
+        begin = time.perf_counter()
+        while time.perf_counter() - begin < 0.2:
+            torch.tensor([sum(i == j for j in range(300)) for i in range(16)])
+    assert seen.looks >= item_watch.LOOKS_MIN and seen.line.startswith("test_checkup_advice.py:")
+    assert sys.getswitchinterval() == before
+
+
+def test_workers_that_were_not_tried_are_predicted_and_come_after_the_line_to_change():
+    facts = Facts(phases=WAITS, loader=LOADER, seconds=Seconds(0.04), trials=Trials(items=ITEMS, costs=COSTS))
+    line = rule_on_workers.check(facts)
+    assert line.basis == rules.PREDICTED and line.gain < line.bound
+    assert [line.name for line in advice.advise(facts)] == ["collate", "workers", "pin_memory"]
+
+
+@pytest.mark.parametrize(("bound", "text"), [(1.3, "1.30x"), (4.99, "4.99x"), (5.0, "5x or more"), (99, "5x or more")])
+def test_bounds_far_above_one_are_not_told_apart(bound, text):
+    assert formats.at_most(bound) == text
 
 
 # ---- what is explained, and what a gain is

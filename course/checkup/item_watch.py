@@ -3,6 +3,7 @@
 import builtins
 import collections
 import io
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,9 @@ from course.checkup.patches import Patches
 
 SAMPLE_SECONDS = 0.0005  # between two looks
 LOOKS_MIN = 8  # fewer tell no line
+# A dataset that calls torch for microseconds releases Python's lock for these, and takes it again
+# before the looking thread wakes.  That thread may insist only after this long without a release.
+SWITCH_SECONDS = 0.0001
 AGAIN_MIN = 0.9  # times per item that one file is opened
 
 
@@ -25,6 +29,8 @@ class ItemWatch:
     def __enter__(self) -> "ItemWatch":
         self._sampler = Sampler(lambda: "item", Failures(), SAMPLE_SECONDS)
         self._patches.undo.callback(self._sampler.end)
+        self._patches.undo.callback(sys.setswitchinterval, sys.getswitchinterval())
+        sys.setswitchinterval(SWITCH_SECONDS)
         self._patches.replace(builtins, "open", self._noted)
         self._patches.replace(io, "open", self._noted)
         self._sampler.look(True)

@@ -27,10 +27,11 @@ from course.checkup.facts import (
     TF32,
     THREADS,
     WITHOUT_ANOMALY,
+    Costs,
     Facts,
 )
 from course.checkup.failures import Failures
-from course.checkup.formats import duration
+from course.checkup.formats import at_most, duration
 from course.checkup.phases import BACKWARD, CODE, DATA, FORWARD, OPTIMIZER
 from course.learner import answers
 from course.learner.given import load_given
@@ -95,14 +96,21 @@ def bound_of_way(name: str, facts: Facts) -> float:
     return bound(facts.phases.share(*PHASES_OF_WAYS[name]))
 
 
-def bound_of_workers(facts: Facts, now: int, then: int, step_seconds: float) -> float:
-    """How many times as fast the training gets at most by `then` workers instead of `now`.
+def bound_of_data(facts: Facts, part: float = 1.0, costs: Costs | None = None) -> float:
+    """How many times as fast the training gets at most if `part` of loading took no time.
 
-    Workers may take cores from the step, which takes `step_seconds` without them: with fewer of
-    them more can be gained than the time of waiting.
+    A step that need not wait also computes faster: its caches and threads stay warm, and no worker
+    takes its cores. So computing counts with the time of the step alone, where that was measured.
+
+    Args:
+        costs: of the step alone (default: those of the trials).
     """
-    waiting = bound(facts.phases.share(DATA))
-    return waiting if then >= now else max(waiting, facts.seconds.median / step_seconds)
+    rest = 1 - facts.phases.share(DATA) * part
+    costs = costs or facts.trials.costs
+    if costs is not None:
+        computing = facts.phases.share(FORWARD, BACKWARD, OPTIMIZER)
+        rest -= max(0.0, computing - costs.step / facts.seconds.median)
+    return bound(1 - rest)
 
 
 @functools.cache
@@ -139,24 +147,32 @@ def predictions(facts: Facts, failures: Failures | None = None) -> dict[str, Pre
 
 def workers(facts: Facts) -> Prediction | None:
     """Seconds per batch with other numbers of workers, from a batch and a step (01/4)."""
-    costs = facts.trials.costs
-    if costs is None:
+    if facts.trials.costs is None:
         return None
-    predict = formula("01_parallel_loading", "predict_seconds")
-    if predict is None:
+    seconds = seconds_of_workers(facts)
+    if not seconds:
         return Prediction(
             {}, "Workers: solve predict_seconds (01/4), and its prediction appears here."
         )
-    alone = costs.batch + costs.step
-    busy_cores = max(1e-9, (costs.batch_cpu + costs.step_cpu) / alone)
-    cores = max(1.0, os.cpu_count() / busy_cores)
-    predicted = predict(list(WORKERS), costs.batch, costs.step, cores).tolist()
-    seconds = {0: alone, **dict(zip(WORKERS, predicted, strict=True))}
-    if alone <= WORKERS_GAIN_MIN * min(predicted):
+    alone = seconds[0]
+    if alone <= WORKERS_GAIN_MIN * min(seconds[n] for n in WORKERS):
         words = f"no number of them gains 5 % on the {duration(alone)} per batch without"
         return Prediction(seconds, f"Workers, predicted (01/4): {words}.")
     words = ", ".join(f"{n}: {duration(s)}" for n, s in seconds.items())
     return Prediction(seconds, f"Workers, predicted per batch (01/4): {words}.")
+
+
+def seconds_of_workers(facts: Facts) -> dict[int, float]:
+    """{number of workers: predicted seconds per batch}, with 0; {} if it cannot be predicted."""
+    costs = facts.trials.costs
+    predict = formula("01_parallel_loading", "predict_seconds")
+    if costs is None or predict is None:
+        return {}
+    alone = costs.batch + costs.step
+    busy_cores = max(1e-9, (costs.batch_cpu + costs.step_cpu) / alone)
+    cores = max(1.0, os.cpu_count() / busy_cores)
+    predicted = predict(list(WORKERS), costs.batch, costs.step, cores).tolist()
+    return {0: alone, **dict(zip(WORKERS, predicted, strict=True))}
 
 
 def memcpy(facts: Facts) -> Prediction | None:
@@ -174,7 +190,7 @@ def memcpy(facts: Facts) -> Prediction | None:
 def bounds(facts: Facts) -> Prediction:
     """At most how many times as fast the training gets if one phase takes no time (06/1)."""
     speedup = {name: bound(phase.share) for name, phase in facts.phases.items()}
-    words = ", ".join(f"{name} {x:.2f}" for name, x in speedup.items() if x >= BOUND_MIN)
+    words = ", ".join(f"{name} {at_most(x)}" for name, x in speedup.items() if x >= BOUND_MIN)
     sentence = f"At most so many times as fast if this took no time (06/1): {words}."
     return Prediction(speedup, sentence)
 

@@ -6,7 +6,7 @@ from course.checkup.advice import Advice, own_code
 from course.checkup.advice.rule import BOUND, NO_GAIN, NO_GAIN_MAX, PREDICTED, TRIED
 from course.checkup.explained import unexplained
 from course.checkup.facts import Arithmetic, Facts
-from course.checkup.formats import duration, size
+from course.checkup.formats import at_most, duration, size
 from course.checkup.phases import (
     BACKWARD,
     CODE,
@@ -203,7 +203,7 @@ def _advice_table(report: Report, coloured: bool) -> str:
         first = f"{number}. {advice.text}"
         if coloured and number == 1:
             first = f"\x1b[1m{first}\x1b[0m"
-        most = f"{advice.bound:.2f}x" if advice.bound > NO_GAIN_MAX else "memory, or nothing"
+        most = at_most(advice.bound) if advice.bound > NO_GAIN_MAX else "memory, or nothing"
         rows.append(f"  {first} | {most} | {_what_is_expected(advice)} | {advice.part}")
     return "\n".join(rows)
 

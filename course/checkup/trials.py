@@ -37,7 +37,7 @@ from course.checkup.facts import (
     not_measured,
 )
 from course.checkup.failures import in_words
-from course.checkup.formats import duration
+from course.checkup.formats import FAR, duration
 from course.checkup.items import items_of
 from course.checkup.loaders import (
     batches_that_fit,
@@ -48,7 +48,7 @@ from course.checkup.loaders import (
     seconds_per_batch,
 )
 from course.checkup.phases import BACKWARD, DATA, FORWARD, OPTIMIZER
-from course.checkup.predict import bound, bound_of_way, bound_of_workers, share_per_sample
+from course.checkup.predict import bound, bound_of_data, bound_of_way, share_per_sample
 from course.checkup.replay import NO_CALLS, Replay, put_back, replay_of
 from course.checkup.step_ways import NoWay, Way, bf16_mode, makers, tried_once
 from course.checkup.watch import Watch
@@ -386,9 +386,8 @@ def try_loaders(
         seconds=seconds_max,
     )
     share = facts.phases.share(DATA, FORWARD, BACKWARD, OPTIMIZER)
+    most = bound_of_data(facts, costs=costs)
     for name in like_cores[:fitting]:
-        workers = chosen[name].num_workers
-        most = bound_of_workers(facts, loader.num_workers, workers, costs.step)
         tried[name] = _trial(compared.ratio(name), compared.control, share, most)
 
 
@@ -465,7 +464,7 @@ def _trial(
     words = verdict
     if verdict == NOT_DECIDED and control.excludes(1):
         words = f"{verdict}: the same step twice differs, {control}"
-    elif printed.low > round(most, 2):
+    elif most < FAR and printed.low > round(most, 2):
         verdict = NOT_TRUSTED
         words = f"{verdict}: more than its bound of {most:.2f}x"
     return Trial(

@@ -21,7 +21,7 @@ from course.checkup.phases import (
     OPTIMIZER,
     TRANSFER,
 )
-from course.checkup.predict import bound
+from course.checkup.predict import bound_of_data
 
 TOO_FEW = "too few steps to tell"
 LITTLE_DATA = 0.1  # share of a step that waits for data, below which no worker would help
@@ -76,7 +76,8 @@ def at_the_ceiling(facts: Facts) -> str:
     waits = facts.phases.share(DATA)
     if facts.loader is None or waits > CEILING:
         return ""
-    free = f"with data for free, training would be at most {bound(waits):.2f} times as fast (01/1)"
+    most = f"{bound_of_data(facts):.2f} times as fast (01/1)"
+    free = f"with data for free, training would be at most {most}"
     return f"The loader is at the ceiling: {free}."
 
 

@@ -30,6 +30,7 @@ from course.checkup import run as pipeline
 from course.checkup import script
 from course.checkup.advice import RULES
 from course.checkup.facts import BF16
+from course.checkup.formats import FAR, at_most
 from course.checkup.report import Report
 from course.checkup.schedule import Enough
 from course.checkup.watch import Watch
@@ -215,7 +216,7 @@ def _cells(name: str, row: Row, asked: list[str]) -> list[str]:
     first = row.said[CHECKUP]
     promised = "" if first.gain is None else f"{first.gain:.2f}"
     if first.bound is not None:
-        promised = f"at most {first.bound:.2f}"
+        promised = f"at most {at_most(first.bound)}"
     cost = "" if first.cost is None else f"{first.cost:.1%}"
     text = f"{first.failed} {first.text}".strip().replace("|", "/")
     cells = [text, _right(name, CHECKUP, row), promised, str(row.fixed or ""), cost]
@@ -277,7 +278,7 @@ def _counts(rows: dict[str, Row], adviser: str) -> list[str]:
         if first.gain is not None and fixed is not None:
             promised.append(abs(fixed.estimate / first.gain - 1) <= WITHIN)
         if first.bound is not None and fixed is not None:
-            bounded.append(fixed.low <= first.bound)
+            bounded.append(first.bound >= FAR or fixed.low <= first.bound)
     failures = [one.failed for one in said.values()]
     costs = [one.cost for one in said.values() if one.cost is not None]
     median = f"{statistics.median(costs):.1%}" if costs else "not measured"

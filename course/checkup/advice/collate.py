@@ -2,8 +2,7 @@
 
 from course.checkup.advice.rule import Advice, part_of_item
 from course.checkup.facts import Facts
-from course.checkup.phases import DATA
-from course.checkup.predict import bound
+from course.checkup.predict import bound_of_data
 
 NAME = "collate"
 PART = "01/8"
@@ -16,5 +15,5 @@ def check(facts: Facts) -> Advice | None:
     if not part or not facts.trials.items.own_collate:
         return None
     text = f"make collate_fn cheaper: it takes {part:.0%} of the time of an item"
-    gain = bound(facts.phases.share(DATA) * part)
+    gain = bound_of_data(facts, part)
     return Advice(NAME, text, PART, gain, "", gain)

@@ -4,7 +4,7 @@ from course.checkup.advice import collate, item, read, transform
 from course.checkup.advice.rule import DATA_WAITS_MIN, Advice
 from course.checkup.facts import Facts
 from course.checkup.phases import DATA
-from course.checkup.predict import bound, bound_of_workers
+from course.checkup.predict import bound_of_data
 
 NAME = "data-bound"
 PART = "01/7"
@@ -28,8 +28,5 @@ def check(facts: Facts) -> Advice | None:
         text = f"no other number of workers was tried; {NEXT}"
     else:
         return None  # the rule on workers asks for some
-    most = bound(waits)
-    costs = facts.trials.costs
-    if costs and facts.loader.workers:  # free data give back the cores that workers take, too
-        most = bound_of_workers(facts, facts.loader.workers, 0, costs.step)
+    most = bound_of_data(facts)
     return Advice(NAME, f"{waits:.0%} of a step waits for data: {text}", PART, most, "", most)

@@ -4,8 +4,7 @@ import os
 
 from course.checkup.advice.rule import Advice, part_of_item
 from course.checkup.facts import Facts
-from course.checkup.phases import DATA
-from course.checkup.predict import bound
+from course.checkup.predict import bound_of_data
 
 NAME = "item"
 PART = "01/7"
@@ -27,6 +26,6 @@ def check(facts: Facts) -> Advice | None:
         part *= items.line_share
     else:
         return None
-    most = bound(facts.phases.share(DATA) * part)
+    most = bound_of_data(facts, part)
     takes = f"{items.line or '__getitem__'} takes {part:.0%} of the time of an item"
     return Advice(NAME, f"{takes}: {text}", PART, most, "", most)

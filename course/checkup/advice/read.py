@@ -3,8 +3,7 @@
 from course.checkup.advice import item
 from course.checkup.advice.rule import Advice, part_of_item
 from course.checkup.facts import Facts
-from course.checkup.phases import DATA
-from course.checkup.predict import bound
+from course.checkup.predict import bound_of_data
 
 NAME = "read"
 PART = "04/1"
@@ -21,5 +20,5 @@ def check(facts: Facts) -> Advice | None:
         return None
     at = f" at {items.line}" if items.line else ""
     text = f"read items faster: it takes {part:.0%} of the time of an item{at}"
-    gain = bound(facts.phases.share(DATA) * part)
+    gain = bound_of_data(facts, part)
     return Advice(NAME, text, PART, gain, "", gain)

@@ -2,8 +2,7 @@
 
 from course.checkup.advice.rule import Advice, part_of_item
 from course.checkup.facts import Facts
-from course.checkup.phases import DATA
-from course.checkup.predict import bound
+from course.checkup.predict import bound_of_data
 
 NAME = "transform"
 PART = "01/7"
@@ -17,5 +16,5 @@ def check(facts: Facts) -> Advice | None:
     if not part or facts.trials.items.busy <= BUSY_MIN:
         return None
     text = "make the transform cheaper, or compute it once"
-    gain = bound(facts.phases.share(DATA) * part)
+    gain = bound_of_data(facts, part)
     return Advice(NAME, f"{text}: it takes {part:.0%} of the time of an item", PART, gain, "", gain)

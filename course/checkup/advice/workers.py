@@ -3,7 +3,7 @@
 from course.checkup.advice.rule import DATA_WAITS_MIN, Advice
 from course.checkup.facts import Facts
 from course.checkup.phases import DATA
-from course.checkup.predict import bound
+from course.checkup.predict import bound_of_data, seconds_of_workers
 
 NAME = "workers"
 PART = "01/4"
@@ -12,7 +12,7 @@ SHARD = "share out its rows by get_worker_info(): else each worker gives all of 
 
 
 def check(facts: Facts) -> Advice | None:
-    """Advise the number that is fastest; if none was tried, workers where there are none."""
+    """Advise the number that is fastest; if none was tried, what the formula predicts of some."""
     if facts.loader is None:
         return None
     now = facts.loader.workers
@@ -22,11 +22,15 @@ def check(facts: Facts) -> Advice | None:
     if helped:
         best = max(helped, key=lambda name: ways[name].whole)
         text = f"{best} (now {now})"
-        most = ways[best].bound or bound(waits)
+        most = ways[best].bound or bound_of_data(facts)
         return Advice(NAME, text, PART, most, ways[best].text, ways[best].whole)
     if not ways and waits > DATA_WAITS_MIN and now == 0:
         text = "give the DataLoader workers (now 0)"
-        if facts.loader.iterable:
+        most = bound_of_data(facts)
+        if facts.loader.iterable:  # a stream is not read twice, so its batches have no cost
             text = f"{text}, and let its dataset {SHARD}"
-        return Advice(NAME, text, PART, bound(waits), gain=bound(waits))
+            return Advice(NAME, text, PART, most, gain=most)
+        seconds = seconds_of_workers(facts)
+        gain = min(most, seconds[0] / min(seconds.values())) if seconds else most
+        return Advice(NAME, text, PART, most, gain=gain)
     return None
