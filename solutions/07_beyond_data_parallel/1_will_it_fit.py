@@ -30,8 +30,7 @@ from course.training.plans import JOBS, Gpt, Plan
 print(course.machine())
 
 # %% [markdown]
-# This unit is about models that do not fit on one device. Part 1 counts what they need. Part 2 shards the weights, part
-# 3 splits each layer, and part 4 splits the depth.
+# This unit is about models that do not fit on one device. Part 1 counts what they need, and parts 2 to 4 split them.
 #
 # Write your predictions into the cells with `None`. Later cells use your answer once its check has passed. Before that,
 # they use the reference solution, if your copy of the course has it. Leave the empty cell after each check alone,
@@ -424,13 +423,6 @@ course.claim(
 
 # %% [markdown]
 # **Takeaway** Sharding the state does not shrink activations. Smaller micro-batches, tensor ranks and checkpointing do.
-#
-# <details><summary>What else can be saved?</summary>
-#
-# Dropout also saves its masks. Attention that is not fused saves at least heads · columns attention weights per token.
-# *Sequence parallel* cuts the activations of the norms, too (Korthikanti et al. 2022).
-#
-# </details>
 
 # %% [markdown]
 # ## What does a plan send? · extra
@@ -624,10 +616,10 @@ for name, job in JOBS.items():
 
 # %% [markdown]
 # **Pick** plans for as many jobs as you like, as in the two examples. `Plan` takes `data`, `tensor`, `pipeline`,
-# `stage`, `micro_batches` and `checkpointing`. Arguments that you leave out are 1, 0 or False.
+# `stage`, `micro_batches` and `checkpointing`.
 #
-# The cells below print the best plan of each job, its *MFU* and what takes most of the lost time. MFU (model FLOPs
-# utilization) is the share of the peak that the model's own arithmetic reaches, here at most half.
+# The cells below print the best plan of each job and what takes most of the lost time. *MFU* (model FLOPs utilization)
+# is the share of the peak that the model's own arithmetic reaches, here at most half.
 #
 # **Predict**: in how many of the ten clusters are data ranks alone, with any stage, within 5 % of the best plan?
 
@@ -725,18 +717,4 @@ plots.held(
 # **Takeaway** Memory, the batch, the heads and the layers decide which plans can run. Waiting for messages, bubbles and
 # recomputing decide which of them is fastest.
 #
-# <details><summary>During which passes do the messages of data ranks travel?</summary>
-#
-# In stages 0 and 1, during the last backward pass of the step. In stage 2, during all backward passes, and in stage 3
-# during all passes.
-#
-# </details>
-
-# %% [markdown]
-# ## What to take home
-#
-# - A step takes about 6 FLOPs per parameter and token.
-# - With Adam, the state takes 16 bytes per parameter. In mixed precision, ZeRO-1 shards 12 of them and sends no more
-#   bytes than DDP.
-# - Activations grow with tokens and layers. Micro-batches, tensor ranks and checkpointing cut them.
-# - `course checkup --plan 8xH100@450GB/s train.py` counts the bytes of your own training and compares plans for it.
+# `course checkup --plan 8xH100@450GB/s train.py` counts the bytes of your own training and compares plans for it.

@@ -36,13 +36,8 @@ print(course.machine())
 # With DDP, every rank keeps the whole model, so the model must fit on one device. With FSDP, each of N ranks keeps only
 # a *shard* of every layer, 1/N of its numbers. As with DDP, each rank has its own batch.
 #
-# - Before a layer computes, its shards are *gathered*: every rank gets the whole layer. After computing, each rank
-#   frees it.
-# - Backward goes through the layers in reverse order and gathers each layer again. It computes the gradient of the
-#   whole layer for this rank's batch. A *reduce-scatter* sums the gradients of all ranks, and each rank receives its
-#   piece of the sum.
-#
-# `start_gather(shard)` does not wait. It returns a handle, and `handle.wait()` returns the whole layer once it has
+# Before a layer computes, its shards are *gathered*: every rank gets the whole layer. After computing, each rank frees
+# it. `start_gather(shard)` does not wait. It returns a handle, and `handle.wait()` returns the whole layer once it has
 # arrived. So the next layer can travel while this one computes.
 #
 # **Predict**: a model has 8 layers. A layer takes 1 ms to gather and 1 ms to compute, so forward takes 16 ms without
@@ -162,8 +157,8 @@ plots.gather_lanes(
 # %% [markdown]
 # ## How do gradients get back to their shards? · extra
 #
-# In backward, each rank computes the gradient of a whole layer but keeps only a shard of it. It sends the gradient as
-# soon as it is ready, and computes the layer before while the gradient travels.
+# In backward, each rank computes the gradient of a whole layer for its own batch. A *reduce-scatter* sums the gradients
+# of all ranks, and each rank receives its piece of the sum. The layer before computes while the gradient travels.
 #
 # ### Exercise 2 · Backward of one layer
 #
@@ -231,9 +226,12 @@ check.layer_backward(layer_backward, seed=11277)
 # %% [markdown]
 # ## What does a sharded step send?
 #
-# In a ring, DDP's all-reduce is a reduce-scatter and then an all-gather. A sharded step has two gathers per layer, one
-# in forward and one in backward, and one reduce-scatter. In each of these operations, a rank sends (N - 1) / N of the
+# Backward gathers each layer again, from the last to the first. Then a *reduce-scatter* sums the gradients of all
+# ranks, and each rank receives its piece of the sum. So a sharded step has two gathers and one reduce-scatter per
 # layer.
+#
+# In a ring, DDP's all-reduce is a reduce-scatter and then an all-gather. In each of these operations, a rank
+# sends (N - 1) / N of the layer.
 #
 # **Predict**: all numbers have 32 bits. How many times DDP's bytes does a sharded step send?
 

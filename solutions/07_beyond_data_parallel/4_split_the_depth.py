@@ -3,7 +3,7 @@
 #
 # **Four devices each keep a quarter of the layers. How do you keep all four busy, and what does it cost in memory?**
 #
-# You write two schedules of a pipeline and look at their pictures. If you like, you also run them.
+# You write two schedules of a pipeline and look at their pictures.
 #
 # **You will be able to**
 #
@@ -153,7 +153,7 @@ print(drawing(schedule))
 # micro-batches do not change this number, so the bubble shrinks. (Part 1 divided these slots by the busy time instead:
 # (P - 1) / M.)
 #
-# **Takeaway** Under GPipe, a rank waits for P - 1 forward and P - 1 backward passes per batch, so take many more
+# **Takeaway** Under GPipe, a rank waits for P - 1 forward and P - 1 backward passes per batch. So take many more
 # micro-batches than ranks.
 
 # %% [markdown]
@@ -342,8 +342,12 @@ plots.pipeline(
 # **Shown**: 1F1B does not shorten the waiting, but ranks hold fewer micro-batches. Rank 0 holds `min(P, M)`, as in part
 # 1.
 #
-# **Known**: other schedules wait less. *Interleaved* 1F1B gives each rank several short pieces of the model (Narayanan
-# et al. 2021), and *zero bubble* cuts the backward pass in two (Qi et al. 2023, arXiv:2401.10241).
+# <details><summary>Do other schedules wait less?</summary>
+#
+# **Known**: yes. *Interleaved* 1F1B gives each rank several short pieces of the model (Narayanan et al. 2021), and
+# *zero bubble* cuts the backward pass in two (Qi et al. 2023, arXiv:2401.10241).
+#
+# </details>
 #
 # **Takeaway** 1F1B holds at most P micro-batches where GPipe holds all M. Both have the same bubble.
 
@@ -533,10 +537,3 @@ course.claim(
 
 # %% [markdown]
 # **Takeaway** Torch needs your cut of the layers and the name of a schedule. It then does the work of your `run_order`.
-
-# %% [markdown]
-# ## What to take home
-#
-# - The bubble is (P - 1) / (M + P - 1), for GPipe and for 1F1B. More micro-batches make it small.
-# - Rank r holds all M micro-batches under GPipe, and at most P - r under 1F1B.
-# - A schedule is an order of passes per rank. Draw it before you run it.

@@ -770,7 +770,7 @@ check.outer_step(outer_step, seed=2311)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Our ranks take steps of plain SGD. With H = 1, outer learning rate 1 and no momentum, this must be DDP, so we compare
+# Our ranks take steps of plain SGD. With H = 1, outer learning rate 1 and no momentum, this must be DDP. So we compare
 # it with torch's DDP on two real ranks. Then four ranks train a small network for 64 steps, with 16 local steps and
 # with one. As a control, one rank trains alone.
 
@@ -814,13 +814,3 @@ course.claim(
 #
 # **Takeaway** Without momentum, an outer step with learning rate 1 averages weights. After one step of SGD per rank,
 # this is DDP. After H steps, it sends 1/H of the bytes.
-
-# %% [markdown]
-# ## What to take home
-#
-# - Attention can be split over keys, and its parts can be merged. Under a causal mask, equal shares of a sequence are
-#   not equal work.
-# - Save after about √(2 · time of a save · time between failures of the job).
-# - If all places travel, the capacity of the experts sets how many bytes are sent, whatever the router does.
-# - A checkpoint that knows the place of each number fits any number of ranks.
-# - Local steps send fewer bytes. With one local step of SGD and averaged weights, they are DDP.
