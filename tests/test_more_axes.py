@@ -147,3 +147,10 @@ def test_figures_draw_a_bar_per_rank_and_a_dot_per_interval():
     figure = plots.save_intervals({0.5: 1.2, 1: 1.1}, {0.5: 1.3, 1: 1.1}, "title")
     assert [len(line.get_xdata()) for line in figure.axes[0].lines] == [2, 2]
     assert math.isclose(figure.axes[0].get_ylim()[0], 1)
+
+
+def test_tokens_are_kept_as_far_as_they_fit():
+    scores = torch.tensor([[0.0, 1.0], [0.0, 1.0], [1.0, 0.0]])  # two tokens want expert 1
+    assert experts.keeps_as_many_as_fit(scores, torch.tensor([1, -1, 0]), capacity=1)
+    assert not experts.keeps_as_many_as_fit(scores, torch.tensor([1, -1, -1]), capacity=1)  # one too few
+    assert not experts.keeps_as_many_as_fit(scores, torch.tensor([1, 1, 0]), capacity=1)  # a shared slot

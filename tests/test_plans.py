@@ -154,6 +154,18 @@ def test_lost_says_what_a_step_takes_beside_its_arithmetic():
     assert free.main_loss(job, Plan(4)) == "nothing lost"
 
 
+def test_mfu_and_slowdown_follow_from_the_seconds_of_a_step():
+    """A plan that loses nothing reaches REACHED; one with checkpointing computes a third more."""
+    silent = dict.fromkeys(("data", "tensor", "pipeline"), 0.0)
+    free = plans.Costs(lambda gpt, rows: 30.0, dict, lambda *_: 0.0, lambda *_: silent)
+    job = plans.Job(GPTS[0], 8, 4, 4, memory=1, flops=1.0, inside=1.0, between=1.0)
+    again = Plan(4, checkpointing=True)
+    assert free.mfu(job, Plan(4)) == pytest.approx(plans.REACHED)
+    assert free.mfu(job, again) == pytest.approx(plans.REACHED * 3 / 4)
+    ratios = free.over_best({"a": job, "b": job}, {"a": again, "b": None}, {"a": Plan(4), "b": Plan(4)})
+    assert ratios == {"a": pytest.approx(4 / 3)}
+
+
 def test_every_job_has_a_plan_and_they_are_not_all_alike():
     """Data ranks alone are enough on three of ten clusters; the others need each of the axes."""
     best = {}

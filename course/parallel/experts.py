@@ -43,6 +43,21 @@ def on_one_device(given: RoutedTokens, slots: Tensor) -> Tensor:
     return outputs * (slots >= 0)[:, None]
 
 
+def keeps_as_many_as_fit(scores: Tensor, slots: Tensor, capacity: int) -> bool:
+    """Whether no two tokens share a slot, and only those are dropped that are too many.
+
+    Args:
+        scores: (tokens, experts), of the router.
+        slots: (tokens,); -1 where a token is dropped.
+        capacity: places of an expert.
+    """
+    tokens, experts = scores.shape
+    wanted = scores.argmax(1).bincount(minlength=experts)
+    too_many = int((wanted - capacity).clamp(min=0).sum())
+    kept = slots[slots >= 0]
+    return len(kept.unique()) == len(kept) and len(kept) + too_many == tokens
+
+
 def expert_layer(
     rank: int, world_size: int, route: Route, tokens: int, dim: int, experts: int, capacity: int
 ) -> tuple[Tensor, Tensor]:

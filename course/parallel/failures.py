@@ -1,6 +1,6 @@
 """A long run on devices that fail, simulated: *an interval between saves* -> seconds until it ends.
 
-Failures come at random, as often late as early, so the time between two of them is exponential.
+Failures come at random, equally often at any time, so the time between two is exponential.
 How often to save is a task of unit 07, part 5.
 
 Source: Daly 2006, "A higher order estimate of the optimum checkpoint interval for restart dumps",

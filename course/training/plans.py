@@ -80,6 +80,13 @@ class Job:
     inside: float  # bytes per second that a device sends within its node
     between: float  # the same, to another node
 
+    def __str__(self) -> str:
+        batch = f"{self.gpt.parameters / 1e9:6.1f}B, {self.rows:>4} × {self.gpt.columns:>6} tokens"
+        device = f"{self.memory / 1e9:.0f} GB, {self.flops / 1e12:.0f} TFLOP/s"
+        network = f"{self.inside / 1e9:g} and {self.between / 1e9:g} GB/s"
+        devices = f"{self.devices:>4} devices in nodes of {self.per_node}"
+        return f"{batch}; {devices}, {device}, {network}"
+
 
 @dataclass(frozen=True)
 class Costs:
@@ -145,6 +152,28 @@ class Costs:
         lost = self.lost(job, plan)
         most = max(lost, key=lambda cause: lost[cause])
         return f"most lost to {most}" if lost[most] > 0 else "nothing lost"
+
+    def mfu(self, job: Job, plan: Plan) -> float:
+        """Model FLOPs utilization: the share of the peak that the model's arithmetic reaches."""
+        flops_per_second = self.flops(job.gpt, job.rows) / self.seconds(job, plan)
+        return flops_per_second / (job.devices * job.flops)
+
+    def over_best(
+        self, jobs: Mapping[str, Job], plans: Mapping[str, Plan | None], best: Mapping[str, Plan]
+    ) -> dict[str, float]:
+        """{job: how many times the seconds of its best plan it takes}, for jobs that have a plan.
+
+        Args:
+            jobs: {name: Job}.
+            plans: {name of a job: Plan, or None if no plan runs and fits}.
+            best: {name of a job: its fastest Plan}.
+        """
+        ratios = {}
+        for name, plan in plans.items():
+            if plan is not None:
+                best_seconds = self.seconds(jobs[name], best[name])
+                ratios[name] = self.seconds(jobs[name], plan) / best_seconds
+        return ratios
 
     def _computing(self, job: Job) -> float:
         """Seconds of a step's own arithmetic, at REACHED of the peak."""

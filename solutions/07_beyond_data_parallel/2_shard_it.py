@@ -9,7 +9,7 @@
 # **You will be able to**
 #
 # - gather the next layer while this one computes, with at most two whole layers in memory
-# - say how many bytes a sharded step sends, and when its messages cost no time
+# - say how many bytes a sharded step sends, and when its gathers cost no time
 # - say what `fully_shard` does with each layer
 #
 # **Minutes** 17 core · 38 in all
@@ -29,7 +29,6 @@ from course.parallel.network import Network
 from course.plots import beyond_data_parallel as plots
 
 print(course.machine())
-sizes = course.sizes("07_beyond_data_parallel")
 
 # %% [markdown]
 # ## Can the next layer's weights travel while this one computes?
@@ -37,14 +36,9 @@ sizes = course.sizes("07_beyond_data_parallel")
 # With DDP, every rank keeps the whole model, so the model must fit on one device. With FSDP, each of N ranks keeps only
 # a *shard* of every layer, 1/N of its numbers. As with DDP, each rank has its own batch.
 #
-# - Before a layer computes, its shards are *gathered*: every rank gets the whole layer. After computing, each rank
-#   frees it.
-# - Backward goes through the layers in reverse order and gathers each layer again. It computes the gradient of the
-#   whole layer for this rank's batch. A *reduce-scatter* sums the gradients of all ranks, and each rank receives its
-#   piece of the sum.
-#
-# A rank that waits for a gather computes nothing, so `start_gather(shard)` does not wait. It returns a handle, and
-# `handle.wait()` returns the whole layer once it has arrived. So the next layer can travel while this one computes.
+# Before a layer computes, its shards are *gathered*: every rank gets the whole layer. After computing, each rank frees
+# it. `start_gather(shard)` does not wait. It returns a handle, and `handle.wait()` returns the whole layer once it has
+# arrived. So the next layer can travel while this one computes.
 #
 # **Predict**: a model has 8 layers. A layer takes 1 ms to gather and 1 ms to compute, so forward takes 16 ms without
 # overlap. What share of that time does forward take if each gather starts one layer ahead? Perhaps 1/2, because gathers
@@ -120,16 +114,23 @@ check.gathered_ahead(gathered_ahead, seed=2304)
 # a loop that waits for each gather. Gathering a layer takes as long as computing it.
 
 # %% tags=["experiment"]
-ahead = course.solved(check.gathered_ahead)
-ways = {"one after the other": sharded_layers.gathered_when_needed, "one layer ahead": ahead}
-lanes, seconds, live = {}, {}, {}
+gathered_ahead_now = course.solved(check.gathered_ahead)
+ways = {
+    "one after the other": sharded_layers.gathered_when_needed,
+    "one layer ahead": gathered_ahead_now,
+}
+
+lanes = {}
+live_bytes = {}
+milliseconds = {}
 for way, gathered in ways.items():
     run = simulate_collectives(
         sharded_layers.timed_forward, 4, sharded_layers.BALANCED, gathered, 8
     )
-    lanes[way], live[way] = run.results[0]
-    seconds[way] = run.seconds
-share = seconds["one layer ahead"] / seconds["one after the other"]
+    lanes[way], live_bytes[way] = run.results[0]
+    milliseconds[way] = run.seconds  # a second of this clock stands for a millisecond
+
+share = milliseconds["one layer ahead"] / milliseconds["one after the other"]
 print(
     course.score("07/2", "forward one layer ahead over one after the other", predicted_share, share)
 )
@@ -140,8 +141,8 @@ course.claim(
 )
 course.claim(
     "a rank that gathers one layer ahead never holds more than two whole layers",
-    live["one layer ahead"] == 2 * sharded_layers.LAYER_BYTES,
-    f"{max(live.values()):,} bytes",
+    live_bytes["one layer ahead"] == 2 * sharded_layers.LAYER_BYTES,
+    f"{live_bytes['one layer ahead']:,} bytes",
 )
 plots.gather_lanes(
     lanes, f"One layer ahead takes {share:.2f} of the time: only the first gather is waited for"
@@ -150,24 +151,21 @@ plots.gather_lanes(
 # %% [markdown]
 # **Shown** by the clock: a rank computes 8 layers and waits for *one* gather instead of 8.
 #
-# If a gather took longer than a layer computes, the rank would wait in every layer. A larger batch would help then,
-# because layers would compute longer with the same gathers.
-#
 # **Takeaway** Gather one layer ahead. If computing a layer takes at least as long as gathering the next one, only the
 # first gather costs time.
 
 # %% [markdown]
 # ## How do gradients get back to their shards? · extra
 #
-# In backward, each rank computes the gradient of a whole layer but keeps only a shard of it. So it sends the gradient
-# away as soon as it is ready, and computes the previous layer while the gradient travels.
+# In backward, each rank computes the gradient of a whole layer for its own batch. A *reduce-scatter* sums the gradients
+# of all ranks, and each rank receives its piece of the sum. The layer before computes while the gradient travels.
 #
 # ### Exercise 2 · Backward of one layer
 #
 # `layer_backward` gets the whole layer and the input that the layer had in forward. Compute the layer again, inside
 # `torch.enable_grad()`, because gradients may be switched off here. Then
 # `torch.autograd.grad(output, [whole, x], grad)` returns both gradients. Start to send the gradient of the weights, and
-# do not wait. Return the gradient of the input, because the previous layer needs it.
+# do not wait. Return the gradient of the input, because the layer before needs it.
 #
 # **Points** 4 · **Extra** · **Difficulty** ●●○ · **Minutes** 7 · **Lines** 5
 #
@@ -228,9 +226,12 @@ check.layer_backward(layer_backward, seed=11277)
 # %% [markdown]
 # ## What does a sharded step send?
 #
-# Sharding saves memory, but it takes more messages. DDP's all-reduce is a reduce-scatter and then an all-gather. A
-# sharded step has two gathers per layer, one in forward and one in backward, and one reduce-scatter. In each of these
-# three, a rank sends (N - 1) / N of the layer.
+# Backward gathers each layer again, from the last to the first. Then a *reduce-scatter* sums the gradients of all
+# ranks, and each rank receives its piece of the sum. So a sharded step has two gathers and one reduce-scatter per
+# layer.
+#
+# In a ring, DDP's all-reduce is a reduce-scatter and then an all-gather. In each of these operations, a rank
+# sends (N - 1) / N of the layer.
 #
 # **Predict**: all numbers have 32 bits. How many times DDP's bytes does a sharded step send?
 
@@ -238,19 +239,21 @@ check.layer_backward(layer_backward, seed=11277)
 predicted_bytes = None  # a factor
 
 # %% [markdown]
-# Four virtual ranks train a model with your generator and with `layer_backward`, which computes the backward of one
+# Four virtual ranks train a model. They gather with your generator, and `layer_backward` computes the backward of one
 # layer and starts to scatter its gradient. One process trains the same model with the mean gradient, as DDP does.
 
 # %% tags=["experiment"]
-answers = sharded_layers.Answers(ahead, course.solved(check.layer_backward))
-run = sharded_layers.trained_on_virtual_ranks(4, answers, steps=3)
-factor = run.sent / sharded_layers.ddp_bytes(4)
+layer_backward_now = course.solved(check.layer_backward)
+answers = sharded_layers.Answers(gathered_ahead_now, layer_backward_now)
+training = sharded_layers.trained_on_virtual_ranks(4, answers, steps=3)
+factor = training.sent / sharded_layers.ddp_bytes(4)
+
 print(
-    f"{run.sent:,.0f} bytes per step and rank; weights differ from DDP's by {run.difference:.1e}, "
-    f"moved by {run.moved:.1e}"
+    f"{training.sent:,.0f} bytes per step and rank; "
+    f"weights differ from DDP's by {training.difference:.1e}, moved by {training.moved:.1e}"
 )
 print(course.score("07/2", "bytes of a sharded step over DDP's", predicted_bytes, factor))
-course.claim("sharded layers reach the weights of DDP to 1e-6", round(run.difference, 6) == 0)
+course.claim("sharded layers reach the weights of DDP to 1e-6", round(training.difference, 6) == 0)
 course.claim(
     "a sharded step sends 1.5 times the bytes of DDP's ring", factor == 1.5, f"{factor:g} times"
 )
@@ -259,24 +262,26 @@ course.claim(
 # **Shown** by the count: a sharded step sends three halves of an all-reduce, and DDP sends two. We compute DDP's bytes
 # with the formula of a ring.
 #
-# **Takeaway** A sharded step has one gather more than DDP's all-reduce, so it sends 1.5 times the bytes.
+# **Takeaway** A sharded step that frees its layers after forward gathers once more than DDP's all-reduce. So it sends
+# 1.5 times the bytes.
 
 # %% [markdown]
 # ## Does torch's fully_shard do the same?
 #
-# In your own training, you will call
-# [`fully_shard`](https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html). To see whether it does what
-# you wrote, two real ranks train the same model three times: with your answers, with `DistributedDataParallel`, and
-# with `fully_shard`, called on each layer and then on the model. We compare their weights.
+# In your own training, call
+# [`fully_shard`](https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html). Two real ranks train the same
+# model three times: with the functions of the last section, with `DistributedDataParallel`, and with `fully_shard`,
+# called on each layer and then on the model. We compare their weights.
 
 # %% tags=["experiment"]
-differences = run_ranks(sharded_layers.compared_with_torch, 2, answers, 3, backend="gloo")[0]
+of_ranks = run_ranks(sharded_layers.compared_with_torch, 2, answers, 3, backend="gloo")
+differences = of_ranks[0]
 for way, difference in differences.items():
     print(f"{way:<14} largest difference to DistributedDataParallel {difference:.1e}")
-same = all(round(difference, 6) == 0 for difference in differences.values())
+largest = max(differences.values())
 course.claim(
     "the answers of this part and fully_shard reach the weights of DistributedDataParallel to 1e-6",
-    same,
+    round(largest, 6) == 0,
 )
 
 # %% [markdown]
@@ -284,8 +289,8 @@ course.claim(
 # (PyTorch tutorial "Getting Started with FSDP2"). With `reshard_after_forward=False`, ranks keep whole layers until
 # backward. This saves the second gather but takes more memory (documentation of `fully_shard`).
 #
-# **Takeaway** Call `fully_shard` on each layer, then on the model. It trains as DDP does, and each rank keeps 1/N of
-# the state.
+# **Takeaway** Call `fully_shard` on each layer, then on the model. Up to rounding, it reaches the weights of DDP, and
+# each rank keeps about 1/N of the state.
 
 # %% [markdown]
 # ## What is lost in 16 bits? · extra
@@ -341,7 +346,7 @@ class MasterShard:
         ### END SOLUTION
 
     def step(self, grad, lr):
-        """None; the master has taken a step of SGD. `grad` may have 16 bits."""
+        """Take a step of SGD on the master. `grad` may have 16 bits."""
         ### BEGIN SOLUTION
         self.master -= lr * grad.float()
         ### END SOLUTION
@@ -360,31 +365,33 @@ check.MasterShard(MasterShard, seed=1710)
 # and the other keeps only the rounded numbers.
 
 # %% tags=["experiment"]
-for name, shard in (
-    ("your masters", course.solved(check.MasterShard)),
-    ("16 bits alone", sharded_layers.RoundedShard),
-):
-    run = sharded_layers.trained_on_virtual_ranks(
-        4, sharded_layers.Answers(ahead, answers.layer_backward, shard), 3
-    )
+shard_of = {
+    "your masters": course.solved(check.MasterShard),
+    "16 bits alone": sharded_layers.RoundedShard,
+}
+
+for name, shard in shard_of.items():
+    in_16_bits = sharded_layers.Answers(gathered_ahead_now, layer_backward_now, shard)
+    training = sharded_layers.trained_on_virtual_ranks(4, in_16_bits, steps=3)
+    factor = training.sent / sharded_layers.ddp_bytes(4)
     print(
-        f"{name:<14} {run.sent / sharded_layers.ddp_bytes(4):g} times DDP's bytes in 32 bits; "
-        f"weights differ from DDP's by {run.difference:.1e}, moved by {run.moved:.1e}"
+        f"{name:<14} {factor:g} times DDP's bytes in 32 bits; "
+        f"weights differ from DDP's by {training.difference:.1e}, moved by {training.moved:.1e}"
     )
 
 # %% [markdown]
 # **Shown**: the two trainings differ only in the master, which keeps the small steps. Even with a master, a small
-# difference to DDP remains, because layers compute with rounded weights. **Known**:
-# `MixedPrecisionPolicy(param_dtype=...)` of `fully_shard` keeps such masters. It also scatters gradients in 16 bits,
-# unless `reduce_dtype` says otherwise (its documentation).
+# difference to DDP remains, because layers compute with rounded weights.
+#
+# **Known**: `MixedPrecisionPolicy(param_dtype=torch.bfloat16)` of `fully_shard` keeps such masters. It also scatters
+# gradients in bfloat16, unless `reduce_dtype` says otherwise (its documentation).
 #
 # **Takeaway** Send rounded weights, but let the optimizer change the exact ones.
 
 # %% [markdown]
 # ## When do gathers cost no time? · extra
 #
-# Overlap hides the gathers as long as the network keeps up. A formula tells you in advance how fast the network must
-# be.
+# Overlap hides the gathers as long as the network keeps up. A formula says how fast the network must be.
 #
 # ### Exercise 4 · The seconds of a forward pass
 #
@@ -438,17 +445,22 @@ check.forward_seconds(forward_seconds, seed=33)
 ### END HIDDEN TESTS
 
 # %% tags=["experiment"]
-predict = course.solved(check.forward_seconds)
-computed, clocks = {}, {}
+forward_seconds_now = course.solved(check.forward_seconds)
+predicted_ms = []
+clock_ms = []
 for factor in (0.25, 1.0, 4.0):
-    wire = Network(0.0, sharded_layers.BALANCED.bandwidth * factor)
-    run = simulate_collectives(sharded_layers.timed_forward, 4, wire, ahead, 8)
-    computed[factor], clocks[factor] = predict(8, 1 / factor, 1.0)["ahead"], round(run.seconds, 9)
+    network = Network(0.0, sharded_layers.BALANCED.bandwidth * factor)
+    run = simulate_collectives(sharded_layers.timed_forward, 4, network, gathered_ahead_now, 8)
+    predicted = forward_seconds_now(8, 1 / factor, 1.0)
+    predicted_ms.append(predicted["ahead"])
+    clock_ms.append(round(run.seconds, 9))
     print(
-        f"network {factor:g} times as fast as computing: {clocks[factor]:g} ms, predicted {computed[factor]:g} ms"
+        f"network {factor:g} times as fast as computing: "
+        f"{clock_ms[-1]:g} ms, predicted {predicted_ms[-1]:g} ms"
     )
 course.claim(
-    "the clock of gathers one layer ahead shows exactly the predicted time", computed == clocks
+    "the clock of gathers one layer ahead shows exactly the predicted time",
+    predicted_ms == clock_ms,
 )
 
 # %% [markdown]

@@ -3,8 +3,8 @@
 #
 # **How do four GPUs compute one layer together, and what must they send each other?**
 #
-# You cut a transformer block over ranks and write the two functions that make its gradients right. Then you meet a bug
-# that made a team restart a large training.
+# You split an MLP over ranks and write the two functions that make its gradients right. Then you meet a bug that made a
+# team restart a large training.
 #
 # **You will be able to**
 #
@@ -17,6 +17,7 @@
 # **Needs** nothing; it helps to know what an all-reduce is (02/1)
 
 # %% locked="setup"
+import dataclasses
 import inspect
 
 import torch
@@ -39,12 +40,13 @@ sizes = course.sizes("07_beyond_data_parallel")
 # %% [markdown]
 # ## How can ranks share one matrix?
 #
-# With FSDP, a rank still computes with whole layers. With *tensor parallel*, no rank ever has a whole layer: each of N
-# ranks keeps 1/N of its weights and does 1/N of its work. All ranks get the same batch.
+# With FSDP, a rank still computes with whole layers. With *tensor parallel*, each of N ranks keeps 1/N of a weight
+# matrix and does 1/N of its work. All ranks get the same batch.
 #
 # A linear layer can be cut in two ways:
 #
-# - **by columns**: each rank computes some of the *outputs*. It needs the whole input, and no sum over ranks.
+# - **by columns**: each rank computes some of the *outputs*. In forward, it needs the whole input, and no sum over
+#   ranks.
 # - **by rows**: each rank uses some of the *inputs*. It computes one term of every output, so the ranks must sum their
 #   terms.
 #
@@ -235,8 +237,10 @@ class SplitMLP(nn.Module):
 
     def __init__(self, mlp, copy_to_ranks, sum_over_ranks):
         super().__init__()
-        self.copy_to_ranks, self.sum_over_ranks = copy_to_ranks, sum_over_ranks
-        rank, world_size = dist.get_rank(), dist.get_world_size()
+        self.copy_to_ranks = copy_to_ranks
+        self.sum_over_ranks = sum_over_ranks
+        rank = dist.get_rank()
+        world_size = dist.get_world_size()
         wide, _, narrow = mlp
         ### BEGIN SOLUTION
         self.wide_weight = nn.Parameter(wide.weight.detach().chunk(world_size)[rank].clone())
@@ -334,16 +338,24 @@ check.head_rows(head_rows, seed=96)
 predicted_all_reduces = None  # per block and step
 
 # %% [markdown]
-# Four real ranks share a block with 8 heads, built from your answers. We compare its output and gradients with those of
-# the whole block.
+# Four real ranks share a block with 8 heads, built from the functions of this part. We compare its output and gradients
+# with those of the whole block.
 
 # %% tags=["experiment"]
-exercises = check.copy_to_ranks, check.sum_over_ranks, check.SplitMLP, check.head_rows
-answers = tensor_parallel.Answers(*map(course.solved, exercises))
-found = run_ranks(tensor_parallel.compared_block, 4, answers, sizes.split_rows, backend="gloo")
-for what, difference in found[0].differences.items():
+answers = tensor_parallel.Answers(
+    copy_to_ranks=course.solved(check.copy_to_ranks),
+    sum_over_ranks=course.solved(check.sum_over_ranks),
+    split_mlp=course.solved(check.SplitMLP),
+    head_rows=course.solved(check.head_rows),
+)
+
+of_ranks = run_ranks(tensor_parallel.compared_block, 4, answers, sizes.split_rows, backend="gloo")
+split_block = of_ranks[0]
+n_all_reduces = split_block.traffic.calls("all_reduce")
+largest = max(split_block.differences.values())
+
+for what, difference in split_block.differences.items():
     print(f"{what:<20} largest difference to the whole block {difference:.1e}")
-n_all_reduces = found[0].traffic.calls("all_reduce")
 print(
     course.score(
         "07/3",
@@ -353,7 +365,6 @@ print(
         null=8,
     )
 )
-largest = max(found[0].differences.values())
 course.claim(
     "four ranks that share a block return the output and all gradients of the whole block to 1e-6",
     round(largest, 6) == 0,
@@ -362,7 +373,7 @@ course.claim(
 course.claim(
     "a split block calls two all-reduces in forward and two in backward",
     n_all_reduces == 4,
-    f"{n_all_reduces} all-reduces; each rank keeps {found[0].kept:.1%} of the block",
+    f"{n_all_reduces} all-reduces; each rank keeps {split_block.kept:.1%} of the block",
 )
 
 # %% [markdown]
@@ -372,16 +383,25 @@ course.claim(
 # What happens if you forget the sum in `copy_to_ranks`? The cell runs the same block without it:
 
 # %% tags=["experiment"]
-forgot = tensor_parallel.Answers(lambda x: x, *map(course.solved, exercises[1:]))
-wrong = simulate_collectives(
-    tensor_parallel.compared_block, 4, Network(0.0, 1e9), forgot, sizes.split_rows
-).results[0]
-for what, difference in wrong.differences.items():
+NETWORK = Network(0.0, 1e9)
+
+
+def copy_without_sum(x):
+    return x
+
+
+without_sum = dataclasses.replace(answers, copy_to_ranks=copy_without_sum)
+run = simulate_collectives(
+    tensor_parallel.compared_block, 4, NETWORK, without_sum, sizes.split_rows
+)
+wrong_block = run.results[0]
+
+for what, difference in wrong_block.differences.items():
     print(f"{what:<20} largest difference to the whole block {difference:.1e}")
 
 # %% [markdown]
-# **Shown**: the output stays right, but the gradients are wrong, and no error is raised. Each rank passes back only its
-# own part of the gradient. So every layer before the split one gets a wrong gradient.
+# **Shown**: the output stays right, but gradients are wrong, and no error is raised. Each rank passes back only its own
+# part of the gradient to what lies before the split layer.
 #
 # **Takeaway** Cut the first layer by columns and the second by rows. Then each pair of layers needs one all-reduce per
 # direction.
@@ -389,9 +409,8 @@ for what, difference in wrong.differences.items():
 # %% [markdown]
 # ## What if all ranks draw the same random numbers?
 #
-# A model that is too large for one device is never whole, so each rank draws the initial weights of its own part.
-# Suppose that all 4 ranks first call `torch.manual_seed(0)`. An MLP has 256 hidden units, a quarter of them on each
-# rank.
+# If a model is too large for one device, each rank can draw the initial weights of its own part. Suppose that all 4
+# ranks first call `torch.manual_seed(0)`. An MLP has 256 hidden units, a quarter of them on each rank.
 #
 # **Predict**: after 20 steps of training, how many different units are there among the 256? Perhaps 256, because
 # training makes them differ. Perhaps fewer.
@@ -400,26 +419,29 @@ for what, difference in wrong.differences.items():
 predicted_units = None  # of 256
 
 # %% tags=["experiment"]
-different = {}
-for seeds in ((0, 0, 0, 0), (0, 1, 2, 3)):
-    run = simulate_collectives(tensor_parallel.trained_shards, 4, Network(0.0, 1e9), answers, seeds)
-    units = torch.cat(run.results)
-    different[seeds] = len(units.unique(dim=0))
-    print(f"ranks with the seeds {seeds}: {different[seeds]} different units of {len(units)}")
-n_units = different[0, 0, 0, 0]
+ONE_SEED = (0, 0, 0, 0)
+OWN_SEEDS = (0, 1, 2, 3)
+
+n_different = {}
+for seeds in (ONE_SEED, OWN_SEEDS):
+    run = simulate_collectives(tensor_parallel.trained_shards, 4, NETWORK, answers, seeds)
+    units = torch.cat(run.results)  # a row of weights per hidden unit
+    n_different[seeds] = len(units.unique(dim=0))
+    print(f"ranks with the seeds {seeds}: {n_different[seeds]} different units of {len(units)}")
+
 print(
     course.score(
         "07/3",
         "different hidden units if all ranks have one seed",
         predicted_units,
-        n_units,
+        n_different[ONE_SEED],
         null=256,
     )
 )
 course.claim(
     "hidden units that were drawn with the same seed are equal after training, to the last bit",
-    4 * n_units == len(units),
-    f"{n_units} different units of {len(units)}",
+    4 * n_different[ONE_SEED] == len(units),
+    f"{n_different[ONE_SEED]} different units of {len(units)}",
 )
 
 # %% [markdown]
@@ -429,23 +451,23 @@ course.claim(
 # **Known**: the training of SmolLM3 was restarted after a trillion tokens, because all its tensor-parallel ranks had
 # the same seed (Hugging Face 2025, "The Smol Training Playbook").
 #
-# **Takeaway** Ranks that hold different parts of a layer must draw different numbers. One seed for all is wrong, and
+# **Takeaway** Ranks that draw different parts of a layer must draw different numbers. One seed for all is wrong, and
 # raises no error.
 
 # %% [markdown]
 # ## Which seeds does a rank need, and what does one seed cost? · extra
 #
-# A different seed on each rank is wrong, too, because some numbers must be equal on all ranks. Every rank holds the
-# whole LayerNorms, so all ranks must draw the same weights for them. Dropout on a whole activation must drop the same
-# numbers on all ranks that hold it.
+# A different seed on each rank is wrong, too, because some numbers must be equal on all ranks. If every rank holds the
+# whole position embedding, all ranks must draw the same weights for it. Dropout on a whole activation must drop the
+# same numbers on all ranks that hold it.
 #
 # ### Exercise 5 · A seed for each purpose
 #
 # Ranks form a grid: `data_rank` says which batch a rank gets, and `tensor_rank` says which part of each layer it keeps.
 # Before a rank draws numbers, it sets a seed for their purpose:
 #
-# - `"whole parameters"`, such as LayerNorm's, and `"split parameters"`. Ranks with different batches hold the same
-#   weights.
+# - `"whole parameters"`, such as a position embedding, and `"split parameters"`. Ranks with different batches hold the
+#   same weights.
 # - `"whole dropout"` of an activation that all tensor ranks hold, such as the output of a block, and `"split dropout"`
 #   inside the split part. Each batch is dropped differently.
 #
@@ -510,13 +532,21 @@ check.rank_seeds(rank_seeds, seed=3000)
 # computes what the whole one does.
 
 # %% tags=["experiment"]
-seeds_of = course.solved(check.rank_seeds)
+rank_seeds_now = course.solved(check.rank_seeds)
 losses = {"one seed": [], "your seeds": []}
-for run in range(sizes.seed_pairs):
-    mine = [seeds_of(100 * run, 0, tensor_rank, 4)["split parameters"] for tensor_rank in range(4)]
-    for way, seeds in (("one seed", [100 * run] * 4), ("your seeds", mine)):
-        losses[way].append(tensor_parallel.imitation_loss(seeds, run, sizes.imitation_steps))
-one_seed, own_seeds = (torch.tensor(of_way, dtype=torch.float64) for of_way in losses.values())
+for pair in range(sizes.seed_pairs):
+    seed = 100 * pair
+    your_seeds = []
+    for tensor_rank in range(4):
+        seeds_of_rank = rank_seeds_now(seed, 0, tensor_rank, 4)
+        your_seeds.append(seeds_of_rank["split parameters"])
+    seeds_of = {"one seed": [seed] * 4, "your seeds": your_seeds}
+    for way, seeds in seeds_of.items():
+        loss = tensor_parallel.imitation_loss(seeds, pair, sizes.imitation_steps)
+        losses[way].append(loss)
+
+one_seed = torch.tensor(losses["one seed"], dtype=torch.float64)
+own_seeds = torch.tensor(losses["your seeds"], dtype=torch.float64)
 ratio = ratio_interval(one_seed, own_seeds)
 course.claim(
     "an MLP on four ranks ends with a loss at least 10 % higher if all ranks draw with one seed",
@@ -529,7 +559,7 @@ plots.seed_losses(
 
 # %% [markdown]
 # **Shown**: only the seeds differ between the two trainings of a pair. A test before the first step finds the mistake:
-# no two ranks may hold equal parts of a weight matrix.
+# no two ranks may hold equal parts of a random weight matrix.
 #
 # **Takeaway** Ranks that hold parts draw different numbers, and ranks that hold copies draw equal ones.
 
@@ -604,20 +634,27 @@ check.split_bytes(split_bytes, seed=12288)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# The virtual network counts the messages of your split block on 2, 4 and 8 ranks:
+# The virtual network counts the messages of the split block on 2, 4 and 8 ranks. The block has float64 numbers, so we
+# compare how many numbers a rank sends:
 
 # %% tags=["experiment"]
-predict_bytes, wire, tokens = (
-    course.solved(check.split_bytes),
-    Network(0.0, 1e9),
-    sizes.split_rows * 64,
-)
-counted, predicted = {}, {}
-for n in (2, 4, 8):
-    run = simulate_collectives(tensor_parallel.compared_block, n, wire, answers, sizes.split_rows)
-    counted[n] = sum(message.n_bytes for message in run.messages) / n / tensor_parallel.NUMBER_BYTES
-    predicted[n] = predict_bytes(tokens, tensor_parallel.DIM, 1, n)["tensor"] / 4
-    print(f"{n} ranks: a rank sends {counted[n]:,.0f} numbers, predicted {predicted[n]:,.0f}")
+split_bytes_now = course.solved(check.split_bytes)
+tokens = sizes.split_rows * tensor_parallel.COLUMNS
+
+counted = {}
+predicted = {}
+for ranks in (2, 4, 8):
+    run = simulate_collectives(
+        tensor_parallel.compared_block, ranks, NETWORK, answers, sizes.split_rows
+    )
+    sent_bytes = sum(message.n_bytes for message in run.messages)
+    predicted_bytes = split_bytes_now(tokens, tensor_parallel.DIM, 1, ranks)["tensor"]
+    counted[ranks] = sent_bytes / ranks / tensor_parallel.NUMBER_BYTES
+    predicted[ranks] = predicted_bytes / 4  # bytes of a float32 number
+    print(
+        f"{ranks} ranks: a rank sends {counted[ranks]:,.0f} numbers, "
+        f"predicted {predicted[ranks]:,.0f}"
+    )
 course.claim(
     "a split block sends exactly the bytes of four ring all-reduces of its activations",
     counted == predicted,
@@ -627,7 +664,7 @@ course.claim(
 # %% [markdown]
 # With fewer than 3 × dim tokens in a batch, a tensor rank sends less than a data rank. But in one step, N tensor ranks
 # compute one batch, and N data ranks compute N batches. Tensor ranks also wait for each sum, because the next layer
-# needs it. Data ranks send during backward. **Known**: therefore tensor parallel stays within a machine, whose GPUs
+# needs it. Data ranks can send during backward. **Known**: therefore keep tensor ranks within a machine, whose GPUs
 # have fast links (Narayanan et al. 2021, arXiv:2104.04473, section 3.2).
 #
 # **Takeaway** Data parallel sends gradients, and tensor parallel sends activations. The next layer cannot start without
@@ -637,33 +674,38 @@ course.claim(
 # ## Does torch do the same? · extra
 #
 # In torch, `parallelize_module(model, mesh, plan)` cuts the parameters and adds the all-reduces. The plan names a style
-# per layer, `ColwiseParallel` or `RowwiseParallel`. Here is the plan, for a block with one layer each for q, k and v:
+# per layer, such as `ColwiseParallel` or `RowwiseParallel`. Here is the plan for a block with one layer each for q, k
+# and v:
 
 # %%
 print(inspect.getsource(tensor_parallel.with_parallelize_module))  # 18 lines to read
 
 # %% tags=["experiment"]
-of_torch = run_ranks(tensor_parallel.with_parallelize_module, 2, sizes.split_rows, backend="gloo")[
-    0
-]
-of_answers = run_ranks(
+ranks_of_torch = run_ranks(
+    tensor_parallel.with_parallelize_module, 2, sizes.split_rows, backend="gloo"
+)
+ranks_of_answers = run_ranks(
     tensor_parallel.compared_block, 2, answers, sizes.split_rows, backend="gloo"
-)[0]
-for what, difference in of_torch.items():
+)
+by_torch = ranks_of_torch[0]
+by_answers = ranks_of_answers[0].differences
+
+for what, difference in by_torch.items():
     print(
         f"{what:<20} difference to the whole block: torch {difference:.1e}, "
-        f"your answers {of_answers.differences[what]:.1e}"
+        f"your answers {by_answers[what]:.1e}"
     )
-both = max(*of_torch.values(), *of_answers.differences.values())
+largest = max(*by_torch.values(), *by_answers.values())
 course.claim(
     "parallelize_module and the answers of this part compute the same block on two ranks to 1e-6",
-    round(both, 6) == 0,
-    f"{both:.1e}",
+    round(largest, 6) == 0,
+    f"{largest:.1e}",
 )
 
 # %% [markdown]
-# **Shown**: torch and your answers compute the same numbers. If you use `ColwiseParallel`, give q, k and v a layer
-# each. It would cut the rows of a single `qkv` layer into N blocks, so a rank would get queries without their keys.
+# **Shown**: up to rounding, torch and your answers compute the same numbers. If you use `ColwiseParallel`, give q, k
+# and v a layer each. It would cut the rows of our `qkv` layer into N blocks, so a rank would get queries without their
+# keys.
 #
-# **Takeaway** A plan of `ColwiseParallel` and `RowwiseParallel` does what your SplitMLP does. It is right only if no
-# cut crosses a head.
+# **Takeaway** A plan of `ColwiseParallel` and `RowwiseParallel` does what your SplitMLP does. In attention, each rank
+# must get the queries, keys and values of the same heads.

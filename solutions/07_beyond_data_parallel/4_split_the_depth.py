@@ -3,12 +3,12 @@
 #
 # **Four devices each keep a quarter of the layers. How do you keep all four busy, and what does it cost in memory?**
 #
-# You write two schedules of a pipeline and look at their pictures. If you like, you also run them.
+# You write two schedules of a pipeline and look at their pictures.
 #
 # **You will be able to**
 #
 # - draw the GPipe and the 1F1B schedule, and compute the bubble of both;
-# - say how many micro-batches each rank holds;
+# - say how many micro-batches each rank holds under both;
 # - run any schedule on ranks, with the gradients of the whole model (extra).
 #
 # **Minutes** 20 core · 37 in all
@@ -16,6 +16,7 @@
 # **Needs** nothing
 
 # %% locked="setup"
+import itertools
 from fractions import Fraction
 
 import course
@@ -32,14 +33,13 @@ print(course.machine())
 # ## How long does a rank wait for the others?
 #
 # With *pipeline parallel*, rank 0 keeps the first layers, rank 1 the next ones, and so on. A rank sends its output to
-# the next rank, and later the gradient of its input to the rank before. It sends nothing else, so it suits
-# slower links than tensor parallel.
+# the next rank, and later the gradient of its input to the rank before.
 #
 # With one whole batch, only one rank would work at a time. So the batch is cut into *micro-batches*: while rank 1
 # computes the first one, rank 0 computes the second.
 #
-# A *pass* is the forward or the backward of one micro-batch on one rank. Each pass takes one slot of time. It can begin
-# when the pass that it needs is over:
+# A *pass* is the forward or the backward of one micro-batch on one rank. Here, each pass takes one slot of time. It can
+# begin when the pass that it needs is over:
 #
 # | pass | needs |
 # |---|---|
@@ -51,25 +51,22 @@ print(course.machine())
 # slot. `drawing` shows it. In this example with three ranks, rank 1 begins both of its passes too early:
 
 # %%
-print(
-    drawing(
-        [
-            (0, 0, "F", 0),
-            (1, 0, "F", 0),
-            (2, 1, "F", 0),
-            (2, 2, "B", 0),
-            (1, 2, "B", 0),
-            (0, 4, "B", 0),
-        ]
-    )
-)
+too_early = [
+    (0, 0, "F", 0),
+    (1, 0, "F", 0),
+    (2, 1, "F", 0),
+    (2, 2, "B", 0),
+    (1, 2, "B", 0),
+    (0, 4, "B", 0),
+]
+print(drawing(too_early))
 
 # %% [markdown]
 # The *bubble* is the share of all ranks' time in which they wait.
 #
 # **Predict**: GPipe does all forward passes, then all backward passes. Four ranks have 8 micro-batches. What share of
-# the time do they wait? Perhaps 3/4, because a rank waits for three others. Perhaps less, because it waits once per
-# batch.
+# the time do they wait? Perhaps 3/4, because a rank waits for three others. Perhaps less, because ranks compute
+# different micro-batches at the same time.
 
 # %%
 predicted_bubble = None  # a number from 0 to 1
@@ -135,34 +132,35 @@ check.gpipe(gpipe, seed=1811)
 
 # %% tags=["experiment"]
 gpipe_now = course.solved(check.gpipe)
-waits = bubble(gpipe_now(4, 8))
-print(
-    course.score(
-        "07/4", "bubble of GPipe, 4 ranks and 8 micro-batches", predicted_bubble, float(waits)
-    )
-)
-cases = [(p, m) for p in range(1, 9) for m in range(1, 33)]
-is_exact = all(bubble(gpipe_now(p, m)) == Fraction(p - 1, m + p - 1) for p, m in cases)
+schedule = gpipe_now(4, 8)
+share = float(bubble(schedule))
+print(course.score("07/4", "bubble of GPipe, 4 ranks and 8 micro-batches", predicted_bubble, share))
+
+cases = list(itertools.product(range(1, 9), range(1, 33)))  # (ranks, micro-batches)
+is_exact = []
+for ranks, micro_batches in cases:
+    expected = Fraction(ranks - 1, micro_batches + ranks - 1)
+    is_exact.append(bubble(gpipe_now(ranks, micro_batches)) == expected)
 course.claim(
     "the bubble of GPipe is exactly (P - 1) / (M + P - 1) with up to 8 ranks and 32 micro-batches",
-    is_exact,
+    all(is_exact),
     f"{len(cases)} schedules",
 )
-print(drawing(gpipe_now(4, 8)))
+print(drawing(schedule))
 
 # %% [markdown]
 # **Shown** by the picture: a rank waits 2 (P - 1) slots in a batch, for P - 1 forward and P - 1 backward passes. More
 # micro-batches do not change this number, so the bubble shrinks. (Part 1 divided these slots by the busy time instead:
 # (P - 1) / M.)
 #
-# **Takeaway** A rank waits for P - 1 forward and P - 1 backward passes per batch, so take many more micro-batches than
-# ranks.
+# **Takeaway** Under GPipe, a rank waits for P - 1 forward and P - 1 backward passes per batch. So take many more
+# micro-batches than ranks.
 
 # %% [markdown]
 # ## How many micro-batches does a rank hold? · extra
 #
-# A rank keeps the activations of a micro-batch from its forward pass to its backward pass. So the schedule decides how
-# much memory a rank needs.
+# A rank *holds* a micro-batch, because it keeps the activations, from its forward pass to the end of its backward pass.
+# So the schedule decides how many activations a rank keeps.
 #
 # ### Exercise 2 · How many micro-batches live
 #
@@ -224,8 +222,8 @@ check.most_live(most_live, seed=2241)
 # %% [markdown]
 # ## How can a rank hold fewer micro-batches?
 #
-# Many micro-batches make the bubble small, but under GPipe, each rank keeps the activations of all of them until
-# backward begins. *1F1B* (one forward, one backward) sends each micro-batch back as early as it can.
+# Many micro-batches make the bubble small, but under GPipe, each rank *holds* all of them: it keeps their activations
+# until backward begins. *1F1B* (one forward, one backward) sends each micro-batch back as early as it can.
 #
 # **Predict**: four ranks have 16 micro-batches, and under GPipe rank 0 holds all of them. By what factor does 1F1B cut
 # this number?
@@ -236,9 +234,9 @@ predicted_held = None  # times
 # %% [markdown]
 # ### Exercise 3 · The 1F1B schedule
 #
-# A rank needs no clock. It does its passes in a fixed *order*, and waits for a message before each of them. Of P ranks,
-# rank r begins with P - r forward passes. Then it alternates: one backward, one forward. The remaining backward passes
-# follow.
+# A rank needs no clock. It does its passes in a fixed *order*, and waits until it has what the next pass needs. Of P
+# ranks, rank r begins with P - r forward passes. Then it alternates: one backward, one forward. The remaining backward
+# passes follow.
 #
 # ```python
 # >>> one_f_one_b(1, ranks=2, micro_batches=2)
@@ -299,52 +297,64 @@ most_live_now = course.solved(check.most_live)
 
 
 def orders(name, ranks, micro_batches):
+    """The order of each rank."""
     return [order_of[name](rank, ranks, micro_batches) for rank in range(ranks)]
 
 
-both = {name: timetable(orders(name, 4, 8)) for name in order_of}
-held = {name: most_live_now(timetable(orders(name, 4, 16))) for name in order_of}
+held = {}
+for name in order_of:
+    schedule = timetable(orders(name, 4, 16))
+    held[name] = most_live_now(schedule)
+ratio = held["GPipe"][0] / held["1F1B"][0]
+
 print(f"micro-batches that the ranks hold, of 16: {held}")
 print(
-    course.score(
-        "07/4",
-        "micro-batches that rank 0 holds, GPipe over 1F1B",
-        predicted_held,
-        held["GPipe"][0] / held["1F1B"][0],
-    )
+    course.score("07/4", "micro-batches that rank 0 holds, GPipe over 1F1B", predicted_held, ratio)
 )
 
 # %% tags=["experiment"]
-gpipe_holds, bubbles, holds = [], [], []
-for p, m in cases:
-    once = timetable(orders("1F1B", p, m))
-    gpipe_holds.append(most_live_now(timetable(orders("GPipe", p, m))) == [m] * p)
-    holds.append(most_live_now(once) == [min(p - rank, m) for rank in range(p)])
-    bubbles.append(bubble(once) == Fraction(p - 1, m + p - 1))
+holds_as_claimed = []
+same_bubble = []
+for ranks, micro_batches in cases:
+    by_gpipe = timetable(orders("GPipe", ranks, micro_batches))
+    by_1f1b = timetable(orders("1F1B", ranks, micro_batches))
+    at_most = [min(ranks - rank, micro_batches) for rank in range(ranks)]
+    holds_as_claimed.append(most_live_now(by_gpipe) == [micro_batches] * ranks)
+    holds_as_claimed.append(most_live_now(by_1f1b) == at_most)
+    same_bubble.append(bubble(by_1f1b) == bubble(by_gpipe))
+
 course.claim(
     "rank r of P holds all M micro-batches under GPipe, and min(P - r, M) under 1F1B",
-    all(holds) and all(gpipe_holds),
+    all(holds_as_claimed),
     f"{len(cases)} schedules",
 )
-course.claim("1F1B has exactly the bubble of GPipe", all(bubbles), f"{len(cases)} schedules")
+course.claim("1F1B has exactly the bubble of GPipe", all(same_bubble), f"{len(cases)} schedules")
+
+# %% tags=["experiment"]
+schedules = {name: timetable(orders(name, 4, 8)) for name in order_of}
 plots.pipeline(
-    both, ONE_SLOT, f"1F1B waits as long as GPipe, and rank 0 holds {held['1F1B'][0]} micro-batches"
+    schedules,
+    ONE_SLOT,
+    f"1F1B waits as long as GPipe, and rank 0 holds {held['1F1B'][0]} micro-batches",
 )
 
 # %% [markdown]
-# **Shown**: 1F1B does not shorten the waiting, but it saves memory. Rank 0 holds `min(P, M)` micro-batches, as in part
+# **Shown**: 1F1B does not shorten the waiting, but ranks hold fewer micro-batches. Rank 0 holds `min(P, M)`, as in part
 # 1.
 #
-# **Known**: other schedules wait less. *Interleaved* 1F1B gives each rank several short pieces of the model (Narayanan
-# et al. 2021), and *zero bubble* cuts the backward pass in two (Qi et al. 2023, arXiv:2401.10241).
+# <details><summary>Do other schedules wait less?</summary>
+#
+# **Known**: yes. *Interleaved* 1F1B gives each rank several short pieces of the model (Narayanan et al. 2021), and
+# *zero bubble* cuts the backward pass in two (Qi et al. 2023, arXiv:2401.10241).
+#
+# </details>
 #
 # **Takeaway** 1F1B holds at most P micro-batches where GPipe holds all M. Both have the same bubble.
 
 # %% [markdown]
 # ## Does a pipeline compute the right gradients? · extra
 #
-# A schedule only says when to compute. To train with it, each rank must also exchange tensors with its neighbours, and
-# call backward for one micro-batch at a time.
+# A schedule only says when to compute. To train with it, each rank must also exchange tensors with its neighbours.
 #
 # ### Exercise 4 · Run an order
 #
@@ -388,7 +398,7 @@ plots.pipeline(
 
 # %% solution="run_order"
 def run_order(order, layers, wire):
-    """None; the passes of one rank have run, and its layers have their gradients.
+    """Run the passes of one rank, so that its layers get their gradients.
 
     Args:
         order: list of (kind, micro_batch), kind "F" or "B".
@@ -421,18 +431,26 @@ check.run_order(run_order, seed=3104)
 
 # %% [markdown]
 # Four virtual ranks compute the gradients of the small GPT of unit 02, which has 8 blocks. The hooks of part 1 count
-# what autograd saves for the blocks, without the embedding and the scores.
+# what autograd saves for the blocks, without the embedding and the scores. On the virtual clock, a forward pass takes
+# one second, a backward pass two, and a message none.
 
 # %% tags=["experiment"]
-run_order_now, LASTS = course.solved(check.run_order), {"F": 1, "B": 2}
-model, tokens = small_gpt(), random_tokens(8)
+run_order_now = course.solved(check.run_order)
+SECONDS = {"F": 1, "B": 2}  # of a pass
+model = small_gpt()
+tokens = random_tokens(8)
 whole = split_depth.whole_gradients(model, tokens)
-runs, differences, saved_as_derived = {}, {}, {}
+
+passes = {}
+differences = {}
+saved_as_held = {}
 for name in order_of:
-    run = split_depth.on_virtual_ranks(run_order_now, orders(name, 4, 8), model, tokens, LASTS)
+    run = split_depth.on_virtual_ranks(run_order_now, orders(name, 4, 8), model, tokens, SECONDS)
+    passes[name] = run.passes
     differences[name] = split_depth.largest_difference(run.gradients, whole)
-    live, runs[name] = most_live_now(run.passes), run.passes
-    saved_as_derived[name] = [n * run.peak_bytes[3] // live[3] for n in live] == run.peak_bytes
+    held_by_rank = most_live_now(run.passes)
+    bytes_of_one = run.peak_bytes[3] // held_by_rank[3]
+    saved_as_held[name] = run.peak_bytes == [bytes_of_one * n for n in held_by_rank]
     print(
         f"{name}: gradients differ from the whole model's by {differences[name]:.1e}; "
         f"bytes saved per rank {run.peak_bytes}"
@@ -446,21 +464,20 @@ course.claim(
 )
 course.claim(
     "a pipeline rank saves exactly the bytes of one micro-batch, times those that it holds",
-    all(saved_as_derived.values()),
+    all(saved_as_held.values()),
 )
 
 # %% [markdown]
 # **Shown**: both schedules give the gradients of the whole model. A rank saves the bytes of one micro-batch, times
 # the micro-batches that it holds.
 #
-# **Takeaway** A pipeline computes what one device computes, in another order.
+# **Takeaway** A pipeline computes the gradients that one device computes, micro-batch by micro-batch.
 
 # %% [markdown]
 # ## Does a longer backward pass make the bubble larger? · extra
 #
-# So far, all passes took one slot. In a real run, backward takes about twice as long as forward, because each product
-# has two gradients. The clocks of the run above counted one second for a forward pass, two for a backward pass, and
-# none for a message.
+# In the pictures, all passes took one slot. But a backward pass has about twice the FLOPs of a forward pass, because
+# each product has two gradients. So on the clock of the last section, it took twice as long.
 #
 # **Predict**: four ranks have 8 micro-batches and 1F1B. What is the bubble now? It was 3/11 when all passes took one
 # slot.
@@ -469,20 +486,20 @@ course.claim(
 predicted_long = None  # a number from 0 to 1
 
 # %% tags=["experiment"]
-waits = bubble(runs["1F1B"], LASTS)
+share = bubble(passes["1F1B"], SECONDS)
 print(
     course.score(
-        "07/4", "bubble of 1F1B where backward takes twice as long", predicted_long, float(waits)
+        "07/4", "bubble of 1F1B where backward takes twice as long", predicted_long, float(share)
     )
 )
-plots.pipeline(runs, LASTS, f"With long backward passes, too, 1F1B waits {waits} of the time")
+plots.pipeline(passes, SECONDS, f"With long backward passes, too, 1F1B waits {share} of the time")
 
 # %% [markdown]
 # **Shown** by the clocks: waiting and work grow by the same factor, so the bubble stays the same. One slow rank is
 # different: every micro-batch passes through it, so the others wait.
 #
-# **Takeaway** The bubble depends on the numbers of ranks and micro-batches, not on how long backward takes. Cut the
-# model so that all ranks take equally long.
+# **Takeaway** If all ranks take equally long, a long backward pass does not change the bubble. So cut the model into
+# equally long parts.
 
 # %% [markdown]
 # ## Does torch do the same? · extra
@@ -492,38 +509,31 @@ plots.pipeline(runs, LASTS, f"With long backward passes, too, 1F1B waits {waits}
 # with torch and with your `run_order`:
 
 # %% tags=["experiment"]
-theirs = {"ScheduleGPipe": orders("GPipe", 2, 4), "Schedule1F1B": orders("1F1B", 2, 4)}
-found = run_ranks(
+orders_of = {"ScheduleGPipe": orders("GPipe", 2, 4), "Schedule1F1B": orders("1F1B", 2, 4)}
+of_ranks = run_ranks(
     split_depth.compared_with_torch,
     2,
     run_order_now,
-    theirs,
+    orders_of,
     model,
     tokens,
     backend="gloo",
     timeout=300,
 )
-for rank, of_rank in enumerate(found):
-    for name, ways in of_rank.items():
+
+largest = 0.0
+for rank, of_rank in enumerate(of_ranks):
+    for name, distances in of_rank.items():
         print(
-            f"rank {rank}, {name}: distance from the whole model's gradients, yours {ways['yours']:.1e}, "
-            f"torch's {ways['torch']:.1e}"
+            f"rank {rank}, {name}: distance from the whole model's gradients, "
+            f"yours {distances['yours']:.1e}, torch's {distances['torch']:.1e}"
         )
-furthest = max(
-    distance for of_rank in found for ways in of_rank.values() for distance in ways.values()
-)
+        largest = max(largest, *distances.values())
 course.claim(
     "run_order and torch.distributed.pipelining give the whole model's gradients to 1e-6 on two ranks",
-    round(furthest, 6) == 0,
-    f"{furthest:.0e}",
+    round(largest, 6) == 0,
+    f"{largest:.0e}",
 )
 
 # %% [markdown]
-# **Takeaway** Torch needs your cut of the layers and the name of a schedule. It then does what your `run_order` does.
-
-# %% [markdown]
-# ## What to take home
-#
-# - The bubble is (P - 1) / (M + P - 1), for GPipe and for 1F1B. More micro-batches make it small.
-# - Rank r holds all M micro-batches under GPipe, and at most P - r under 1F1B.
-# - A schedule is an order of passes per rank. Draw it before you run it.
+# **Takeaway** Torch needs your cut of the layers and the name of a schedule. It then does the work of your `run_order`.

@@ -27,7 +27,7 @@ MISTAKES = {
         ("math.ceil(numbers / new)", "numbers // new"),
     ),
     "empty_pieces": (
-        "Empty pieces are returned, each of which opens a file for nothing. Leave them out.",
+        "Empty pieces are returned, each of which reads nothing. Leave them out.",
         ("first < last", "first <= last"),
     ),
     "sizes_swapped": (

@@ -6,7 +6,7 @@ from course.engine.known_answers import alternative, mistake
 
 MISTAKES = {
     "one_seed_for_parts": (
-        "All ranks draw the same parts, so the model has 1/N of its width. Give each tensor rank its own seed.",
+        "All ranks draw the same parts, so only 1/N of the hidden units differ. Give each tensor rank its own seed.",
         ('"split parameters": seed + tensor_rank', '"split parameters": seed'),
     ),
     "parts_by_data_rank": (
@@ -17,7 +17,7 @@ MISTAKES = {
         ),
     ),
     "whole_by_tensor_rank": (
-        "LayerNorm's weights would be drawn differently on tensor ranks. Whole parameters are equal on all ranks.",
+        "Whole parameters would be drawn differently on tensor ranks. Give them one seed on all ranks.",
         ('"whole parameters": seed,', '"whole parameters": seed + tensor_rank,'),
     ),
     "whole_by_data_rank": (

@@ -23,7 +23,7 @@ MISTAKES = {
         ("place < capacity", "place <= capacity"),
     ),
     "experts_interleaved": (
-        "Place p of expert e is p · experts + e here, so experts share no block of slots. It is e · capacity + p.",
+        "Place p of expert e is p · experts + e here, so an expert has scattered slots. It is e · capacity + p.",
         ("expert * capacity + place", "place * scores.shape[1] + expert"),
     ),
     "packed_by_number_of_experts": (

@@ -28,7 +28,7 @@ MISTAKES = {
         ("attention = 4 *", "attention = 2 *"),
     ),
     "masked_half_left_out": (
-        "Attention leaves out the masked scores. They are computed, too: each token looks at all columns.",
+        "Attention leaves out the masked scores. They count here, too: take all columns for each token.",
         ("attention = 4 * gpt.columns", "attention = 2 * (gpt.columns + 1)"),
     ),
     "no_scores": (
