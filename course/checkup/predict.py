@@ -153,7 +153,7 @@ def workers(facts: Facts) -> Prediction | None:
     predicted = predict(list(WORKERS), costs.batch, costs.step, cores).tolist()
     seconds = {0: alone, **dict(zip(WORKERS, predicted, strict=True))}
     if alone <= WORKERS_GAIN_MIN * min(predicted):
-        words = f"no number of them gains 5 % on the {duration(alone)} per batch without"
+        words = f"no number of them gains 5 % on {duration(alone)}, a batch and a step timed alone"
         return Prediction(seconds, f"Workers, predicted (01/4): {words}.")
     words = ", ".join(f"{n}: {duration(s)}" for n, s in seconds.items())
     return Prediction(seconds, f"Workers, predicted per batch (01/4): {words}.")
