@@ -1089,9 +1089,12 @@ course.claim(
 # %% locked="wild_evaluate"
 def wild_evaluate(model, batches, device):
     """Accuracy in percent, with four faults.  Do not use it."""
-    outputs_list, correct, total = [], 0.0, 0
+    outputs_list = []
+    correct = 0.0
+    total = 0
     for x, y in batches:
-        x, y = x.to(device), y.to(device)
+        x = x.to(device)
+        y = y.to(device)
         outputs = model(x)
         outputs_list.append(outputs)
         hits = outputs.argmax(1) == y

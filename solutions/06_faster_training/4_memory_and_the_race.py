@@ -218,7 +218,7 @@ course.claim(
     "one cycle saves at least 10 % of the images",
     by_name["one cycle"].images,
     above=1 / 0.9,
-    otherwise="Constant learning rates reach an easy target early; a cycle pays near its end.",
+    otherwise="An easy target may be reached before the cycle lowers its learning rate.",
 )
 course.claim(
     "the bias before BatchNorm changes the time per image by less than 5 %",
@@ -263,8 +263,8 @@ course.claim(
 # ## Can you beat it?
 #
 # Write a recipe that reaches the target sooner. Change any field of the table, or `lr` and `epochs`. Decide first which
-# factor your change should reduce: another peak, cycle or label smoothing changes the number of images, another batch
-# size changes both factors, and the other fields change the time per image.
+# factor your change should reduce: another peak, cycle or label smoothing may change the number of images, another
+# batch size may change both factors, and the other fields may change the time per image.
 #
 # Your entry races with the same seeds as everything. The board shows ratios to everything, and an entry leads only if
 # its whole interval lies above 1. Try two entries. More are less fair: of forty entries that change nothing, about one
