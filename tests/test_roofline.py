@@ -94,7 +94,7 @@ def test_one_disturbed_step_changes_neither_typical_shares_nor_the_pair_that_is_
 def test_a_trace_says_how_long_no_operation_runs():
     events = [("data", 0, 60), ("forward", 60, 100), ("aten::conv2d", 60, 90), ("aten::convolution", 65, 85)]
     figure = plots.step_traces({"a training": events}, ("data", "forward"))
-    assert figure.axes[0].get_title() == "a training: no operation runs in 70% of the time"
+    assert figure.axes[0].get_title() == "a training: 70% of the time outside operations"
 
 
 def test_the_load_of_the_processor_is_a_share_of_its_threads():

@@ -5,7 +5,7 @@ import torch
 from torch.utils.checkpoint import checkpoint as torch_checkpoint
 
 from course.notebook.solutions import load_solutions
-from course.training.segments import Stack, gradients, peak_bytes
+from course.training.segments import Stack, gradients, peak_bytes, relative_difference
 
 pytestmark = pytest.mark.check
 
@@ -34,3 +34,9 @@ def test_the_peak_is_that_of_the_formula(x):
     for k in (1, 2, 4):
         found = peak_bytes(Stack(4, 16, k), x, checkpoint, saved_bytes)
         assert found == pytest.approx((k - 1) * input_bytes + 4 // k * block, rel=0.15)
+
+
+def test_a_relative_difference_is_in_norms_of_the_second_vector():
+    truth = torch.tensor([3.0, 4.0])
+    assert relative_difference(truth, truth) == 0
+    assert relative_difference(torch.tensor([3.0, 5.0]), truth) == pytest.approx(0.2)

@@ -156,7 +156,7 @@ def workers(facts: Facts) -> Prediction | None:
         )
     alone = seconds[0]
     if alone <= WORKERS_GAIN_MIN * min(seconds[n] for n in WORKERS):
-        words = f"no number of them gains 5 % on the {duration(alone)} per batch without"
+        words = f"no number of them gains 5 % on {duration(alone)}, a batch and a step timed alone"
         return Prediction(seconds, f"Workers, predicted (01/4): {words}.")
     words = ", ".join(f"{n}: {duration(s)}" for n, s in seconds.items())
     return Prediction(seconds, f"Workers, predicted per batch (01/4): {words}.")

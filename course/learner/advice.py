@@ -41,8 +41,7 @@ ADVICE = (
     Advice(
         "one cycle, not cosine decay",
         "a massive speed-up (superconvergence)",
-        "Both end near zero, which is the larger effect. Peak and length are two more numbers to "
-        "tune.",
+        "Both end near zero, so expect a small difference. A cycle has more numbers to tune.",
         "one cycle and cosine decay, each at its best of four peaks, differ by less than a point",
         "06/2",
         POINTS,
@@ -164,8 +163,8 @@ ADVICE = (
     Advice(
         "4 workers per device, not 2",
         "four times the number of GPUs; more and fewer are slower",
-        "The best number is the time of an item over the time of a step, up to your cores. A GPU "
-        "count says nothing about either.",
+        "The best number is about the time to make a batch over the time of a step, up to your "
+        "cores. A GPU count says nothing about either.",
         "four workers, the rule for one device, are faster than two",
     ),
     Advice(
@@ -249,7 +248,7 @@ ADVICE = (
     Advice(
         "gradients None, not 0: few rows",
         "a modest speed-up",
-        "With few rows, writing the gradient is most of the backward pass.",
+        "With few rows, writing the gradient is a large part of the backward pass.",
         "gradients None instead of 0 make a backward pass of few rows faster",
     ),
     Advice(
@@ -275,7 +274,7 @@ ADVICE = (
     Advice(
         "no_grad in validation: bytes kept",
         "turn gradients off",
-        "All activations of a batch stay until its result is dropped.",
+        "With a graph, activations of a batch stay until its result is dropped.",
         "no_grad keeps no activation of a validation batch",
         unit=COUNT,
     ),
@@ -337,7 +336,7 @@ ADVICE = (
     Advice(
         "SDPA, a small GPT",
         "one kernel for attention",
-        "It never writes the table of all pairs, so it wins on long rows.",
+        "Its fused kernels do not write the table of all pairs, so it wins on long rows.",
         "SDPA makes a step of the small GPT at least 5 % faster",
         "06/3",
         source=TODAY,
@@ -353,7 +352,7 @@ ADVICE = (
     Advice(
         "TF32, a small GPT",
         "float32 on tensor cores",
-        "NVIDIA GPUs since Ampere have it; no CPU does.",
+        "NVIDIA GPUs since Ampere have it.",
         "TF32 makes a step of the small GPT at least 10 % faster",
         "06/3",
         source=TODAY,

@@ -136,7 +136,7 @@ def step_traces(
                 ax.broken_barh(bar, (0.05, 0.35), color=GREY, lw=0)
         gaps.append(1 - _covered(operations) / (end - begin))
         ax.set_yticks([0.7, 0.22], ["phases", "operations"], fontsize=8)
-        ax.set_title(f"{name}: no operation runs in {gaps[-1]:.0%} of the time", fontsize=9.5)
+        ax.set_title(f"{name}: {gaps[-1]:.0%} of the time outside operations", fontsize=9.5)
         ax.grid(visible=False)
     panels[-1].set_xlabel("ms")
     for phase, color in colors.items():

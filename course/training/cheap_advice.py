@@ -19,7 +19,7 @@ from torchvision.transforms import v2
 from course.datasets import fashion
 from course.device import scale
 from course.loading.loaders import forked
-from course.measure.comparison import Interval, ratio_interval
+from course.measure.comparison import CHANGED, Interval, compare_pairs, ratio_interval
 from course.measure.timing import now
 from course.training.models import FashionCNN
 from course.training.ragged_transformer import RaggedTransformer
@@ -146,6 +146,22 @@ class Patient:
 
         return run
 
+    def with_workers(
+        self, numbers: Iterable[int], dataset: Dataset | None = None
+    ) -> dict[str, Work]:
+        """{"2 workers": a training for one pass with so many workers, ...}.
+
+        Args:
+            dataset: of images (default: the tensors in memory).
+        """
+        if dataset is None:
+            dataset = TensorDataset(self.images, self.labels)
+        works = {}
+        for n_workers in numbers:
+            loader = forked(dataset, self.batch_size, n_workers, shuffle=True)
+            works[f"{n_workers} workers"] = self.train(loader)
+        return works
+
     def validate(self, context: Callable[[], Any]) -> Work:
         """A function that counts hits over the batches in eval mode, inside a context."""
         batches = self.on_device()
@@ -246,6 +262,20 @@ def on_cuda(patient: Patient) -> dict[str, tuple[Work, Work]]:
         "device=": made((patient.batch_size, 1, 28, 28), patient.device),
         "cudnn.benchmark": (step, inside(benchmarking, step)),
     }
+
+
+def gains_on_cuda(patient: Patient, seconds: float) -> dict[str, Interval]:
+    """{advice: how many times as fast it makes the work} of what needs CUDA.
+
+    "first step" is the ratio of `first_step_of_a_shape`.
+
+    Args:
+        seconds: that each pair takes, about.
+    """
+    compared = compare_pairs(on_cuda(patient), device=patient.device, seconds=seconds)
+    gains = {name: comparison.ratio(CHANGED) for name, comparison in compared.items()}
+    gains["first step"] = first_step_of_a_shape(patient)
+    return gains
 
 
 @contextlib.contextmanager

@@ -101,6 +101,14 @@ def of_scheduler(steps: int, **options: object) -> Schedule:
     return made
 
 
+def largest_difference(schedule: Schedule, other: Schedule) -> float:
+    """The largest absolute difference of two equally long Schedules, in any number of any step."""
+    differences = torch.tensor(schedule, dtype=torch.float64) - torch.tensor(
+        other, dtype=torch.float64
+    )
+    return differences.abs().max().item()
+
+
 SCHEDULES = {
     "constant": constant,
     "cyclic": cyclic,
@@ -165,6 +173,11 @@ def points_ahead(scores: Sequence[float], others: Sequence[float]) -> Interval:
     """The Interval of `scores` minus `others`, shares paired by seed, in points."""
     apart = difference_interval(scores, others)
     return Interval(POINTS * apart.estimate, POINTS * apart.low, POINTS * apart.high)
+
+
+def paired_spread(scores: Sequence[float], others: Sequence[float]) -> float:
+    """The standard deviation of `scores` minus `others`, shares paired by seed, in points."""
+    return POINTS * statistics.stdev(a - b for a, b in zip(scores, others, strict=True))
 
 
 # ---- what a small study would have found

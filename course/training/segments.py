@@ -89,6 +89,11 @@ def gradients(
     return torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
 
 
+def relative_difference(gradient: Tensor, truth: Tensor) -> float:
+    """The norm of the difference of two vectors over the norm of the second."""
+    return float((gradient - truth).norm() / truth.norm())
+
+
 def peak_bytes(model: Stack, x: Tensor, checkpoint: Checkpoint, saved_bytes: SavedBytes) -> int:
     """Most bytes kept simultaneously in a checkpointed step.
 

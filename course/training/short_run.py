@@ -8,7 +8,8 @@ number of steps. A seed sets the initial weights and the order of the images.
 """
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -20,11 +21,52 @@ from course.training.contest import MOMENTUM
 CLASSES = 10
 PIXELS_AT_THE_END = 16  # of 28 x 28, after three convolutions of stride 2
 ROWS = 1000  # of a forward pass that validates
+LOOKS_PER_EPOCH = 4  # of a training until a target
 
 
 def sgd(model: nn.Module) -> torch.optim.Optimizer:
     """SGD with momentum; its learning rate is set before each step."""
     return torch.optim.SGD(model.parameters(), lr=0.0, momentum=MOMENTUM)
+
+
+class AdamBy(torch.optim.Optimizer):
+    """An optimizer that calls a function with the signature of 06/2's adamw_step.
+
+    Args:
+        adamw_step: changes parameters, running means and running squares in place.
+        decay: the weight decay.
+        decoupled: True for AdamW, False for Adam with L2.
+    """
+
+    def __init__(
+        self,
+        adamw_step: Callable[..., None],
+        params: Iterable[nn.Parameter],
+        decay: float,
+        decoupled: bool,
+    ):
+        super().__init__(params, {"lr": 0.0})
+        self.adamw_step = adamw_step
+        self.decay = decay
+        self.decoupled = decoupled
+        self.steps = 0
+        self.weights = self.param_groups[0]["params"]
+        self.means = [torch.zeros_like(weight) for weight in self.weights]
+        self.squares = [torch.zeros_like(weight) for weight in self.weights]
+
+    def step(self) -> None:
+        """Move all weights."""
+        self.steps += 1
+        self.adamw_step(
+            self.weights,
+            [weight.grad for weight in self.weights],
+            self.means,
+            self.squares,
+            self.steps,
+            self.param_groups[0]["lr"],
+            weight_decay=self.decay,
+            decoupled=self.decoupled,
+        )
 
 
 @dataclass(frozen=True)
@@ -96,3 +138,36 @@ class ShortRuns:
             F.cross_entropy(model(x), y).backward()
             optimizer.step()
         return self.accuracy_of(model)
+
+    def steps_to(
+        self, target: float, batch_size: int, lr: float, seed: int, most_steps: int
+    ) -> float:
+        """Steps at a constant `lr` until the validation accuracy is `target`; infinite if never.
+
+        The accuracy is looked at LOOKS_PER_EPOCH times per epoch.
+        """
+        model = self.network(seed)
+        batches = self.batches_of(batch_size, seed)
+        optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=MOMENTUM)
+        look_every = max(1, len(self.labels) // (LOOKS_PER_EPOCH * batch_size))
+        for step in range(1, 1 + most_steps):
+            x, y = next(batches)
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+            if step % look_every == 0 and self.accuracy_of(model) >= target:
+                return step
+        return math.inf
+
+    def step_of(self, batch_size: int, lr: float) -> Callable[[], None]:
+        """A function that makes one step of a new network, with the same batch each time."""
+        model = self.network(0)
+        x, y = next(self.batches_of(batch_size, 0))
+        optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=MOMENTUM)
+
+        def step() -> None:
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+
+        return step

@@ -120,8 +120,34 @@ def executed_notebook(
             f"a cell of {source.metadata.course.built_from} failed:\n{error}"
         ) from None
     nb.metadata = source.metadata
+    drop_cleared_bars(nb)
     _drop_widgets(nb)
     return nb
+
+
+def drop_cleared_bars(nb: NotebookNode) -> None:
+    """Leave of each printed line what a terminal shows in the end; drop outputs that show nothing.
+
+    A progress bar that ends clears its line with spaces, which a page would show as a blank line.
+    """
+    for cell in nb.cells:
+        if cell.cell_type != "code":
+            continue
+        kept = []
+        for output in cell.outputs:
+            if output.output_type == "stream":
+                output.text = "\n".join(_last_shown(line) for line in output.text.split("\n"))
+            if output.output_type != "stream" or output.text:
+                kept.append(output)
+        cell.outputs = kept
+
+
+def _last_shown(line: str) -> str:
+    """What stands after the last carriage return that something follows; "" if it is blank."""
+    shown = [part for part in line.split("\r") if part]
+    if len(shown) == 0 or ("\r" in line and not shown[-1].strip()):
+        return ""
+    return shown[-1]
 
 
 def _drop_widgets(nb):

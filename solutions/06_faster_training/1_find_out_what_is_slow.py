@@ -3,10 +3,9 @@
 #
 # **What is your training step waiting for, and which advice could change that?**
 #
-# Checklists for faster training seldom name the machine on which their advice was measured, and some advice that wins
-# on one machine loses on another. So you first learn to measure: where a step spends its time, how much a change can
-# gain at best, and whether a difference is more than noise. Then you test the advice of one checklist, L. Kuhn's
-# "Faster Deep Learning Training with PyTorch"
+# Some advice for faster training wins on one machine and loses on another. So you first learn to measure: where a step
+# spends its time, how much a change can gain at best, and whether a difference is more than noise. Then you test the
+# advice of one checklist, L. Kuhn's "Faster Deep Learning Training with PyTorch"
 # ([efficientdl.com](https://efficientdl.com/faster-deep-learning-in-pytorch-a-guide/)).
 #
 # **You will be able to**
@@ -16,7 +15,7 @@
 # - say whether an operation waits for arithmetic, for bytes or for its start;
 # - judge a piece of advice by its bound, its interval, and the machines on which it flips.
 #
-# **Minutes** 44 core · 90 in all
+# **Minutes** 47 core · 93 in all
 #
 # **Needs** PyTorch: you have written a training loop
 #
@@ -27,14 +26,14 @@
 # %% locked="setup"
 import contextlib
 import functools
+import io
 import math
 import os
 import statistics
 import warnings
 
-os.environ.setdefault(
-    "KINETO_LOG_LEVEL", "6"
-)  # the profiler would write about missing GPUs to the terminal
+# Else the profiler writes about missing GPUs to the terminal.
+os.environ.setdefault("KINETO_LOG_LEVEL", "6")
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -47,32 +46,34 @@ from course.datasets import data_folder, fashion
 from course.device import machine_name
 from course.learner.claims import claimed
 from course.learner.flip_map import flip_map
-from course.loading.loaders import forked
 from course.measure import comparison, regimes, roofline, step_profile
 from course.measure.comparison import CHANGED, FASTER, SLOWER, USUAL, compare, compare_pairs
 from course.plots import faster_training as plots
 from course.plots import flip_map as map_plots
-from course.training import cheap_advice
-from course.training.models import FashionCNN
+from course.training import cheap_advice, input_scale
 
-warnings.filterwarnings(
-    "ignore", "This DataLoader will create"
-)  # more workers than cores: we try that on purpose
+# We try more workers than cores on purpose.
+warnings.filterwarnings("ignore", "This DataLoader will create")
 print(course.machine())
-size, device = course.sizes("06_faster_training"), course.device()
+size = course.sizes("06_faster_training")
+device = course.device()
 data = fashion.load(size.dataset)
 images, labels, held_images, held_labels = fashion.with_validation(data)
 batch_size = size.cheap_batch
 print(f"{len(labels):,} images to train on, {len(held_labels):,} to validate on")
-new_model = functools.partial(cheap_advice.new_model, device)  # the same initial weights each time
+
+
+def new_model():
+    """Return the network of this part, with the same initial weights each time."""
+    return cheap_advice.new_model(device)
 
 
 # %% [markdown]
 # ## What does a check-up find?
 #
-# Before you change a training, find out what is worth changing. The training below is the one that most people write
-# first: a Dataset that makes one image at a time, a `DataLoader` with default options, and Adam. `course.checkup`
-# watches it, reports where its time goes, and tries what might help.
+# Before you change a training, find out what is worth changing. The training below is a common first version: a Dataset
+# that makes one image at a time, a `DataLoader` without workers, and Adam. `course.checkup` watches it, reports where
+# its time goes, and tries what might help.
 #
 # **Predict**: which share of the time does Adam's update take, from 0 to 1? Say a small one if operations count: the
 # update makes a dozen per weight, but forward and backward use each weight for all images. Say a larger one if bytes
@@ -90,9 +91,12 @@ optimizer = torch.optim.Adam(model.parameters())
 
 def step(batch):
     """Train on one batch."""
-    x, y = (part.to(device) for part in batch)
+    x, y = batch
+    x = x.to(device)
+    y = y.to(device)
     optimizer.zero_grad()
-    F.cross_entropy(model(x), y).backward()
+    loss = F.cross_entropy(model(x), y)
+    loss.backward()
     optimizer.step()
 
 
@@ -100,21 +104,13 @@ report = course.checkup(loader, step, steps=size.checkup_steps, minutes=size.che
 print(report)
 
 # %% tags=["experiment"]
-seen = report.facts.phases
-print(
-    course.score(
-        "06/1",
-        "share of Adam's update",
-        predicted_optimizer_share,
-        seen["optimizer"].share,
-        null=None,
-    )
-)
+phases = report.facts.phases
+share = phases["optimizer"].share
+print(course.score("06/1", "share of Adam's update", predicted_optimizer_share, share, null=None))
 
 # %% [markdown]
-# For each change that it advises, the report says what it can gain at best, what it gained here, and whether its
-# interval of 95 % allows a verdict. You now build these three numbers yourself, so that you can use them where no
-# check-up looks.
+# For each change that it advises, the report says what the change can gain at best, and what it gained here, with an
+# interval of 95 %. The next sections show where these numbers come from.
 #
 # **Takeaway** Look at the whole step before you change a line of it.
 
@@ -124,35 +120,58 @@ print(
 # Time the same step twice, and you get two different numbers. How large must a difference be before it means something?
 # To find out, compare a step with itself: in such an *A/A test* every difference is noise.
 #
-# The cell makes many of these tests. It judges each by one run of each side, as people do by hand, and by several
-# rounds of `compare`, which this course uses everywhere. How often does each way find a difference where there is none?
+# The cells make many of these tests. They judge each test by one run of each side, and by the interval over several
+# rounds. How often does each way find a difference where there is none?
 
 # %% tags=["experiment"]
-fixed = next(iter(loader))
-same = {
-    f"A/A {number}": (lambda: step(fixed), lambda: step(fixed)) for number in range(size.same_pairs)
-}
-compared = compare_pairs(same, device=device, seconds=0).values()
-by_hand = [float(found.seconds[USUAL][0] / found.seconds[CHANGED][0]) for found in compared]
-fooled = sum(abs(ratio - 1) > 0.02 for ratio in by_hand)
-judged = sum(found.verdict(CHANGED) in (FASTER, SLOWER) for found in compared)
-rounds = statistics.median(found.rounds_for(CHANGED, 0.02) for found in compared)
-print(f"of {len(same)} comparisons of a step with itself, a difference was found")
+fixed_batch = next(iter(loader))
+
+
+def same_step():
+    """Make a training step, on the same batch each time."""
+    step(fixed_batch)
+
+
+equal_pairs = {}
+for number in range(size.same_pairs):
+    equal_pairs[f"A/A {number}"] = (same_step, same_step)
+tests = list(compare_pairs(equal_pairs, device=device, seconds=0).values())
+
+# %% tags=["experiment"]
+first_ratios = []  # of the first run of each side
+found_by_one_run = 0
+found_by_interval = 0
+rounds_needed = []
+for test in tests:
+    ratio = float(test.seconds[USUAL][0] / test.seconds[CHANGED][0])
+    first_ratios.append(ratio)
+    if abs(ratio - 1) > 0.02:
+        found_by_one_run += 1
+    if test.verdict(CHANGED) in (FASTER, SLOWER):
+        found_by_interval += 1
+    rounds_needed.append(test.rounds_for(CHANGED, 0.02))
+
+print(f"of {len(tests)} comparisons of a step with itself, a difference was found")
 print(
-    f"    by one run of each, if 2 % counts: {fooled} times, from {min(by_hand):.2f} to {max(by_hand):.2f}"
+    f"    by one run of each, if 2 % counts: {found_by_one_run} times, "
+    f"from {min(first_ratios):.2f} to {max(first_ratios):.2f}"
 )
-print(f"    by intervals of {next(iter(compared)).rounds} rounds: {judged} times")
-print(f"rounds to see a gain of 2 % here: about {rounds:.0f}")
-usual, changed = (torch.cat([found.seconds[way] for found in compared]) for way in (USUAL, CHANGED))
+print(f"    by intervals of {tests[0].rounds} rounds: {found_by_interval} times")
+print(f"rounds to see a gain of 2 % here: about {statistics.median(rounds_needed):.0f}")
+
+# %% tags=["experiment"]
+seconds_usual = torch.cat([test.seconds[USUAL] for test in tests])
+seconds_changed = torch.cat([test.seconds[CHANGED] for test in tests])
 course.claim(
     "over all rounds, a step is as fast as itself within 2 %",
-    comparison.ratio_interval(usual, changed),
+    comparison.ratio_interval(seconds_usual, seconds_changed),
     within=(0.98, 1.02),
-    otherwise="Your machine does other work, so small gains cannot be seen.",
+    otherwise="Two equal steps differ here, so you cannot see a gain of that size.",
 )
 
 # %% [markdown]
-# **Known** One interval of 95 % in twenty misses the truth. For half its width you need four times the rounds.
+# **Known** On average, one interval of 95 % in twenty misses the truth. For half its width you need about four times
+# the rounds.
 #
 # **Takeaway** First compare a thing with itself. A gain must be larger than the difference that you find there.
 
@@ -227,8 +246,9 @@ check.where_time_goes(where_time_goes, seed=13)
 
 # %% [markdown]
 # How much time does it take to get the data? You profile two trainings: the first makes its images one by one, and the
-# second cuts rows out of one tensor. Your function computes the shares, and the bars show a typical step of each
-# training. In the last figure, a dark bar is an operation of torch; in the gaps no operation runs.
+# second takes rows of one tensor. Your function computes the shares, and the bars show a typical step of each training.
+# In the last figure, a dark bar is an operation of torch on the processor, and in the gaps the processor does something
+# else.
 #
 # <details><summary>Why does each phase wait for the GPU at its end?</summary>
 #
@@ -242,13 +262,15 @@ PHASES = ("data", "transfer", "forward", "backward", "optimizer")
 
 def train_in_phases(loader, steps):
     """Train for `steps`, with a label around each phase."""
-    model, batches = new_model(), iter(loader)
+    model = new_model()
     optimizer = torch.optim.Adam(model.parameters())
+    batches = iter(loader)
     for _ in range(steps):
         with step_profile.phase("data", device):
-            batch = next(batches)
+            x, y = next(batches)
         with step_profile.phase("transfer", device):
-            x, y = (part.to(device) for part in batch)
+            x = x.to(device)
+            y = y.to(device)
         with step_profile.phase("forward", device):
             loss = F.cross_entropy(model(x), y)
         with step_profile.phase("backward", device):
@@ -261,65 +283,63 @@ def train_in_phases(loader, steps):
 # %% tags=["experiment"]
 shares_now = course.solved(check.where_time_goes)
 in_tensors = TensorDataset(images, labels)
-sets = {"images one by one": one_by_one, "tensors in memory": in_tensors}
-profiles, shares, steps_of = {}, {}, {}
-for name, dataset in sets.items():
-    from_set = DataLoader(dataset, batch_size, shuffle=True)
-    profiles[name] = step_profile.profiled(
-        lambda data=from_set: train_in_phases(data, size.profile_steps), device
-    )
-    events = step_profile.events_of(profiles[name])
-    steps_of[name] = [shares_now(found, PHASES) for found in step_profile.per_step(events, "data")]
-    shares[name] = step_profile.typical_shares(steps_of[name])
-plots.phase_shares(shares)
+datasets = {"images one by one": one_by_one, "tensors in memory": in_tensors}
 
+profiles = {}  # of each training
+events_by_step = {}  # of each training: a list of events per step
+shares_by_step = {}
+typical_shares = {}
+for name, dataset in datasets.items():
+    shuffled = DataLoader(dataset, batch_size, shuffle=True)
+    train = functools.partial(train_in_phases, shuffled, size.profile_steps)
+    profiles[name] = step_profile.profiled(train, device)
+    events = step_profile.events_of(profiles[name])
+    events_by_step[name] = step_profile.per_step(events, "data")
+    shares_by_step[name] = [shares_now(step, PHASES) for step in events_by_step[name]]
+    typical_shares[name] = step_profile.typical_shares(shares_by_step[name])
+plots.phase_shares(typical_shares)
 
 # %% tags=["experiment"]
-def interval_of(name, phase):
-    """The Interval of a phase's share, over the steps of a training."""
-    return comparison.signed_rank_interval([found[phase] for found in steps_of[name]])
-
-
-waited = [[found["data"] for found in steps] for steps in steps_of.values()]
+shares = typical_shares["images one by one"]
 print(
-    f"data and optimizer, by the check-up: {seen['data'].share:.1%}, {seen['optimizer'].share:.1%}; "
-    f"by your function: {shares['images one by one']['data']:.1%}, "
-    f"{shares['images one by one']['optimizer']:.1%}"
+    f"data and optimizer, by the check-up: {phases['data'].share:.1%}, "
+    f"{phases['optimizer'].share:.1%}; by your function: {shares['data']:.1%}, "
+    f"{shares['optimizer']:.1%}"
 )
+slowest = step_profile.slowest_operations(profiles["tensors in memory"], 5)
+shown = [f"{name} {share:.0%}" for name, share in slowest.items()]
+print("operations that take longest, with tensors in memory:", ", ".join(shown))
+
+# %% tags=["experiment"]
+waits_one_by_one = [shares["data"] for shares in shares_by_step["images one by one"]]
+waits_in_tensors = [shares["data"] for shares in shares_by_step["tensors in memory"]]
+updates = [shares["optimizer"] for shares in shares_by_step["tensors in memory"]]
 course.claim(
     "with images made one by one, getting the data takes a larger share than with tensors in memory",
-    comparison.difference_interval(*waited),
+    comparison.difference_interval(waits_one_by_one, waits_in_tensors),
     above=0,
 )
 course.claim(
     "Adam's update takes more than a tenth of a small network's step",
-    interval_of("tensors in memory", "optimizer"),
+    comparison.signed_rank_interval(updates),
     above=0.1,
     otherwise="Look at the other phases: which of them takes the largest share?",
 )
-slowest = step_profile.slowest_operations(profiles["tensors in memory"], 5)
-print(
-    "operations that take longest:",
-    ", ".join(f"{name} {share:.0%}" for name, share in slowest.items()),
-)
 
 # %% tags=["experiment"]
-cut = {}
-for name, found in profiles.items():
-    cut[name] = step_profile.typical_pair(
-        step_profile.per_step(step_profile.events_of(found), "data")
-    )
 trace = data_folder() / "traces" / "06_faster_training_1.json.gz"
 trace.parent.mkdir(parents=True, exist_ok=True)
 profiles["tensors in memory"].export_chrome_trace(str(trace))
-print(
-    f"the whole trace: {trace.parent.name}/{trace.name} in the data folder; open it at ui.perfetto.dev"
-)
-plots.step_traces(cut, PHASES)
+print(f"the whole trace: traces/{trace.name} in the data folder; open it at ui.perfetto.dev")
+
+two_steps = {}  # of each training: the events of two neighbouring steps
+for name, steps in events_by_step.items():
+    two_steps[name] = step_profile.typical_pair(steps)
+plots.step_traces(two_steps, PHASES)
 
 # %% [markdown]
-# Profile and check-up may disagree about a share, because the profiler slows down work of many short operations, such
-# as making one image.
+# Profile and check-up may disagree about a share. **We think** that the profiler adds time to each operation, and
+# making single images takes many short ones. To test it, time the data phase with and without the profiler.
 #
 # **Takeaway** Profile your own training: the same network has other shares when its data come from one tensor.
 
@@ -390,30 +410,36 @@ check.speedup_bound(speedup_bound, seed=4)
 
 # %% tags=["experiment"]
 bound_now = course.solved(check.speedup_bound)
-for kind, found in shares.items():
-    print(f"{kind}: how many times as fast the training gets if this phase ...")
-    for name, advice in [
-        ("data", "workers, and all other advice about loading"),
-        ("transfer", "pinned memory"),
-        ("optimizer", "gradients None, fused optimizers"),
-    ]:
-        twice, best = bound_now(found[name], 2)
+advice_about = {
+    "data": "workers, and all other advice about loading",
+    "transfer": "pinned memory",
+    "optimizer": "fused optimizers",
+}
+for name, shares in typical_shares.items():
+    print(f"{name}: how many times as fast the training gets if this phase ...")
+    for phase, advice in advice_about.items():
+        twice, best = bound_now(shares[phase], 2)
         print(
-            f"    {name:<10} takes half as long: {twice:.3f}   takes no time: {best:.3f}   ({advice})"
+            f"    {phase:<10} takes half as long: {twice:.3f}   takes no time: {best:.3f}   "
+            f"({advice})"
         )
-by_step = [bound_now(found["data"], 2)[1] for found in steps_of["tensors in memory"]]
-best_loading = comparison.signed_rank_interval(by_step)
+
+# %% tags=["experiment"]
+bounds_by_step = []
+for shares in shares_by_step["tensors in memory"]:
+    _, best = bound_now(shares["data"], 2)
+    bounds_by_step.append(best)
+loading_bound = comparison.signed_rank_interval(bounds_by_step)
 course.claim(
     "with tensors in memory, no advice about loading can make this training 10 % faster",
-    best_loading,
+    loading_bound,
     below=1.1,
     otherwise="Then loading is worth your time: see unit 01.",
 )
 
 # %% [markdown]
-# The bound also holds for workers and streams, which run phases at the same time, because the other phases get no
-# shorter. Compare the recorded machines: a fast device spends a larger share on getting the data, so there advice about
-# loading can gain more.
+# The bound also holds for workers, which make batches while the model computes: at best, a step waits for no data.
+# Compare the recorded machines: the larger the share of the data, the more advice about loading can gain.
 #
 # **Takeaway** The share of a phase bounds what any advice about it can gain, and shares differ between machines.
 
@@ -438,18 +464,17 @@ course.claim(
 predicted_twice_the_images = None  # your number
 
 # %% tags=["experiment"]
-n, width = size.regime_numbers, size.regime_width
-clamped, product = (
-    functools.partial(make, device=device) for make in (regimes.clamped, regimes.product)
-)
-large, square, small = clamped(n, 1), product(width, width, width), regimes.often(clamped(64, 1))
-patients = {
-    k: cheap_advice.Patient(new_model(), images[:k], labels[:k], k) for k in (1, 2, 64, 128)
-}
-steps = {k: patient.train(patient.on_device()) for k, patient in patients.items()}
+n = size.regime_numbers
+width = size.regime_width
+clamped = functools.partial(regimes.clamped, device=device)
+product = functools.partial(regimes.product, device=device)
+
+one_limit = clamped(n, 1)
+square = product(width, width, width)
+few_numbers = regimes.often(clamped(64, 1))
 pairs = {  # change: (as before, changed), and how many times the arithmetic and the bytes
-    "many numbers, two limits  arithmetic × 2, bytes × 1": (large, clamped(n, 2)),
-    "twice as many numbers     arithmetic × 2, bytes × 2": (large, clamped(2 * n, 1)),
+    "many numbers, two limits  arithmetic × 2, bytes × 1": (one_limit, clamped(n, 2)),
+    "twice as many numbers     arithmetic × 2, bytes × 2": (one_limit, clamped(2 * n, 1)),
     "matrix, longer rows    arithmetic × 2, bytes × 1.67": (
         square,
         product(width, 2 * width, width),
@@ -458,29 +483,45 @@ pairs = {  # change: (as before, changed), and how many times the arithmetic and
         square,
         product(4 * width, width // 4, width),
     ),
-    "64 numbers, two limits    arithmetic × 2, bytes × 1": (small, regimes.often(clamped(64, 2))),
-    "128 numbers               arithmetic × 2, bytes × 2": (small, regimes.often(clamped(128, 1))),
-    "step, 2 images for 1": (steps[1], steps[2]),
-    "step, 128 images for 64": (steps[64], steps[128]),
+    "64 numbers, two limits    arithmetic × 2, bytes × 1": (
+        few_numbers,
+        regimes.often(clamped(64, 2)),
+    ),
+    "128 numbers               arithmetic × 2, bytes × 2": (
+        few_numbers,
+        regimes.often(clamped(128, 1)),
+    ),
 }
 
 # %% tags=["experiment"]
+steps = {}  # images of a step: a function that makes it
+for n_images in (1, 2, 64, 128):
+    patient = cheap_advice.Patient(new_model(), images[:n_images], labels[:n_images], n_images)
+    steps[n_images] = patient.train(patient.on_device())
+pairs["step, 2 images for 1"] = (steps[1], steps[2])
+pairs["step, 128 images for 64"] = (steps[64], steps[128])
+
 compared = compare_pairs(pairs, device=device, seconds=size.advice_seconds)
-longer = {name: found.ratio(USUAL, to=CHANGED) for name, found in compared.items()}
-for name, ratio in longer.items():
-    print(f"{name:<52}  time × {ratio}")
-limits, numbers, longer_rows, other_shape, few_limits, few_numbers, one_more, _ = longer.values()
+times_as_long = {}
+for name, result in compared.items():
+    times_as_long[name] = result.ratio(USUAL, to=CHANGED)
+    print(f"{name:<52}  time × {times_as_long[name]}")
+
+# %% tags=["experiment"]
+two_limits, twice_numbers, longer_rows, other_shape, few_limits, few_more, two_images, _ = (
+    times_as_long.values()
+)
 print(
     course.score(
-        "06/1", "two images instead of one, times as long", predicted_twice_the_images, one_more
+        "06/1", "two images instead of one, times as long", predicted_twice_the_images, two_images
     )
 )
 course.claim(
-    "twice the arithmetic on as many numbers takes at most 25 % longer", limits, below=1.25
+    "twice the arithmetic on as many numbers takes at most 25 % longer", two_limits, below=1.25
 )
 course.claim(
     "twice the numbers take at least 50 % longer: comparing many is memory-bound",
-    numbers,
+    twice_numbers,
     above=1.5,
 )
 course.claim(
@@ -494,13 +535,14 @@ course.claim(
 course.claim("twice the arithmetic on 64 numbers takes at most 25 % longer", few_limits, below=1.25)
 course.claim(
     "128 numbers instead of 64 take at most 25 % longer: the call itself costs most",
-    few_numbers,
+    few_more,
     below=1.25,
 )
 
 # %% [markdown]
-# **Shown** Some rows change almost only the arithmetic, others almost only the bytes. The operation waits for the one
-# whose change also changes the time. If the time stays although both double, most of it is the call itself.
+# **Shown** Two rows change only the arithmetic, one changes only the bytes, and the others change both. The operation
+# waits for the one whose change also changes the time. If the time stays although both double, most of it is the call
+# itself.
 #
 # **We think** that a step of one image waits mostly for the update and for the start of each operation. To test it,
 # leave the update out.
@@ -521,55 +563,50 @@ course.claim(
 # makes the work, the thick line is its interval, and the thin grey line is the control.
 #
 # `as_tensor` and gradients set to None appear twice: in a step of the network, where they touch little, and in work of
-# which they touch much. The
-# checklist also says to take four workers per GPU. You have one device, so the cell compares four with two.
+# which they touch much. The checklist also says to take four workers per GPU. You have one device, so the cell compares
+# four with two.
 
 # %% tags=["experiment"]
-few = size.cheap_steps * batch_size
-patient, many = (
-    cheap_advice.Patient(new_model(), images[:k], labels[:k], batch_size)
-    for k in (few, size.worker_steps * batch_size)
-)
-single = cheap_advice.OneByOne(
-    data.train_images[: len(many.images)], data.train_labels[: len(many.images)]
-)
-in_memory = compare(
-    {f"{n} workers": many.train(many.loader(n)) for n in (0, 2)},
-    device=device,
-    seconds=size.worker_seconds,
-)
-by_image = compare(
-    {f"{n} workers": many.train(forked(single, batch_size, n, shuffle=True)) for n in (0, 2, 4)},
-    device=device,
-    seconds=size.worker_seconds,
-)
+n = size.worker_steps * batch_size
+many = cheap_advice.Patient(new_model(), images[:n], labels[:n], batch_size)
+single = cheap_advice.OneByOne(data.train_images[:n], data.train_labels[:n])
+from_memory = compare(many.with_workers((0, 2)), device=device, seconds=size.worker_seconds)
+by_image = compare(many.with_workers((0, 2, 4), single), device=device, seconds=size.worker_seconds)
 workers = {
-    "2 workers, tensors in memory": in_memory,
+    "2 workers, tensors in memory": from_memory,
     "2 workers, images one by one": by_image.pair("0 workers", "2 workers"),
     "4 workers, the rule, not 2": by_image.pair("2 workers", "4 workers"),
 }
 
 # %% tags=["experiment"]
-on_device, train = patient.on_device(), patient.train
-usual, as_array = train(on_device), patient.from_arrays
-graph, no_graph = (patient.validate(context) for context in (contextlib.nullcontext, torch.no_grad))
+few = size.cheap_steps * batch_size
+patient = cheap_advice.Patient(new_model(), images[:few], labels[:few], batch_size)
+on_device = patient.on_device()
+usual = patient.train(on_device)
+with_graph = patient.validate(contextlib.nullcontext)
+without_graph = patient.validate(torch.no_grad)
 pairs = {  # advice: (without, with)
-    "slices, no DataLoader": (train(patient.loader()), train(patient.slices)),
-    "as_tensor, a network": (train(as_array(torch.tensor)), train(as_array(torch.as_tensor))),
+    "slices, no DataLoader": (patient.train(patient.loader()), patient.train(patient.slices)),
+    "as_tensor, a network": (
+        patient.train(patient.from_arrays(torch.tensor)),
+        patient.train(patient.from_arrays(torch.as_tensor)),
+    ),
     "as_tensor, a linear model": cheap_advice.linear_steps(size.linear_rows, device),
-    "gradients None, a network": (train(on_device, to_none=False), usual),
+    "gradients None, a network": (patient.train(on_device, to_none=False), usual),
     "gradients None, few rows": cheap_advice.few_rows(size.few_rows_width, device),
-    "no .item() in the steps": (train(on_device, each=torch.Tensor.item), usual),
-    "no_grad in validation": (graph, no_graph),
+    "no .item() in the steps": (patient.train(on_device, each=torch.Tensor.item), usual),
+    "no_grad in validation": (with_graph, without_graph),
     "no anomaly detection": (cheap_advice.inside(cheap_advice.anomaly_detection, usual), usual),
 }
 compared = workers | compare_pairs(pairs, device=device, seconds=size.advice_seconds)
 plots.advice_ratios(compared, "times as fast: the work that the advice is about")
 
 # %% tags=["experiment"]
-gains = {name: found.ratio([*found.seconds][-1]) for name, found in compared.items()}
-for name, found in compared.items():
-    print(f"{name:<30} {gains[name]}  {found.verdict([*found.seconds][-1])}")
+gains = {}
+for name, result in compared.items():
+    with_advice = list(result.seconds)[-1]
+    gains[name] = result.ratio(with_advice)
+    print(f"{name:<30} {gains[name]}  {result.verdict(with_advice)}")
 
 # %% [markdown]
 # Four claims decide whether you should work on the loader.
@@ -585,7 +622,7 @@ course.claim(
     "two workers make a training faster whose images are made one by one",
     gains["2 workers, images one by one"],
     above=1,
-    otherwise="The workers need cores that the training uses.",
+    otherwise="Workers pay only while cores are free: see unit 01.",
 )
 course.claim(
     "four workers, the rule for one device, are faster than two",
@@ -595,7 +632,7 @@ course.claim(
 )
 course.claim(
     "slices instead of a DataLoader gain no more than the profile allows",
-    gains["slices, no DataLoader"].scaled(1 / best_loading.estimate),
+    gains["slices, no DataLoader"].scaled(1 / loading_bound.estimate),
     below=1.05,
 )
 
@@ -624,11 +661,11 @@ course.claim(
     above=1,
 )
 course.claim("no_grad makes a validation faster", gains["no_grad in validation"], above=1)
-kept, kept_without = cheap_advice.bytes_kept(graph), cheap_advice.bytes_kept(no_graph)
-keeps_nothing = kept_without == 0
+kept = cheap_advice.bytes_kept(with_graph)
+kept_without = cheap_advice.bytes_kept(without_graph)
 course.claim(
     "no_grad keeps no activation of a validation batch",
-    keeps_nothing,
+    kept_without == 0,
     f"{kept_without} B, not {kept / 1e6:.1f} MB",
 )
 
@@ -647,11 +684,9 @@ course.claim("without anomaly detection a step is faster", gains["no anomaly det
 # %% tags=["experiment"]
 on_gpu = {}
 if device.type == "cuda":
-    compared = compare_pairs(
-        cheap_advice.on_cuda(patient), device=device, seconds=size.advice_seconds
-    )
-    on_gpu = {name: found.ratio(CHANGED) for name, found in compared.items()}
-    on_gpu["first step"] = cheap_advice.first_step_of_a_shape(patient)
+    on_gpu = cheap_advice.gains_on_cuda(patient, size.advice_seconds)
+
+# %% tags=["experiment"]
 course.claim(
     "pin_memory makes a training with tensors in memory faster", on_gpu.get("pin_memory"), above=1
 )
@@ -684,11 +719,11 @@ course.claim(
 #
 # - **Known** `zero_grad(set_to_none=True)` has been the default since PyTorch 2.0 (its release notes), so the two rows
 #   about gradients say what going back to zeros would cost.
-# - `cudnn.benchmark` tries several algorithms at the first step of each shape (PyTorch documentation), so it needs
-#   fixed shapes.
-# - `non_blocking` needs pinned memory.
-# - Anomaly detection is a debugging tool. Our row measures only its tracebacks. By default it also looks for NaN, which
-#   costs more.
+# - `cudnn.benchmark` tries several algorithms at the first step of each shape (PyTorch documentation), so each new
+#   shape costs time.
+# - A copy to the GPU with `non_blocking` needs pinned memory to overlap with other work (PyTorch documentation, "CUDA
+#   semantics").
+# - Anomaly detection is a debugging tool. Our row measures only its tracebacks. By default it also looks for NaN.
 #
 # </details>
 #
@@ -698,27 +733,23 @@ course.claim(
 # %% [markdown]
 # ## On which machine does advice flip?
 #
-# Most advice was measured on one machine, and that was not yours. The *flip map* has a row per piece of advice and a
-# column per machine. Your own results are entered in cells with a frame, which the text calls "here". Extra
-# sections of this part, parts 2 to 4 and unit 02 measure the other rows.
+# The *flip map* has a row per piece of advice and a column per machine. Your own results are entered in cells with a
+# frame, which the text calls "here". Extra sections of this part and parts 2 to 4 measure most of the other rows.
 #
-# To guess which advice flips, ask which part of the step it changes, and how large that part is on the other machine. A
-# GPU needs little time for arithmetic, so data and the start of each operation take a larger share there.
+# To guess which advice flips, ask which part of the step it changes, and how large that part is on the other machine.
+# If a GPU makes the arithmetic shorter, data and the start of each operation take a larger share.
 
 # %% tags=["experiment"]
 flips = flip_map(claimed(), machine_name())
-print(
-    "measured on more than one machine:",
-    "; ".join(row.advice.name for row in flips.rows if row.n_measured > 1),
-)
+measured_twice = [row.advice.name for row in flips.rows if row.n_measured > 1]
+print("measured on more than one machine:", "; ".join(measured_twice))
 
 # %% [markdown]
 # **Predict**: which of these win on one machine and lose on another?
 
 # %%
-predicted_flips = (
-    None  # a set of names, such as {"gradient accumulation", "torch's own GELU, not a chain"}
-)
+# a set of names, such as {"gradient accumulation", "torch's own GELU, not a chain"}
+predicted_flips = None
 
 # %% tags=["experiment"]
 print(course.score("06/1", "advice that flips", predicted_flips, set(flips.flipping), null=None))
@@ -748,11 +779,12 @@ flips.checklist()
 # %% [markdown]
 # ## What should you change in your own training?
 #
-# Put your own `loader` and `step` into the cell, or run `course checkup train.py` in a terminal, which watches any
-# script as it is. Then look at its first advice in the map: on which machine did that advice win?
+# Put your own `loader` and `step` into the cell, or run `course checkup train.py` in a terminal, which watches a script
+# as it is. Then look at its first advice in the map: on which machine did that advice win?
 
 # %% tags=["experiment"]
-own_loader, own_step = DataLoader(in_tensors, batch_size, shuffle=True), step  # your own
+own_loader = DataLoader(in_tensors, batch_size, shuffle=True)  # your own
+own_step = step  # your own
 print(course.checkup(own_loader, own_step, steps=size.checkup_steps, minutes=size.checkup_minutes))
 
 # %% [markdown]
@@ -761,56 +793,73 @@ print(course.checkup(own_loader, own_step, steps=size.checkup_steps, minutes=siz
 # %% [markdown]
 # ## How much of your machine does a model use? · extra
 #
-# Your model may use most of your machine, or a tenth of it. A *roofline* shows which, with one dot per operation of a
-# step. The x axis is arithmetic per byte, and the y axis is arithmetic per second, both in floating-point operations
-# (FLOPs). The area of a dot is the time of all calls.
+# A *roofline* has one dot per operation of a step. The x axis is arithmetic per byte, and the y axis is arithmetic per
+# second, both in floating-point operations (FLOPs). The area of a dot is the time of all calls.
 #
 # The roof is measured: its flat part is the best of three matrix products, its slope a large addition. The models are
 # this part's network and a small GPT.
 
 # %% tags=["experiment"]
 patient = cheap_advice.Patient(new_model(), images[:batch_size], labels[:batch_size], batch_size)
-models = {"CNN": patient.train(patient.on_device()), "GPT": cheap_advice.gpt_step(size.gpt, device)}
+models = {
+    "CNN": patient.train(patient.on_device()),
+    "GPT": cheap_advice.gpt_step(size.gpt, device),
+}
+
 roof = roofline.roof(size.regime_width, size.regime_numbers, device)
-found = {name: roofline.operations(step, device) for name, step in models.items()}
-plots.roofline(roof, found)
+operations = {}
+for name, model_step in models.items():
+    operations[name] = roofline.operations(model_step, device)
+plots.roofline(roof, operations)
 
 # %% [markdown]
 # The dotted line is the *ridge*. Dots near the slope, left of the ridge, are memory-bound, so faster arithmetic does
-# not help them. A dot above the slope reads its numbers from a cache. A dot above the flat part is faster than the
+# not help them. A dot above the slope may read its numbers from a cache. A dot above the flat part is faster than the
 # product that measured the roof, or does less arithmetic than is counted. Dots far below the roof wait for something
-# else, often for their own start.
+# else.
 #
 # *Model FLOPs utilisation* (MFU) is one number for the whole step: the arithmetic of the model's products, divided by
 # what the machine could have computed in that time. Papers take the machine's speed from its data sheet. Here it is the
 # speed of a large matrix product, so our shares are higher.
 #
-# The last column is the load: what `top` calls %CPU, divided by your cores. On a GPU it says nothing about the GPU.
+# The last column is the load: what `top` calls %CPU, divided by torch's threads. It says nothing about a GPU.
 
 # %% tags=["experiment"]
 width = size.regime_width
-ways = {"matrix product": product(width, width, width)} | models | {"comparing numbers": large}
-timed = compare(ways, device=device, seconds=size.worker_seconds)
-arithmetic = {name: roofline.product_flops(operations) for name, operations in found.items()}
+ways = {"matrix product": product(width, width, width)}
+ways |= models
+ways["comparing numbers"] = one_limit
+arithmetic = {name: roofline.product_flops(found) for name, found in operations.items()}
 arithmetic["comparing numbers"] = size.regime_numbers
-mfu = {name: timed.ratio(name).scaled(count / (2 * width**3)) for name, count in arithmetic.items()}
+arithmetic_of_product = 2 * width**3
+
+timed = compare(ways, device=device, seconds=size.worker_seconds)
+utilisation = {}
+for name, flops in arithmetic.items():
+    utilisation[name] = timed.ratio(name).scaled(flops / arithmetic_of_product)
+
 if course.scale() == "smoke":
     print("at smoke scale the product is too small to reach the peak, so a share may exceed 1")
-for name, share in mfu.items():
-    print(f"{name:<20} MFU {share}   load of the processor {regimes.busy(ways[name]):.0%}")
+for name, share in utilisation.items():
+    load = regimes.busy(ways[name])
+    print(f"{name:<20} MFU {share}   load of the processor {load:.0%}")
+
+# %% tags=["experiment"]
 course.claim(
-    "a training step of the small GPT reaches at least a fifth of the peak", mfu["GPT"], above=0.2
+    "a training step of the small GPT reaches at least a fifth of the peak",
+    utilisation["GPT"],
+    above=0.2,
 )
 course.claim(
     "comparing many numbers reaches at most a tenth of the peak",
-    mfu["comparing numbers"],
+    utilisation["comparing numbers"],
     below=0.1,
 )
 
 # %% [markdown]
-# **Shown** On a CPU, comparing numbers loads the processor as the models do, and computes almost nothing, because it
-# waits for bytes. **Known** The "GPU-Util" of `nvidia-smi` is the share of the time in which *some* kernel ran (NVML's
-# documentation). So 100 % there says no more than the load in this row.
+# **Shown** On a CPU, comparing numbers loads the processor as the models do, and computes far less. **Known** The
+# "GPU-Util" of `nvidia-smi` is the share of the time in which *some* kernel ran (NVML's documentation). So 100 % there
+# says no more than the load in this row.
 #
 # **Takeaway** A busy processor need not be a fast one. MFU says which share of its speed your model uses.
 
@@ -904,41 +953,60 @@ check.hidden_syncs(hidden_syncs, seed=21)
 # %% tags=["experiment"]
 syncs_now = course.solved(check.hidden_syncs)
 x = torch.arange(6.0, device=device).view(2, 3)
-loss, total = x.mean(), torch.zeros((), device=device)
-calls = {
-    "loss.item()": loss.item,
-    "loss.detach()": loss.detach,
-    "x.tolist()": x.tolist,
-    "print(loss)": lambda: str(loss),  # the same without output
-    "f'{loss:.3f}'": lambda: f"{loss:.3f}",
-    "total = total + loss": lambda: total + loss,
-    "if loss > 3: pass": lambda: bool(loss > 3),
-    "worse = loss > 3": lambda: loss > 3,
-    "x.cpu()": x.cpu,
-    "x.mean(dim=0)": lambda: x.mean(dim=0),
-    "max(loss, total)": lambda: max(loss, total),
-    "torch.maximum(loss, total)": lambda: torch.maximum(loss, total),
-}
+loss = x.mean()
+total = torch.zeros((), device=device)
+names = {"torch": torch, "x": x, "loss": loss, "total": total}
+
+
+def waits_in(line):
+    """List the calls in a line of code that would wait for a GPU."""
+    with contextlib.redirect_stdout(io.StringIO()):  # shows nothing that the line prints
+        return syncs_now(functools.partial(exec, line, dict(names)))
+
+
+lines = [
+    "loss.item()",
+    "loss.detach()",
+    "x.tolist()",
+    "print(loss)",
+    "f'{loss:.3f}'",
+    "total = total + loss",
+    "if loss > 3: pass",
+    "worse = loss > 3",
+    "x.cpu()",
+    "x.mean(dim=0)",
+    "max(loss, total)",
+    "torch.maximum(loss, total)",
+]
 
 # %% tags=["experiment"]
-waiting = {line: syncs_now(call) for line, call in calls.items()}
-for line, found in waiting.items():
-    print(f"{line:<28} {'waits' if found else 'no wait':<8} {', '.join(found)}")
-print(f"{sum(map(bool, waiting.values()))} of {len(calls)} lines wait")
+n_waiting = 0
+for line in lines:
+    calls = waits_in(line)
+    if calls:
+        n_waiting += 1
+    verdict = "waits" if calls else "no wait"
+    print(f"{line:<28} {verdict:<8} {', '.join(calls)}")
+print(f"{n_waiting} of {len(lines)} lines wait")
+
+has_same_address = loss.detach().data_ptr() == loss.data_ptr()
 course.claim(
     "detach() neither moves nor copies a tensor: its result has the same address",
-    loss.detach().data_ptr() == loss.data_ptr() and not syncs_now(loss.detach),
+    has_same_address and not waits_in("loss.detach()"),
 )
 course.claim(
     "printing a detached tensor waits for the device, exactly as printing the tensor itself",
-    len(syncs_now(lambda: str(loss.detach()))) == len(syncs_now(lambda: str(loss))),
+    len(waits_in("print(loss.detach())")) == len(waits_in("print(loss)")),
 )
 
 
 # %%
 def log_each_step(model, optimizer, batches):
-    """Train, and log as many published loops do; returns the mean loss."""
-    total, best, history, progress = 0.0, float("inf"), [], []
+    """Train, and ask for several numbers in each step; returns the mean loss."""
+    total = 0.0
+    best = float("inf")
+    history = []
+    progress = []
     for x, y in batches:
         logits = model(x)
         loss = F.cross_entropy(logits, y)
@@ -956,7 +1024,8 @@ def log_each_step(model, optimizer, batches):
 # %%
 def log_once(model, optimizer, batches):
     """The same training; all that is logged stays on the device until the end."""
-    losses, hits = [], []
+    losses = []
+    hits = []
     for x, y in batches:
         logits = model(x)
         loss = F.cross_entropy(logits, y)
@@ -965,57 +1034,67 @@ def log_once(model, optimizer, batches):
         optimizer.step()
         losses.append(loss.detach())  # detached: else the graph of each step would stay in memory
         hits.append((logits.detach().argmax(1) == y).float().mean())
-    best = torch.stack(losses).cummin(0).values
-    table = torch.stack([torch.stack(losses), best, torch.stack(hits)]).tolist()  # one wait
-    return sum(table[0]) / len(batches)
+    losses = torch.stack(losses)
+    best = losses.cummin(0).values
+    logged = torch.stack([losses, best, torch.stack(hits)]).tolist()  # one wait
+    return sum(logged[0]) / len(batches)
 
 
 # %% tags=["experiment"]
 batches = cheap_advice.Patient(new_model(), images[:few], labels[:few], batch_size).on_device()
-waits, means = {}, {}
+waits = {}
+mean_losses = {}
 for loop in (log_each_step, log_once):
+    name = loop.__name__
     model = new_model()
-    train = functools.partial(loop, model, torch.optim.SGD(model.parameters(), lr=0.01), batches)
-    waits[loop.__name__] = syncs_now(
-        lambda name=loop.__name__, train=train: means.update({name: train()})
-    )
-for name, found in waits.items():
-    print(
-        f"{name:<14} {len(found):4d} waits in {len(batches)} steps: {', '.join(sorted(set(found)))}"
-    )
-each, once = (len(waits[name]) for name in waits)
-waits_more, apart = each > len(batches), abs(means["log_each_step"] - means["log_once"])
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+    def keep_mean(name=name, loop=loop, model=model, optimizer=optimizer):
+        """Train with the loop, and keep its mean loss."""
+        mean_losses[name] = loop(model, optimizer, batches)
+
+    waits[name] = syncs_now(keep_mean)
+    kinds = ", ".join(sorted(set(waits[name])))
+    print(f"{name:<14} {len(waits[name]):4d} waits in {len(batches)} steps: {kinds}")
+
+# %% tags=["experiment"]
+n_each = len(waits["log_each_step"])
+n_once = len(waits["log_once"])
+waits_as_said = n_each > len(batches) and n_once == 1
 course.claim(
     "logging each step waits several times in each step, logging once waits once",
-    waits_more and once == 1,
-    f"{each} against {once}",
+    waits_as_said,
+    f"{n_each} against {n_once}",
 )
-is_equal = apart < 1e-3
+difference = abs(mean_losses["log_each_step"] - mean_losses["log_once"])
+is_equal = difference < 1e-3
 course.claim(
     "a loop that logs once computes the same mean loss as one that logs each step",
     is_equal,
-    f"they differ by {apart:.1e}",
+    f"they differ by {difference:.1e}",
 )
 
 # %% [markdown]
 # **Takeaway** Keep detached tensors and ask for their values once, at the end.
 #
 # The checklist says to use `.detach()` instead of `.item()`, but the two do different things: `.detach()` leaves the
-# graph, `.item()` asks for a number. On CUDA, `torch.cuda.set_sync_debug_mode("warn")` reports real waits.
+# graph, `.item()` asks for a number. On CUDA, `torch.cuda.set_sync_debug_mode("warn")` reports many real waits.
 
 # %% [markdown]
 # ## Does your evaluation change your model? · extra
 #
-# An evaluation may be wrong and slow without an error. We wrote the function below, and gave it faults that evaluations
-# often have:
+# An evaluation may be wrong and slow without an error. We wrote the function below, and gave it four faults:
 
 
 # %% locked="wild_evaluate"
 def wild_evaluate(model, batches, device):
     """Accuracy in percent, with four faults.  Do not use it."""
-    outputs_list, correct, total = [], 0.0, 0
+    outputs_list = []
+    correct = 0.0
+    total = 0
     for x, y in batches:
-        x, y = x.to(device), y.to(device)
+        x = x.to(device)
+        y = y.to(device)
         outputs = model(x)
         outputs_list.append(outputs)
         hits = outputs.argmax(1) == y
@@ -1036,7 +1115,7 @@ def wild_evaluate(model, batches, device):
 # ### Exercise 4 · Fix the evaluation
 #
 # Write an evaluation without these symptoms. `torch.inference_mode()` goes further than `torch.no_grad()`: it also
-# skips some bookkeeping, so its outputs can never be saved for a backward pass.
+# skips some bookkeeping, so autograd cannot save its outputs for a backward pass.
 #
 # **Must**
 # - return the share of samples whose largest logit is at their label, a Python float;
@@ -1101,53 +1180,58 @@ held = TensorDataset(held_images[: size.eval_images], held_labels[: size.eval_im
 by_100 = list(DataLoader(held, 100))  # the only batch size that the faulty loop can do
 model = new_model()
 log_once(model, torch.optim.Adam(model.parameters()), batches)
-norm = next(m for m in model.modules() if isinstance(m, nn.BatchNorm2d))
-before = norm.running_mean.clone()
-repaired = [100 * evaluate_now(model, by_100, device) for _ in range(2)]
-kept = torch.equal(before, norm.running_mean)
-faulty = [wild_evaluate(model, by_100, device) for _ in range(2)]
-moved = (norm.running_mean - before).abs().max().item()
+norm = next(layer for layer in model.modules() if isinstance(layer, nn.BatchNorm2d))
+mean_before = norm.running_mean.clone()
+
+
+def wild():
+    """Evaluate with the four faults, in percent."""
+    return wild_evaluate(model, by_100, device)
+
+
+def fixed():
+    """Evaluate with your function, in percent."""
+    return 100 * evaluate_now(model, by_100, device)
+
+
+fixed_accuracies = [fixed(), fixed()]
+fixed_keeps = torch.equal(mean_before, norm.running_mean)
+wild_accuracies = [wild(), wild()]
+moved = (norm.running_mean - mean_before).abs().max().item()
 print(
-    f"accuracy, twice: faulty {faulty[0]:.2f} %, {faulty[1]:.2f} %; "
-    f"fixed {repaired[0]:.2f} %, {repaired[1]:.2f} %"
+    f"accuracy, twice: faulty {wild_accuracies[0]:.2f} %, {wild_accuracies[1]:.2f} %; "
+    f"fixed {fixed_accuracies[0]:.2f} %, {fixed_accuracies[1]:.2f} %"
 )
 
 # %% tags=["experiment"]
-moves = moved > 0 and kept
+only_wild_moves = moved > 0 and fixed_keeps
 course.claim(
     "the faulty evaluation moves the running mean of BatchNorm, the fixed one does not",
-    moves,
+    only_wild_moves,
     f"by up to {moved:.2g}",
 )
-n_waits = [
-    len(syncs_now(lambda f=f: f(model, by_100, device))) for f in (wild_evaluate, evaluate_now)
-]
-per_image = n_waits[0] >= len(held) and n_waits[1] == 1
+n_wild = len(syncs_now(wild))
+n_fixed = len(syncs_now(fixed))
+waits_as_said = n_wild >= len(held) and n_fixed == 1
 course.claim(
     "the faulty evaluation waits for the device once per image, the fixed one once",
-    per_image,
-    f"{n_waits[0]} against {n_waits[1]}",
+    waits_as_said,
+    f"{n_wild} against {n_fixed}",
 )
-pair = {
-    "fixed": (
-        lambda: wild_evaluate(model, by_100, device),
-        lambda: evaluate_now(model, by_100, device),
-    )
-}
-fixed = compare_pairs(pair, device=device, seconds=size.advice_seconds)["fixed"]
+
+# %% tags=["experiment"]
+evaluations = compare_pairs({"fixed": (wild, fixed)}, device=device, seconds=size.advice_seconds)
 course.claim(
     "the fixed evaluation is faster than the loop that asks for each image",
-    fixed.ratio(CHANGED),
+    evaluations["fixed"].ratio(CHANGED),
     above=1,
 )
 
 # %% [markdown]
-# The last ratio says what all faults of this function cost together, not what other people's code costs.
-#
 # **Takeaway** Evaluate in eval mode and inference mode, count on the device, and ask for one number at the end.
 #
-# Such loops often have one more fault, which no function shows: they evaluate on the *test* images every few steps and
-# keep the best step, so they tune on the test set.
+# The function does not show one more fault. If you evaluate on the *test* images every few steps and keep the best
+# step, you tune on the test set.
 
 # %% [markdown]
 # ## Do you need both normalised inputs and BatchNorm? · extra
@@ -1160,37 +1244,6 @@ course.claim(
 raw = data.train_images.unsqueeze(1).float()
 centred = fashion.floats(data.train_images)
 lr = 0.02
-
-
-def losses_of(pixels, norm, lr, steps, seed=0):
-    """Losses of each step of a short training; once it has diverged they are infinite."""
-    torch.manual_seed(seed)
-    net, found = FashionCNN(norm=norm).to(device), []
-    own = torch.optim.SGD(net.parameters(), lr=lr, momentum=0.9)
-    rng = torch.Generator().manual_seed(seed)
-    for _ in range(steps):
-        rows = torch.randint(len(pixels), (32,), generator=rng)
-        loss = F.cross_entropy(net(pixels[rows].to(device)), data.train_labels[rows].to(device))
-        own.zero_grad()
-        loss.backward()
-        own.step()
-        found.append(loss.detach())
-    return torch.stack(found).cpu().nan_to_num(nan=float("inf"))
-
-
-def all_seeds(pixels, norm, lr):
-    """Losses of a training per seed: a tensor (seeds, steps)."""
-    return torch.stack(
-        [losses_of(pixels, norm, lr, size.norm_steps, seed) for seed in range(size.norm_seeds)]
-    )
-
-
-def end_of(runs):
-    """The mean loss of each run (seeds,) in the last fifth of its steps."""
-    return runs[:, -max(1, size.norm_steps // 5) :].mean(1)
-
-
-# %% tags=["experiment"]
 four = (lr / 4, lr, 4 * lr, 16 * lr)
 settings = {  # pixels, norm, and the learning rates of which the best counts
     "both": (centred, "batch", four),
@@ -1199,37 +1252,55 @@ settings = {  # pixels, norm, and the learning rates of which the best counts
     "neither": (raw, None, [lr]),
     "neither, lr / 100": (raw, None, [lr / 100]),
 }
-curves, best_lr = {}, {}
-for name, (pixels, norm, rates) in settings.items():
-    by_lr = {rate: all_seeds(pixels, norm, rate) for rate in rates}
-    best_lr[name] = min(by_lr, key=lambda rate: end_of(by_lr[rate]).mean())
-    curves[name] = by_lr[best_lr[name]]
+
+# %% tags=["experiment"]
+curves = {}  # of each setting: the losses at its best learning rate, (seeds, steps)
+best_lr = {}
+for name, (pixels, norm, lrs) in settings.items():
+    best_lr[name], curves[name] = input_scale.best_losses(
+        pixels,
+        data.train_labels,
+        norm,
+        lrs,
+        steps=size.norm_steps,
+        seeds=size.norm_seeds,
+        device=device,
+    )
 plots.loss_curves(curves, "training loss, mean of the seeds")
 
 # %% tags=["experiment"]
-ends = {name: end_of(runs).tolist() for name, runs in curves.items()}
-for name, losses in sorted(ends.items(), key=lambda item: sum(item[1])):
-    mean = statistics.mean(losses)
-    found = f"{mean:.3f} in the last fifth of the steps" if mean < float("inf") else "diverged"
-    print(f"{name:<18} lr {best_lr[name]:<7g} {found}")
-by_norm = comparison.difference_interval(ends["input only"], ends["both"])
-by_input = comparison.difference_interval(ends["BatchNorm only"], ends["both"])
-course.claim("with normalised input, BatchNorm ends with less loss than no norm", by_norm, above=0)
+last_losses = {}
+for name, runs in curves.items():
+    last_losses[name] = input_scale.last_losses(runs).tolist()
+    mean = statistics.mean(last_losses[name])
+    text = "diverged"
+    if mean < math.inf:
+        text = f"{mean:.3f} in the last fifth of the steps"
+    print(f"{name:<18} lr {best_lr[name]:<7g} {text}")
+
+# %% tags=["experiment"]
 course.claim(
-    "with BatchNorm, normalised input ends with less loss than raw pixels", by_input, above=0
+    "with normalised input, BatchNorm ends with less loss than no norm",
+    comparison.difference_interval(last_losses["input only"], last_losses["both"]),
+    above=0,
 )
-diverged = sum(loss == float("inf") for loss in ends["neither"])
-slower = max(ends["neither, lr / 100"])
-some_diverge, is_finite = diverged > 0, slower != float("inf")
+course.claim(
+    "with BatchNorm, normalised input ends with less loss than raw pixels",
+    comparison.difference_interval(last_losses["BatchNorm only"], last_losses["both"]),
+    above=0,
+)
+n_diverged = last_losses["neither"].count(math.inf)
+all_finite = math.inf not in last_losses["neither, lr / 100"]
+diverges_as_said = n_diverged > 0 and all_finite
 course.claim(
     "with neither, trainings diverge at this learning rate, and none at a hundredth of it",
-    some_diverge and is_finite,
-    f"{diverged} of {len(ends['neither'])} diverge",
+    diverges_as_said,
+    f"{n_diverged} of {len(last_losses['neither'])} diverge",
 )
 
 # %% [markdown]
-# Three of the five trainings use the best of four learning rates, because one rate may suit one training better than
-# another.
+# Three of the five trainings use the best of four learning rates, because a single one might suit one training better
+# than another.
 #
 # **We think** that BatchNorm after the first convolution does what normalised input does, because it subtracts and
 # divides as well. To test it, move the first BatchNorm behind the second convolution.
@@ -1241,7 +1312,6 @@ course.claim(
 #
 # </details>
 #
-# **Takeaway** With BatchNorm, raw and normalised pixels end nearly alike here. Without it, the scale of the input
-# decides which learning rates work.
+# **Takeaway** Without BatchNorm, the scale of the input decides which learning rates work.
 #
 # Part 2 looks for fewer steps, part 3 for cheaper ones.

@@ -3,10 +3,8 @@
 #
 # **Which changes make a single step faster, on which network, and which only look as if they should?**
 #
-# Part 2 needed fewer steps. This part keeps the number of steps and makes each step cheaper. Before you rewrite your
-# training for one of today's recommendations, you want to know whether your network would gain from it. A profile says
-# what each change can gain, and a measurement then says what it gains, on a small convolutional network and on a small
-# GPT.
+# Part 2 needed fewer steps. This part keeps the number of steps and makes each step cheaper. A profile says what each
+# change can gain, and a measurement then says what it gains, on a small convolutional network and on a small GPT.
 #
 # **You will be able to**
 #
@@ -15,7 +13,7 @@
 # - say which lines of a training step belong inside autocast, and where to clip under a scaler;
 # - explain a gain with a control that changes one cause alone.
 #
-# **Minutes** 38 core · 84 in all · session 2
+# **Minutes** 41 core · 87 in all · session 2
 #
 # **Needs** nothing from parts 1 and 2
 #
@@ -24,13 +22,13 @@
 
 # %% locked="setup"
 import copy
+import functools
 import itertools
 import math
 import os
 
-os.environ.setdefault(
-    "KINETO_LOG_LEVEL", "6"
-)  # the profiler would write about missing GPUs to the terminal
+# Else the profiler writes about missing GPUs to the terminal.
+os.environ.setdefault("KINETO_LOG_LEVEL", "6")
 
 import torch
 from torch import nn
@@ -55,55 +53,59 @@ from course.training.models import FashionCNN
 from course.training.ragged_transformer import graphs_compiled
 
 print(course.machine())
-size, device = course.sizes("06_faster_training"), course.device()
-images, labels, held_images, held_labels = (
-    part.to(device) for part in fashion.with_validation(fashion.load(size.dataset))
-)
-held = held_images[:1000], held_labels[:1000]
-shape = size.gpt_columns, size.gpt_dim, size.gpt_layers
-# the two networks with the batches that are timed, and with smaller ones that are trained on
-networks = ladder.both(images, labels, held, size.step_batch, size.gpt_rows, shape)
-small = ladder.both(images, labels, held, size.loss_batch, size.loss_rows, shape)
+size = course.sizes("06_faster_training")
+device = course.device()
+parts = fashion.with_validation(fashion.load(size.dataset))
+images, labels, held_images, held_labels = [part.to(device) for part in parts]
+held = (held_images[:1000], held_labels[:1000])
+gpt_shape = (size.gpt_columns, size.gpt_dim, size.gpt_layers)
+
+# Large batches are timed, and smaller ones are trained on.
+networks = ladder.both(images, labels, held, size.step_batch, size.gpt_rows, gpt_shape)
+small = ladder.both(images, labels, held, size.loss_batch, size.loss_rows, gpt_shape)
 batches = [(x, y) for (x,), y in networks["convolutional network"].batches]
 print(f"steps of {size.step_batch} images, and of {size.gpt_rows} x {size.gpt_columns} tokens")
 
 # %% [markdown]
 # ## How much can each change gain?
 #
-# There are many changes to try, and most of them take you time to write. Which are worth it? The baseline is the step
-# that most people write: float32, the usual layout, Adam with its defaults, and attention as the paper writes it. The
-# changes form a *ladder*: each rung keeps the changes of the rung before it and adds one (code:
-# `course/training/ladder.py`).
+# There are many changes to try. Which are worth it? The baseline is a plain step: float32, the usual layout, Adam with
+# its defaults, and attention as the paper writes it. The changes form a *ladder*: each rung keeps the changes of the
+# rung before it and adds one (code: `course/training/ladder.py`).
 #
 # | rung | what it adds | meant to make cheaper |
 # |---|---|---|
 # | no useless bias | convolutions before BatchNorm lose their bias (CNN) | the convolutions |
 # | channels last | the same numbers in another order in memory (CNN) | convolutions, norms, pooling |
-# | SDPA | `F.scaled_dot_product_attention`, no table of all scores (GPT) | attention |
-# | fused optimizer | one kernel updates all weights | the optimizer |
+# | SDPA | `F.scaled_dot_product_attention`, a fused kernel (GPT) | attention |
+# | fused optimizer | Adam's operations are fused into one kernel | the optimizer |
 # | TF32 | products round float32 to ten binary digits after the first (NVIDIA) | products, convolutions, attention |
 # | 16 bits | the forward pass in bf16 (fp16 on old GPUs) | products, convolutions, attention |
 # | compiled model | `torch.compile` | point-wise operations, norms |
-# | CUDA graphs | the kernels of a step are started by one call (NVIDIA) | the gaps between kernels |
+# | CUDA graphs | one call starts many recorded kernels (NVIDIA) | the gaps between kernels |
 #
 # A profile of the rung before gives a bound. If a change touches the share $s$ of the step and makes it free, the step
 # is $1 / (1 - s)$ times as fast. The share counts what the last column names, so a change that also speeds up other
 # work may gain more. Each bound comes from a profile of a few steps, so it is rough.
 
 # %% tags=["experiment"]
-rungs = {name: ladder.ladder(network, device) for name, network in networks.items()}
-shares = {name: ladder.shares(of[ladder.BASELINE]) for name, of in rungs.items()}
-bounds = {name: ladder.bounds(of) for name, of in rungs.items()}
+rungs = {}  # {network: {change: a training step with it and those before}}
+shares = {}  # of a step of the baseline
+bounds = {}
+for name, network in networks.items():
+    rungs[name] = ladder.ladder(network, device)
+    shares[name] = ladder.shares(rungs[name][ladder.BASELINE])
+    bounds[name] = ladder.bounds(rungs[name])
 plots.step_shares(shares)
 
 # %% tags=["experiment"]
-for name, of in bounds.items():
+for name, network_bounds in bounds.items():
     print(name)
-    for rung, bound in of.items():
-        print(
-            f"  {rung:<16} "
-            + (f"bound: {bound:.2f} times as fast" if bound else "the profile cannot tell")
-        )
+    for rung, bound in network_bounds.items():
+        text = "the profile cannot tell"
+        if bound:
+            text = f"bound: {bound:.2f} times as fast"
+        print(f"  {rung:<16} {text}")
 
 # %% [markdown]
 # **Takeaway** Before you write a change, profile the step: a change that touches little cannot gain much.
@@ -120,24 +122,26 @@ for name, of in bounds.items():
 # tensor cores.
 
 # %%
-predicted_cnn = (
-    None  # "no useless bias", "channels last", "fused optimizer", "TF32", "16 bits", ...
-)
-predicted_gpt = None  # "SDPA", "fused optimizer", "TF32", "16 bits", "compiled model", ...
+# "no useless bias", "channels last", "fused optimizer", "TF32", "16 bits", ...
+predicted_cnn = None
+# "SDPA", "fused optimizer", "TF32", "16 bits", "compiled model", ...
+predicted_gpt = None
 
 # %% tags=["experiment"]
-timed = {
-    name: ladder.timed(of, size.steps_per_turn, size.ladder_seconds) for name, of in rungs.items()
-}
-found = {name: ladder.compared(rungs[name], timed[name]) for name in rungs}
-plots.ladders(found, bounds)
+timed = {}
+compared = {}  # {network: {rung: its Comparison with the rung before}}
+for name, network_rungs in rungs.items():
+    timed[name] = ladder.timed(network_rungs, size.steps_per_turn, size.ladder_seconds)
+    compared[name] = ladder.compared(network_rungs, timed[name])
+plots.ladders(compared, bounds)
 
 # %% tags=["experiment"]
-gains = {name: {} for name in found}
-for name, of in found.items():
+gains = {}
+for name, comparisons in compared.items():
+    gains[name] = {}
     milliseconds = 1000 * timed[name].median(ladder.BASELINE)
     print(f"{name}: {milliseconds:.3g} ms per step, control {timed[name].control}")
-    for rung, comparison in of.items():
+    for rung, comparison in comparisons.items():
         if isinstance(comparison, str):
             print(f"  {rung:<16} not measured here: {comparison}")
             continue
@@ -148,24 +152,25 @@ for name, of in found.items():
         print(f"  {rung:<16} {gains[name][rung]}  {verdict}")
 
 # %% tags=["experiment"]
-best = {name: largest_gains(of) for name, of in gains.items()}
-print(
-    course.score(
-        "06/3", "the rung worth most, CNN", predicted_cnn, best["convolutional network"], null=None
-    )
-)
-print(course.score("06/3", "the rung worth most, GPT", predicted_gpt, best["small GPT"], null=None))
-whole = {name: timed[name].ratio(list(of)[-1]) for name, of in gains.items()}
-otherwise = "The control says how large a gain could hide in this machine's unrest."
+cnn_gains = gains["convolutional network"]
+gpt_gains = gains["small GPT"]
+best_cnn = largest_gains(cnn_gains)
+best_gpt = largest_gains(gpt_gains)
+print(course.score("06/3", "the rung worth most, CNN", predicted_cnn, best_cnn, null=None))
+print(course.score("06/3", "the rung worth most, GPT", predicted_gpt, best_gpt, null=None))
+
+last_cnn_rung = list(cnn_gains)[-1]
+last_gpt_rung = list(gpt_gains)[-1]
+otherwise = "The control says how large a difference this machine finds between equal steps."
 course.claim(
     "all changes together make a step of the convolutional network at least 10 % faster",
-    whole["convolutional network"],
+    timed["convolutional network"].ratio(last_cnn_rung),
     above=1.1,
     otherwise=otherwise,
 )
 course.claim(
     "all changes together make a step of the small GPT at least 10 % faster",
-    whole["small GPT"],
+    timed["small GPT"].ratio(last_gpt_rung),
     above=1.1,
     otherwise=otherwise,
 )
@@ -173,41 +178,44 @@ course.claim(
 # %% tags=["experiment"]
 course.claim(
     "channels last makes a step of the convolutional network at least 5 % faster",
-    gains["convolutional network"]["channels last"],
+    cnn_gains["channels last"],
     above=1.05,
 )
 course.claim(
     "without the bias before BatchNorm, a step is as fast within 5 %",
-    gains["convolutional network"]["no useless bias"],
+    cnn_gains["no useless bias"],
     within=(0.95, 1.05),
 )
 course.claim(
     "SDPA makes a step of the small GPT at least 5 % faster",
-    gains["small GPT"]["SDPA"],
+    gpt_gains["SDPA"],
     above=1.05,
     otherwise="Rows here are short: what it saves grows with the square of their length.",
 )
-for name, of in gains.items():
-    beyond = [
-        rung for rung, gain in of.items() if bounds[name][rung] and gain.low > bounds[name][rung]
-    ]
+for name, rung_gains in gains.items():
+    beyond = []
+    for rung, gain in rung_gains.items():
+        bound = bounds[name][rung]
+        if bound and gain.low > bound:
+            beyond.append(rung)
     print(f"{name}, gains whose whole interval is above the bound: {', '.join(beyond) or 'none'}")
 course.claim(
     "TF32 makes a step of the small GPT at least 10 % faster",
-    gains["small GPT"].get("TF32"),
+    gpt_gains.get("TF32"),
     above=1.1,
 )
 course.claim(
     "CUDA graphs make a step of the small GPT at least 10 % faster",
-    gains["small GPT"].get("CUDA graphs"),
+    gpt_gains.get("CUDA graphs"),
     above=1.1,
 )
 
 # %% [markdown]
-# Compare the bounds with the gains: a gain may stay far below its bound. If it exceeds its bound,
-# the change also speeds up work outside its share. For example, 16 bits halve the bytes of point-wise operations.
+# Compare the bounds with the gains: a gain may stay far below its bound. If a gain exceeds its bound, the change also
+# speeds up work outside its share, or the profile missed the share. For example, 16 bits also halve the bytes of
+# point-wise operations between products.
 #
-# **Known** TF32 and CUDA graphs belong to NVIDIA's GPUs, so a CPU prints "not measured here".
+# **Known** TF32 and CUDA graphs are for NVIDIA's GPUs, so a CPU prints "not measured here".
 #
 # <details><summary>When do TF32 and CUDA graphs help?</summary>
 #
@@ -225,30 +233,28 @@ course.claim(
 # %% [markdown]
 # ## Does a faster step learn as much?
 #
-# A faster step is worth nothing if it learns less. The cell trains every rung that is not compiled, with the same seeds
+# A faster step may learn less. The cell trains every rung that is not compiled, with the same seeds
 # on the same batches, and subtracts the loss of the baseline seed by seed. The control is the baseline again, from
 # weights that differ by a millionth: it shows how much rounding alone may change the loss.
 
 # %% tags=["experiment"]
-apart = {
-    name: ladder.loss_differences(
+differences = {}  # {network: {rung: loss minus the baseline's}}
+for name in rungs:
+    differences[name] = ladder.loss_differences(
         small[name], rungs[name], size.loss_steps, size.loss_seeds, device
     )
-    for name in rungs
-}
-for name, of in apart.items():
     print(f"{name}: loss minus the baseline's after {size.loss_steps} steps")
-    for rung, difference in of.items():
+    for rung, difference in differences[name].items():
         print(f"  {rung:<16} {difference.shown('+.4f')}")
-cnn_apart, gpt_apart = (of["16 bits"] for of in apart.values())
+
 course.claim(
     "with all changes up to 16 bits, the convolutional network has the baseline's loss within 0.1",
-    cnn_apart,
+    differences["convolutional network"]["16 bits"],
     within=(-0.1, 0.1),
 )
 course.claim(
     "with all changes up to 16 bits, the small GPT has the baseline's loss within 0.05",
-    gpt_apart,
+    differences["small GPT"]["16 bits"],
     within=(-0.05, 0.05),
 )
 
@@ -275,73 +281,85 @@ predicted_stuck = None  # between 0 and 1
 
 # %% tags=["experiment"]
 torch.manual_seed(0)
-weights = torch.cat([p.detach().flatten() for p in FashionCNN().parameters() if p.ndim > 1])
-stuck = {}
-for change in (1e-3, 1e-4, 1e-5):
-    for kind in (torch.bfloat16, torch.float32):
-        stuck[change, kind] = (weights.to(kind) + change == weights.to(kind)).float().mean().item()
+model = FashionCNN()
+weights = torch.cat([p.detach().flatten() for p in model.parameters() if p.ndim > 1])
+
+
+def share_that_stays(update, dtype):
+    """Share of the weights that stay where they are when `update` is added to each of them."""
+    stored = weights.to(dtype)
+    return (stored + update == stored).float().mean().item()
+
+
+for update in (1e-3, 1e-4, 1e-5):
+    half_stays = share_that_stays(update, torch.bfloat16)
+    full_stays = share_that_stays(update, torch.float32)
     print(
-        f"update of {change:g}: {stuck[change, torch.bfloat16]:4.0%} of the bf16 weights do not move, "
-        f"{stuck[change, torch.float32]:.0%} of the float32 weights"
+        f"update of {update:g}: {half_stays:4.0%} of the bf16 weights do not move, "
+        f"{full_stays:.0%} of the float32 weights"
     )
-half_stuck, full_stuck = stuck[1e-5, torch.bfloat16], stuck[1e-5, torch.float32]
+
+# %% tags=["experiment"]
+half_stays = share_that_stays(1e-5, torch.bfloat16)
+full_stays = share_that_stays(1e-5, torch.float32)
 print(
     course.score(
         "06/3",
         "share of bf16 weights that stay",
         predicted_stuck,
-        half_stuck,
+        half_stays,
         null=None,
         form="{:.2f}",
     )
 )
-most_stay = half_stuck > 0.5 and full_stuck == 0
+most_stay = half_stays > 0.5 and full_stays == 0
 course.claim(
     "most bf16 weights do not move by an update of 1e-5, and all float32 weights do",
     most_stay,
-    f"{half_stuck:.0%} stay",
+    f"{half_stays:.0%} stay",
 )
 
 # %% tags=["experiment"]
-functions = {
-    "matrix product": lambda x: x @ x,
-    "sum": torch.sum,
-    "mean": torch.mean,
-    "exp": torch.exp,
-    "softmax": lambda x: x.softmax(1),
-    "layer norm": lambda x: F.layer_norm(x, x.shape[1:]),
-    "cross entropy": lambda x: F.cross_entropy(
-        x, torch.zeros(len(x), dtype=torch.int64, device=device)
-    ),
-}
 half = ladder.half_dtype(device)
+x = torch.ones(8, 8, device=device, dtype=half)
+targets = torch.zeros(8, dtype=torch.int64, device=device)
 with torch.autocast(device.type, dtype=half):
-    kinds = {
-        name: function(torch.ones(8, 8, device=device, dtype=half)).dtype
-        for name, function in functions.items()
+    results = {
+        "matrix product": x @ x,
+        "sum": x.sum(),
+        "mean": x.mean(),
+        "exp": x.exp(),
+        "softmax": x.softmax(1),
+        "layer norm": F.layer_norm(x, x.shape[1:]),
+        "cross entropy": F.cross_entropy(x, targets),
     }
-print(
-    f"autocast on {device.type}, 16-bit input:",
-    ", ".join(f"{name} {str(kind).removeprefix('torch.')}" for name, kind in kinds.items()),
-)
+
+shown = []
+for name, result in results.items():
+    dtype = str(result.dtype).removeprefix("torch.")
+    shown.append(f"{name} {dtype}")
+print(f"autocast on {device.type}, 16-bit input:", ", ".join(shown))
 course.claim(
     "inside autocast a matrix product has 16 bits and the cross entropy 32",
-    kinds["matrix product"] == half and kinds["cross entropy"] == torch.float32,
+    results["matrix product"].dtype == half and results["cross entropy"].dtype == torch.float32,
 )
+is_half = None  # on a GPU this says nothing
+if device.type == "cpu":
+    is_half = results["softmax"].dtype == half
 course.claim(
     "on a CPU, autocast leaves the softmax of a 16-bit tensor in 16 bits",
-    kinds["softmax"] == half if device.type == "cpu" else None,
-    str(kinds["softmax"]),
+    is_half,
+    str(results["softmax"].dtype),
     otherwise="Your version of torch computes it in 32 bits.",
 )
 
 # %% [markdown]
 # So `model.bfloat16()` is not mixed precision: most weights would miss the smallest updates. Autocast keeps float32
 # weights, makes a 16-bit copy for products (Micikevicius et al. 2018), and computes the loss in float32. Some other
-# functions run in float32 on CUDA only: softmax, norms, sums and `exp`.
+# functions run in float32 on CUDA only: softmax, layer norm, sums and `exp`.
 #
 # fp16 has more digits than bf16 but a smaller range, so small gradients become 0. A `torch.amp.GradScaler`, made once
-# before the training, keeps them, with three calls per step:
+# before the training, multiplies them first, with three calls per step:
 #
 # ```python
 # scaler.scale(loss).backward()  # gradients of the loss, multiplied by a large factor
@@ -355,12 +373,17 @@ course.claim(
 
 # %% tags=["experiment"]
 def step_length(unscales):
-    """How far the weights move: gradients under a scale of 65,536 are clipped to norm 1, the learning rate is 1."""
+    """How far the weights move in a step of SGD at learning rate 1, clipped to norm 1.
+
+    The gradients are under a scale of 65,536, which `unscales` removes before they are clipped.
+    """
     torch.manual_seed(0)
     layer = nn.Linear(8, 1, bias=False).to(device)
-    before, optimizer = layer.weight.detach().clone(), torch.optim.SGD(layer.parameters(), lr=1.0)
+    before = layer.weight.detach().clone()
+    optimizer = torch.optim.SGD(layer.parameters(), lr=1.0)
     scaler = torch.amp.GradScaler(device.type, init_scale=65_536.0)
-    scaler.scale(10 * layer(torch.ones(4, 8, device=device)).sum()).backward()
+    loss = 10 * layer(torch.ones(4, 8, device=device)).sum()
+    scaler.scale(loss).backward()
     if unscales:
         scaler.unscale_(optimizer)
     nn.utils.clip_grad_norm_(layer.parameters(), 1.0)
@@ -369,7 +392,8 @@ def step_length(unscales):
 
 
 # %% tags=["experiment"]
-right, wrong = step_length(True), step_length(False)
+right = step_length(unscales=True)
+wrong = step_length(unscales=False)
 is_shorter = right > 0.99 and wrong < 1e-4
 course.claim(
     "without unscale_, clipping shortens the update by the scale",
@@ -470,6 +494,9 @@ check.autocast_region(autocast_region, seed=17)
 
 # %% tags=["experiment"]
 half_step_now = course.solved(check.autocast_region)
+scaler = None
+if half == torch.float16:
+    scaler = torch.amp.GradScaler(device.type)
 
 
 def full_step(model, images, labels, optimizer):
@@ -479,51 +506,56 @@ def full_step(model, images, labels, optimizer):
     optimizer.step()
 
 
-def fresh(seed=0):
-    """A FashionCNN without dropout, the same for the same seed, and its Adam."""
-    torch.manual_seed(seed)
+def fresh():
+    """A FashionCNN without dropout, with the same weights each time, and its Adam."""
+    torch.manual_seed(0)
     model = FashionCNN(dropout=0.0).to(device)
     return model, torch.optim.Adam(model.parameters(), lr=1e-3)
 
 
 # %% tags=["experiment"]
-def step_with(n, step, *scaler):
-    """A function that makes one step of a new model with n images."""
-    model, optimizer = fresh()
-    return lambda: step(model, batches[0][0][:n], batches[0][1][:n], optimizer, *scaler)
+def steps_with(n):
+    """(a step in float32, a step in 16 bits), functions that train new models on n images."""
+    x, y = batches[0]
+    x = x[:n]
+    y = y[:n]
+    full_model, full_optimizer = fresh()
+    half_model, half_optimizer = fresh()
+    in_full = functools.partial(full_step, full_model, x, y, full_optimizer)
+    in_half = functools.partial(half_step_now, half_model, x, y, half_optimizer, scaler)
+    return in_full, in_half
 
 
 # %% tags=["experiment"]
-scaler = None if half == torch.bfloat16 else torch.amp.GradScaler(device.type)
-all_images, few = size.step_batch, size.step_batch // 16
-tokens, short, long = size.gpt_rows * size.long_columns, size.gpt_columns // 2, size.long_columns
-model = fresh()[0]
-pairs = {
-    "16 bits, all images": (
-        step_with(all_images, full_step),
-        step_with(all_images, half_step_now, scaler),
-    ),
-    "16 bits, few images": (step_with(few, full_step), step_with(few, half_step_now, scaler)),
+all_images = size.step_batch
+tokens = size.gpt_rows * size.long_columns
+short = size.gpt_columns // 2
+long = size.long_columns
+model, _ = fresh()
+pairs = {  # suspected cause: (without the change, with it)
+    "16 bits, all images": steps_with(all_images),
+    "16 bits, few images": steps_with(all_images // 16),
     "fused update alone": (ladder.update_alone(model), ladder.update_alone(model, fused=True)),
-    **{
-        f"channels last, {name}": pair
-        for name, pair in ladder.layout_pairs(all_images, device).items()
-    },
-    "SDPA, short rows": ladder.attention_pair(short, tokens, size.gpt_dim, device),
-    "SDPA, long rows": ladder.attention_pair(long, tokens, size.gpt_dim, device),
 }
+for layer, pair in ladder.layout_pairs(all_images, device).items():
+    pairs[f"channels last, {layer}"] = pair
+pairs["SDPA, short rows"] = ladder.attention_pair(short, tokens, size.gpt_dim, device)
+pairs["SDPA, long rows"] = ladder.attention_pair(long, tokens, size.gpt_dim, device)
+
 controls = compare_pairs(pairs, device=device, seconds=size.cause_seconds)
 plots.advice_ratios(controls, "times as fast with the change")
 
 # %% tags=["experiment"]
-ratios = {name: comparison.ratio(CHANGED) for name, comparison in controls.items()}
+ratios = {}
 for name, comparison in controls.items():
+    ratios[name] = comparison.ratio(CHANGED)
     print(f"{name:<28} {ratios[name]}  {comparison.verdict(CHANGED)}")
+
 course.claim(
     "a step in 16 bits is faster with many images",
     ratios["16 bits, all images"],
     above=1,
-    otherwise="Without units for 16 bits, they only save bytes.",
+    otherwise="Autocast adds conversions, which pay only if products take much of the step.",
 )
 course.claim(
     "16 bits gain at least 10 % more with many images than with few",
@@ -540,15 +572,13 @@ course.claim(
 bound = bounds["convolutional network"]["fused optimizer"]
 course.claim(
     "the fused optimizer gains no more in a step than the update's share allows",
-    gains["convolutional network"]["fused optimizer"].scaled(1 / bound),
+    cnn_gains["fused optimizer"].scaled(1 / bound),
     below=1.1,
 )
-layers = [name for name in controls if name.startswith("channels last, ")]
-faster = [
-    name.removeprefix("channels last, ")
-    for name in layers
-    if controls[name].verdict(CHANGED) == FASTER
-]
+faster = []
+for name, comparison in controls.items():
+    if name.startswith("channels last, ") and comparison.verdict(CHANGED) == FASTER:
+        faster.append(name.removeprefix("channels last, "))
 print(f"faster in channels last: {', '.join(faster) or 'no layer'}")
 course.claim(
     "max-pooling alone is at least 50 % faster in channels last",
@@ -568,8 +598,8 @@ course.claim(
 # - **Channels last**: **Shown** Each layer runs alone in both layouts, so the rows say which layers gain. **We think**
 #   that a layer gains where it works pixel by pixel, because the channels of a pixel are neighbours in memory. To test
 #   it, give the layer one channel, because then both layouts are the same.
-# - **SDPA**: **Known** It does not write the table of all scores, which grows with the square of the row (Dao et al.
-#   2022, arXiv:2205.14135). For the same number of tokens, longer rows make a larger table.
+# - **SDPA**: **Known** Its fused kernels do not write the table of all scores, which grows with the square of the row
+#   (Dao et al. 2022, arXiv:2205.14135). For the same number of tokens, longer rows make a larger table.
 #
 # **Takeaway** Change one suspected cause alone. 16 bits pay where the machine has units for them, and products take
 # much of the step.
@@ -585,42 +615,43 @@ course.claim(
 
 # %% tags=["experiment"]
 gpt = networks["small GPT"]
-(tokens_in, positions), _ = gpt.batches[0]
-rows = [tokens_in[:1].expand(n, -1).contiguous() for n in (16, 12, 8, 4)]
-counted = {}
-for n in range(1, 5):
-    counted[n] = graphs_compiled(
-        gpt.make().to(device), [(row, positions) for row in rows[:n]], dynamic=None
-    )
+(first_tokens, positions), _ = gpt.batches[0]
+inputs = []  # batches of four sizes
+for n_rows in (16, 12, 8, 4):
+    inputs.append((first_tokens[:1].expand(n_rows, -1).contiguous(), positions))
+
+counted = {}  # {number of batch sizes: graphs}
+for n_sizes in (1, 2, 3, 4):
+    model = gpt.make().to(device)
+    counted[n_sizes] = graphs_compiled(model, inputs[:n_sizes], dynamic=None)
 print("graphs compiled after 1, 2, 3 and 4 batch sizes:", *counted.values())
-is_again, is_enough = counted[2] == counted[1] + 1, counted[4] == counted[2]
 course.claim(
     "a second batch size makes torch.compile compile again",
-    is_again,
+    counted[2] == counted[1] + 1,
     f"{counted[1]} and {counted[2]} graphs",
 )
 course.claim(
-    "after a second batch size, further sizes do not make torch.compile compile again", is_enough
+    "after a second batch size, further sizes do not make torch.compile compile again",
+    counted[4] == counted[2],
 )
 
 # %% tags=["experiment"]
-for name, of in rungs.items():
-    rung = of["compiled model"]
+for name, network_rungs in rungs.items():
+    rung = network_rungs["compiled model"]
     if rung.reason:
         print(f"{name}: not measured here: {rung.reason}")
         continue
-    before = timed[name].time("16 bits").estimate
+    seconds_before = timed[name].time("16 bits").estimate
+    gain = gains[name]["compiled model"]
     torch.compiler.reset()
     again = ladder.Rung(networks[name], rung.changes, device)
-    for start, seconds in (
-        ("first start", rung.compile_seconds),
-        ("from the cache", again.compile_seconds),
-    ):
-        when = ladder.paid_back(seconds, before, gains[name]["compiled model"])
+    starts = {"first start": rung.compile_seconds, "from the cache": again.compile_seconds}
+    for start, seconds in starts.items():
+        when = ladder.paid_back(seconds, seconds_before, gain)
         print(f"{name}, {start}: {seconds:.1f} s, {when}")
 
 # %% [markdown]
-# **Known** After a second size, torch.compile makes a graph whose size is a variable, which serves all further sizes
+# **Known** After a second size, torch.compile makes a graph whose size is a variable, which serves further sizes
 # (PyTorch documentation, "Dynamic Shapes").
 #
 # <details><summary>When does it compile more often?</summary>
@@ -641,26 +672,29 @@ for name, of in rungs.items():
 # gradient of such a bias? One backward pass through FashionCNN compares the gradients of biases and weights.
 
 # %% tags=["experiment"]
-model, optimizer = fresh()
-F.cross_entropy(model(batches[0][0]), batches[0][1]).backward()
-relative = {}
+model, _ = fresh()
+x, y = batches[0]
+F.cross_entropy(model(x), y).backward()
+before_norm = []
+others = []
 for name, layer in model.named_modules():
     if isinstance(layer, (nn.Conv2d, nn.Linear)):
-        relative[name] = (layer.bias.grad.norm() / layer.weight.grad.norm()).item()
-        print(
-            f"{name:<15} {type(layer).__name__:<7} gradient of the bias / of the weight {relative[name]:.1e}"
-        )
-before_norm = [relative[name] for name in ("convolutions.0", "convolutions.4")]
-others = [ratio for name, ratio in relative.items() if ratio not in before_norm]
-is_zero = max(before_norm) < 1e-3 < min(others)
+        ratio = (layer.bias.grad.norm() / layer.weight.grad.norm()).item()
+        kind = type(layer).__name__
+        print(f"{name:<15} {kind:<7} gradient of the bias / of the weight {ratio:.1e}")
+        if kind == "Conv2d":  # here each convolution is followed by BatchNorm
+            before_norm.append(ratio)
+        else:
+            others.append(ratio)
+only_these_are_zero = max(before_norm) < 1e-3 < min(others)
 course.claim(
     "the biases before BatchNorm have a gradient of zero up to rounding, and no other bias has",
-    is_zero,
+    only_these_are_zero,
     f"{max(before_norm):.0e}, the others from {min(others):.0e}",
 )
 
 # %% [markdown]
-# **Takeaway** A bias right before BatchNorm gets no gradient: BatchNorm subtracts it again with the mean.
+# **Takeaway** In training, a bias right before BatchNorm has a gradient of zero: BatchNorm subtracts it with the mean.
 #
 # ### Exercise 2 · Remove it
 #
@@ -735,17 +769,20 @@ check.useless_bias(useless_bias, seed=18)
 
 # %% tags=["experiment"]
 model, optimizer = fresh()
-for batch in batches:
-    full_step(model, *batch, optimizer)
+for x, y in batches:
+    full_step(model, x, y, optimizer)
 lean = course.solved(check.useless_bias)(model)
-fewer = sum(p.numel() for p in model.parameters()) - sum(p.numel() for p in lean.parameters())
+n_before = sum(p.numel() for p in model.parameters())
+n_lean = sum(p.numel() for p in lean.parameters())
+model.eval()
+lean.eval()
 with torch.inference_mode():
-    off = (model.eval()(held_images) - lean.eval()(held_images)).abs().max().item()
-is_same = off < 1e-4
+    difference = (model(held_images) - lean(held_images)).abs().max().item()
+is_same = difference < 1e-4
 course.claim(
     "without the biases before BatchNorm, a trained model has the same outputs",
     is_same,
-    f"{fewer} parameters fewer, outputs at most {off:.0e} apart",
+    f"{n_before - n_lean} parameters fewer, outputs at most {difference:.0e} apart",
 )
 
 # %% [markdown]
@@ -860,10 +897,10 @@ for title in ("FashionCNN", "with a copy"):
     model, _ = fresh()
     if title == "with a copy":
         model.convolutions.insert(4, Copies())
-    layouts = layout_now(model, images[:4])
-    changes[title] = sum(a != b for a, b in itertools.pairwise(layouts.values()))
-    marks = " ".join("last" if value else "usual" for value in layouts.values())
-    print(f"{title}: {marks}: {changes[title]} changes")
+    layouts = list(layout_now(model, images[:4]).values())
+    changes[title] = sum(before != after for before, after in itertools.pairwise(layouts))
+    marks = ["last" if is_last else "usual" for is_last in layouts]
+    print(f"{title}: {' '.join(marks)}: {changes[title]} changes")
 course.claim(
     "FashionCNN keeps the layout from its first convolution to its last layer with images, "
     "and the copy costs two conversions",
@@ -932,20 +969,22 @@ check.fused_gelu(fused_gelu, seed=21)
 
 # %% tags=["experiment"]
 gelu_now = course.solved(check.fused_gelu)
-numbers = torch.randn(size.gelu_numbers, generator=torch.Generator().manual_seed(0)).to(device)
+generator = torch.Generator().manual_seed(0)
+numbers = torch.randn(size.gelu_numbers, generator=generator).to(device)
+written_out = functools.partial(gelu_now, numbers)
 made = compiled(gelu_now, numbers)
-gelu = compare_pairs(
-    {
-        "compiled": (lambda: gelu_now(numbers), lambda: made.call(numbers))
-        if made.call
-        else made.reason,
-        "F.gelu": (lambda: gelu_now(numbers), lambda: F.gelu(numbers)),
-    },
-    device=device,
-    seconds=size.cause_seconds,
-)
+pairs = {
+    "compiled": made.reason,
+    "F.gelu": (written_out, functools.partial(F.gelu, numbers)),
+}
+if made.call:
+    pairs["compiled"] = (written_out, functools.partial(made.call, numbers))
+
+gelu = compare_pairs(pairs, device=device, seconds=size.cause_seconds)
 for name, comparison in gelu.items():
-    shown = comparison if isinstance(comparison, str) else comparison.ratio(CHANGED)
+    shown = comparison
+    if not isinstance(comparison, str):
+        shown = comparison.ratio(CHANGED)
     print(f"{name:<9} times as fast as written out: {shown}")
 course.claim(
     "torch's own GELU is at least 50 % faster than the chain of operations",
@@ -955,11 +994,14 @@ course.claim(
 
 # %% tags=["experiment"]
 if made.call:
-    gain, before = gelu["compiled"].ratio(CHANGED), gelu["compiled"].median(USUAL)
+    gain = gelu["compiled"].ratio(CHANGED)
+    seconds_before = gelu["compiled"].median(USUAL)
     torch.compiler.reset()
     again = compiled(gelu_now, numbers)
-    for start, seconds in (("first start", made.seconds), ("from the cache", again.seconds)):
-        print(f"{start}: {seconds:.2f} s, {ladder.paid_back(seconds, before, gain, 'calls')}")
+    starts = {"first start": made.seconds, "from the cache": again.seconds}
+    for start, seconds in starts.items():
+        when = ladder.paid_back(seconds, seconds_before, gain, "calls")
+        print(f"{start}: {seconds:.2f} s, {when}")
     course.claim(
         "torch.compile makes the chain of operations of GELU at least 50 % faster", gain, above=1.5
     )

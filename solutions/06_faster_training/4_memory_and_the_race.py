@@ -4,8 +4,8 @@
 # **Which of all this makes your training reach its accuracy sooner?**
 #
 # Parts 1 to 3 measured the number of steps and the time of a step. You wait for their product, the seconds until the
-# validation accuracy reaches a target. In this part a script that follows all advice races against a plain script. You
-# find out which of its nine pieces pay, and then race against it yourself.
+# validation accuracy reaches a target. In this part a script that follows nine pieces of advice races against a plain
+# script. You find out which of the pieces pay, and then race against them yourself.
 #
 # **You will be able to**
 #
@@ -23,6 +23,7 @@
 
 
 # %% locked="setup"
+import functools
 import math
 from dataclasses import replace
 
@@ -38,16 +39,23 @@ from course.measure.comparison import Interval, compare, largest_gains, product,
 from course.plots import faster_training as plots
 from course.training import leaderboard, race, speedrun
 from course.training.models import FashionCNN
-from course.training.segments import Stack, first_run, gradients, peak_bytes
+from course.training.segments import (
+    Stack,
+    first_run,
+    gradients,
+    peak_bytes,
+    relative_difference,
+)
 
 print(course.machine())
-size, device = course.sizes("06_faster_training"), course.device()
+size = course.sizes("06_faster_training")
+device = course.device()
 data = fashion.load(size.dataset)
 
 # %% [markdown]
 # ## How much faster is all advice together?
 #
-# Suppose that you follow all the advice. How much sooner does your training reach its accuracy? Two contestants train
+# How much sooner does a training reach its accuracy if it follows all nine pieces of advice? Two contestants train
 # FashionCNN on the same images until their accuracy on the same validation images reaches a target. The *plain* script
 # reads single images from a Dataset and trains with Adam at 1e-3, in batches of 64, in float32. It evaluates once per
 # epoch. *Everything* follows nine pieces of advice, each of which sets fields of a `Recipe`:
@@ -59,7 +67,7 @@ data = fashion.load(size.dataset)
 # | one cycle | `one_cycle`, `epochs` | the learning rate rises to a higher peak, then falls, both along a cosine |
 # | bfloat16 | `bf16` | forward pass and evaluation run under autocast |
 # | channels_last | `channels_last` | another order of the numbers in memory |
-# | fused Adam | `fused` | one kernel updates all weights |
+# | fused Adam | `fused` | Adam's operations are fused into one kernel |
 # | no useless bias | `useless_bias` | convolutions before BatchNorm have no bias |
 # | label smoothing | `label_smoothing` | the loss asks for a little less than 1 for the right class |
 # | late evaluation | `late_evaluation` | no evaluation on the clock, instead of one per epoch |
@@ -86,46 +94,52 @@ data = fashion.load(size.dataset)
 predicted_race = None  # your number
 
 # %% tags=["experiment"]
-target = size.race_target["real" if data.real else "stand-in"]
+source = "stand-in"
+if data.real:
+    source = "real"
+target = size.race_target[source]
 track = speedrun.track(data, target, size.race_images, size.race_look)
-everything, plain = speedrun.recipe(*speedrun.ADVICE), speedrun.PLAIN
+plain = speedrun.PLAIN
+everything = speedrun.recipe(*speedrun.ADVICE)
 contestants = {"plain": plain, "everything": everything, race.AGAIN: everything}
+
 runs = race.race_all(contestants, track, size.race_seeds, device, size.race_epochs)
-faster = race.times_as_fast(runs, "everything", "plain")
-fewer = race.times_fewer_images(runs, "everything", "plain")
-plots.race(runs, target, fewer, faster)
+times_as_fast = race.times_as_fast(runs, "everything", "plain")
+fewer_images = race.times_fewer_images(runs, "everything", "plain")
+plots.race(runs, target, fewer_images, times_as_fast)
 
 # %% tags=["experiment"]
+control = race.times_as_fast(runs, race.AGAIN, "everything")
 print(f"{track.name}, target {target:.1%}, {size.race_seeds} seeds")
-print(course.score("06/4", "everything over plain, by the clock", predicted_race, faster))
-noise = race.times_as_fast(runs, race.AGAIN, "everything")
-once, twice = race.images_of(runs, "everything"), race.images_of(runs, race.AGAIN)
-print(f"control, everything over itself, by the clock: {noise}")
-print(f"everything over plain, times as few images: {fewer}")
+print(course.score("06/4", "everything over plain, by the clock", predicted_race, times_as_fast))
+print(f"control, everything over itself, by the clock: {control}")
+print(f"everything over plain, times as few images: {fewer_images}")
 course.claim(
     "all advice together reaches the target at least 1.5 times as fast as the plain script",
-    faster,
+    times_as_fast,
     above=1.5,
 )
 course.claim(
     "all advice together needs as many images as the plain script, within 20 %",
-    fewer,
+    fewer_images,
     within=(0.8, 1.2),
 )
 course.claim(
     "by the clock, everything is as fast as itself, within 10 %",
-    noise,
+    control,
     within=(0.9, 1.1),
     otherwise="The interval of this control is what your machine adds to every time.",
 )
+images_once = race.images_of(runs, "everything")
+images_again = race.images_of(runs, race.AGAIN)
 course.claim(
     "with equal seeds, everything needs the same number of images twice",
-    once == twice,
-    otherwise="Kernels of your device add in another order each time.",
+    images_once == images_again,
+    otherwise="Kernels of your device may add in another order each time.",
 )
 
 # %% [markdown]
-# **Shown** The control has the same recipe and seeds. On a CPU it needs exactly the same number of images, so its whole
+# **Shown** The control has the same recipe and seeds. Where it needs exactly the same number of images, its whole
 # interval by the clock comes from the machine.
 #
 # **Takeaway** To compare times to an accuracy, look at all contestants equally often, pair their seeds, and run a
@@ -134,8 +148,8 @@ course.claim(
 # %% [markdown]
 # ## Which of the nine pieces pays?
 #
-# You will hardly use all nine pieces, so you want to know which of them pay. For a single piece the clock is too
-# coarse, because it adds the luck of the seed to the noise of the machine. So split the time into two factors:
+# You may not want all nine pieces, so find out which of them pay. The clock adds the luck of the seed to the noise of
+# the machine. So split the time into two factors:
 #
 # seconds = images trained until the target × seconds per image
 #
@@ -143,9 +157,9 @@ course.claim(
 # - *Seconds per image* do not depend on the seed. `compare` measures them for all nine pieces in interleaved rounds,
 #   with everything as the base.
 #
-# We count images only for the pieces that may change them: batch, cycle, bfloat16 and smoothing. We also count them for
-# the bias, which changes only rounding, so its row shows what chance does. For the other four the table says "the
-# same".
+# We count images only for the pieces that may change what is learned: batch, cycle, bfloat16 and smoothing. We also
+# count them for the bias, which changes only rounding, so its row shows what chance does. The other four change at most
+# rounding and what is drawn at random, so the table says "the same".
 #
 # **Predict**: which piece saves the most time when you multiply both factors? Ask what costs the plain script most:
 # arithmetic (bfloat16), waiting for data (data in memory), or too many images (one cycle).
@@ -155,9 +169,14 @@ predicted_piece = None  # a name from the table, such as "one cycle"
 
 # %% tags=["experiment"]
 recipes = speedrun.contestants()
-learning = {f"without {piece}": recipes[f"without {piece}"] for piece in speedrun.CHANGE_LEARNING}
+learning = {}  # everything without one of the pieces that may change the images
+for piece in speedrun.CHANGE_LEARNING:
+    name = f"without {piece}"
+    learning[name] = recipes[name]
 runs += race.race_all(learning, track, size.race_seeds, device, size.race_epochs)
-ways = {"everything": everything, **recipes}
+
+ways = {"everything": everything}  # the base comes first
+ways |= recipes
 compared = race.costs(ways, track, device, size.race_cost_seconds, size.race_cost_images)
 pieces = race.left_out(runs, compared)
 plots.left_out(pieces)
@@ -167,12 +186,15 @@ print(f"{'without it, times as much':<26}{'images':<24}{'time per image':<24}tog
 for piece in sorted(pieces, key=lambda piece: -piece.total.estimate):
     print(f"{piece.name:<26}{piece}")
 print(
-    f"control of the time per image: {pieces[0].control}; {compared.rounds} rounds, {compared.stopped}"
+    f"control of the time per image: {pieces[0].control}; "
+    f"{compared.rounds} rounds, {compared.stopped}"
 )
-both = product(fewer, compared.ratio("everything", to="plain"))
-print(f"everything over plain: images × time per image {both}; by the clock {faster}")
-alone = math.prod(piece.total.estimate for piece in pieces)
-print(f"the nine ratios multiplied: {alone:.2f}")
+
+faster_images = compared.ratio("everything", to="plain")
+both = product(fewer_images, faster_images)
+print(f"everything over plain: images × time per image {both}; by the clock {times_as_fast}")
+multiplied = math.prod(piece.total.estimate for piece in pieces)
+print(f"the nine ratios multiplied: {multiplied:.2f}")
 most = largest_gains({piece.name: piece.total for piece in pieces})
 print(course.score("06/4", "the piece worth most", predicted_piece, most, null=None))
 
@@ -196,7 +218,7 @@ course.claim(
     "one cycle saves at least 10 % of the images",
     by_name["one cycle"].images,
     above=1 / 0.9,
-    otherwise="Constant learning rates reach an easy target early; a cycle pays near its end.",
+    otherwise="An easy target may be reached before the cycle lowers its learning rate.",
 )
 course.claim(
     "the bias before BatchNorm changes the time per image by less than 5 %",
@@ -212,8 +234,8 @@ course.claim(
 # row may be chance, because each of the nine intervals misses the truth once in twenty times. Confirm such a row with
 # other seeds before you rely on it.
 #
-# - **bfloat16**: **Known** It is fast where the processor has instructions for it (AMX on recent Xeons, AVX-512 BF16,
-#   tensor cores on GPUs). Elsewhere it is emulated and may lose.
+# - **bfloat16**: **Known** It can be fast where the processor has instructions for it (AMX on recent Xeons, AVX-512
+#   BF16, tensor cores on GPUs). Elsewhere it is emulated and may lose.
 # - **Batch**: **Known** A larger batch makes fewer updates, so it may need more images (unit 03). But it pays the fixed
 #   cost of an update less often. The product of the two columns decides.
 # - **Cycle**: If it saves few images on your machine, **we think** that our rule is why. The accuracy with a constant
@@ -231,7 +253,7 @@ course.claim(
 #
 # </details>
 #
-# The flip map says on which machine most of these pieces win ([docs/flip-map.md](../../docs/flip-map.md)). The race on
+# The flip map says on which machine some of these pieces win ([docs/flip-map.md](../../docs/flip-map.md)). The race on
 # all images of Fashion-MNIST is in [docs/results.md](../../docs/results.md).
 #
 # **Takeaway** Seconds are images times seconds per image. Measure each factor by itself, and keep a change if the
@@ -241,8 +263,8 @@ course.claim(
 # ## Can you beat it?
 #
 # Write a recipe that reaches the target sooner. Change any field of the table, or `lr` and `epochs`. Decide first which
-# factor your change should reduce: another peak, cycle or label smoothing changes the number of images, another batch
-# size changes both factors, and the other fields change the time per image.
+# factor your change should reduce: another peak, cycle or label smoothing may change the number of images, another
+# batch size may change both factors, and the other fields may change the time per image.
 #
 # Your entry races with the same seeds as everything. The board shows ratios to everything, and an entry leads only if
 # its whole interval lies above 1. Try two entries. More are less fair: of forty entries that change nothing, about one
@@ -254,7 +276,8 @@ entry = replace(everything, label_smoothing=0.0)  # change this line
 mine = leaderboard.enter(
     entry, track, runs, device, size.race_epochs, size.race_entry_seconds, size.race_cost_images
 )
-board = leaderboard.board(leaderboard.kept() or [mine], track)
+entries = leaderboard.kept() or [mine]  # no file is kept if COURSE_ANSWERS is off
+board = leaderboard.board(entries, track)
 for row in board:
     print(f"{row.name:<18}{row}")
 plots.leaderboard(board)
@@ -304,16 +327,18 @@ plots.leaderboard(board)
 # %% tags=["experiment"]
 network = FashionCNN().to(device)
 optimizer = torch.optim.Adam(network.parameters())
-loader = DataLoader(
-    TensorDataset(fashion.floats(track.images[:512]), track.labels[:512]), 16, shuffle=True
-)
+few = TensorDataset(fashion.floats(track.images[:512]), track.labels[:512])
+loader = DataLoader(few, 16, shuffle=True)
 
 
 def step(batch):
     """Train on one batch."""
-    images, labels = (part.to(device) for part in batch)
+    images, labels = batch
+    images = images.to(device)
+    labels = labels.to(device)
     optimizer.zero_grad()
-    F.cross_entropy(network(images), labels).backward()
+    loss = F.cross_entropy(network(images), labels)
+    loss.backward()
     optimizer.step()
 
 
@@ -404,30 +429,40 @@ check.saved_bytes(saved_bytes, seed=11)
 # %% tags=["experiment"]
 saved_now = course.solved(check.saved_bytes)
 network = FashionCNN().to(device)
-weights = sum(p.numel() * p.element_size() for p in network.parameters())
+parameter_bytes = sum(p.numel() * p.element_size() for p in network.parameters())
 
 
 def kept_at(n, half=False):
     """Bytes that a forward pass with n images keeps for backward, in float32 or under autocast."""
     images = torch.randn(n, 1, 28, 28, device=device)
+
+    def forward():
+        return network(images).sum()
+
     with torch.autocast(device.type, dtype=torch.bfloat16, enabled=half):
-        return saved_now(lambda: network(images).sum(), network)
+        return saved_now(forward, network)
 
 
-kept = {n: kept_at(n) for n in (4, 8, 16, 32, 64, 128)}
-for n, total in kept.items():
-    print(f"batch {n:3}: {total / 1e6:6.2f} MB kept, parameters {weights / 1e6:.2f} MB")
+kept = {}
+for n in (4, 8, 16, 32, 64, 128):
+    kept[n] = kept_at(n)
+    print(f"batch {n:3}: {kept[n] / 1e6:6.2f} MB kept, parameters {parameter_bytes / 1e6:.2f} MB")
 
 # %% tags=["experiment"]
-per_image = (kept[128] - kept[4]) / 124
+per_image = (kept[128] - kept[4]) / (128 - 4)
+batch = math.ceil(parameter_bytes / per_image)
+print(f"{per_image / 1e3:.0f} kB per image: more than the parameters from a batch of {batch}")
+
+half_128 = kept_at(128, half=True)
+half_256 = kept_at(256, half=True)
+half_per_image = (half_256 - half_128) / 128
+half_share = half_per_image / per_image
+per_batch = 2 * half_128 - half_256  # 16-bit copies of the weights, whatever the batch
 print(
-    f"{per_image / 1e3:.0f} kB per image: more than the parameters from a batch of {math.ceil(weights / per_image)}"
+    f"under autocast: {half_share:.0%} of the bytes per image, "
+    f"{per_batch / 1e6:.1f} MB for the whole batch"
 )
-small, large = kept_at(128, half=True), kept_at(256, half=True)
-half_share = (large - small) / 128 / per_image  # per image, so without the copies of the weights
-print(
-    f"under autocast: {half_share:.0%} of the bytes per image, {(2 * small - large) / 1e6:.1f} MB for the whole batch"
-)
+
 growth = kept[128] / kept[4]
 in_proportion = abs(growth / 32 - 1) < 0.05
 course.claim(
@@ -446,7 +481,7 @@ course.claim(
 # %% [markdown]
 # **Known** Autocast runs convolutions and linear maps in 16 bits, and what they pass on is kept in 16 bits, too. Max
 # pooling keeps the positions of its maxima as 64-bit numbers in any case (documentation of `torch.amp`, and of
-# `max_pool2d`'s `return_indices`). These are the bytes that autocast does not halve.
+# `max_pool2d`'s `return_indices`), so autocast does not halve these bytes.
 #
 # **Takeaway** Activations grow with the batch, and weights do not. So a memory limit is a limit on the batch.
 
@@ -565,40 +600,46 @@ check.checkpoint(checkpoint, seed=9)
 
 # %% tags=["experiment"]
 checkpoint_now = course.solved(check.checkpoint)
-width, rows = size.block_width, size.block_rows
+width = size.block_width
 four = Stack(size.blocks, width, segments=4).to(device)
-x = torch.randn(rows, width, generator=torch.Generator().manual_seed(1)).to(device)
-plain_grads = gradients(four, x, seed=0)
+generator = torch.Generator().manual_seed(1)
+x = torch.randn(size.block_rows, width, generator=generator).to(device)
+
+plain_gradient = gradients(four, x, seed=0)
 again = gradients(four, x, checkpoint_now, seed=0)
 other_mask = gradients(four, x, seed=1)
-error = float((again - plain_grads).norm() / plain_grads.norm())
-wrong = float((other_mask - plain_grads).norm() / plain_grads.norm())
-are_equal, is_another = error < 1e-5, wrong > 0.05
+
+error = relative_difference(again, plain_gradient)
+are_equal = error < 1e-5
 course.claim(
     "with dropout, checkpointed blocks have the gradients of plain ones",
     are_equal,
     f"relative difference {error:.1e}",
 )
+error_of_mask = relative_difference(other_mask, plain_gradient)
+is_another = error_of_mask > 0.05
 course.claim(
     "another dropout mask would give another gradient",
     is_another,
-    f"{100 * wrong:.0f} % of its norm away",
+    f"{100 * error_of_mask:.0f} % of its norm away",
 )
 
 # %% tags=["experiment"]
 half_plain = gradients(four, x, seed=0, half=True)
 half_again = gradients(four, x, checkpoint_now, seed=0, half=True)
-normed = nn.Sequential(nn.Linear(width, width), nn.BatchNorm1d(width)).to(device)
-checkpoint_now(normed, torch.randn(64, width, device=device)).sum().backward()
-updates = int(normed[1].num_batches_tracked)
-off = float((half_again - half_plain).norm() / half_plain.norm())
-are_equal = off < 1e-3
+error = relative_difference(half_again, half_plain)
+are_equal = error < 1e-3
 course.claim(
     "under autocast, checkpointed blocks have the gradients of plain ones",
     are_equal,
-    f"{off:.1e} off",
+    f"{error:.1e} off",
     otherwise="The second run computed in another precision.",
 )
+
+normed = nn.Sequential(nn.Linear(width, width), nn.BatchNorm1d(width)).to(device)
+rows = torch.randn(64, width, device=device)
+checkpoint_now(normed, rows).sum().backward()
+updates = int(normed[1].num_batches_tracked)
 course.claim(
     "BatchNorm in a checkpointed block updates its running statistics twice per step",
     updates == 2,
@@ -627,38 +668,54 @@ predicted_longer = None  # your number
 # %% tags=["experiment"]
 counts = [k for k in range(1, size.blocks + 1) if size.blocks % k == 0]
 models = {k: Stack(size.blocks, width, k).to(device) for k in counts}
+one_block = Stack(1, width, 1).to(device)
 input_bytes = x.numel() * x.element_size()
-block_bytes = peak_bytes(Stack(1, width, 1).to(device), x, checkpoint_now, saved_now)
-plain_bytes = saved_now(lambda: models[1](x), models[1])
-peaks = {k: peak_bytes(models[k], x, checkpoint_now, saved_now) for k in counts}
-expected = {k: (k - 1) * input_bytes + math.ceil(size.blocks / k) * block_bytes for k in counts}
-ways = {"plain": lambda: models[1].step(x), "forward": lambda: first_run(models[1], x)}
+block_bytes = peak_bytes(one_block, x, checkpoint_now, saved_now)
+plain_bytes = saved_now(functools.partial(models[1], x), models[1])
+
+peaks = {}  # {segments: most bytes kept simultaneously}
+predicted_peaks = {}
 for k in counts:
-    ways[f"{k} segments"] = lambda k=k: models[k].step(x, checkpoint_now)
-timed = compare(ways, device=device, seconds=size.compare_seconds)
-longer = {k: timed.ratio("plain", to=f"{k} segments") for k in counts}
-share = timed.ratio("plain", to="forward")  # of a plain step
-one_more = Interval(1 + share.estimate, 1 + share.low, 1 + share.high)
-plots.memory_and_time(peaks, expected, plain_bytes, longer, one_more)
+    peaks[k] = peak_bytes(models[k], x, checkpoint_now, saved_now)
+    predicted_peaks[k] = (k - 1) * input_bytes + math.ceil(size.blocks / k) * block_bytes
 
 # %% tags=["experiment"]
-best_k = min(expected, key=expected.get)
+ways = {
+    "plain": functools.partial(models[1].step, x),
+    "forward": functools.partial(first_run, models[1], x),
+}
 for k in counts:
+    ways[f"{k} segments"] = functools.partial(models[k].step, x, checkpoint_now)
+timed = compare(ways, device=device, seconds=size.compare_seconds)
+longer = {k: timed.ratio("plain", to=f"{k} segments") for k in counts}
+forward = timed.ratio("plain", to="forward")  # its share of a plain step
+one_more = Interval(1 + forward.estimate, 1 + forward.low, 1 + forward.high)
+plots.memory_and_time(peaks, predicted_peaks, plain_bytes, longer, one_more)
+
+# %% tags=["experiment"]
+best_k = min(predicted_peaks, key=predicted_peaks.get)
+for k in counts:
+    megabytes = peaks[k] / 1e6
+    predicted_megabytes = predicted_peaks[k] / 1e6
     print(
-        f"{k:2} segments: {peaks[k] / 1e6:7.2f} MB (formula {expected[k] / 1e6:7.2f}), {longer[k]} times as long"
+        f"{k:2} segments: {megabytes:7.2f} MB (formula {predicted_megabytes:7.2f}), "
+        f"{longer[k]} times as long"
     )
-print(f"{best_k} segments keep {expected[best_k] / plain_bytes:.0%} of the plain model's bytes")
+best_share = predicted_peaks[best_k] / plain_bytes
+print(f"{best_k} segments keep {best_share:.0%} of the plain model's bytes")
 print(f"predicted from the forward pass alone: {one_more}; rule 1.33; control {timed.control}")
 print(
     course.score("06/4", "a checkpointed step over a plain one", predicted_longer, longer[best_k])
 )
-off_bytes = max(abs(peaks[k] / expected[k] - 1) for k in counts)
-is_predicted, saves_nothing = off_bytes < 0.15, peaks[1] >= plain_bytes
+
+error = max(abs(peaks[k] / predicted_peaks[k] - 1) for k in counts)
+is_predicted = error < 0.15
 course.claim(
     "the bytes kept can be predicted from one block, within 15 %",
     is_predicted,
-    f"{off_bytes:.1%} off",
+    f"{error:.1%} off",
 )
+saves_nothing = peaks[1] >= plain_bytes
 course.claim(
     "checkpointing with one segment saves nothing",
     saves_nothing,
@@ -667,19 +724,21 @@ course.claim(
 
 # %% tags=["experiment"]
 bare = Stack(size.blocks, width, 1, dropout=0.0).to(device)
-ways = {"step": lambda: models[1].step(x), "forward": lambda: models[1](x)}
-ways |= {"step without dropout": lambda: bare.step(x), "forward without dropout": lambda: bare(x)}
-shares = compare(ways, device=device, seconds=size.compare_seconds)
-print(
-    f"forward pass, share of a step: with dropout {shares.ratio('step', to='forward')}, "
-    f"without {shares.ratio('step without dropout', to='forward without dropout')}; rule 0.33"
-)
-measured = ratio_interval(
-    timed.seconds["1 segments"], timed.seconds["plain"] + timed.seconds["forward"]
-)
+ways = {
+    "step": functools.partial(models[1].step, x),
+    "forward": functools.partial(models[1], x),
+    "step without dropout": functools.partial(bare.step, x),
+    "forward without dropout": functools.partial(bare, x),
+}
+with_graph = compare(ways, device=device, seconds=size.compare_seconds)
+share = with_graph.ratio("step", to="forward")
+share_without = with_graph.ratio("step without dropout", to="forward without dropout")
+print(f"forward pass, share of a step: with dropout {share}, without {share_without}; rule 0.33")
+
+plain_and_forward = timed.seconds["plain"] + timed.seconds["forward"]
 course.claim(
     "with one segment, a checkpointed step takes one more forward pass, within 10 %",
-    measured,
+    ratio_interval(timed.seconds["1 segments"], plain_and_forward),
     within=(0.9, 1.1),
 )
 course.claim(
@@ -688,15 +747,14 @@ course.claim(
 
 # %% [markdown]
 # **Shown** The last cell removes dropout alone. Compare both shares with the rule's third. If the share falls towards
-# the third without dropout, the difference is the time for drawing random numbers, which the backward pass does not
-# need. The prediction above has a forward pass that keeps nothing for backward, so it is shorter.
+# the third without dropout, dropout's work in the forward pass makes the difference: the backward pass draws no random
+# numbers.
 #
-# **Known** With k segments of n blocks, k inputs and the n / k blocks of one segment are kept. The sum is least at k =
-# √(n · bytes of a block / bytes of its input), which is √n only if block and input have equally many bytes (Chen et al.
-# 2016).
+# **Known** The sum above is least at k = √(n · bytes of a block / bytes of its input), which is √n only if block and
+# input have equally many bytes (Chen et al. 2016).
 #
 # **Takeaway** Choose the segments by the bytes of a block and of its input. Checkpointing costs one more forward pass,
-# which may be more than a third of your step.
+# which may be more than a third of a plain step.
 
 # %% [markdown]
 # ## Does accumulation equal the large batch? · extra
@@ -767,55 +825,56 @@ check.accumulated(accumulated, seed=5)
 # %% tags=["experiment"]
 accumulated_now = course.solved(check.accumulated)
 whole = size.accumulated_batch
-pixels, answers = (
-    fashion.floats(data.train_images[:whole]).to(device),
-    data.train_labels[:whole].to(device),
-)
-micro_batches = [whole // 2**i for i in range(1, 6)]
+pixels = fashion.floats(data.train_images[:whole]).to(device)
+answers = data.train_labels[:whole].to(device)
+micro_batches = [whole // 2, whole // 4, whole // 8, whole // 16, whole // 32]
 
 
-def gradient(norm, micro):
+def gradient(norm, micro_batch):
     """(the gradient of all parameters of a new network as one vector, its buffers)."""
     torch.manual_seed(0)
     model = FashionCNN(dropout=0.0, norm=norm).to(device)
-    accumulated_now(model, pixels, answers, micro)
-    return torch.cat([p.grad.flatten() for p in model.parameters()]), dict(model.named_buffers())
+    accumulated_now(model, pixels, answers, micro_batch)
+    flat = torch.cat([p.grad.flatten() for p in model.parameters()])
+    return flat, dict(model.named_buffers())
 
-
-truths = {norm: gradient(norm, whole)[0] for norm in ("batch", "group", None)}
 
 # %% tags=["experiment"]
-differences = {norm: [] for norm in truths}
-for norm, truth in truths.items():
-    for micro in micro_batches:
-        found, buffers = gradient(norm, micro)
-        differences[norm].append(float((found - truth).norm() / truth.norm()))
+differences = {}  # {norm: relative difference at each micro-batch}
+for norm in ("batch", "group", None):
+    truth, _ = gradient(norm, whole)
+    differences[norm] = []
+    for micro_batch in micro_batches:
+        found, buffers = gradient(norm, micro_batch)
+        differences[norm].append(relative_difference(found, truth))
         if norm == "batch":
-            counted = int(buffers["convolutions.1.num_batches_tracked"])
+            updates = int(buffers["convolutions.1.num_batches_tracked"])
 plots.accumulation(micro_batches, differences)
 
 # %% tags=["experiment"]
-worst, rising = max(differences["group"] + differences[None]), differences["batch"]
-is_equal, differs = worst < 1e-4, rising[-1] > 0.02
+with_batchnorm = differences["batch"]
+largest_without = max(differences["group"] + differences[None])
+is_equal = largest_without < 1e-4
 course.claim(
     "without BatchNorm the accumulated gradient equals the gradient of the whole batch",
     is_equal,
-    f"at most {worst:.1e} off",
+    f"at most {largest_without:.1e} off",
 )
+differs = with_batchnorm[-1] > 0.02
 course.claim(
     "with BatchNorm the accumulated gradient differs from the gradient of the whole batch",
     differs,
-    f"{100 * rising[-1]:.0f} % off at {micro_batches[-1]} rows",
+    f"{100 * with_batchnorm[-1]:.0f} % off at {micro_batches[-1]} rows",
 )
 course.claim(
     "with BatchNorm, the smaller the micro-batch, the further its gradient is from the whole batch's",
-    rising == sorted(rising),
-    " ".join(f"{d:.2f}" for d in rising),
+    with_batchnorm == sorted(with_batchnorm),
+    " ".join(f"{difference:.2f}" for difference in with_batchnorm),
 )
 course.claim(
     "BatchNorm's running statistics are updated once per micro-batch",
-    counted == whole // micro_batches[-1],
-    counted,
+    updates == whole // micro_batches[-1],
+    updates,
 )
 
 # %% [markdown]

@@ -40,7 +40,7 @@ MISTAKES = {
         ("not list(layer.children())", "name"),
     ),
     "all_outputs": (
-        "Outputs other than images were listed, too. Only those with four dimensions have a layout.",
+        "Outputs other than images were listed, too. Keep only those with four dimensions.",
         ("output.ndim == 4", "True"),
     ),
     "usual_layout": (

@@ -8,7 +8,7 @@ from course.engine.known_answers import alternative
 
 MISTAKES = {
     "six_digits": (
-        "The constant has six digits, as in the snippet that many lists copy. Take the root of 2 itself: math.sqrt(2).",
+        "The constant has six digits. Take the root of 2 itself: math.sqrt(2).",
         ("math.sqrt(2)", "1.41421"),
     ),
     "eight_digits": (
