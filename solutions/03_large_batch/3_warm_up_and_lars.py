@@ -525,9 +525,8 @@ class LARS(torch.optim.Optimizer):
             decay = group["weight_decay"]
             w_norm, g_norm = w.norm(), w.grad.norm()
             ratio = group["trust"] * w_norm / (g_norm + decay * w_norm)
-            ratio = torch.where(
-                (w_norm > 0) & (g_norm > 0), ratio, 1.0
-            )  # on the device: no sync point
+            # on the device: no sync point
+            ratio = torch.where((w_norm > 0) & (g_norm > 0), ratio, 1.0)
         update = w.grad.add(w, alpha=decay).mul_(group["lr"] * ratio)
         w.sub_(velocity.mul_(group["momentum"]).add_(update))
         ### END SOLUTION

@@ -797,9 +797,8 @@ class LossScaler:
         gradients = [p.grad for p in params if p.grad is not None]
         for g in gradients:
             g.div_(self.factor)
-        self.overflow = not all(
-            g.isfinite().all() for g in gradients
-        )  # the sync point: Python has to know
+        # the sync point: Python has to know
+        self.overflow = not all(g.isfinite().all() for g in gradients)
         ### END SOLUTION
 
     def step(self, optimizer):
