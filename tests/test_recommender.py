@@ -88,6 +88,7 @@ def test_sixteen_bits_of_the_library_are_those_of_the_reference_answers():
     answers, tensors = load_solutions("03_large_batch"), [torch.randn(500) * 1e-7, torch.zeros(3)]
     assert half_precision.lost_in_fp16(tensors) == pytest.approx(100 * answers.flushed_share(tensors))
     assert half_precision.lost_in_fp16([torch.zeros(2)]) == 0.0
+    assert half_precision.largest([torch.tensor([1.0, -3.0]), torch.zeros(2)]) == 3.0
     models = [NeuMF(5, 6, **NEUMF_SIZES["paper"], std=0.1) for _ in range(2)]
     models[1].load_state_dict(models[0].state_dict())
     users, items, labels = torch.tensor([0, 4]), torch.tensor([5, 1]), torch.tensor([1.0, 0.0])

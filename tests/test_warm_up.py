@@ -7,10 +7,11 @@ import torch
 from torch.nn import functional as F
 
 from course.training import warmed_transformers as warmed
+from course.training.optimizer_contest import scheduled_lrs
 from course.training.ragged_transformer import Block, PostNormBlock, RaggedTransformer
 from course.training.shared_scales import COORDINATE, MODEL, TENSOR, SharedScaleAdam
 from course.training.tuned import FIRST_TUNING_SEED, tuned
-from course.training.update_ratios import update_ratios
+from course.training.update_ratios import extremes, update_ratios
 
 pytestmark = pytest.mark.check
 
@@ -162,3 +163,15 @@ def test_update_ratios_compare_the_update_with_the_weights_before_it():
             model.bias.add_(1)
 
     assert update_ratios(model, step) == {"weight": pytest.approx(2.0), "bias": math.inf}
+
+
+def test_extremes_are_those_of_each_run_among_the_parameters_of_one_kind():
+    runs = [{"a.weight": 0.5, "b.weight": 2.0, "b.bias": 9.0}, {"a.weight": 1.0, "b.weight": 0.25, "b.bias": 0.0}]
+    largest, smallest = extremes(runs, "weight")
+    assert largest.tolist() == [2.0, 1.0] and smallest.tolist() == [0.5, 0.25]
+
+
+def test_scheduled_lrs_begin_with_the_first_update():
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=8.0)
+    halved = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+    assert scheduled_lrs(halved, 4) == [8.0, 4.0, 2.0, 1.0]

@@ -403,7 +403,7 @@ def warm_up(runs: Mapping[str, Tensor], levels: Mapping[str, float], title: str)
     """Draw the losses of {label: (steps, seeds)}: the middle seed as a line, all seeds as a band.
 
     Args:
-        levels: {text: loss}, drawn as dashed lines.
+        levels: {text: loss}, drawn as dashed lines, with the text where they end.
     """
     figure, ax = axes(8.0, 3.4)
     for (label, losses), color in zip(runs.items(), COLORS, strict=False):
@@ -413,8 +413,9 @@ def warm_up(runs: Mapping[str, Tensor], levels: Mapping[str, float], title: str)
         ax.fill_between(steps, means.amin(1), means.amax(1), color=color, alpha=0.18, lw=0)
     _draw_levels(ax.axhline, levels)
     for text, level in levels.items():
-        where = dict(transform=ax.get_yaxis_transform(), ha="right", va="bottom")
-        ax.text(0.99, level, text, color=GREY, fontsize=8, **where)
+        # outside the axes, where no run crosses it
+        where = dict(transform=ax.get_yaxis_transform(), ha="left", va="center")
+        ax.text(1.01, level, text, color=GREY, fontsize=8, **where)
     ax.set(xlabel="update", ylabel="loss, nats per token", title=title)
     legend_beside(ax)
     return figure

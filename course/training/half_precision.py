@@ -3,6 +3,7 @@
 Two of the part's exercises, the step under autocast and the loss scaler, are its own.
 """
 
+import statistics
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +21,7 @@ from course.training.recommender_loop import History, Step
 BF16_FLAGS = ("avx512_bf16", "amx_bf16", "bf16")
 SMALLEST_NORMAL = 2.0**-14  # of fp16
 TOWER_WIDTHS = (32, 32, 32, 16, 8)
+LAST_UPDATES = 20  # the loss at the end is their mean
 TOWER_STD = 0.1  # of the embeddings, as in the unit's NeuMF
 
 
@@ -47,6 +49,16 @@ def below_normal(tensors: Sequence[Tensor]) -> float:
     values = torch.cat([tensor.flatten() for tensor in tensors]).abs()
     is_small = (values > 0) & (values < SMALLEST_NORMAL)
     return 100 * is_small.sum().item() / max(1, values.count_nonzero().item())
+
+
+def largest(tensors: Sequence[Tensor]) -> float:
+    """The largest magnitude in `tensors`."""
+    return max(tensor.abs().max().item() for tensor in tensors)
+
+
+def loss_at_end(history: History) -> float:
+    """The mean training loss of the last LAST_UPDATES updates."""
+    return statistics.mean(history.losses[-LAST_UPDATES:])
 
 
 def bf16_step(

@@ -33,6 +33,20 @@ def ramp_and_decay(ramp: Ramp, epochs: float) -> Callable[[float], Schedule]:
     return of_peak
 
 
+def scheduled_lrs(scheduler: torch.optim.lr_scheduler.LRScheduler, steps: int) -> list[float]:
+    """The learning rates that a scheduler of torch sets for the first `steps` updates.
+
+    Args:
+        scheduler: of an optimizer with one parameter group; it and its optimizer make the steps.
+    """
+    lrs = []
+    for _ in range(steps):
+        lrs += scheduler.get_last_lr()
+        scheduler.optimizer.step()
+        scheduler.step()
+    return lrs
+
+
 def scored(
     experiment: Experiment,
     make_optimizer: Callable[[Iterable[nn.Parameter], float], torch.optim.Optimizer],

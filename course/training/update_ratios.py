@@ -3,9 +3,10 @@
 A ratio of 1 means that the update is as long as the weights themselves.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 
 def update_ratios(model: nn.Module, step: Callable[[], object]) -> dict[str, float]:
@@ -21,3 +22,19 @@ def update_ratios(model: nn.Module, step: Callable[[], object]) -> dict[str, flo
     for name, p in model.named_parameters():
         ratios[name] = ((p.detach() - before[name]).norm() / before[name].norm()).item()
     return ratios
+
+
+def extremes(runs: Sequence[Mapping[str, float]], kind: str) -> tuple[Tensor, Tensor]:
+    """(largest, smallest) update-to-weight ratio of each run, two tensors (runs,).
+
+    Args:
+        runs: {name of a parameter: its ratio} of each run.
+        kind: only parameters whose name contains it count, e.g. "weight".
+    """
+    largest = []
+    smallest = []
+    for ratios in runs:
+        of_kind = [ratio for name, ratio in ratios.items() if kind in name]
+        largest.append(max(of_kind))
+        smallest.append(min(of_kind))
+    return torch.tensor(largest), torch.tensor(smallest)

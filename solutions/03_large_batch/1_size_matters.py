@@ -3,9 +3,9 @@
 #
 # **What does a larger batch gain, and what does it lose?**
 #
-# A larger batch keeps the machine busy, so a training sees more samples per second. Often the model ends up worse.
-# NVIDIA's workshop on scaling shows both with a recommender, and this unit follows it on data that a laptop trains in
-# seconds. You measure what a larger batch gains and loses, and find out why it loses.
+# With a larger batch, a training may see more samples per second, and the model may end up worse. NVIDIA's workshop on
+# scaling shows both with a recommender, and this unit follows it on smaller data. You measure both, and find out why
+# the model ends up worse.
 #
 # **You will be able to**
 #
@@ -21,6 +21,7 @@
 import statistics
 
 import torch
+from torch.nn import functional as F
 
 import course
 from course.checks import large_batch as check
@@ -45,17 +46,17 @@ sizes = course.sizes("03_large_batch")
 # %% [markdown]
 # ## What is trained, and how is it judged?
 #
-# The whole unit compares scores, so first look at what a score counts. MovieLens is a list of ratings: user, film,
-# stars, time. Neural collaborative filtering (NCF) ignores the stars and predicts which film a user picks next. Each
-# rating becomes a 1. For each 1, we draw four films that the user never rated as zeros.
+# This unit compares scores, so first look at what a score counts. MovieLens is a list of ratings: user, film, stars,
+# time. Neural collaborative filtering (NCF) ignores the stars and predicts which film a user picks next. Each rating
+# becomes a 1. For each 1, we draw four zeros: films that are not among the user's ratings in the training data.
 
 # %%
 plots.neumf_diagram()
 
 # %% [markdown]
-# The model is NeuMF with 8 factors. Four tables turn user and film into vectors. The GMF half (generalised matrix
-# factorisation) multiplies two vectors element by element. The MLP half is a small network with ReLUs. A linear layer
-# turns both halves into one logit, and the loss is the binary cross entropy. Part 6 builds all of this.
+# The model is NeuMF with 8 factors. Its GMF half (generalised matrix factorisation) multiplies two vectors element by
+# element. Its MLP half is a small network with ReLUs. The loss is the binary cross entropy. Part 6 builds the model and
+# its score.
 #
 # Each user's latest film is kept for the test, and the one before it for validation. Every score in this part is on
 # validation.
@@ -63,18 +64,14 @@ plots.neumf_diagram()
 # **HR@10 with sampled negatives** ranks the held-out film among 100 films that the user never rated. It is the share of
 # users whose film is among the first ten. **NDCG@10** also counts how high the film comes. Guessing reaches about a
 # tenth. A ranking by popularity, the same for all users, is harder to beat.
-#
-# <details><summary>How does our model differ from the paper's?</summary>
-#
-# Embeddings start with a standard deviation of 0.1 instead of 0.01, because plain SGD is slow to leave zero. The
-# output bias starts at the log odds of a positive.
-#
-# </details>
 
 # %% tags=["experiment"]
 experiment = Experiment(sizes)
-data, batches = experiment.data, experiment.batches
-ratings = "real ratings" if experiment.is_real else "a stand-in: invented ratings"
+data = experiment.data
+batches = experiment.batches
+ratings = "a stand-in: invented ratings"
+if experiment.is_real:
+    ratings = "real ratings"
 print(f"{sizes.dataset}, {ratings}; {data.n_users:,} users, {data.n_items:,} films")
 print(experiment)
 print(f"HR@10 of guessing {10 / 101:.3f}, of the most popular films {experiment.popularity:.3f}")
@@ -85,8 +82,8 @@ print(f"HR@10 of guessing {10 / 101:.3f}, of the most popular films {experiment.
 # %% [markdown]
 # ## Has the small batch converged?
 #
-# Everything below is compared with the small batch. If you stop its training while the score still rises, every
-# comparison measures only when you stopped. So train the baseline first.
+# Everything below is compared with the small batch. If you stop its training while the score still rises, a comparison
+# depends on when you stopped. So train the baseline first.
 #
 # SGD minimises the mean loss over all samples. It estimates the gradient from a batch $\mathcal B_k$ of $B$ samples and
 # takes a step with the learning rate $\alpha$:
@@ -106,9 +103,8 @@ print_log(baseline)
 # %% [markdown]
 # ## How much faster is a larger batch?
 #
-# The reason for a larger batch is speed. The terms of the sum above do not depend on each other, so they can run in
-# parallel. Other costs occur once *per update*, whatever the batch size: the machine starts kernels, and the optimizer
-# reads and writes every weight.
+# The terms of the sum above do not depend on each other, so they can run in parallel. Other costs occur once *per
+# update*, whatever the batch size: the machine starts kernels, and the optimizer reads and writes every weight.
 #
 # Say these fixed costs take $c$ seconds per update, and each sample adds $s$ seconds. Then an update takes $c + sB$
 # seconds, and the throughput is $B / (c + sB)$.
@@ -126,7 +122,8 @@ recommender_loop.keep_freed_memory()  # unit 04 says what this does
 
 def updates(batch_size):
     """A function that makes a few updates on one batch, made beforehand."""
-    model, batch = experiment.fresh_model(), experiment.first_batch(batch_size)
+    model = experiment.fresh_model()
+    batch = experiment.first_batch(batch_size)
     optimizer = sgd(1e-3)(model.parameters())
 
     def run():
@@ -136,36 +133,41 @@ def updates(batch_size):
     return run
 
 
-timed_batches = {k: sizes.base_batch * k for k in (1, 4, 16, 64, 192)}
-ways = {k: updates(batch) for k, batch in timed_batches.items()}
+timed_batches = {times: sizes.base_batch * times for times in (1, 4, 16, 64, 192)}
+ways = {times: updates(batch) for times, batch in timed_batches.items()}
 compared = compare(ways, device=course.device(), seconds=sizes.seconds, progress=False)
 
 # %% [markdown]
 # The smallest and the largest batch give $c$ and $s$, and the batches between them test the formula.
 
 # %% tags=["experiment"]
-seconds = {k: compared.time(k).estimate / sizes.perf_steps for k in ways}
-cost = time_to_target.cost({timed_batches[k]: seconds[k] for k in (1, 192)})
-per_update, per_sample = cost
-throughputs = {k: compared.rate(k, sizes.perf_steps * batch) for k, batch in timed_batches.items()}
-speedup = {k: compared.ratio(k).scaled(k) for k in ways}
-print(course.score("03/1", "samples/s at 16x over 1x", predicted_speedup_16, speedup[16]))
-print(course.score("03/1", "samples/s at 192x over 1x", predicted_speedup_192, speedup[192]))
+seconds = {}  # per update
+throughputs = {}
+speedups = {}
+for times, batch in timed_batches.items():
+    seconds[times] = compared.time(times).estimate / sizes.perf_steps
+    throughputs[times] = compared.rate(times, sizes.perf_steps * batch)
+    speedups[times] = compared.ratio(times).scaled(times)
+seconds_at_ends = {timed_batches[times]: seconds[times] for times in (1, 192)}
+cost = time_to_target.cost(seconds_at_ends)
+
+print(course.score("03/1", "samples/s at 16x over 1x", predicted_speedup_16, speedups[16]))
+print(course.score("03/1", "samples/s at 192x over 1x", predicted_speedup_192, speedups[192]))
 print(
-    f"c = {1e3 * per_update:.2f} ms per update, s = {1e6 * per_sample:.3f} µs per sample, c / s = "
-    f"{cost.samples:,.0f} samples; the 1× batch against itself: {compared.control}"
-)
-guesses = {16: predicted_speedup_16, 192: predicted_speedup_192}
-guesses = {
-    sizes.base_batch * k: guess and guess * throughputs[1].estimate for k, guess in guesses.items()
-}
-plots.throughput(
-    list(timed_batches.values()), list(throughputs.values()), guesses, (per_update, per_sample)
+    f"c = {1e3 * cost.per_update:.2f} ms per update, s = {1e6 * cost.per_sample:.3f} µs per sample, "
+    f"c / s = {cost.samples:,.0f} samples; the 1× batch against itself: {compared.control}"
 )
 
+guesses = {}  # {batch: samples/s}
+for times, speedup in ((16, predicted_speedup_16), (192, predicted_speedup_192)):
+    if speedup:
+        guesses[timed_batches[times]] = speedup * throughputs[1].estimate
+plots.throughput(list(timed_batches.values()), list(throughputs.values()), guesses, cost)
+
 # %% tags=["experiment"]
-computed = per_update + per_sample * timed_batches[16]
-course.claim("16 times the batch trains more than twice the samples/s", speedup[16], above=2)
+by_formula = cost.per_update + cost.per_sample * timed_batches[16]
+measured = compared.time(16).scaled(1 / sizes.perf_steps)
+course.claim("16 times the batch trains more than twice the samples/s", speedups[16], above=2)
 course.claim(
     "from 16× to 192×, 12 times the batch, throughput grows by less than 4 times",
     compared.ratio(192, to=16).scaled(12),
@@ -174,14 +176,13 @@ course.claim(
 )
 course.claim(
     "c + sB, fitted to the 1× and the 192× batch, is within 25 % of an update of the 16× batch",
-    compared.time(16).scaled(1 / sizes.perf_steps / computed),
+    measured.scaled(1 / by_formula),
     within=(0.8, 1.25),
     otherwise="The cost per sample changes with the batch size: see below.",
 )
 
 # %% [markdown]
-# At $B = c / s$, the samples of an update cost as much as the update itself. By the formula, throughput can at most
-# double beyond that batch. The recorded GPU gains more from 1× to 16× than a CPU does, so its $c / s$ is larger.
+# At $B = c / s$, the samples of an update cost as much as the update itself.
 #
 # <details><summary>Why may a sample cost less in a large batch?</summary>
 #
@@ -191,7 +192,7 @@ course.claim(
 #
 # </details>
 #
-# **Takeaway** A batch is large enough for a machine when the fixed cost of an update equals the cost of its samples.
+# **Takeaway** By the formula, a batch of $c / s$ samples reaches half of the highest throughput.
 
 # %% [markdown]
 # ## What does it lose?
@@ -210,16 +211,18 @@ course.claim(
 predicted_cause = None  # your answer: "too few updates" or "poor generalisation"
 
 # %% tags=["experiment"]
-epochs, pairs = sizes.long_epochs, sizes.pairs
+epochs = sizes.long_epochs
+pairs = sizes.pairs
 # all seeds in one update: sums are rounded in another order, so seed 0 ends elsewhere than above
 small = each_seed(experiment, sgd(sizes.base_lr), batches[0], epochs, pairs)
 large = each_seed(experiment, sgd(sizes.base_lr), batches[1], epochs, pairs)
 print_seeds("SGD, 1×", small)
 print_seeds("SGD, 16×", large)
-last = -min(4, epochs)
+three_before = -min(4, epochs)  # three epochs before the last one
+gains = [run.hit_rate[-1] - run.hit_rate[three_before] for run in small]
 course.claim(
     "over its last three epochs, the small batch gains less than 0.03 of HR@10",
-    signed_rank_interval([run.hit_rate[-1] - run.hit_rate[last] for run in small]),
+    signed_rank_interval(gains),
     below=0.03,
     otherwise="It has not converged: train longer.",
 )
@@ -227,11 +230,12 @@ course.claim(
     "16 times the batch with the same learning rate loses more than 0.1 of HR@10",
     difference_interval(final_scores(small), final_scores(large)),
     above=0.1,
-    otherwise="The small batch has updates to spare: your data set is large.",
 )
-first = {"1×": small[0], "16×, same learning rate": large[0]}
-title = f"HR@10 of 16× is {final_scores(small)[0] - final_scores(large)[0]:.2f} lower (seed 0); updates on both axes"
-plots.accuracy(first, title, experiment.popularity, CONSTANT_LOSS, by_update=True)
+
+first_seed = {"1×": small[0], "16×, same learning rate": large[0]}
+lost = final_scores(small)[0] - final_scores(large)[0]
+title = f"HR@10 of 16× is {lost:.2f} lower (seed 0); updates on both axes"
+plots.accuracy(first_seed, title, experiment.popularity, CONSTANT_LOSS, by_update=True)
 
 # %% [markdown]
 # Now judge with the training loss. Poor generalisation means that the large batch ends with a training loss as low as
@@ -245,80 +249,76 @@ def loss_near(history, update, width=50):
     return statistics.mean(history.losses[max(0, update - width) : update + width])
 
 
-as_far = [loss_near(run, large[0].updates) for run in small]
-in_the_end = [statistics.mean(run.losses[-50:]) for run in large]
-higher = difference_interval([run.loss[-1] for run in large], [run.loss[-1] for run in small])
-few = difference_interval(as_far, in_the_end)
+last_loss_small = [run.loss[-1] for run in small]  # mean over the last epoch
+last_loss_large = [run.loss[-1] for run in large]
+loss_gap = difference_interval(last_loss_large, last_loss_small)
+
+small_after_as_many = [loss_near(run, large[0].updates) for run in small]
+large_at_end = [statistics.mean(run.losses[-50:]) for run in large]
+gap_after_as_many = difference_interval(small_after_as_many, large_at_end)
+
 course.claim(
     "16 times the batch ends with a training loss at least 0.02 above the small batch's",
-    higher,
+    loss_gap,
     above=0.02,
     otherwise="The large batch fits as well: look at generalisation.",
 )
 course.claim(
     "after as many updates, the small batch is no further than 16 times the batch",
-    few,
+    gap_after_as_many,
     above=-0.01,
     otherwise="The small batch learns more per update: it is not their number.",
 )
-cause = "too few updates" if higher.low > 0.02 and few.low > -0.01 else None
+cause = None  # not decided
+if loss_gap.low > 0.02 and gap_after_as_many.low > -0.01:
+    cause = "too few updates"
 print(course.score("03/1", "what costs the score", predicted_cause, cause))
 
 # %% [markdown]
 # **Shown** The second claim compares both runs after equally many updates at the same learning rate, so only the batch
 # differs. Where the claim holds, a larger batch does not learn less per update. It just makes too few updates for this
-# learning rate. Part 2 asks whether longer updates make up for it.
+# learning rate.
 #
-# **Takeaway** Compare training losses first. A large batch with a higher training loss has not overfitted: it has
-# trained too little, or at a wrong learning rate.
+# **Takeaway** Compare training losses first. A large batch with a higher training loss has trained too little, or at a
+# wrong learning rate.
 
 # %% [markdown]
 # ## Was it the batch, or the learning rate?
 #
-# The large batch made too few updates at *this* learning rate. At a better one, as many might be enough. Test this with
-# Adam. It divides each coordinate of the gradient by its recent size, so how far a weight moves depends mostly on the
-# learning rate.
+# The large batch made too few updates at *this* learning rate. At a better one, as many might be enough. Adam divides
+# each coordinate of the gradient by its recent size, so how far a weight moves depends mostly on the learning rate.
 #
 # The cell trains Adam for half as many epochs: at 1×, at 16× with the same learning rate, and at 16× with one tuned for
 # it. Both runs at 16× make equally many updates. **If the batch itself did harm, could a learning rate repair it?**
 
 # %% tags=["experiment"]
-half, lr, lr_tuned = max(1, epochs // 2), sizes.adam_lr_small, sizes.adam_lr[0]
-settings = {
-    "1×": (lr, batches[0]),
-    "16×, unchanged": (lr, batches[1]),
-    "16×, tuned": (lr_tuned, batches[1]),
-}
-runs = {
-    name: each_seed(experiment, adam(lr), batch, half, pairs)
-    for name, (lr, batch) in settings.items()
-}
-for name, histories in runs.items():
-    print_seeds(f"Adam, {name}", histories)
-adam_small, adam_same, adam_large = map(final_scores, runs.values())
+half_epochs = max(1, epochs // 2)
+adam_small = each_seed(experiment, adam(sizes.adam_lr_small), batches[0], half_epochs, pairs)
+adam_same = each_seed(experiment, adam(sizes.adam_lr_small), batches[1], half_epochs, pairs)
+adam_tuned = each_seed(experiment, adam(sizes.adam_lr[0]), batches[1], half_epochs, pairs)
+print_seeds("Adam, 1×", adam_small)
+print_seeds("Adam, 16×, unchanged", adam_same)
+print_seeds("Adam, 16×, tuned", adam_tuned)
 course.claim(
     "with Adam at an unchanged learning rate, 16 times the batch loses more than 0.03 of HR@10",
-    difference_interval(adam_small, adam_same),
+    difference_interval(final_scores(adam_small), final_scores(adam_same)),
     above=0.03,
-    otherwise="Adam has updates to spare: your data set is large.",
 )
 course.claim(
     "with a learning rate tuned for Adam, 16 times the batch loses less than 0.03 of HR@10",
-    difference_interval(adam_small, adam_large),
+    difference_interval(final_scores(adam_small), final_scores(adam_tuned)),
     below=0.03,
-    otherwise="Your learning rates for Adam do not fit, or the training is short.",
 )
 course.claim(
     "Adam at 16× ends less than 0.03 below the small batch with SGD, in half as many epochs",
-    difference_interval(final_scores(small), adam_large),
+    difference_interval(final_scores(small), final_scores(adam_tuned)),
     below=0.03,
-    otherwise="Adam needs more epochs here.",
 )
 
 # %% [markdown]
 # **Shown** From the second row to the third, only the learning rate changes. If the third row is as good as the first,
 # then neither the batch nor the number of updates did the harm. The small batch's learning rate made each update too
-# short. Part 2 asks the same of SGD.
+# short.
 #
 # **Takeaway** Before you say what a large batch loses, tune its learning rate.
 
@@ -402,21 +402,26 @@ check.sgd_step(sgd_step, seed=63)
 # %%
 sgd_step_now = course.solved(check.sgd_step)
 torch.manual_seed(0)
-theirs, yours = torch.nn.Linear(8, 1), torch.nn.Linear(8, 1)
+theirs = torch.nn.Linear(8, 1)
+yours = torch.nn.Linear(8, 1)
 yours.load_state_dict(theirs.state_dict())
 sgd_of_torch = torch.optim.SGD(theirs.parameters(), lr=0.1, momentum=0.9)
-velocities = [torch.zeros_like(p) for p in yours.parameters()]
+params = list(yours.parameters())
+velocities = [torch.zeros_like(param) for param in params]
 rows = torch.randn(64, 8)
+wanted = rows.sum(1, keepdim=True)
+
 for _ in range(20):
     for layer in (theirs, yours):
         layer.zero_grad()
-        (layer(rows) - rows.sum(1, keepdim=True)).square().mean().backward()
+        loss = F.mse_loss(layer(rows), wanted)
+        loss.backward()
     sgd_of_torch.step()
-    sgd_step_now(list(yours.parameters()), [p.grad for p in yours.parameters()], velocities, lr=0.1)
-course.claim(
-    "20 of your steps lead to the same weights as torch.optim.SGD",
-    all(map(torch.allclose, theirs.parameters(), yours.parameters())),
-)
+    grads = [param.grad for param in params]
+    sgd_step_now(params, grads, velocities, lr=0.1)
+
+is_same = torch.allclose(theirs.weight, yours.weight) and torch.allclose(theirs.bias, yours.bias)
+course.claim("20 of your steps lead to the same weights as torch.optim.SGD", is_same)
 
 # %% [markdown]
 # ## Does the small batch train the whole model? · extra
@@ -425,34 +430,37 @@ course.claim(
 # gradient is 0. Then the weights before it have nothing to learn from. We call a unit of the MLP **silent** if it
 # outputs 0 for all of 8,192 samples.
 #
-# The published NeuMF starts with an output bias near 0, so the untrained model gives every pair a chance of one half.
+# The published NeuMF starts with an output bias near 0, so the untrained model gives every pair about one half.
 # Ours starts at the log odds of a positive. **Does that matter?** The cell trains half an epoch with SGD, with three
 # seeds for each start. It uses twice the learning rate of the small batch.
 
 # %% tags=["experiment"]
-twice = sgd(2 * sizes.base_lr)
-from_0 = silent_last_layer(
-    each_seed(experiment, twice, batches[0], 0.5, sizes.seeds, output_bias=0.0)
-)
-from_odds = silent_last_layer(each_seed(experiment, twice, batches[0], 0.5, sizes.seeds))
-after = silent_last_layer(small)
+twice_the_lr = sgd(2 * sizes.base_lr)
+from_0 = each_seed(experiment, twice_the_lr, batches[0], 0.5, sizes.seeds, output_bias=0.0)
+from_odds = each_seed(experiment, twice_the_lr, batches[0], 0.5, sizes.seeds)
+silent_from_0 = silent_last_layer(from_0)
+silent_from_odds = silent_last_layer(from_odds)
+silent_at_end = silent_last_layer(small)
+
+all_silent_from_0 = min(silent_from_0) == 1
+some_alive_from_odds = max(silent_from_odds) < 1
+some_alive_at_end = max(silent_at_end) < 1
 course.claim(
     "with the output bias started at 0, half an epoch silences the whole last MLP layer with every seed",
-    all(share == 1 for share in from_0),
-    listed(from_0),
+    all_silent_from_0,
+    listed(silent_from_0),
     otherwise="Some units survive.",
 )
 course.claim(
     "with the output bias started at the log odds, units of the last MLP layer stay alive with every seed",
-    all(share != 1 for share in from_odds),
-    f"silent: {listed(from_odds)}",
-    otherwise="The learning rate is too high for your data.",
+    some_alive_from_odds,
+    f"silent: {listed(silent_from_odds)}",
 )
 course.claim(
     "after the small batch, units of the last MLP layer are alive",
-    all(share != 1 for share in after),
-    f"silent: {listed(after)}",
-    otherwise="The product half of the model does all the work.",
+    some_alive_at_end,
+    f"silent: {listed(silent_at_end)}",
+    otherwise="Where the whole layer is silent, the GMF half makes the logit alone.",
 )
 
 # %% [markdown]

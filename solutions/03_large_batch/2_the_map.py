@@ -4,8 +4,8 @@
 # **Which learning rate does a larger batch need?**
 #
 # The classic remedy for too few updates multiplies the learning rate by the same factor as the batch. Does this work,
-# and up to which batch? A map of the final score for each batch size and each learning rate answers both. The best
-# squares of its columns form a *ridge*, and a good rule is a line that stays on it.
+# and up to which batch? A map of a model's final score for each batch size and each learning rate answers both. The
+# best squares of its columns form a *ridge*, and a good rule is a line that stays on it.
 #
 # **You will be able to**
 #
@@ -13,7 +13,7 @@
 # - find a learning rate whose neighbours are both worse, with few runs;
 # - read from a map how far a scaling rule stays on the ridge, for other models and optimizers, too.
 #
-# **Minutes** 33 core · 38 in all
+# **Minutes** 32 core · 37 in all
 #
 # **Needs** the model of part 1
 
@@ -52,7 +52,7 @@ maps = figures.recorded_maps()
 # \hat w_{1} = w_0 - \hat\alpha\, \frac{1}{kn} \sum_{j < k} \sum_{i \in B_j} \nabla f_i(w_{\color{red}{0}})$$
 #
 # The two lines differ in where the gradients are taken, marked red. If the gradient hardly changes over the small
-# steps, both end at the same weights for $\hat\alpha = k \alpha$. This is the **linear scaling rule**.
+# steps, both end near the same weights for $\hat\alpha = k \alpha$. This is the **linear scaling rule**.
 #
 # On a parabola you can see when it fails. One step of $k \alpha$ lands well if the parabola is flat, and overshoots if
 # it is steep:
@@ -119,14 +119,14 @@ check.scaled_lr(scaled_lr, seed=256)
 # %% [markdown]
 # ## What is a fair learning rate?
 #
-# "Adam beats SGD" says nothing if only one of them was tuned. So tune both in the same way, at each batch size. If
+# "Adam beats SGD" says little if only one of them was tuned. So tune both in the same way, at each batch size. If
 # the best value lies at the edge of what you tried, a better one may lie beyond.
 
 # %% [markdown]
 # ### Exercise 2 · A sweep
 #
 # Search a grid of learning rates, `start` times powers of `factor`. `score(lr)` trains once and returns a score, where
-# larger is better, or NaN if the run diverged. A training takes minutes, so run few. Begin at `start`, which does not
+# larger is better, or NaN if the run diverged. Trainings take long, so run few. Begin at `start`, which does not
 # diverge in the check. Then always try a neighbour, above or below, of the best learning rate so far. Return the best
 # one once both its neighbours were tried.
 #
@@ -170,7 +170,8 @@ def sweep(score, start, factor=4.0, most=9):
     """The best learning rate of the grid start * factor**k, k a whole number of any sign, as a float.
 
     Args:
-        score: learning rate -> score of one training, larger is better; NaN if it diverged. Called once per rate.
+        score: learning rate -> score of one training, larger is better; NaN if it diverged. Called once per
+            learning rate.
         start: the first learning rate that is tried.
         factor: from one learning rate of the grid to the next, above 1.
         most: number of trainings, at most.
@@ -203,51 +204,46 @@ check.sweep(sweep, seed=4)
 # of a step the same, says 4. If the learning rate may not grow at all, it is 1.
 
 # %%
-predicted_multiple = (
-    None  # your number: best learning rate of SGD at 16x, over that of the small batch
-)
+predicted_multiple = None  # your number: SGD's best learning rate at 16x over the small batch's
 
 # %% tags=["experiment"]
-sweep_now, scaled_lr_now = course.solved(check.sweep), course.solved(check.scaled_lr)
+sweep_now = course.solved(check.sweep)
+scaled_lr_now = course.solved(check.scaled_lr)
 runs = []  # (optimizer, batch, learning rate, HR@10)
 
 
-def best_rate(name, make_optimizer, batch, starts):
+def best_lr(name, make_optimizer, batch, starts):
     """The best learning rate that sweeps from `starts` find for an optimizer at a batch size."""
+    scores = {}  # {learning rate: HR@10}
 
     def score(lr):
-        runs.append(
-            (name, batch, lr, ncf_score(experiment, make_optimizer(lr), batch, sizes.long_epochs))
-        )
-        return runs[-1][-1]
+        scores[lr] = ncf_score(experiment, make_optimizer(lr), batch, sizes.long_epochs)
+        runs.append((name, batch, lr, scores[lr]))
+        return scores[lr]
 
     for start in starts:
-        print(
-            f"{name} at batch {batch:,}, from {start:g}: best learning rate {sweep_now(score, start):g}"
-        )
-    return max((run for run in runs if run[:2] == (name, batch)), key=lambda run: run[-1])[2]
+        found = sweep_now(score, start)
+        print(f"{name} at batch {batch:,}, from {start:g}: best learning rate {found:g}")
+    return max(scores, key=scores.get)
 
 
 # %% tags=["experiment"]
-tuned_sgd, tuned_adam = [], []
+tuned_sgd = []  # learning rates at 16 and at 192 times the batch
+tuned_adam = []
 for batch in batches[1:]:
     rule = scaled_lr_now(sizes.base_lr, batches[0], batch)
-    tuned_sgd.append(best_rate("SGD", sgd, batch, [sizes.base_lr, rule]))
-    tuned_adam.append(best_rate("Adam", adam, batch, [4 * sizes.adam_lr_small]))
+    tuned_sgd.append(best_lr("SGD", sgd, batch, [sizes.base_lr, rule]))
+    tuned_adam.append(best_lr("Adam", adam, batch, [4 * sizes.adam_lr_small]))
 print(f"{len(runs)} runs; best of all: SGD {tuned_sgd}, Adam {tuned_adam}")
-print(
-    course.score(
-        "03/2",
-        "best rate of SGD at 16x over the small batch's",
-        predicted_multiple,
-        tuned_sgd[0] / sizes.base_lr,
-    )
-)
+
+multiple = tuned_sgd[0] / sizes.base_lr
+what = "best rate of SGD at 16x over the small batch's"
+print(course.score("03/2", what, predicted_multiple, multiple))
 
 # %% [markdown]
-# SGD was swept from two starts: the unchanged learning rate and the one of the linear rule. If they found different
-# learning rates, at least one sweep stopped early. A sweep only goes uphill, so a small hill, a lucky seed or a start
-# that diverges can stop it.
+# SGD was swept from two starts: the unchanged learning rate and the one of the linear rule. If they found learning
+# rates that are more than a factor of 4 apart, at least one sweep stopped early. A sweep only goes uphill, so a small
+# hill, a lucky seed or a start that diverges can stop it.
 #
 # **Takeaway** Tune every contestant with the same sweep, start it where a rule points, and trust a best value only
 # between two that are worse.
@@ -275,7 +271,7 @@ figures.rate_maps(maps, "NCF, SGD", rate=sizes.map_rate, here=here)
 # seeds: at 16×, the linear rule, the square root and the unchanged learning rate, and at 192×, the best of your sweeps.
 #
 # A score does not show which half of the model trains. So the cell also prints the share of **silent** ReLUs in the
-# last MLP layer. They output 0 for all of 8,192 samples, so the weights before them learn nothing.
+# last MLP layer, which output 0 for all of 8,192 samples.
 #
 # **Predict** which share of the lost HR@10 the rule restores at 16×. If the gradient hardly changes over 16 small
 # steps, it restores all. If the loss is too steep for long steps, it restores nothing.
@@ -284,71 +280,69 @@ figures.rate_maps(maps, "NCF, SGD", rate=sizes.map_rate, here=here)
 predicted_restored = None  # your number: 0 = nothing of the lost HR@10, 1 = all of it
 
 # %% tags=["experiment"]
-lr_16 = scaled_lr_now(sizes.base_lr, batches[0], batches[1])
+lr_linear = scaled_lr_now(sizes.base_lr, batches[0], batches[1])
+lr_root = math.sqrt(lr_linear * sizes.base_lr)
 ways = {
     "SGD, 1×": (sgd(sizes.base_lr), batches[0]),
     "SGD, 16×, unchanged": (sgd(sizes.base_lr), batches[1]),
-    "SGD, 16×, linear rule": (sgd(lr_16), batches[1]),
-    "SGD, 16×, square root": (sgd(math.sqrt(lr_16 * sizes.base_lr)), batches[1]),
+    "SGD, 16×, linear rule": (sgd(lr_linear), batches[1]),
+    "SGD, 16×, square root": (sgd(lr_root), batches[1]),
     "SGD, 192×, swept": (sgd(tuned_sgd[1]), batches[2]),
     "Adam, 192×, swept": (adam(tuned_adam[1]), batches[2]),
 }
-scores, silent = {}, {}
+scores = {}
+silent = {}
 for name, (make_optimizer, batch) in ways.items():
     histories = each_seed(experiment, make_optimizer, batch, sizes.long_epochs, sizes.pairs)
+    scores[name] = final_scores(histories)
+    silent[name] = silent_last_layer(histories)
     print_seeds(name, histories)
-    scores[name], silent[name] = final_scores(histories), silent_last_layer(histories)
     print(f"{'  silent in the last MLP layer':<34} {listed(silent[name])}")
 
 # %% tags=["experiment"]
-small, same, rule, root, sgd_192, adam_192 = scores.values()
-shares = [(c - b) / (a - b) for a, b, c in zip(small, same, rule, strict=True)]
-print(
-    course.score(
-        "03/2",
-        "share of the lost HR@10 that the rule restores at 16x",
-        predicted_restored,
-        signed_rank_interval(shares),
-        null=0,
-    )
-)
-otherwise = "Your data suit another learning rate: look at the map."
+small = scores["SGD, 1×"]
+unchanged = scores["SGD, 16×, unchanged"]
+linear = scores["SGD, 16×, linear rule"]
+root = scores["SGD, 16×, square root"]
+sgd_192 = scores["SGD, 192×, swept"]
+adam_192 = scores["Adam, 192×, swept"]
+
+shares = []
+for of_small, of_unchanged, of_linear in zip(small, unchanged, linear, strict=True):
+    shares.append((of_linear - of_unchanged) / (of_small - of_unchanged))
+restored = signed_rank_interval(shares)
+what = "share of the lost HR@10 that the rule restores at 16x"
+print(course.score("03/2", what, predicted_restored, restored, null=0))
+
 course.claim(
     "the linear rule restores more than a third of the lost HR@10",
-    signed_rank_interval(shares),
+    restored,
     above=1 / 3,
-    otherwise=otherwise,
 )
 course.claim(
     "the linear rule at 16× silences more than nine tenths of the last MLP layer",
     signed_rank_interval(silent["SGD, 16×, linear rule"]),
     above=0.9,
-    otherwise=otherwise,
 )
 course.claim(
     "at 16×, the linear rule ends at a higher HR@10 than the square root",
-    difference_interval(rule, root),
+    difference_interval(linear, root),
     above=0,
-    otherwise=otherwise,
 )
 course.claim(
     "at 192×, the best learning rate of the sweep leaves SGD at least 0.1 of HR@10 below the small batch",
     difference_interval(small, sgd_192),
     above=0.1,
-    otherwise=otherwise,
 )
 course.claim(
     "at 192×, both tuned by the same sweep, Adam beats SGD by more than 0.1 of HR@10",
     difference_interval(adam_192, sgd_192),
     above=0.1,
-    otherwise=otherwise,
 )
 
 # %% [markdown]
-# **Shown** At 16×, the three runs of SGD differ only in the learning rate. Where the last MLP layer is silent, the
-# logit comes from the GMF half alone. There the rule restores the score, and loses half of the model.
-#
-# At 192×, if no square of the map is dark, SGD is not badly tuned: none of these learning rates is good there.
+# **Shown** At 16×, the three ways of SGD differ only in the learning rate. Where the whole last MLP layer is silent,
+# the logit comes from the GMF half alone, however high the score.
 #
 # <details><summary>Why may the square root do worse than both its neighbours?</summary>
 #
@@ -363,9 +357,9 @@ course.claim(
 # %% [markdown]
 # ## Does another model have the same ridge?
 #
-# The ridge of one model says little about yours. The switch above the figure shows the same map for Adam and LARS, for
-# a small transformer on drawn text, and for a CNN on Fashion-MNIST. The last two train for one epoch. Draw your rule
-# over each.
+# The ridge of one model says little about yours. The switch above the figure shows the map of NCF for Adam and LARS,
+# too, and maps of a small transformer on drawn text and of a CNN on Fashion-MNIST. The last two train for one epoch.
+# Draw your rule over each.
 #
 # Then ask all maps a stricter question. A rule starts at the best square of the smallest batch. **Up to which batch
 # does it reach at least nine tenths of each column's best score?** Half way between two squares, the lower learning
@@ -373,12 +367,14 @@ course.claim(
 
 # %% tags=["experiment"]
 print(
-    f"{'map':<20}{'smallest batch':>15}{'constant':>12}{'square root':>14}{'linear':>9}   (times the smallest batch)"
+    f"{'map':<20}{'smallest batch':>15}{'constant':>12}{'square root':>14}{'linear':>9}   "
+    "(times the smallest batch)"
 )
 for label, one in maps.items():
-    reach = [one.reach(power) for power in (0.0, 0.5, 1.0)]
-    cells = "".join(f"{factor:>12}×" for factor in reach)
-    print(f"{label:<20}{one.batches[0]:>15,}{cells}")
+    constant = f"{one.reach(0.0):>12}×"
+    square_root = f"{one.reach(0.5):>12}×"
+    linear = f"{one.reach(1.0):>12}×"
+    print(f"{label:<20}{one.batches[0]:>15,}{constant}{square_root}{linear}")
 figures.rate_maps(maps, "transformer, SGD")
 
 # %% [markdown]
@@ -386,29 +382,30 @@ figures.rate_maps(maps, "transformer, SGD")
 # the linear rule, some the square root, some neither. Beyond a batch size that depends on the model, a larger batch
 # saves no more updates. For Adam, Malladi et al. (2022) derive the square root.
 #
-# The transformer and the CNN make very few updates with a large batch, so even their best squares grow pale to the
-# right.
-#
 # **Takeaway** A scaling rule is a first guess. Sweep around it.
 
 # %% [markdown]
 # ## Does your machine draw the same map? · extra
 #
 # A map that someone else recorded may not be yours. The cell draws one for SGD on your data, with one seed per square,
-# five of the recorded learning rates and fewer epochs. It takes minutes. **Does the ridge lie where it lay?**
+# five learning rates and fewer epochs. **Does the ridge lie where it lay?**
 
 # %% tags=["experiment"]
-rates = [sizes.base_lr * times for times in (0.25, 1, 4, 16, 64)]
-mine = [sizes.base_batch * times for times in sizes.map_times]
-table = []
-for batch in mine:
-    table.append([ncf_score(experiment, sgd(lr), batch, sizes.map_epochs) for lr in rates])
-figures.rate_map(mine, rates, table, name="HR@10")
+lrs = [sizes.base_lr * times for times in (0.25, 1, 4, 16, 64)]
+map_batches = [sizes.base_batch * times for times in sizes.map_times]
+
+table = []  # a row of scores per batch size
+for batch in map_batches:
+    scores_of_batch = []
+    for lr in lrs:
+        scores_of_batch.append(ncf_score(experiment, sgd(lr), batch, sizes.map_epochs))
+    table.append(scores_of_batch)
+figures.rate_map(map_batches, lrs, table, name="HR@10")
 
 # %% [markdown]
 # If your ridge lies higher, **we think** that the fewer epochs move it up, because each update has to go further. To
-# test it, train your first column for as many epochs as the recorded map, 12. If your data are the stand-in, they
-# differ, too: the recorded map is from real MovieLens 100K.
+# test it, train your first column for as many epochs as the recorded map, 12. Your data may differ, too: the recorded
+# map is from real MovieLens 100K.
 #
 # **Takeaway** A map belongs to a model, its data and the length of the training.
 

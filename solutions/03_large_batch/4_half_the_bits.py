@@ -3,15 +3,14 @@
 #
 # **A large batch does not fit into memory, and it takes long. What do 16 bits change, and what can go wrong?**
 #
-# Gradient accumulation takes the batch in pieces and still makes the same update. Mixed precision computes in 16 bits
-# where 16 bits are enough. You measure what each saves and costs. Then you see a training fail in 16 bits, and repair
-# it.
+# Gradient accumulation takes the batch in pieces and adds their gradients. Mixed precision computes part of the model
+# in 16 bits. You measure what each saves and costs. Then you see a training fail in 16 bits, and repair it.
 #
 # **You will be able to**
 #
 # - make the update of a large batch from small pieces, and count the bytes that this saves;
 # - write a training step under `torch.amp`;
-# - say which trainings need a loss scale in fp16, and why bf16 needs none;
+# - say why a training in fp16 may need a loss scale, and one in bf16 none;
 # - find out whether 16 bits save time on your machine.
 #
 # **Minutes** 43 core · 110 in all · session 2
@@ -38,12 +37,14 @@ from course.training import half_precision, recommender_loop
 from course.training.half_precision import (
     below_normal,
     bf16_step,
+    largest,
+    loss_at_end,
     lost_in_fp16,
     some_updates,
     watched_backward,
 )
 from course.training.optimizer_contest import ramp_and_decay
-from course.training.recommender import CONSTANT_LOSS, Experiment
+from course.training.recommender import CONSTANT_LOSS, Experiment, listed
 
 print(course.machine())
 device = course.device()
@@ -55,18 +56,17 @@ print(experiment)
 # %% [markdown]
 # ## What if the batch does not fit?
 #
-# Sooner or later a batch does not fit into memory. You can still make its update, because `backward()` *adds* to
-# `grad`. So process the batch in pieces, weight each piece by its share of the rows, and let the optimizer step after
-# the last one.
+# You can make the update of a batch that does not fit into memory, because `backward()` *adds* to `grad`. Process the
+# batch in pieces, weight each piece by its share of the rows, and let the optimizer step after the last one.
 #
-# **Known** The weight is what people forget. In 2024, widely used trainers were found to average the mean losses of
-# pieces with different numbers of tokens, so the tokens of short pieces weighed too much (reference 5). Divide the
-# sum over each piece by the count of the whole batch instead.
+# **Known** In 2024, widely used trainers were found to average the mean losses of pieces with different numbers of
+# tokens, so the tokens of short pieces weighed too much (reference 5). Divide the sum over each piece by the count of
+# the whole batch instead.
 #
 # <details><summary>What changes with batch norm, or under DDP?</summary>
 #
-# Batch norm, which NeuMF does not use, would see only the pieces. Under DDP, each piece would wait for an all-reduce,
-# so run all pieces but the last in `model.no_sync()`.
+# Batch norm, which NeuMF does not use, would see only the pieces. Under DDP, the backward pass of each piece would
+# start an all-reduce, so run all pieces but the last in `model.no_sync()`.
 #
 # </details>
 
@@ -74,7 +74,7 @@ print(experiment)
 # ### Exercise 1 · Accumulated step
 #
 # Make one training step on the whole batch, in as few pieces of at most `micro_batch` rows as possible. The loss is
-# `F.binary_cross_entropy_with_logits` of the model's outputs and `labels`, as in all of this unit.
+# `F.binary_cross_entropy_with_logits` of the model's outputs and `labels`.
 #
 # **Must**
 # - give every row the same weight in the mean, whatever the sizes of the pieces;
@@ -156,9 +156,9 @@ check.accumulated_step(accumulated_step, seed=14)
 # %% [markdown]
 # ## How much memory do pieces and 16 bits save?
 #
-# Both remedies shrink what autograd keeps between the forward and the backward pass. Which saves enough? The cell
-# counts these bytes for the whole batch in fp32, for pieces, and under autocast to bf16. Then it times whether pieces
-# take longer. The model is NeuMF in the sizes that NVIDIA trains (reference 3).
+# Both remedies shrink what autograd keeps between the forward and the backward pass. The cell counts these bytes for
+# the whole batch in fp32, for pieces, and under autocast to bf16. The model is NeuMF in the sizes that NVIDIA trains
+# (reference 3).
 #
 # **Predict**: by what factor does bf16 reduce these bytes at 192 times the batch?
 #
@@ -170,71 +170,76 @@ check.accumulated_step(accumulated_step, seed=14)
 predicted_bf16_saving = None  # your number: bytes kept in fp32 over bytes kept in bf16
 
 # %% tags=["experiment"]
-accumulated = functools.partial(course.solved(check.accumulated_step), micro_batch=batches[1])
+WHOLE = "the whole batch"
+PIECES = f"micro-batches of {batches[1]:,}"
+IN_BF16 = "the whole batch in bf16"
+step_in_pieces = functools.partial(course.solved(check.accumulated_step), micro_batch=batches[1])
+steps = {WHOLE: recommender_loop.training_step, PIECES: step_in_pieces, IN_BF16: bf16_step}
 memory_batches = [sizes.base_batch * times for times in (4, 16, 64, 192)]
-WHOLE, PIECES, IN_BF16 = (
-    "the whole batch",
-    f"micro-batches of {batches[1]:,}",
-    "the whole batch in bf16",
+
+kept = {}  # bytes for the backward pass, per batch size
+for way, step in steps.items():
+    kept[way] = [half_precision.kept_by_step(experiment, step, batch) for batch in memory_batches]
+    print(f"{way:<28}" + "".join(f"{n_bytes / 1e6:>9.1f} MB" for n_bytes in kept[way]))
+
+saved_by_pieces = kept[WHOLE][-1] / kept[PIECES][-1]
+saved_by_bf16 = kept[WHOLE][-1] / kept[IN_BF16][-1]
+weight_bytes = sum(p.nbytes for p in experiment.fresh_model("nvidia").parameters())
+title = (
+    f"At {memory_batches[-1]:,} samples, fp32 keeps {saved_by_pieces:.1f} times the bytes of pieces, "
+    f"{saved_by_bf16:.1f} times those of bf16"
 )
-steps = {WHOLE: recommender_loop.training_step, PIECES: accumulated, IN_BF16: bf16_step}
-kept = {}
-for name, step in steps.items():
-    kept[name] = [half_precision.kept_by_step(experiment, step, batch) for batch in memory_batches]
-    print(f"{name:<28}" + "".join(f"{value / 1e6:>9.1f} MB" for value in kept[name]))
-whole, in_pieces, in_bf16 = (kept[name][-1] for name in (WHOLE, PIECES, IN_BF16))
-weights = sum(p.numel() * p.element_size() for p in experiment.fresh_model("nvidia").parameters())
-title = f"At {memory_batches[-1]:,} samples, fp32 keeps {whole / in_pieces:.1f} times the bytes of pieces"
-plots.memory(memory_batches, kept, weights, f"{title}, {whole / in_bf16:.1f} times those of bf16")
+plots.memory(memory_batches, kept, weight_bytes, title)
 
 # %% tags=["experiment"]
-print(
-    course.score(
-        "03/4", "bytes kept in fp32 over bytes kept in bf16", predicted_bf16_saving, whole / in_bf16
-    )
-)
-of_pieces = kept[PIECES][1:]  # of batches that are one micro-batch or several
-no_more, fewer = max(of_pieces) < 1.1 * of_pieces[0], in_bf16 <= 0.75 * whole
+what = "bytes kept in fp32 over bytes kept in bf16"
+print(course.score("03/4", what, predicted_bf16_saving, saved_by_bf16))
+
+kept_by_pieces = kept[PIECES][1:]  # of batches that are one micro-batch or several
+is_flat = max(kept_by_pieces) < 1.1 * kept_by_pieces[0]
+is_smaller = kept[IN_BF16][-1] <= 0.75 * kept[WHOLE][-1]
 course.claim(
     "with micro-batches, a batch of 12 of them keeps at most a tenth more bytes than a batch of one",
-    no_more,
-    ", ".join(f"{b / 1e6:.1f}" for b in of_pieces) + " MB",
+    is_flat,
+    ", ".join(f"{n_bytes / 1e6:.1f}" for n_bytes in kept_by_pieces) + " MB",
     otherwise="Look for what grows with the batch and not with the piece.",
 )
 course.claim(
     "autocast to bf16 keeps at most three quarters of the bytes that fp32 keeps for backward",
-    fewer,
-    f"{in_bf16 / whole:.2f} of them",
+    is_smaller,
+    f"{1 / saved_by_bf16:.2f} of them",
     otherwise="A small batch keeps mostly 16-bit copies of the weights.",
 )
-ways = {
-    name: some_updates(experiment, steps[name], batches[2], sizes.amp_steps)
-    for name in (WHOLE, PIECES)
-}
+
+# %% [markdown]
+# Do pieces take longer? The cell times an update.
+
+# %% tags=["experiment"]
+ways = {}
+for way in (WHOLE, PIECES):
+    ways[way] = some_updates(experiment, steps[way], batches[2], sizes.amp_steps)
 compared = compare(ways, device=device, seconds=sizes.seconds, progress=False)
-longer = compared.ratio(WHOLE, to=PIECES)
 course.claim(
     "an update in 12 pieces takes at most 10 % longer than the whole batch",
-    longer,
+    compared.ratio(WHOLE, to=PIECES),
     below=1.1,
     otherwise="Larger pieces tell whether the fixed costs of each piece take the time.",
 )
 
 # %% [markdown]
 # **Known** Autocast runs matrix products in 16 bits (documentation of `torch.amp`), so autograd keeps their inputs in
-# 16 bits. The products of the GMF half are element by element, and stay in fp32. So the bytes shrink by less than
-# half.
+# 16 bits. The products of the GMF half are element by element, and stay in fp32. So not all of these bytes are halved.
 #
 # **We think** that pieces take longer, where they do, because each piece pays part 1's fixed costs again. To test it,
 # make the pieces larger.
 #
-# **Takeaway** With micro-batches the bytes follow the micro-batch, not the batch, and the update stays the same.
+# **Takeaway** With micro-batches, the bytes kept for backward follow the micro-batch, not the batch.
 
 # %% [markdown]
 # ## What do 16 bits keep?
 #
-# 16 bits can spoil a training. **Known** When the object detector SSD was trained in fp16, most of the activations'
-# non-zero gradients became zero, and the training diverged (reference 6).
+# **Known** When the object detector SSD was trained in fp16, most of the activations' non-zero gradients became zero,
+# and the training diverged (reference 6).
 #
 # The bits of the exponent set the range of a format: outside it, a number becomes zero or infinite. The other bits
 # set the spacing, so fewer of them lose digits.
@@ -245,47 +250,55 @@ course.claim(
 # | fp16 | 5 | 65504 | 6.1e-5 (2^-14) | 6.0e-8 (2^-24) | 9.8e-4 |
 # | bf16 | 8 | 3.4e38 | 1.2e-38 | 9.2e-41 | 7.8e-3 |
 #
-# Under `torch.amp.autocast`, weights, optimizer and `p.grad` stay in fp32, but the gradients of activations are
-# 16-bit. A mean loss weights each row by $1/B$, so these gradients shrink as the batch grows. A gradient that becomes
-# zero trains nothing. **How many become zero?**
+# Under `torch.amp.autocast`, weights, optimizer and `p.grad` stay in fp32. The gradients of what a linear layer
+# returns are 16-bit, and they are the activations' gradients below. A mean loss weights each row by $1/B$, so they
+# shrink as the batch grows. A gradient that becomes zero trains nothing. **How many become zero?**
 
 # %% tags=["experiment"]
-small, lost = [], []
+small = []  # percent of the non-zero gradients, per batch size
+lost = []
 for batch in batches:
     activations, parameters = watched_backward(experiment, batch, torch.float32)
     small.append(below_normal(activations))
     lost.append(lost_in_fp16(activations))
     print(
-        f"batch {batch:>7,}: of the activations' gradients {small[-1]:5.1f} % below 2^-14, {lost[-1]:5.2f} % zero"
+        f"batch {batch:>7,}: of the activations' non-zero gradients "
+        f"{small[-1]:5.1f} % below 2^-14, {lost[-1]:5.2f} % zero in fp16"
     )
-peaks = [max(g.abs().max().item() for g in tensors) for tensors in (activations, parameters)]
-safe = 2.0 ** math.floor(math.log2(65504 / (2 * max(peaks))))  # leaves a factor of two of headroom
-scaled = [safe * g for g in activations]
+
+largest_gradient = max(largest(activations), largest(parameters))
+headroom = 2
+exponent = math.floor(math.log2(65504 / (headroom * largest_gradient)))
+loss_scale = 2.0**exponent
+scaled = [loss_scale * gradient for gradient in activations]
 print(
-    f"with all gradients multiplied by 2^{math.log2(safe):.0f}: {below_normal(scaled):.1f} % below 2^-14, "
-    f"{lost_in_fp16(scaled):.2f} % zero"
+    f"with all gradients multiplied by 2^{exponent}: "
+    f"{below_normal(scaled):.1f} % below 2^-14, {lost_in_fp16(scaled):.2f} % zero in fp16"
 )
+
 title = (
-    f"Activations' gradients below 2^-14: {small[-1]:.0f} % as they are, "
-    f"{below_normal(scaled):.0f} % times 2^{math.log2(safe):.0f}"
+    f"Activations' non-zero gradients below 2^-14: {small[-1]:.0f} % as they are, "
+    f"{below_normal(scaled):.0f} % times 2^{exponent}"
 )
-plots.gradient_histogram(
-    {"gradients of activations": activations, "p.grad": parameters}, safe, title
-)
+panels = {"gradients of activations": activations, "p.grad": parameters}
+plots.gradient_histogram(panels, loss_scale, title)
 
 # %% tags=["experiment"]
 in_half, grads = watched_backward(experiment, batches[2], torch.float16)
-few_lost, limits = lost[2] < 5, peaks[1] > peaks[0]
+is_16_bit = {gradient.dtype for gradient in in_half} == {torch.float16}
+is_32_bit = {grad.dtype for grad in grads} == {torch.float32}
+few_lost = lost[2] < 5
+limits = largest(parameters) > largest(activations)
+
 course.claim(
     "under autocast the backward pass is 16-bit and p.grad is fp32",
-    {g.dtype for g in in_half} == {torch.float16} and {g.dtype for g in grads} == {torch.float32},
+    is_16_bit and is_32_bit,
     otherwise="Your version of torch casts elsewhere.",
 )
 course.claim(
     "the larger the batch, the more of the activations' gradients is below 2^-14",
     small == sorted(small),
     ", ".join(f"{share:.1f} %" for share in small),
-    otherwise="All of them are below it already at the smallest batch.",
 )
 course.claim(
     "without a loss scale, less than 5 % of the gradients is lost here",
@@ -296,17 +309,16 @@ course.claim(
 course.claim(
     "p.grad has larger values than the activations' gradients, so it limits the loss scale",
     limits,
-    otherwise="Your batch is small.",
 )
 
 # %% [markdown]
 # The last line of the first output shows the remedy. Before the backward pass, multiply the loss by a constant, the
 # **loss scale**. Before the update, divide the gradients by it, in fp32. The scale must not make any gradient
-# infinite. Where the last claim holds, weight gradients set this limit, because they too are computed in fp16 before
-# the cast to fp32.
+# infinite. Where the last claim holds, weight gradients set this limit: those of linear layers, too, are computed in
+# fp16 before the cast to fp32.
 #
-# **Takeaway** The larger the batch, the smaller the gradients of activations. They lose digits long before they become
-# zero, and a constant factor moves them back.
+# **Takeaway** With a mean loss, a larger batch makes the activations' gradients smaller. In fp16 they lose digits
+# before they become zero. A constant factor moves them back.
 
 # %% [markdown]
 # ## Can you write the step in mixed precision?
@@ -338,7 +350,8 @@ course.claim(
 #
 # **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 10 · **Lines** 10
 #
-# **Source** PyTorch documentation, "Automatic Mixed Precision examples"; `torch.cuda.amp` is its deprecated name.
+# **Source** PyTorch documentation, "Automatic Mixed Precision examples"; `torch.cuda.amp` is the deprecated name of
+# `torch.amp`.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -403,12 +416,12 @@ check.amp_step(amp_step, seed=13)
 # %% [markdown]
 # ## When does fp16 fail?
 #
-# Gradients can vanish in fp16. Does the training then fail? The cell trains NeuMF's MLP half alone, because there the
-# gradient of an embedding passes through five layers, and each one shrinks it.
+# Gradients can vanish in fp16. Does the training then fail? The cell trains a deeper version of NeuMF's MLP half alone,
+# because there the gradient of an embedding passes through five layers.
 #
 # NVIDIA trains NeuMF with batches of $2^{20}$ samples. The cell takes fewer rows and makes their gradients as small
-# as in that batch: it multiplies the mean loss by the number of rows over $2^{20}$. Four ways make the same updates,
-# except for what 16 bits lose:
+# as in that batch: it multiplies the mean loss by the number of rows over $2^{20}$. Before the update, it divides the
+# gradients by the same factor. Four ways make the same updates, except for what 16 bits lose:
 #
 # - *fp32*, where this factor would change nothing;
 # - *fp16 without a scale*: the factor stays as it is;
@@ -425,64 +438,66 @@ check.amp_step(amp_step, seed=13)
 predicted_alone = None  # your number: loss of fp16 without a scale over loss of fp32, at the end
 
 # %% tags=["experiment"]
-amp_step_now, weight_of_row = course.solved(check.amp_step), sizes.tower_rows / 2**20
-half = functools.partial(amp_step_now, dtype=torch.float16)
-FP32, ALONE, SCALED, BF16 = "fp32", "fp16 without a scale", "fp16 with a scaler", "bf16"
-ends = {name: [] for name in (FP32, ALONE, SCALED, BF16)}
-for seed in range(sizes.tower_seeds):
-    fixed = torch.amp.GradScaler(
-        device.type, init_scale=weight_of_row, growth_interval=10**9
-    )  # never changes
-    adapting = torch.amp.GradScaler(
-        device.type, init_scale=2**16 * weight_of_row, growth_interval=50
-    )
-    ways = {
+FP32 = "fp32"
+ALONE = "fp16 without a scale"
+SCALED = "fp16 with a scaler"
+BF16 = "bf16"
+amp_step_now = course.solved(check.amp_step)
+fp16_step = functools.partial(amp_step_now, dtype=torch.float16)
+factor = sizes.tower_rows / 2**20
+
+
+def steps_to_compare():
+    """{way: its training step}, with new scalers; None is the step in fp32."""
+    fixed = torch.amp.GradScaler(device.type, init_scale=factor, growth_interval=10**9)
+    adapting = torch.amp.GradScaler(device.type, init_scale=2**16 * factor, growth_interval=50)
+    return {
         FP32: None,
-        ALONE: functools.partial(half, scaler=fixed),
-        SCALED: functools.partial(half, scaler=adapting),
+        ALONE: functools.partial(fp16_step, scaler=fixed),
+        SCALED: functools.partial(fp16_step, scaler=adapting),
         BF16: functools.partial(amp_step_now, scaler=fixed),
     }
-    for name, step in ways.items():
-        history = half_precision.train_tower(experiment, sizes, step, seed)
-        ends[name].append(sum(history.losses[-20:]) / len(history.losses[-20:]))
-for name, losses in ends.items():
-    print(f"{name:<22} loss at the end, per seed: " + ", ".join(f"{loss:.3f}" for loss in losses))
-plots.final_losses(ends, CONSTANT_LOSS)
+
 
 # %% tags=["experiment"]
-alone = signed_rank_interval(ends[ALONE])
-otherwise = "Your training is shorter, or its gradients are larger."
-worse = ratio_interval(torch.tensor(ends[ALONE]), torch.tensor(ends[FP32]))
-print(
-    course.score("03/4", "loss of fp16 without a scale over loss of fp32", predicted_alone, worse)
-)
+losses = {FP32: [], ALONE: [], SCALED: [], BF16: []}  # at the end, per seed
+for seed in range(sizes.tower_seeds):
+    for way, step in steps_to_compare().items():
+        history = half_precision.train_tower(experiment, sizes, step, seed)
+        losses[way].append(loss_at_end(history))
+for way, of_seeds in losses.items():
+    print(f"{way:<22} loss at the end, per seed: {listed(of_seeds)}")
+plots.final_losses(losses, CONSTANT_LOSS)
+
+# %% tags=["experiment"]
+times_as_high = ratio_interval(torch.tensor(losses[ALONE]), torch.tensor(losses[FP32]))
+what = "loss of fp16 without a scale over loss of fp32"
+print(course.score("03/4", what, predicted_alone, times_as_high))
+
 course.claim(
     "in fp16 without a loss scale, a deep network at batch 2^20 learns nothing: its loss is 0.49 or more",
-    alone,
+    signed_rank_interval(losses[ALONE]),
     above=0.49,
-    otherwise=otherwise,
 )
 course.claim(
     "with a loss scaler the same training in fp16 ends within 0.01 of the loss of fp32",
-    difference_interval(ends[SCALED], ends[FP32]),
+    difference_interval(losses[SCALED], losses[FP32]),
     within=(-0.01, 0.01),
-    otherwise=otherwise,
 )
 course.claim(
     "in bf16 without a loss scale the same training ends within 0.01 of the loss of fp32",
-    difference_interval(ends[BF16], ends[FP32]),
+    difference_interval(losses[BF16], losses[FP32]),
     within=(-0.01, 0.01),
-    otherwise=otherwise,
 )
 
 # %% [markdown]
-# **Shown** The two ways in fp16 differ only in the loss scale, so the small gradients are the reason. Adam cannot
-# make up for a gradient that is zero. Some runs even end far above the loss of a constant model.
+# **Shown** The two ways in fp16 differ only in the loss scale. Where the claims hold, the small gradients are the
+# reason. Adam cannot make up for a gradient that is zero.
 #
 # If you clip gradients, call `scaler.unscale_(optimizer)` first. Until then the gradients carry the scale.
 #
-# **Takeaway** fp16 fails where all gradients are small, as in deep networks or in means over many terms. A loss scale
-# repairs it, and bf16 needs none.
+# **Takeaway** A training in fp16 can fail because its gradients are too small. A loss scale moves them into the range
+# of fp16. The range of bf16 is wider.
 
 # %% [markdown]
 # ## Is it faster here?
@@ -497,121 +512,136 @@ course.claim(
 # %%
 predicted_speedup = None  # your number: seconds in fp32 over seconds in bf16
 
+
 # %% tags=["experiment"]
-ways = {
+def matrix_products(matrix):
+    """A function that multiplies `matrix` by itself a few times."""
+
+    def run():
+        for _ in range(sizes.amp_steps):
+            torch.matmul(matrix, matrix)
+
+    return run
+
+
+updates = {
     FP32: some_updates(experiment, recommender_loop.training_step, batches[1], sizes.amp_steps),
     BF16: some_updates(experiment, bf16_step, batches[1], sizes.amp_steps),
 }
-update = compare(ways, device=device, seconds=sizes.seconds, progress=False)
+update = compare(updates, device=device, seconds=sizes.seconds, progress=False)
+
 matrix = torch.randn(512, 512, device=device)
-in_16 = matrix.bfloat16()
-ways = {
-    FP32: lambda: [matrix @ matrix for _ in range(sizes.amp_steps)],
-    BF16: lambda: [in_16 @ in_16 for _ in range(sizes.amp_steps)],
-}
-product = compare(ways, device=device, seconds=sizes.seconds, progress=False)
+products = {FP32: matrix_products(matrix), BF16: matrix_products(matrix.bfloat16())}
+product = compare(products, device=device, seconds=sizes.seconds, progress=False)
+
 print(f"an update\n{update}\na product alone\n{product}")
 if device.type == "cpu":
-    print(
-        "instructions of this CPU for products of bf16:",
-        ", ".join(half_precision.bf16_instructions()) or "none",
-    )
+    instructions = ", ".join(half_precision.bf16_instructions()) or "none"
+    print("instructions of this CPU for products of bf16:", instructions)
 
 # %% tags=["experiment"]
-print(
-    course.score(
-        "03/4", "how many times as fast an update is in bf16", predicted_speedup, update.ratio(BF16)
-    )
-)
+what = "how many times as fast an update is in bf16"
+print(course.score("03/4", what, predicted_speedup, update.ratio(BF16)))
+
 course.claim(
     "bf16 makes a product of two matrices at least 10 % faster than fp32",
     product.ratio(BF16),
     above=1.1,
-    otherwise="Without such instructions, or without tensor cores, bf16 is converted first.",
+    otherwise="Your processor may lack instructions for products of bf16.",
 )
 course.claim(
     "bf16 makes an update of NVIDIA's NeuMF at least 10 % faster than fp32",
     update.ratio(BF16),
     above=1.1,
-    otherwise="Conversions, or operations other than products, take much of the update.",
 )
 
 # %% [markdown]
 # If your CPU has no instructions for bf16, **we think** that torch converts each value to fp32 before it multiplies.
 # To test it, compare two CPUs, one of them with `avx512_bf16` or `amx_bf16` in `lscpu`.
 #
-# A GPU with tensor cores gains in the products, but casts and kernel launches remain. On the recorded GPUs, bf16
-# makes an update of this batch slower, and one of $2^{20}$ samples faster
-# ([results-gpu.md](../../docs/results-gpu.md)).
+# On the recorded GPUs, bf16 makes the products faster and an update of this batch slower. There, an update of $2^{20}$
+# samples is faster in bf16 ([results-gpu.md](../../docs/results-gpu.md)).
 #
-# **Takeaway** 16 bits save memory where activations outweigh weights, and time where large products take most of an
+# **Takeaway** 16 bits can save memory where activations outweigh weights, and time where large products take most of an
 # update. Measure before you switch.
 
 # %% [markdown]
 # ## Does the whole recipe work?
 #
-# Remedies that work one by one need not work together. So run all that this unit has built, at 192 times the batch:
-# LARS, the schedule of part 3, mixed precision, and weight decay of $10^{-4}$. Then take ingredients out, with the
-# same seeds. The second way has no weight decay, the third also no mixed precision. **Does the whole recipe end
-# highest?**
+# Remedies that work one by one need not work together. So combine four at 192 times the batch: LARS, the schedule of
+# part 3, mixed precision, and weight decay of $10^{-4}$. Then take ingredients out, with the same seeds. The second
+# way has no weight decay, the third also no mixed precision. **Does the whole recipe end highest?**
 
 # %% tags=["experiment"]
-Lars, ramp = course.solved(check.LARS), course.solved(check.exponential_warmup)
-schedule = ramp_and_decay(ramp, sizes.epochs)(sizes.lars_lr)  # as in part 3
+Lars = course.solved(check.LARS)
+exponential_ramp = course.solved(check.exponential_warmup)
+schedule = ramp_and_decay(exponential_ramp, sizes.epochs)(sizes.lars_lr)  # as in part 3
 
 
-def whole_recipe(seed, is_mixed, weight_decay):
+def mixed_step():
+    """A training step in mixed precision: fp16 with a new scaler on a GPU, bf16 on a CPU."""
+    if device.type == "cuda":
+        return functools.partial(fp16_step, scaler=torch.amp.GradScaler("cuda"))
+    return functools.partial(amp_step_now, dtype=torch.bfloat16)
+
+
+def hit_rate_of_lars(seed, is_mixed, weight_decay):
     """The HR@10 of LARS with warm-up at 192 times the batch, in mixed precision or in fp32."""
-    scaler = torch.amp.GradScaler("cuda") if device.type == "cuda" else None
-    mixed = functools.partial(
-        amp_step_now, scaler=scaler, dtype=torch.float16 if scaler else torch.bfloat16
+    make_lars = functools.partial(
+        Lars, lr=sizes.lars_lr, weight_decay=weight_decay, exclude_1d=False
     )
-    return experiment.train_fresh(
-        lambda p: Lars(p, lr=sizes.lars_lr, weight_decay=weight_decay, exclude_1d=False),
+    step = mixed_step() if is_mixed else None
+    history = experiment.train_fresh(
+        make_lars,
         batches[2],
         seed,
         schedule=schedule,
-        step=mixed if is_mixed else None,
+        step=step,
         evaluate_every=sizes.epochs,
-    ).hit_rate[-1]
+    )
+    return history.hit_rate[-1]
 
 
 # %% tags=["experiment"]
-ALL, NO_DECAY, IN_FP32 = "mixed precision, decay", "mixed precision, no decay", "fp32, no decay"
+ALL = "mixed precision, decay"
+NO_DECAY = "mixed precision, no decay"
+IN_FP32 = "fp32, no decay"
 settings = {ALL: (True, 1e-4), NO_DECAY: (True, 0.0), IN_FP32: (False, 0.0)}
-hits = {}
-for name, setting in settings.items():
-    hits[name] = [whole_recipe(seed, *setting) for seed in range(sizes.whole_recipe_seeds)]
-    print(f"{name:<26} HR@10 per seed: " + ", ".join(f"{hit:.3f}" for hit in hits[name]))
-gained = signed_rank_interval([hit - experiment.popularity for hit in hits[NO_DECAY]])
+
+hit_rates = {}
+for way, (is_mixed, weight_decay) in settings.items():
+    hit_rates[way] = []
+    for seed in range(sizes.whole_recipe_seeds):
+        hit_rates[way].append(hit_rate_of_lars(seed, is_mixed, weight_decay))
+    print(f"{way:<26} HR@10 per seed: {listed(hit_rates[way])}")
+
+above_popularity = [hit_rate - experiment.popularity for hit_rate in hit_rates[NO_DECAY]]
 course.claim(
     "LARS with warm-up and mixed precision ends at least 0.1 of HR@10 above popularity at 192x",
-    gained,
+    signed_rank_interval(above_popularity),
     above=0.1,
-    otherwise="The training is too short, or your data suits another peak.",
+    otherwise="Your data may need another peak of the learning rate.",
 )
 course.claim(
     "without weight decay, mixed precision changes the HR@10 of LARS by less than 0.05",
-    difference_interval(hits[NO_DECAY], hits[IN_FP32]),
+    difference_interval(hit_rates[NO_DECAY], hit_rates[IN_FP32]),
     within=(-0.05, 0.05),
-    otherwise="The seeds differ by more than that.",
 )
 course.claim(
     "under LARS at 192x, weight decay of 1e-4 costs at least 0.1 of HR@10",
-    difference_interval(hits[ALL], hits[NO_DECAY]),
+    difference_interval(hit_rates[ALL], hit_rates[NO_DECAY]),
     below=-0.1,
-    otherwise="Your gradients are larger than the decay, or the training is too short.",
 )
 
 # %% [markdown]
-# **Shown** Each way differs from the one before it in one ingredient. So the whole recipe need not be the best, and
-# may even end below popularity.
+# **Shown** Each way differs from the one before it in one ingredient, so the difference is the effect of this
+# ingredient.
 #
 # **We think** that the decay costs so much because of the trust ratio. LARS scales $g + \beta w$ to a fixed share of
 # $w$. Where $\beta \lVert w \rVert$ exceeds $\lVert g \rVert$, the layer mostly shrinks. To test it, print both norms
 # per layer.
 #
-# **Takeaway** 16 bits need not cost accuracy. Test each ingredient alone before you trust the sum.
+# **Takeaway** A recipe can do worse than some of its ingredients. Take them out one by one before you trust it.
 
 # %% [markdown]
 # ## Can you find the scale yourself? · extra
@@ -746,7 +776,9 @@ class LossScaler:
 
     def __init__(self, init_scale=2.0**16, growth=2.0, backoff=0.5, growth_interval=2000):
         self.factor = init_scale
-        self.growth, self.backoff, self.growth_interval = growth, backoff, growth_interval
+        self.growth = growth
+        self.backoff = backoff
+        self.growth_interval = growth_interval
         self.good_steps = 0
         self.overflow = None  # None until unscale_ has run, then whether a gradient was inf or nan
 
@@ -765,9 +797,8 @@ class LossScaler:
         gradients = [p.grad for p in params if p.grad is not None]
         for g in gradients:
             g.div_(self.factor)
-        self.overflow = not all(
-            g.isfinite().all() for g in gradients
-        )  # the sync point: Python has to know
+        # the sync point: Python has to know
+        self.overflow = not all(g.isfinite().all() for g in gradients)
         ### END SOLUTION
 
     def step(self, optimizer):
@@ -805,41 +836,47 @@ check.LossScaler(LossScaler, seed=12)
 # Your scaler starts at $2^{24}$, too high on purpose, and trains the MLP from above. **What does it do first?**
 
 # %% tags=["experiment"]
-Scaler, flushed = course.solved(check.LossScaler), course.solved(check.flushed_share)
+Scaler = course.solved(check.LossScaler)
+flushed_share_now = course.solved(check.flushed_share)
 scaler = Scaler(init_scale=2.0**24, growth_interval=50)
-scale_seen, skipped = [], []
+scales = []  # before each update
+skipped = []  # numbers of the updates that were skipped
 
 
 def step_with_scaler(model, users, items, labels, optimizer):
-    """One step in fp16 with the scaler above; notes its scale and the updates that it skipped."""
-    scale_seen.append(float(scaler.scale(torch.ones((), device=device))))
-    before = model.body[0].weight.detach().clone()
-    loss = half(model, users, items, labels, optimizer, scaler=scaler)
-    if torch.equal(before, model.body[0].weight):
-        skipped.append(len(scale_seen) - 1)
+    """One step in fp16 with the scaler above; note its scale, and whether it skipped the update."""
+    scale = scaler.scale(torch.ones((), device=device))
+    scales.append(float(scale))
+    first_layer = model.body[0].weight
+    before = first_layer.detach().clone()
+    loss = fp16_step(model, users, items, labels, optimizer, scaler=scaler)
+    if torch.equal(before, first_layer):
+        skipped.append(len(scales) - 1)
     return loss
 
 
 history = half_precision.train_tower(experiment, sizes, step_with_scaler, 0)
-plots.loss_scale(scale_seen, skipped)
+plots.loss_scale(scales, skipped)
 
 # %% tags=["experiment"]
-print(f"loss at the end {sum(history.losses[-20:]) / len(history.losses[-20:]):.3f}")
+print(f"loss at the end {loss_at_end(history):.3f}")
 for scale in (1.0, 2.0**16):
+    share = flushed_share_now(activations, scale)
     print(
-        f"zero in fp16 among the large model's gradients, times {scale:g}: {100 * flushed(activations, scale):.1f} %"
+        f"zero in fp16 among the large model's non-zero gradients, times {scale:g}: {100 * share:.1f} %"
     )
-a_few = 0 < len(skipped) < len(scale_seen) / 2
+
+skips_a_few = 0 < len(skipped) < len(scales) / 2
 course.claim(
     "the scaler skips a few updates until its scale fits, and trains on",
-    a_few,
-    f"{len(skipped)} of {len(scale_seen)} skipped",
+    skips_a_few,
+    f"{len(skipped)} of {len(scales)} skipped",
     otherwise="The training is too short: the skipped updates are most of it.",
 )
 
 # %% [markdown]
-# **Takeaway** A scaler finds its scale itself, and pays with the updates that it skips. One that starts too low loses
-# gradients until it may grow.
+# **Takeaway** A scaler finds its scale itself, and pays with the updates that it skips. One that starts too low can
+# lose gradients until it may grow.
 
 # %% [markdown]
 # ## What else can we do? · extra

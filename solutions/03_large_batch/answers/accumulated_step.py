@@ -7,7 +7,7 @@ from course.engine.known_answers import alternative
 
 MISTAKES = {
     "sum_of_means": (
-        "The mean losses of the pieces are added without weights: the gradient is too long. Divide by the batch size.",
+        "The mean losses of the pieces are added without weights. Divide the sum over each piece by the batch size.",
         ("/ len(labels)", "/ len(labels[rows])"),
     ),
     "sum_not_divided": (

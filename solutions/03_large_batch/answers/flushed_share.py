@@ -29,7 +29,7 @@ MISTAKES = {
         ("(alive * loss_scale).half() == 0", "(alive * loss_scale).abs() < 2.0**-24"),
     ),
     "cast_to_bf16": (
-        "The cast goes to bf16, which has the range of float32 and loses nothing. Use .half().",
+        "The cast goes to bf16, whose range is far wider than that of fp16. Use .half().",
         (".half()", ".bfloat16()"),
     ),
     "zeros_after_the_scale": (

@@ -118,7 +118,7 @@ def rates_as_keys(score, start, factor=4.0, most=9):
 
 
 @mistake(
-    "A run that diverged counts as the best: every comparison with NaN is False. Give NaN the worst score."
+    "A run that diverged counts as the best, because `<=` with NaN is False. Give NaN the worst score."
 )
 def nan_wins(score, start, factor=4.0, most=9):
     scores = {0: score(start)}
