@@ -63,7 +63,7 @@ def show_gathers(
 
     Args:
         faults: {name of a way: page faults per batch}.
-        n_bytes: of a batch; if that is no whole number of rows, the batch is a little smaller.
+        n_bytes: of a batch, which is rounded down to whole rows.
         row_bytes: bytes of a row.
     """
     n_rows = n_bytes // row_bytes

@@ -334,8 +334,8 @@ check.batch_bias(batch_bias, seed=358)
 # - The window itself is a draw of W random pages.
 #
 # **Predict** With windows of *one* page, how many times the variance of random batches do the batch means have? (The
-# first cell printed B.) Then W grows. If the share of the file in memory decides, a second page makes no difference.
-# If B / W decides, twice as many pages nearly halve the variance.
+# first cell printed B.) Then W grows. If the share of the file in memory decides, a second page makes hardly any
+# difference. If B / W decides, twice as many pages nearly halve the variance.
 
 # %%
 predicted_at_one = None  # times

@@ -241,7 +241,7 @@ course.claim(
 # - *JPEGs*: a folder in random order; tar shards in order, with your buffer; tar shards shuffled, with your buffer.
 #
 # In a name, "its algorithm" means that the library is not installed, so we wrote its shuffle again. Windows and buffer
-# hold the same K samples, and `py1e` spreads a shard over about K. (By default it spreads it over at least 262,144.)
+# hold the same K samples. `py1e` spreads a shard over about K samples, by default over at least 262,144.
 #
 # Before you run the cell, choose the loader that you would take.
 
