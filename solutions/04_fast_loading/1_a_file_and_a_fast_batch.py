@@ -493,9 +493,7 @@ plots.epoch_times(
 )
 
 # %% [markdown]
-# With several threads, a gather can be faster than `memcpy` with *one*. **We think** that the cache helps, too: the
-# gather's buffer holds one batch and stays in the cache, while `memcpy` writes all bytes to memory. To test it, gather
-# the whole epoch into one large buffer.
+# With several threads, a gather can be faster than `memcpy` with *one*.
 #
 # **Takeaway** Compare a loader with `memcpy` of the same bytes and *with the same number of threads*.
 

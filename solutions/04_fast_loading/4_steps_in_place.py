@@ -84,9 +84,9 @@ mean, std = mean_and_std_now(on_device(loader))
 #
 # Once batches come fast, you wait for the step. What do tensors cost that a step makes as large as its batch?
 #
-# The guide's step is an example. With $z = (x - \text{mean}) / \text{std}$ the model predicts $z w + b$. Its residual
-# is $r = z w + b - y$, and the gradients of half the mean of $r^2$ are $z^T r / n$ and the mean of $r$. The guide
-# writes these formulas line by line:
+# In the guide's step, the model predicts $z w + b$, with $z = (x - \text{mean}) / \text{std}$. Its residual is
+# $r = z w + b - y$, and the gradients of half the mean of $r^2$ are $z^T r / n$ and the mean of $r$. The guide writes
+# these formulas line by line:
 
 
 # %% locked="guide_step"
