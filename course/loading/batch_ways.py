@@ -1,7 +1,7 @@
 """Ways to put the rows of a random batch together, and data sets that fetch it in one call."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +9,11 @@ import torch
 from torch import Tensor
 from torch.utils.data import TensorDataset
 
-from course.measure.yardsticks import read_file
+from course.measure.comparison import Comparison
+from course.measure.yardsticks import read_file, show_rates
 
+MIB = 2**20  # bytes
+MEMORY_PAGE = 4096  # bytes
 BATCHES = 8  # that a way gathers per run
 LIST = "table[list]"
 TENSOR = "table[tensor]"
@@ -51,6 +54,24 @@ def ways_to_gather(table: Tensor, n_rows: int, gather: Gather) -> dict[str, Call
         NEW: lambda: torch.index_select(table, 0, next_rows()),
         INTO: lambda: gather(table, next_rows(), buffer),
     }
+
+
+def show_gathers(
+    compared: Comparison, faults: Mapping[str, float], n_bytes: int, row_bytes: int
+) -> None:
+    """Print the rates of `ways_to_gather`, each repeated, and their page faults.
+
+    Args:
+        faults: {name of a way: page faults per batch}.
+        n_bytes: of a batch, which is rounded down to whole rows.
+        row_bytes: bytes of a row.
+    """
+    n_rows = n_bytes // row_bytes
+    size = f"{n_bytes / MIB:.3g} MiB, {n_bytes / MEMORY_PAGE:,.0f} memory pages"
+    print(f"eight batches of {n_rows:,} rows, {size} each:")
+    show_rates(compared, BATCHES * n_rows * row_bytes)
+    print(f"control: {compared.base} against itself {compared.control}; page faults per batch:")
+    print(", ".join(f"{name} {count:,.0f}" for name, count in faults.items()) + "\n")
 
 
 def ways_to_open(path: Path, rows: Tensor) -> dict[str, Callable[[], object]]:

@@ -1,4 +1,4 @@
-"""A loader with three faults, and its repair: what `course loader-report` is tried on.
+"""A loader with four faults, and one with the last of them: `course loader-report` judges both.
 
     course loader-report planted_loader.py:make_loader
 
@@ -53,10 +53,14 @@ class Epochs(DataLoader):
 
 
 def make_loader() -> DataLoader:
-    """The loader with three faults: every sample twice, no shuffle, the same in each epoch."""
+    """The loader with four faults.
+
+    Every sample comes twice, the shards come in file order, all epochs are alike, and neighbours
+    meet in a batch.
+    """
     return DataLoader(Samples(), BATCH, num_workers=2)
 
 
 def make_repaired() -> DataLoader:
-    """The loader whose workers share the shards; neighbours still meet in a batch."""
+    """The loader whose workers share the shuffled shards; neighbours still meet in a batch."""
     return Epochs(Repaired(), BATCH, num_workers=2)

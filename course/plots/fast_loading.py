@@ -367,7 +367,7 @@ def cold_race(results: Mapping[tuple[str, str], tuple[float, float]]) -> Figure:
     names = list(dict.fromkeys(name for _, name in results))
     figure, left, right = axes(9.6, 1.4 + 0.55 * len(names), columns=2)
     room, name = max(results, key=lambda key: results[key][1])
-    finding = f"With {room}, {name} read {results[room, name][1]:.1f} times the file per epoch"
+    finding = f'With {room}, "{name}" reads {results[room, name][1]:.1f} times the file per epoch'
     figure.suptitle(finding, fontsize=10)
     for (room, name), (seconds, share) in results.items():
         number = rooms.index(room)

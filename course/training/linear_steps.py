@@ -1,9 +1,18 @@
-"""Steps of SGD on a linear regression that a notebook compares with the learner's own."""
+"""Steps of SGD on a linear regression that a notebook compares with the learner's own.
+
+The names are those of the steps in the tables and figures of unit 04/4.
+"""
 
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
+
+NEW_TENSORS = "new tensors"
+OWN_BUFFERS = "own buffers"
+IN_PLACE = "in place"
+TWO_PASSES = "two passes"
+COMPILED = "torch.compile"
 
 Step = Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 

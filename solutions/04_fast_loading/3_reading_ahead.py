@@ -14,7 +14,7 @@
 # - say how many bytes a loader reads from the disk, also if the file is larger than memory
 # - copy batches to a GPU while it computes
 #
-# **Minutes** 28 core · 55 in all · session 2
+# **Minutes** 30 core · 57 in all · session 2
 #
 # **Needs** parts 1 and 2 (their answers are used if you solved them)
 
@@ -24,6 +24,7 @@
 
 # %% locked="setup"
 import time
+from functools import partial
 from types import SimpleNamespace
 
 import torch
@@ -36,7 +37,7 @@ from course.datasets import regression
 from course.loading import recorded_epochs
 from course.loading.copies import DeviceCopies
 from course.loading.record_files import RecordFile
-from course.loading.recorded_epochs import COMPUTE, READ
+from course.loading.recorded_epochs import COMPUTE, MAPPED, PAGES, READ
 from course.measure import usage
 from course.measure.comparison import (
     compare,
@@ -54,8 +55,11 @@ print(course.machine())
 sizes = course.sizes("04_fast_loading")
 data = regression.prepare(sizes.rows, sizes.columns)
 x_bytes = 4 * data.rows * data.columns
-asked = (check.gather, check.random_order, check.quasi_random_order)
-answers = SimpleNamespace(**{exercise.name: course.solved(exercise) for exercise in asked})
+answers = SimpleNamespace(
+    gather=course.solved(check.gather),
+    random_order=course.solved(check.random_order),
+    quasi_random_order=course.solved(check.quasi_random_order),
+)
 
 # %% [markdown]
 # ## How long does an epoch take if a thread reads ahead?
@@ -64,8 +68,8 @@ answers = SimpleNamespace(**{exercise.name: course.solved(exercise) for exercise
 # computing.
 #
 # One thread reads, the other computes, and they share buffers. The consumer owns a buffer from the moment it gets a
-# batch until it asks for the next one. The rest of the time, the reader owns it. With one buffer the two threads
-# alternate. With two, batch i + 1 is read while the consumer computes on batch i.
+# batch until it asks for the next one. The rest of the time, the reader owns it. With one buffer, reading and
+# computing alternate. With two, batch i + 1 is read while the consumer computes on batch i.
 #
 # The loader of this part works like this. Its batch is a view of a buffer, so **it is yours only until you ask for
 # the next one**. Clone what you want to keep.
@@ -144,8 +148,8 @@ check.pipeline_seconds(pipeline_seconds, seed=44)
 # with one? Your formula gives an answer for `sizes.cold_rows // sizes.batch_size` batches, which are 8 at the laptop
 # scale.
 #
-# - If passing buffers between threads costs time, both kinds of step gain less than that.
-# - If reading and computing need the same cores, only the step that computes gains less.
+# - If passing buffers between threads is what costs, both kinds of step gain less than that, and equally so.
+# - If reading and computing need the same cores, the step that computes gains less than the step that waits.
 
 # %%
 predicted_gain = None  # times as fast, a step as long as a fill
@@ -153,17 +157,15 @@ predicted_gain = None  # times as fast, a step as long as a fill
 # %% tags=["experiment"]
 pipeline_now = course.solved(check.pipeline_seconds)
 n_cold = min(data.rows, sizes.cold_rows)
-file = RecordFile(
-    answers, data, sizes.batch_size, sizes.page, window=1
-)  # the file of part 1; a fill is a batch
-directly = recorded_epochs.reads_directly(file, n_cold)
-weights = torch.randn(sizes.columns, sizes.targets, generator=torch.Generator().manual_seed(0)).to(
-    device
-)
+# with windows of one batch, a fill is a batch
+file = RecordFile(answers, data, sizes.batch_size, sizes.page, window=1)
+reads_directly = recorded_epochs.reads_directly(file, n_cold)
+generator = torch.Generator().manual_seed(0)
+weights = torch.randn(sizes.columns, sizes.targets, generator=generator).to(device)
 
 
 def computing(batch, repeats=1):
-    """Multiply a batch with the weights, `repeats` times."""
+    """Multiply a batch by the weights, `repeats` times."""
     x = batch.to(device)
     for _ in range(repeats):
         product = x @ weights
@@ -172,91 +174,118 @@ def computing(batch, repeats=1):
 
 def epoch(buffers, step):
     """A recorded epoch of page reads from the cold file."""
-    loader = file.loader("quasi-random", rows=n_cold, buffers=buffers, threads=2, direct=directly)
+    loader = file.loader(
+        "quasi-random", rows=n_cold, buffers=buffers, threads=2, direct=reads_directly
+    )
     return recorded_epochs.recorded_epoch(loader, step, file.path)
 
 
 # %% [markdown]
-# The next cell measures steps of five lengths, from a quarter of a fill to four fills. Each round runs one epoch of
+# The next cells measure steps of five lengths, from a quarter of a fill to four fills. Each round runs one epoch of
 # each of four ways: both kinds of step, with one buffer and with three.
 #
-# The claims decide how much of the predicted gain is found, first for a step as long as a fill, then for all lengths.
+# The claims decide how much of the predicted gain is found, first for a step as long as a fill, then for all lengths of
+# the step that waits.
 
 # %% tags=["experiment"]
 epoch(1, computing)  # not counted: it warms up threads and memory
-once, nine_times = epoch(1, computing), epoch(1, lambda x: computing(x, 9))
-fill, first = once.median(READ), once.median(COMPUTE)
-another = max((nine_times.median(COMPUTE) - first) / 8, first / 100)  # seconds of a product more
+one_product = epoch(1, computing)
+nine_products = epoch(1, partial(computing, repeats=9))
+fill_seconds = one_product.median(READ)
+first_seconds = one_product.median(COMPUTE)
+extra_seconds = (nine_products.median(COMPUTE) - first_seconds) / 8  # of one more product
+extra_seconds = max(extra_seconds, first_seconds / 100)
 
 
-def ways_for(share):
-    """{(kind of step, buffers): function that runs an epoch}, for steps of `share` fills."""
-    repeats = 1 + max(0, round((share * fill - first) / another))
-    steps = {
-        "computing": lambda x: computing(x, repeats),
-        "waiting": lambda x: time.sleep(share * fill),
-    }
-    return {
-        (kind, n): lambda n=n, step=step: epoch(n, step)
-        for kind, step in steps.items()
-        for n in (1, 3)
-    }
+def steps_for(share):
+    """{kind: step} of steps that take `share` fills."""
+    step_seconds = share * fill_seconds
+    repeats = 1 + max(0, round((step_seconds - first_seconds) / extra_seconds))
 
+    def waiting(batch):
+        time.sleep(step_seconds)
 
-measured = {}
-for share in (0.25, 0.5, 1, 2, 4):
-    measured[share] = recorded_epochs.compare_epochs(ways_for(share), sizes.seconds)
-    print(
-        f"a step of {share} fills: {measured[share][0].rounds} rounds, control {measured[share][0].control}"
-    )
+    return {"computing": partial(computing, repeats=repeats), "waiting": waiting}
+
 
 # %% tags=["experiment"]
-gains = {"computing": [], "waiting": []}
-for compared, ran in measured.values():
-    for kind, found in gains.items():
-        alone = recorded_epochs.typical(ran[kind, 1])
-        fills, steps = alone.durations(READ), alone.durations(COMPUTE)
-        due = pipeline_now(fills, steps, 1) / pipeline_now(fills, steps, 3)
-        found.append((sum(steps) / sum(fills), compared.ratio((kind, 3), to=(kind, 1)), due))
+SHARES = (0.25, 0.5, 1, 2, 4)  # seconds of a step over those of a fill
+comparisons = {}
+epochs_of = {}
+for share in SHARES:
+    ways = {}
+    for kind, step in steps_for(share).items():
+        for buffers in (1, 3):
+            ways[kind, buffers] = partial(epoch, buffers, step)
+    compared, ran = recorded_epochs.compare_epochs(ways, sizes.seconds)
+    comparisons[share] = compared
+    epochs_of[share] = ran
+    print(f"a step of {share} fills: {compared.rounds} rounds, control {compared.control}")
+
+
+# %% tags=["experiment"]
+def predicted(alone):
+    """How much faster three buffers are than one, from the times of an epoch with one."""
+    fills = alone.durations(READ)
+    steps = alone.durations(COMPUTE)
+    return pipeline_now(fills, steps, buffers=1) / pipeline_now(fills, steps, buffers=3)
+
+
+def measured_gains(kind):
+    """[(a step over a fill, gain, predicted gain)] of each length of a step."""
+    found = []
+    for share in SHARES:
+        alone = recorded_epochs.typical(epochs_of[share][kind, 1])
+        step_over_fill = sum(alone.durations(COMPUTE)) / sum(alone.durations(READ))
+        gain = comparisons[share].ratio((kind, 3), to=(kind, 1))
+        found.append((step_over_fill, gain, predicted(alone)))
+    return found
+
+
+gains = {kind: measured_gains(kind) for kind in ("computing", "waiting")}
 plots.pipeline_gain(gains)
 
 # %% tags=["experiment"]
-(_, gain, due), (_, waiting_gain, waiting_due) = gains["computing"][2], gains["waiting"][2]
-compared, ran = measured[1]
-print(course.score("04/3", "reading ahead, a step as long as a fill", predicted_gain, gain))
+place = SHARES.index(1)
+_, computing_gain, computing_predicted = gains["computing"][place]
+_, waiting_gain, waiting_predicted = gains["waiting"][place]
+asked = "reading ahead, a step as long as a fill"
+print(course.score("04/3", asked, predicted_gain, computing_gain))
 course.claim(
     "on a cold file, where a step takes about as long as a fill, reading ahead is at least 1.2 times as fast",
-    gain,
+    computing_gain,
     above=1.2,
 )
 course.claim(
     "where a step takes about as long as a fill, more than half of the predicted gain of reading ahead is "
     "found, so the formula is nearer than 'no gain'",
-    recorded_epochs.share_found(gain, due),
+    recorded_epochs.share_found(computing_gain, computing_predicted),
     above=0.5,
-    otherwise="While the thread reads, a step itself takes longer.",
+    otherwise="A step may take longer while the thread reads. A cell below measures it.",
 )
 course.claim(
     "where a step of the same length only waits, more than half of the predicted gain is found",
-    recorded_epochs.share_found(waiting_gain, waiting_due),
+    recorded_epochs.share_found(waiting_gain, waiting_predicted),
     above=0.5,
 )
 
 # %% tags=["experiment"]
-waits = [recorded_epochs.share_found(found, predicted) for _, found, predicted in gains["waiting"]]
-least = min(waits, key=lambda share: share.estimate)
+shares_found = []
+for _, gain, predicted_ratio in gains["waiting"]:
+    shares_found.append(recorded_epochs.share_found(gain, predicted_ratio))
+least_found = min(shares_found, key=lambda share: share.estimate)
+seconds = comparisons[1].seconds
+waiting_gains = seconds["waiting", 1] / seconds["waiting", 3]  # one per round
+computing_gains = seconds["computing", 1] / seconds["computing", 3]
+
 course.claim(
     "where a step of a quarter to four times a fill only waits, at least 40 % of the predicted gain is found",
-    least,
+    least_found,
     above=0.4,
-)
-time_of = compared.seconds
-more = ratio_interval(
-    time_of["waiting", 1] * time_of["computing", 3], time_of["waiting", 3] * time_of["computing", 1]
 )
 course.claim(
     "reading ahead gains at least 10 % more if the step waits than if it computes",
-    more,
+    ratio_interval(waiting_gains, computing_gains),
     above=1.1,
     otherwise="There are cores to spare, or reading itself is what slows down.",
 )
@@ -266,53 +295,55 @@ course.claim(
 # the times that they take *while both run*.
 
 # %% tags=["experiment"]
+ran = epochs_of[1]
 for kind in gains:
-    alone, ahead = (recorded_epochs.typical(ran[kind, n]) for n in (1, 3))
-    slower = {lane: ahead.median(lane) / alone.median(lane) for lane in (READ, COMPUTE)}
+    alone = recorded_epochs.typical(ran[kind, 1])
+    ahead = recorded_epochs.typical(ran[kind, 3])
+    fill_longer = ahead.median(READ) / alone.median(READ)
+    step_longer = ahead.median(COMPUTE) / alone.median(COMPUTE)
     print(
-        f"{kind}: next to each other, a fill takes {slower[READ]:.2f} times as long and a step {slower[COMPUTE]:.2f}"
+        f"{kind}: next to each other, a fill takes {fill_longer:.2f} times as long "
+        f"and a step {step_longer:.2f}"
     )
-off = []
+
+measured_over_formula = []
 for seen in ran["computing", 3]:
-    off.append(seen.seconds / pipeline_now(seen.durations(READ), seen.durations(COMPUTE), 3))
+    by_formula = pipeline_now(seen.durations(READ), seen.durations(COMPUTE), buffers=3)
+    measured_over_formula.append(seen.seconds / by_formula)
 course.claim(
     "with the times that fills and steps take next to each other, the formula is right within 10 %",
-    signed_rank_interval(off),
+    signed_rank_interval(measured_over_formula),
     within=(0.9, 1.1),
 )
-shown = [("computing", 1), ("computing", 3), ("waiting", 3)]
 plots.timelines(
     {
-        f"{kind}, {n} buffer{'s' * (n > 1)}": recorded_epochs.typical(ran[kind, n]).events
-        for kind, n in shown
+        "computing, 1 buffer": recorded_epochs.typical(ran["computing", 1]).events,
+        "computing, 3 buffers": recorded_epochs.typical(ran["computing", 3]).events,
+        "waiting, 3 buffers": recorded_epochs.typical(ran["waiting", 3]).events,
     }
 )
 
 # %% [markdown]
 # **Shown** Only the step differs between the two kinds: one needs the machine's cores and memory, the other hardly
-# does. So if the step that computes gains less, reading and computing compete. The formula itself is right, but it
-# promises too much if its times were measured alone.
+# does. So if the step that computes gains less, reading and computing compete. The formula promises too much if its
+# times were measured alone.
 #
-# **We think** that they compete for cores, because the reading threads copy and the products use all cores. To test
-# it, call `torch.set_num_threads(1)` above the measurement. If you have two cores, this leaves one to the reader.
+# **We think** that they compete for cores, because the products use all of them. To test it, call
+# `torch.set_num_threads(1)` above the measurement. If you have two cores, this leaves one to the reader.
 #
 # In the figure below, try your own times. Its worker is the reading thread, and "asked ahead" is one less than the
 # number of buffers.
 
 # %% tags=["experiment"]
 alone = recorded_epochs.typical(ran["computing", 1])
-figures.pipeline(
-    [1000 * taken for taken in alone.durations(READ)],
-    1000 * alone.median(COMPUTE),
-    workers=1,
-    batches=8,
-    prefetch=2,
-)
+fill_milliseconds = [1000 * seconds for seconds in alone.durations(READ)]
+step_milliseconds = 1000 * alone.median(COMPUTE)
+figures.pipeline(fill_milliseconds, step_milliseconds, workers=1, batches=8, prefetch=2)
 
 # %% [markdown]
-# A `DataLoader` with workers reads ahead, too. Each worker prepares `prefetch_factor` batches, two by default.
+# A `DataLoader` with workers reads ahead, too. Each worker prepares up to `prefetch_factor` batches, two by default.
 #
-# **Takeaway** Reading ahead hides the shorter of two times, as long as reading and computing do not compete.
+# **Takeaway** Reading ahead hides most of the shorter of two times, as long as reading and computing do not compete.
 
 # %% [markdown]
 # ## How many bytes come from the disk?
@@ -339,46 +370,49 @@ figures.pipeline(
 predicted_rereads = None  # times the bytes of the file
 
 # %% tags=["experiment"]
-ROOM = {"room for all": None, "room for a quarter": 0.25}
+ROOM = {"room for all": None, "room for a quarter": 0.25}  # share of the file
 cold = recorded_epochs.ColdReading(file, n_cold, answers.gather, computing)
-print(
-    f"a fault in a mapping brings up to {read_around(file.path) / 1024:,.0f} KiB (read_ahead_kb of this disk)"
-)
-race = {
-    (room, way): cold.epochs(way, share)
-    for room, share in ROOM.items()
-    for way in recorded_epochs.WAYS
-}
+most_kib = read_around(file.path) / 1024
+print(f"a fault in a mapping brings up to {most_kib:,.0f} KiB (read_ahead_kb of this disk)")
+
+race = {}
+for room, share in ROOM.items():
+    for way in recorded_epochs.WAYS:
+        race[room, way] = cold.epochs(way, share)
 recorded_epochs.print_cold(cold, race)
-read = {
-    key: [cold.share_read(found, 1), cold.share_read(found, 2)] for key, found in race.items()
-}  # of the file
-plots.cold_race(
-    {key: (found[1][0], read[key][1]) for key, found in race.items() if not isinstance(found, str)}
-)
+
+share_read = {}  # of the file, in epochs 1 and 2
+drawn = {}
+for key, epochs in race.items():
+    share_read[key] = [cold.share_read(epochs, 1), cold.share_read(epochs, 2)]
+    if not isinstance(epochs, str):  # else this way is not possible here
+        seconds, _ = epochs[1]
+        drawn[key] = (seconds, share_read[key][1])
+plots.cold_race(drawn)
 
 # %% tags=["experiment"]
-MAPPED, PAGES = recorded_epochs.MAPPED, recorded_epochs.PAGES
-rereads, again = read["room for a quarter", MAPPED][1], read["room for all", MAPPED][1]
-print(
-    course.score("04/3", "times the file from the disk", predicted_rereads, rereads, form="{:.1f}")
-)
+_, mapped_with_room = share_read["room for all", MAPPED]
+_, mapped_without_room = share_read["room for a quarter", MAPPED]
+by_pages = [share_read[room, PAGES][0] for room in ROOM]
+is_read_once = mapped_with_room < 0.01
+is_read_again = mapped_without_room > 2
+is_little = all(share < 1.5 for share in by_pages)
+
+asked = "times the file from the disk"
+print(course.score("04/3", asked, predicted_rereads, mapped_without_room, form="{:.1f}"))
 unknown = "A value of nan means that your system does not count the bytes read (/proc/self/io)."
-is_read_once, is_reread = again < 0.01, rereads > 2
 course.claim(
     "a file that fits into memory is read from the disk once: epoch 2 reads less than 1 % of it",
     is_read_once,
-    f"{again:.1%} of the file",
+    f"{mapped_with_room:.1%} of the file",
     otherwise=unknown,
 )
 course.claim(
     "without room, random rows from a mapping read more than twice the file per epoch",
-    is_reread,
-    f"{rereads:.1f} times",
+    is_read_again,
+    f"{mapped_without_room:.1f} times",
     otherwise=f"Your disk may fetch few neighbours. {unknown}",
 )
-by_pages = [read[room, PAGES][0] for room in ROOM]
-is_little = all(share < 1.5 for share in by_pages)
 course.claim(
     "page reads fetch less than 1.5 times the bytes of the file, with room and without",
     is_little,
@@ -386,10 +420,15 @@ course.claim(
     otherwise=unknown,
 )
 
+
 # %% tags=["experiment"]
-without_room = compare_measured(
-    [PAGES, MAPPED], lambda way: cold.epochs(way, 0.25, 1)[0][0], seconds=sizes.seconds
-)
+def seconds_without_room(way):
+    """Seconds of a cold epoch with room for a quarter of the file."""
+    seconds, _ = cold.epochs(way, room=0.25, n=1)[0]
+    return seconds
+
+
+without_room = compare_measured([PAGES, MAPPED], seconds_without_room, seconds=sizes.seconds)
 print(f"a cold epoch without room\n{without_room}")
 course.claim(
     "without room for the file, page reads are at least twice as fast as random rows from a mapping",
@@ -399,13 +438,13 @@ course.claim(
 )
 
 # %% [markdown]
-# With room for the file, epoch 2 reads nothing from the disk. Only `O_DIRECT` reads the file every time. Without room,
-# each fault of a mapping brings neighbours, and they are dropped before they are used.
+# With room for the file, epoch 2 reads hardly anything from the disk. Only `O_DIRECT` reads the file every time.
+# Without room, each fault of a mapping brings neighbours, and many of them are dropped before they are used.
 #
 # **Shown** `MADV_RANDOM` changes only that. A fault then brings one memory page, so fewer bytes come from the disk,
-# but the program waits for a fault per row. Page reads bring every page once, in large requests.
+# but the program waits for a fault at every memory page. Page reads bring every page of rows once, in large requests.
 #
-# **Known** The disk's setting `read_ahead_kb` says how many neighbours a fault brings (Linux,
+# **Known** The disk's setting `read_ahead_kb` limits how much a fault brings (Linux,
 # Documentation/ABI/stable/sysfs-block). The cell prints yours.
 #
 # **Takeaway** Count bytes, not only seconds. If the file does not fit into memory, read whole pages of rows, each of
@@ -414,19 +453,32 @@ course.claim(
 # %% [markdown]
 # ## How much memory does a loader hold? · extra
 #
-# How much memory does a loader take from your training? Our loader reads a mapped file, so it needs only its buffers.
-# A `TensorDataset` of tensors in memory holds all rows, and a new tensor for each batch.
+# How much memory does a loader take from your training? A loader of this unit needs its buffers. A `TensorDataset` of
+# tensors in memory holds all rows, and a new tensor for each batch.
 
 
 # %% tags=["experiment"]
 def record_file():
-    """The record file of part 1, opened again."""
+    """The record file of the data, opened again."""
     return RecordFile(answers, data, sizes.batch_size, sizes.page, sizes.window)
 
 
 def tensor_dataset():
     """A DataLoader of the rows in memory, which fetches them one by one."""
-    return DataLoader(TensorDataset(*rows_in_memory(data)), sizes.batch_size, shuffle=True)
+    x, y = rows_in_memory(data)
+    return DataLoader(TensorDataset(x, y), sizes.batch_size, shuffle=True)
+
+
+def gathered():
+    return record_file().loader()
+
+
+def gathered_ahead():
+    return record_file().loader(buffers=2)
+
+
+def read_by_pages():
+    return record_file().loader("quasi-random", threads=2)
 
 
 def most_memory(rank, world_size, make):
@@ -438,24 +490,27 @@ def most_memory(rank, world_size, make):
 # %% tags=["experiment"]
 makers = {
     "TensorDataset, 0 workers": tensor_dataset,
-    "ours, random": lambda: record_file().loader(),
-    "ours, random, read ahead": lambda: record_file().loader(buffers=2),
-    "ours, quasi-random, read by pages": lambda: record_file().loader("quasi-random", threads=2),
+    "ours, random": gathered,
+    "ours, random, read ahead": gathered_ahead,
+    "ours, quasi-random, read by pages": read_by_pages,
 }
-# each in a new process: memory that another loader gave back would not be counted
-memory = {name: run_ranks(most_memory, 1, make, backend="gloo")[0] for name, make in makers.items()}
-most = max(value for name, value in memory.items() if "ours" in name)
+memory = {}
+for name, make in makers.items():
+    # a new process each: memory that another loader gave back would not be counted
+    memory[name] = run_ranks(most_memory, 1, make, backend="gloo")[0]
+
+most = max(n_bytes for name, n_bytes in memory.items() if "ours" in name)
 is_small = most < 64e6
 course.claim(
     "loaders of this unit hold less than 64 MB beyond mapped files",
     is_small,
     f"at most {most / 1e6:.0f} MB of {x_bytes / 1e6:,.0f}",
-    otherwise="A loader holds one window per buffer. How large is yours?",
+    otherwise="A loader that reads pages holds one window per buffer. How large is yours?",
 )
 plots.memory(memory, x_bytes)
 
 # %% [markdown]
-# **Takeaway** A loader that fills buffers holds a few batches, not the file.
+# **Takeaway** A loader that fills buffers holds its buffers, not the file.
 
 # %% [markdown]
 # ## When may you refill a buffer that a GPU reads? · extra
@@ -551,33 +606,32 @@ check.copy_ahead(copy_ahead, seed=342)
 predicted_copies = None  # times
 
 # %% tags=["experiment"]
-copy_ahead_now, copies = course.solved(check.copy_ahead), DeviceCopies(device)
-ring, wide = (
-    record_file().loader(buffers=3),
-    torch.randn(sizes.columns, sizes.targets, device=device),
-)
-TURNS, AHEAD = "copy, wait, compute", "copies ahead"
+IN_TURN = "copy, wait, compute"
+AHEAD = "copies ahead"
+copy_ahead_now = course.solved(check.copy_ahead)
+copies = DeviceCopies(device)
+loader = record_file().loader(buffers=3)
+wide = torch.randn(sizes.columns, 4096, device=device)  # a step about as long as a copy
 
 
 def copied_then_computed():
-    for batch in ring:
+    for batch in loader:
         copy = copies.start(batch)
         copy.wait()
-        copy.tensors()[0] @ wide
+        x, _ = copy.tensors()
+        x @ wide
 
 
 def copied_ahead():
-    for x, _ in copy_ahead_now(iter(ring), copies):
+    for x, _ in copy_ahead_now(iter(loader), copies):
         x @ wide
 
 
 # %% tags=["experiment"]
-copying = None  # nothing to copy to
+copying = None  # without a GPU there is nothing to copy to
 if device.type == "cuda":
-    wide = torch.randn(sizes.columns, 4096, device=device)  # a step about as long as a copy
-    to_gpu = compare(
-        {TURNS: copied_then_computed, AHEAD: copied_ahead}, device=device, seconds=sizes.seconds
-    )
+    ways = {IN_TURN: copied_then_computed, AHEAD: copied_ahead}
+    to_gpu = compare(ways, device=device, seconds=sizes.seconds)
     show_rates(to_gpu, x_bytes)
     copying = to_gpu.ratio(AHEAD)
     print(course.score("04/3", "copying ahead over one after the other", predicted_copies, copying))
@@ -585,8 +639,7 @@ course.claim(
     "copying ahead is at least 10 % faster than copying, waiting and computing one after the other",
     copying,
     above=1.1,
-    otherwise="Without a GPU there is nothing to copy to. With one, the copy may be much longer or shorter "
-    "than the step.",
+    otherwise="The copy may be much longer or shorter than the step.",
 )
 
 # %% [markdown]
@@ -598,6 +651,6 @@ course.claim(
 # %% [markdown]
 # ## What to take home
 #
-# - A buffer belongs to the consumer until it asks for the next batch, and to the thread or the copy after that.
+# - A buffer belongs to the consumer until it asks for the next batch, and to the reader after that.
 # - Before you blame the formula, record the times of fills and steps while both run, not only alone.
-# - Drop a file from the page cache before you time reading it.
+# - Drop a file from the page cache before you time how fast the disk delivers it.

@@ -3,7 +3,7 @@
 #
 # **Which common loader shuffles well, reads little and is fast?**
 #
-# Parts 1 to 4 built a loader. Most trainings use one that somebody else wrote: a mapped token file, a folder of
+# Parts 1 to 4 built a loader. Many trainings use one that somebody else wrote, for a mapped token file, a folder of
 # JPEGs, or tar shards with a shuffle buffer. You write such a buffer, judge all these formats by the same three
 # numbers, and then judge your own loader.
 #
@@ -16,7 +16,6 @@
 # **Minutes** 25 core · 25 in all · session 2
 #
 # **Needs** `quasi_random_order` and `batch_bias` of part 2
-
 
 # %% locked="setup"
 import shutil
@@ -40,14 +39,16 @@ from course.system.folders import data_folder
 print(course.machine())
 data_folder().mkdir(parents=True, exist_ok=True)
 sizes = course.sizes("04_fast_loading")
-samples, shard, batch = sizes.judged_samples, sizes.judged_shard, sizes.judged_batch
+samples = sizes.judged_samples
+shard = sizes.judged_shard  # samples
+batch = sizes.judged_batch
 print(f"{samples:,} samples in shards of {shard}; batches of {batch}")
 
 # %% [markdown]
 # ## What does a shuffle buffer do?
 #
-# Large data sets lie in *shards*, files of some hundred or thousand samples. A loader reads a shard from beginning to
-# end, so it cannot jump to a random sample. How can it shuffle? WebDataset's `shuffle(1000)` and Hugging Face's
+# Large data sets often lie in *shards*, files of many samples. A loader that streams them reads a shard from beginning
+# to end, so it cannot jump to a random sample. How can it shuffle? WebDataset's `shuffle(1000)` and Hugging Face's
 # `IterableDataset.shuffle(buffer_size=1000)` pass the samples through a buffer.
 #
 # ### Exercise 1 · A shuffle buffer
@@ -120,9 +121,9 @@ check.shuffle_buffer(shuffle_buffer, seed=811)
 # %% [markdown]
 # ## How random are the batches of a buffer?
 #
-# A buffer of a thousand samples looks like a good shuffle. Is it one? Try it on sorted samples, the worst file of
-# part 2, where windows of W pages gave 1 + B / W times the variance of random batches. Here shards take the place of
-# pages. Three ways hold the same K samples in memory:
+# A buffer of a thousand samples looks like a good shuffle. Is it one? Try it on sorted samples, as in part 2, where
+# windows of W pages gave 1 + B / W times the variance of random batches. Here shards take the place of pages. Three
+# ways hold the same K samples in memory:
 #
 # | way | how |
 # |---|---|
@@ -148,40 +149,47 @@ predicted_in_order = None  # times the variance of random batches
 predicted_excess = None  # excess of windows over excess of the buffer
 
 # %% tags=["experiment"]
+SEEDS = 8
 buffer_now = course.solved(check.shuffle_buffer)
-bias_now, windows_now = course.solved(check.batch_bias), course.solved(check.quasi_random_order)
+bias_now = course.solved(check.batch_bias)
+windows_now = course.solved(check.quasi_random_order)
 half = samples // 2  # of the samples are enough here
-held, in_file_order = [half // part for part in (64, 32, 16, 8)], torch.arange(half)
+memory_sizes = [half // 64, half // 32, half // 16, half // 8]  # in samples
+file_order = torch.arange(half)
 
 
 def biases(size, seed):
-    """The bias of the three ways with `size` samples in memory."""
+    """V / V₀ of the three ways with `size` samples in memory."""
     rng = np.random.default_rng(seed)
-    in_order = buffer_now(range(half), size, rng)
-    shuffled = buffer_now(shard_order(half, shard, rng).tolist(), size, rng)
-    windows = windows_now(half, shard, size // shard, seed, 0)
-    return [
-        bias_now(in_file_order, torch.as_tensor(list(order)), batch)
-        for order in (in_order, shuffled, windows)
-    ]
+    shuffled_shards = shard_order(half, shard, rng).tolist()
+    in_order = torch.tensor(list(buffer_now(range(half), size, rng)))
+    shuffled = torch.tensor(list(buffer_now(shuffled_shards, size, rng)))
+    windows = windows_now(half, shard, size // shard, seed, epoch=0)
+    return [bias_now(file_order, order, batch) for order in (in_order, shuffled, windows)]
 
 
-found = torch.tensor(
-    [[biases(size, seed) for seed in range(8)] for size in held], dtype=torch.float64
-)
-plots.buffer_bias(held, found, batch, shard)
+found = []
+for size in memory_sizes:
+    found.append([biases(size, seed) for seed in range(SEEDS)])
+found = torch.tensor(found, dtype=torch.float64)  # (sizes, seeds, ways)
+plots.buffer_bias(memory_sizes, found, batch, shard)
 
 # %% tags=["experiment"]
 in_order, shuffled, windows = found.unbind(2)  # each (sizes, seeds)
-unshuffled = torch.full((8,), bias_now(in_file_order, in_file_order, batch))
-left = ratio_interval(in_order[-1], torch.ones(8))
+times_random = ratio_interval(in_order[-1], torch.ones(SEEDS))
+no_shuffle = torch.full((SEEDS,), bias_now(file_order, file_order, batch))
 excess = ratio_interval(windows[-2] - 1, shuffled[-2] - 1)
-print(course.score("04/5", "variance of a buffer in file order", predicted_in_order, left))
+measured_over_rule = []
+for i in (-2, -1):
+    rule = torch.full((SEEDS,), buffer_rule(batch, shard, memory_sizes[i]))
+    measured_over_rule.append(ratio_interval(shuffled[i], rule))
+
+print(course.score("04/5", "variance of a buffer in file order", predicted_in_order, times_random))
 print(course.score("04/5", "excess of windows over a buffer", predicted_excess, excess))
 course.claim(
     "in file order, a buffer with an eighth of a sorted file leaves at least half of the variance of no "
     "shuffle",
-    ratio_interval(in_order[-1], unshuffled),
+    ratio_interval(in_order[-1], no_shuffle),
     above=0.5,
 )
 course.claim(
@@ -189,19 +197,15 @@ course.claim(
     excess,
     above=1.5,
 )
-off = [
-    ratio_interval(shuffled[i], torch.full((8,), buffer_rule(batch, shard, held[i])))
-    for i in (-2, -1)
-]
 course.claim(
     "with a sixteenth or an eighth of the file in a buffer, 1 + BS / 2K is within a third of its variance",
-    furthest(off),
+    furthest(measured_over_rule),
     within=(2 / 3, 4 / 3),
 )
 
 # %% [markdown]
-# **Shown** Only the order of the shards differs between the first two ways, and it decides. In file order, everything
-# in the buffer comes from one stretch of the file, so each batch does, too.
+# **Shown** Only the order of the shards differs between the first two ways, and it decides. In file order, most of
+# what is in the buffer comes from one stretch of the file, so each batch does, too.
 #
 # With shuffled shards, the ratio is close to 1 + BS / 2K. For windows of the same memory it is about 1 + BS / K,
 # and less if the memory is a large part of the file.
@@ -229,15 +233,15 @@ course.claim(
 # - **× memcpy**: how long a step waits for a batch, over the time of a copy of the same bytes. Both use one thread,
 #   and both are measured *in a step that reads the batch*.
 #
-# These loaders compete:
+# These loaders are compared:
 #
 # - *token file*: in order; random, sample by sample; random, one call per batch;
 # - *token shards*: windows of part 2; Streaming's `py1e`, which moves each sample of a shuffled shard by a random
 #   distance; Hugging Face's buffer over shuffled shards;
 # - *JPEGs*: a folder in random order; tar shards in order, with your buffer; tar shards shuffled, with your buffer.
 #
-# In a name, "its algorithm" means that the library is not installed, so we wrote its shuffle again. All shuffles of
-# tokens hold the same K samples. (By default Streaming holds at least 262,144, and its batches are then more random.)
+# In a name, "its algorithm" means that the library is not installed, so we wrote its shuffle again. Windows and buffer
+# hold the same K samples. `py1e` spreads a shard over about K samples, by default over at least 262,144.
 #
 # Before you run the cell, choose the loader that you would take.
 
@@ -245,37 +249,45 @@ course.claim(
 torch.set_num_threads(1)
 folder = tempfile.TemporaryDirectory(dir=data_folder(), ignore_cleanup_errors=True)
 place = Path(folder.name)
-formats = real_formats.token_formats(place, sizes, windows_now, buffer_now)
-formats += real_formats.picture_formats(place, sizes, buffer_now)
-jpeg_bytes = formats[-3].nbytes / sizes.judged_pictures
+token_formats = real_formats.token_formats(place, sizes, windows_now, buffer_now)
+picture_formats = real_formats.picture_formats(place, sizes, buffer_now)
+jpeg_folder = picture_formats[0]
+jpeg_bytes = jpeg_folder.nbytes / sizes.judged_pictures
+token_bytes = 2 * sizes.judged_length
+read_ahead_kb = read_around(place) / 1024
 print(
-    f"K = {sizes.judged_buffer:,} samples in memory, shards of {shard}; a JPEG has {jpeg_bytes:,.0f} bytes"
+    f"K = {sizes.judged_buffer:,} samples in memory, shards of {shard}; "
+    f"a JPEG has {jpeg_bytes:,.0f} bytes"
 )
 print(
-    f"a sample of tokens has {2 * sizes.judged_length:,} bytes, and read_ahead_kb of this disk is "
-    f"{read_around(place) / 1024:,.0f}"
+    f"a sample of tokens has {token_bytes:,} bytes, "
+    f"and read_ahead_kb of this disk is {read_ahead_kb:,.0f}"
 )
-rows = {}
-for loader in formats:
-    rows[loader.name] = real_formats.judged(loader, bias_now, batch, sizes.judged_seconds)
-    print(rows[loader.name])
-folder.cleanup()
-plots.judged_formats(list(rows.values()))
 
 # %% tags=["experiment"]
-random, one_call = rows["token file, random"], rows[real_formats.ONE_CALL]
-shards, jpegs = rows["token shards, windows of part 2"], rows["JPEG folder, random"]
-is_frugal = random.bytes_read > 2 and shards.bytes_read < 1.5
+judged = {}
+for loader in token_formats + picture_formats:
+    judged[loader.name] = real_formats.judged(loader, bias_now, batch, sizes.judged_seconds)
+    print(judged[loader.name])
+folder.cleanup()
+plots.judged_formats(list(judged.values()))
+
+# %% tags=["experiment"]
+one_by_one = judged["token file, random"]
+one_call = judged[real_formats.ONE_CALL]
+shards = judged["token shards, windows of part 2"]
+jpegs = judged["JPEG folder, random"]
+is_frugal = one_by_one.bytes_read > 2 and shards.bytes_read < 1.5
 course.claim(
     "with room for a quarter of a mapped file, random samples read it at least twice per epoch, windows of "
     "shards less than 1.5 times",
     is_frugal,
-    f"{random.times_read} and {shards.times_read} times",
+    f"{one_by_one.times_read} and {shards.times_read} times",
     otherwise="A value of nan means that your system does not count bytes.",
 )
 course.claim(
     "gathering a random batch of tokens in one call is at least twice as fast as sample by sample",
-    quotient(random.memcpy, one_call.memcpy),
+    quotient(one_by_one.memcpy, one_call.memcpy),
     above=2,
 )
 course.claim(
@@ -290,28 +302,28 @@ course.claim(
 # than the number of calls. To test it, slice `np.asarray(memmap)`, a plain array of the same memory.
 #
 # **Known** A fault in a mapped file brings up to `read_ahead_kb` from the disk (part 3), so a random sample brings
-# its neighbours. They leave memory before they are used, so the file is read again and again. Each JPEG is a separate
-# file, so it brings only the rest of its last memory page.
+# its neighbours. Many of them leave memory before they are used, so the file is read again and again. Each JPEG is a
+# separate file, so it brings only the rest of its last memory page.
 #
 # **We think** that decoding is most of what the folder of JPEGs costs, because for × memcpy all files lie in the page
 # cache. To test it, decode all pictures beforehand.
 #
 # <details><summary>Which numbers of × files come from our emulation?</summary>
 #
-# A loader that has read four times its files is stopped, and the rest of its epoch is extrapolated. The token file in
-# order is read more than once only because our emulation also drops what was read ahead.
+# A loader that has read four times its files is stopped, and the rest of its epoch is extrapolated. Our emulation also
+# drops what was read ahead. Without that, the token file in order would be read once.
 #
 # </details>
 #
-# **Takeaway** Large shards read little but shuffle less. Random samples of a mapped file shuffle well but read much.
-# Decoding makes batches slowest, so decode once if the disk has room.
+# **Takeaway** Windows of shards read little but shuffle less. Random samples of a mapped file shuffle well but read
+# much if the file does not fit into memory. JPEGs are slowest.
 
 # %% [markdown]
 # ## What would the judge say about your loader?
 #
-# The command `course loader-report module:make_loader` prints these numbers for any loader. It also prints "ten in a
-# row", which judges the order of the batches (part 2). With `--step` you name your training step, and the judge waits
-# for batches *inside* it.
+# The command `course loader-report module:make_loader` prints these numbers for your own loader. It also prints "ten
+# in a row", which judges the order of the batches (part 2). With `--step` you name your training step, and the judge
+# waits for batches *inside* it.
 #
 # The next cell judges a small loader with two workers over shards that are sorted by label. **Which faults does it
 # have, and which lines tell?**
@@ -323,17 +335,10 @@ if not file.exists():
 
 
 def report(function):
-    """Print what the command says about a function of the file."""
-    call = [
-        sys.executable,
-        "-m",
-        "course.cli",
-        "loader-report",
-        f"{file.name}:{function}",
-        "--seconds",
-        "10",
-    ]
-    done = subprocess.run(call, cwd=file.parent, capture_output=True, text=True)
+    """Print what `course loader-report` says about a function of the file."""
+    arguments = ["loader-report", f"{file.name}:{function}", "--seconds", "10"]
+    command = [sys.executable, "-m", "course.cli", *arguments]
+    done = subprocess.run(command, cwd=file.parent, capture_output=True, text=True)
     print(done.stdout or done.stderr)
 
 
@@ -341,11 +346,8 @@ report("make_loader")
 
 # %% tags=["experiment"]
 report("make_repaired")
-seen = {
-    make.__name__: judge.look(make())
-    for make in (planted_loader.make_loader, planted_loader.make_repaired)
-}
-faulty, repaired = seen.values()
+faulty = judge.look(planted_loader.make_loader())
+repaired = judge.look(planted_loader.make_repaired())
 course.claim(
     "two workers that do not share the shards deliver every sample twice",
     faulty.samples == 2 * faulty.distinct and repaired.samples == repaired.distinct,
@@ -353,14 +355,14 @@ course.claim(
 )
 
 # %% [markdown]
-# The first loader has three faults:
+# The first loader has four faults:
 #
 # - It delivers each sample twice (line "samples").
 # - It has the same order in each epoch ("next epoch").
 # - It reads the shards in the order of the file ("ten in a row", far larger than in the second report).
+# - It does not mix the samples of a shard with others ("how random").
 #
-# In the second report one fault is left. The samples of a shard are still neighbours, so "how random" is as large as
-# before.
+# In the second report only the last fault is left, so "how random" is as large as before.
 #
 # The file `planted_loader.py` lies in your data folder. Pass its samples through your `shuffle_buffer`, and judge it
 # again. Then judge your own loader:
@@ -375,7 +377,7 @@ course.claim(
 # %% [markdown]
 # ## What to take home
 #
-# - A buffer over shards in file order hardly shuffles. Over shuffled shards it follows 1 + BS / 2K.
-# - If a mapped file does not fit into memory, random samples read it many times over. Read whole shards, or shuffle
-#   the file once.
+# - A buffer over shards in file order hardly shuffles. Over shuffled shards it follows about 1 + BS / 2K.
+# - If a mapped file does not fit into memory and each fault brings neighbours, random samples read it many times over.
+#   Read whole shards, or shuffle the file once.
 # - `course loader-report` asks your own loader these questions, in your own step.

@@ -14,8 +14,8 @@ MISTAKES = {
         ("off.square().mean()", "off.var()"),
     ),
     "around_their_own_mean": (
-        "The batch means are compared with their own mean, so what the last rows leave out is lost. Subtract the mean "
-        "of all values, and divide by the number of batches.",
+        "The batch means are compared with their own mean, which lacks the rows after the last full batch. Subtract "
+        "the mean of all values, and divide by the number of batches.",
         ("means.square().mean()", "means.var(correction=0)"),
     ),
     "one_batch_less": (
@@ -69,7 +69,7 @@ MISTAKES = {
         ("off[order]", "off"),
     ),
     "in_float32": (
-        "float32 keeps 24 bits, so neighbouring Unix times become equal, or sums get too large. Use double() first.",
+        "float32 keeps 24 bits, so neighbouring Unix times become equal, and sums lose digits. Use double() first.",
         ("values.double() - values.double().mean()", "values.float() - values.float().mean()"),
     ),
     "one_pass": (

@@ -85,7 +85,7 @@ MISTAKES = {
         ),
     ),
     "sums_in_float64": (
-        "The sums are float64, for which a GPU has few units. Stay with float32; sum squared deviations from the mean.",
+        "The sums are float64, which is not allowed. Stay with float32; sum squared deviations from the mean.",
         ("k = len(x)", "k, x = len(x), x.double()"),
         ("mean, (squares / n).sqrt()", "mean.float(), (squares / n).sqrt().float()"),
     ),

@@ -68,7 +68,7 @@ MISTAKES = {
         ("(seed, epoch)", "seed + epoch"),
     ),
     "RowsByTheGlobal": (
-        "The rows of a window are shuffled by the global random numbers, so no order can be had again. Take a "
+        "The rows of a window are shuffled by the global random numbers, so no order can be repeated. Take a "
         "generator that seed and epoch decide.",
         ("rng.shuffle", "np.random.shuffle"),
     ),
@@ -92,8 +92,8 @@ MISTAKES = {
         ("window = window_pages * page_rows", "window = window_pages"),
     ),
     "LoopOverRows": (
-        "A Python loop goes over all rows (random.shuffle is one, too), which takes longer than many an epoch. Shuffle "
-        "with NumPy or torch: rng.shuffle, rng.permutation, torch.randperm.",
+        "A Python loop goes over all rows (random.shuffle is one, too). Shuffle with NumPy or torch: rng.shuffle, "
+        "rng.permutation, torch.randperm.",
         (
             "rng.shuffle(order[start : start + window])",
             "part = order[start : start + window]\n        part[:] = sorted(part, key=lambda row: rng.random())",

@@ -56,7 +56,7 @@ MISTAKES = {
         ("square / before", "before / square"),
     ),
     "brackets_forgotten": (
-        "The Gram matrix X^T X is formed: 10,000 columns would make it 400 MB and the work 10,000 times as much. "
+        "The Gram matrix X^T X is formed: 10,000 columns would make it 400 MB and the work 5,000 times as much. "
         "Multiply by the vector first, x.T @ (x @ v).",
         ("(x @ direction)", "x @ direction"),
     ),

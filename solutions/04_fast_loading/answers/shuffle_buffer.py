@@ -16,7 +16,8 @@ MISTAKES = {
         ("    rng.shuffle(buffer)\n", ""),
     ),
     "first_in_first_out": (
-        "The oldest item leaves, so the order is that of the stream. Draw the place at random.",
+        "The item at the first place always leaves, so most items keep the order of the stream. Draw the place at "
+        "random.",
         ("rng.integers(size)", "0"),
     ),
     "newest_may_leave": (
