@@ -97,6 +97,7 @@ EQUIVALENT = {
     ),
     "best_thresholds: 1 => 2 in least = [float('inf')] * (m + 1)": UNREAD,
     "best_thresholds: 1 => 2 in choice = [0] * (m + 1)": UNREAD,
+    "best_thresholds: j = m => pass in j = m": "the loop over j has ended at m",
     "segment_max: torch.arange(len(lengths), device=values.device).repeat_interleave(lengths, "
     "output_size=le => torch.arange(len(lengths), device=values.device).repeat_interleave(lengths) in "
     "owner = torch.arange(len(lengths), device=values.device).repeat_interleave(lengths, output": (

@@ -534,8 +534,8 @@ course.claim(
 # %% [markdown]
 # ## What changes in small batches?
 #
-# Many models train with small batches. A smaller batch has fewer cells, but needs the same four groups. To see what
-# the calls alone cost, you also time batches of only four sequences, one of each length.
+# A smaller batch has fewer cells, but needs the same four groups. To see what the calls alone cost, you also time
+# batches of only four sequences, one of each length.
 #
 # **Predict** How many times as fast as one rectangle are groups in batches of 32, with the smallest embedding? About as
 # many times as in batches of 256, because most cells are padding in both? Or fewer, because each call works on fewer

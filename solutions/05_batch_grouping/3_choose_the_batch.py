@@ -404,7 +404,7 @@ course.claim(
 # %% [markdown]
 # **Shown** The two gradients of a step differ only in how its batches are weighted. With a mean per batch, a token
 # weighs more if its batch has few tokens. Sorted batches differ more in their number of tokens, and here also in their
-# kind of text, so wrong weights do more harm.
+# kind of text.
 #
 # **Takeaway** If batches have unequal numbers of tokens, do not average their means. Divide sums over tokens by the
 # number of tokens of the whole step.

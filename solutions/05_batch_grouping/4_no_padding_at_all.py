@@ -213,8 +213,8 @@ padded_sum = ragged.padded_losses(exact, members)[0].sum()
 packed, positions, cu_seqlens = pack_now(members)
 lengths_in_row = cu_seqlens.diff().long()
 targets = ragged.targets_of(packed, lengths_in_row)
-closed = mask_now(lengths_in_row, causal=True)
-open_borders = torch.ones_like(closed).tril()
+closed_borders = mask_now(lengths_in_row, causal=True)
+open_borders = torch.ones_like(closed_borders).tril()
 run_on = torch.arange(len(packed), device=device)
 
 
@@ -226,8 +226,8 @@ def sum_of_row(positions, mask):
 
 # %% tags=["experiment"]
 sums = {
-    "yours": sum_of_row(positions, closed),
-    "positions": sum_of_row(run_on, closed),
+    "yours": sum_of_row(positions, closed_borders),
+    "positions": sum_of_row(run_on, closed_borders),
     "borders": sum_of_row(positions, open_borders),
 }
 off = {}  # relative difference from the padded batch
@@ -321,10 +321,9 @@ for way, batches in first_epoch.items():
         rows, columns = rows_and_columns(way, batch)
         cells[way] += rows * columns
         pairs[way] += rows * columns**2
-    per_token = (
-        f"{cells[way] / n_tokens:4.2f} cells and {pairs[way] / n_tokens:4.0f} pairs per token"
-    )
-    print(f"{way:<17} {per_token}")
+    cells_per_token = cells[way] / n_tokens
+    pairs_per_token = pairs[way] / n_tokens
+    print(f"{way:<17} {cells_per_token:4.2f} cells and {pairs_per_token:4.0f} pairs per token")
 
 # %% [markdown]
 # Linear maps compute every cell. Under a dense mask, attention computes every pair of cells in a row, hidden ones
@@ -431,8 +430,8 @@ course.claim(
 )
 
 # %% [markdown]
-# The memory is what the largest batch keeps for the backward pass. A bucket of long texts is as large as a random
-# batch, so bucketing lowers the cells of an epoch but not this maximum.
+# The memory is what the largest batch keeps for the backward pass. A bucket of long texts can be as large as a random
+# batch, so bucketing need not lower this maximum.
 #
 # By the counts above, bucketed batches leave little padding, too, and have fewer pairs. So packed rows need not be
 # faster. But a packed batch stays a random sample, because it holds the texts of a random batch.
