@@ -362,8 +362,8 @@ times_as_long = {}
 for name, result in compared.items():
     times_as_long[name] = result.ratio(str(narrowest), to=str(widest))
     ms = 1000 * result.time(str(widest)).estimate
-    shown = f"{name} takes {times_as_long[name]} times as long, {ms:.1f} ms"
-    print(f"{widest // narrowest} times the width: {shown}")
+    taken = f"{name} takes {times_as_long[name]} times as long, {ms:.1f} ms"
+    print(f"{widest // narrowest} times the width: {taken}")
 what = "times as long with fused attention"
 print(course.score("05/1", what, predicted_time, times_as_long["fused attention"]))
 course.claim(
@@ -382,7 +382,7 @@ course.claim(
 #
 # Do not rank the models by the printed milliseconds, because `TokenPool` has wider layers than the other two.
 #
-# Does the mask save attention any work? The next cell compares rows of four tokens with rows full of tokens, in a
+# Does the mask save attention any time? The next cell compares rows of four tokens with rows full of tokens, in a
 # rectangle of the same width.
 
 # %% tags=["experiment"]

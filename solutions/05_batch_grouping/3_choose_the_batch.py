@@ -547,7 +547,7 @@ course.claim(
 # - Updates differ in their number of *tokens*, while Adam moves the weights about as far on few tokens as on many.
 #
 # The first control, "same tokens", draws texts at random until a batch has at least as many tokens as a batch of your
-# sampler. So its updates differ as much in tokens, but its texts have all lengths.
+# sampler. So its updates differ about as much in tokens, but its texts have all lengths.
 
 
 # %% tags=["experiment"]
