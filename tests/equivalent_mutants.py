@@ -91,12 +91,13 @@ EQUIVALENT = {
     ),
     "find_thresholds: 10 => 11 in def find_thresholds(lengths, k, num_trials=10, cost_fn=lambda length: length, "
     "generator=No": "any number of trials may be the one that nobody chose",
-    "best_thresholds: 0 => 1 in least, choice = ([float('inf')] * (m + 1), [0] * (m + 1))": UNREAD,
-    "best_thresholds: 0.0 => 1.0 in before, choices = ([0.0] + [float('inf')] * m, [])": (
+    "best_thresholds: 0 => 1 in choice = [0] * (m + 1)": UNREAD,
+    "best_thresholds: 0.0 => 1.0 in before = [0.0] + [float('inf')] * m": (
         "the same number is added to every sum that is compared"
     ),
-    "best_thresholds: 1 => 2 in least, choice = ([float('inf')] * (m + 1), [0] * (m + 1))": UNREAD,
-    "best_thresholds: 1 => 2 in least, choice = ([float('inf')] * (m + 1), [0] * (m + 1)) (2)": UNREAD,
+    "best_thresholds: 1 => 2 in least = [float('inf')] * (m + 1)": UNREAD,
+    "best_thresholds: 1 => 2 in choice = [0] * (m + 1)": UNREAD,
+    "best_thresholds: j = m => pass in j = m": "the loop over j has ended at m",
     "segment_max: torch.arange(len(lengths), device=values.device).repeat_interleave(lengths, "
     "output_size=le => torch.arange(len(lengths), device=values.device).repeat_interleave(lengths) in "
     "owner = torch.arange(len(lengths), device=values.device).repeat_interleave(lengths, output": (

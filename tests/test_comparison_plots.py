@@ -209,6 +209,16 @@ def test_groups_are_drawn_by_their_ratios_and_the_fastest_beats_each_other_way()
     assert ax.get_title() == "maxima, fastest: four groups or flat"
 
 
+def test_windows_are_compared_with_groups_and_small_waits_are_not_rounded_to_zero():
+    levels = {"random batches": 6.0, "four groups in random batches": 1.5, "all sorted": 1.0}
+    (ax,) = batch_grouping.waste_of_windows([1, 10, 20], [6.0, 2.0, 1.4], levels).axes
+    assert ax.get_title() == "Windows of 20 batches waste less than four groups"
+    (ax,) = batch_grouping.waste_of_windows([1, 10], [6.0, 2.0], levels).axes
+    assert ax.get_title() == "No window here wastes less than four groups"
+    (ax,) = batch_grouping.waiting({"balanced": 0.03}, {"balanced": 1.2}).axes
+    assert ax.texts[0].get_text() == "1.20, of which 0.04 waiting (3 %)"
+
+
 def test_samples_and_intervals_have_the_same_form():
     samples = torch.tensor([[1.0, 2.0, 4.0]])
     for values in (samples, [Interval(2.0, 1.0, 4.0)]):

@@ -225,3 +225,18 @@ def test_the_saved_module_works_without_the_course(unit, tmp_path):
     assert list(names["BucketBatchSampler"](LENGTHS, 4, 2)) == list(unit.BucketBatchSampler(LENGTHS, 4, 2))
     x, mask = names["collate"]([torch.tensor([1, 2]), torch.tensor([3])])
     assert x[mask].tolist() == [1, 2, 3]
+
+
+def test_members_of_a_batch_fill_rows_of_whole_sequences():
+    rows = grouping.in_rows("abcd", torch.tensor([3, 1, 2, 4]), 4)
+    assert rows == [["d"], ["a", "b"], ["c"]]
+
+
+def test_own_lengths_come_as_a_list_or_from_a_file(tmp_path):
+    file = tmp_path / "lengths.txt"
+    file.write_text("3\n1\n2\n")
+    of_list = sequences.from_lengths("mine", [3, 1, 2])
+    of_file = sequences.from_lengths("mine", str(file))
+    assert of_list.lengths.tolist() == of_file.lengths.tolist() == [3, 1, 2]
+    assert of_list.summary().strip() == "3 sequences with 1 to 3 tokens, 2.0 on average"
+    assert of_list.longest_over_mean() == 1.5

@@ -53,9 +53,24 @@ class Sequences:
     def __getitem__(self, i: int) -> tuple[Tensor, Tensor]:
         return self.values[self._starts[i] : self._starts[i + 1]], self.labels[i]
 
+    def longest_over_mean(self) -> float:
+        """The longest length over the mean length: no batch can waste more cells per token."""
+        return float(self.lengths.max() / self.lengths.float().mean())
 
-def collate(samples: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor, Tensor]:
-    """One ragged batch of `samples`: all tokens in a row, the lengths, the labels.
+    def summary(self) -> str:
+        """A line such as "1,024 sequences with 1 to 64 tokens, 3.6 on average"."""
+        low = int(self.lengths.min())
+        high = int(self.lengths.max())
+        mean = self.lengths.float().mean()
+        invented = ", invented" if self.name == "histories" and not self.real else ""
+        counted = f"{len(self):>6,} sequences with {low} to {high} tokens"
+        return f"{counted}, {mean:.1f} on average{invented}"
+
+
+def collate(
+    samples: Sequence[tuple[Tensor, Tensor]], device: torch.device | str = "cpu"
+) -> tuple[Tensor, Tensor, Tensor]:
+    """One ragged batch of `samples` on `device`: all tokens in a row, the lengths, the labels.
 
     Args:
         samples: (tokens, label) each.
@@ -74,7 +89,7 @@ def collate(samples: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor, T
         raise CourseError(
             f"sample {first_empty} of a batch has no token; a sequence needs at least one."
         )
-    return torch.cat(tokens), lengths, torch.stack(labels)
+    return torch.cat(tokens).to(device), lengths.to(device), torch.stack(labels).to(device)
 
 
 def load(
@@ -156,6 +171,17 @@ def with_lengths(name: str, lengths: Tensor, rng: torch.Generator | int) -> Sequ
     positions = starts + offsets
     values[positions[labels]] = MARKER
     return Sequences(name, values, lengths, labels.float(), VOCABULARY, real=False)
+
+
+def from_lengths(name: str, lengths: Sequence[int] | str | Path) -> Sequences:
+    """A drawn set with the given lengths; see `with_lengths`.
+
+    Args:
+        lengths: numbers, or a text file with one number per line.
+    """
+    if isinstance(lengths, (str, Path)):
+        lengths = Path(lengths).read_text().split()
+    return with_lengths(name, torch.tensor([int(length) for length in lengths]), 0)
 
 
 def text(rows: int, rng: torch.Generator | int, kind_follows_length: bool = True) -> Sequences:

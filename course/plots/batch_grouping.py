@@ -123,11 +123,12 @@ def waste_against_batch(
     """Draw cells per token against batch size, one line per data set, {name: cells per token}."""
     figure, ax = axes(6.6, 3.4)
     largest = batch_sizes[-1]
-    most = max(max(waste) for waste in curves.values())
     ends = {}
     for mark, (name, waste) in zip(SET_MARKS, curves.items(), strict=False):
         ax.plot(batch_sizes, waste, f"{mark}-", color=TOKEN, mfc="white", ms=5, lw=1.2)
         ends[f"{name} {waste[-1]:.1f}"] = waste[-1]
+    least = min(ends.values())
+    most = max(ends.values())
     _label_ends(ax, largest, ends)
     ax.axhline(1, color=GREY, lw=1, ls=":")
     label_point(ax, "no padding", (largest, 1.2), color=GREY, fontsize=9)
@@ -136,7 +137,7 @@ def waste_against_batch(
         yscale="log",
         xlabel="sequences per batch",
         ylabel="cells per token",
-        title=f"Larger batches waste more: up to {most:.1f} cells per token",
+        title=f"Batches of {largest:,}: {least:.1f} to {most:.1f} cells per token",
         xlim=(0.9, largest * 1.15),
     )
     ax.set_yticks([1, 2, 4, 8, 16, 32], ["1", "2", "4", "8", "16", "32"])
@@ -164,27 +165,31 @@ def waste_of_windows(
 
     Args:
         windows: batches per window.
-        levels: {way: cells per token}, named as in `of_levels`.
+        levels: {way: cells per token}, named as in `colors`.
     """
-    of_levels = {
-        "random batches": "one rectangle",
-        "four groups in random batches": "four groups",
-        "all sorted": "bucketed batches",
+    colors = {
+        "random batches": METHOD_COLORS["one rectangle"],
+        "four groups in random batches": METHOD_COLORS["four groups"],
+        "all sorted": ORDER_COLORS["short to long"],
     }
     figure, ax = axes(6.6, 3.4)
     color = METHOD_COLORS["bucketed batches"]
     ax.plot(windows, waste, "o-", color=color, ms=5)
     last = windows[-1]
-    label_point(ax, f"sorted in windows {waste[-1]:.2f}", (last, waste[-1]), (6, 12), color=color)
+    label_point(ax, f"sorted in windows {waste[-1]:.2f}", (last, waste[-1]), (8, 2), color=color)
+    at_the_edge = dict(xycoords=ax.get_yaxis_transform(), ha="right")
     for name, level in levels.items():
-        color = METHOD_COLORS[of_levels[name]]
+        color = colors[name]
         ax.axhline(level, color=color, lw=1.2, ls="--")
-        label_point(ax, f"{name} {level:.2f}", (last, level), (6, 6), color=color)
+        is_lowest = level == min(levels.values())
+        offset = (0, -8) if is_lowest else (0, 7)
+        label_point(ax, f"{name} {level:.2f}", (1, level), offset, color=color, **at_the_edge)
     groups = levels["four groups in random batches"]
-    enough = [
-        window for window, of_window in zip(windows, waste, strict=True) if of_window < groups
-    ]
-    finding = f"Windows of {enough[0]} batches waste less than four groups" if enough else ""
+    finding = "No window here wastes less than four groups"
+    for window, of_window in zip(windows, waste, strict=True):
+        if of_window < groups:
+            finding = f"Windows of {window} batches waste less than four groups"
+            break
     ax.set(
         xscale="log",
         yscale="log",
@@ -192,7 +197,7 @@ def waste_of_windows(
         ylabel="cells per token",
         title=finding,
         xlim=(windows[0] * 0.9, last * 8),
-        ylim=(0.9, 1.3 * max(levels.values())),
+        ylim=(0.8, 1.3 * max(levels.values())),
     )
     ax.set_yticks([1, 1.5, 2, 3, 5, 8], ["1", "1.5", "2", "3", "5", "8"])
     ticks_at(ax, windows)
@@ -393,7 +398,9 @@ def curves(runs: Mapping[str, Sequence], epoch: int, findings: Sequence[str]) ->
     epochs = min(of_order[0].updates[-1] for of_order in runs.values()) // epoch
     most = max(max(curve.cells) for of_order in runs.values() for curve in of_order)
     for name, of_order in runs.items():
-        style = dict(color=ORDER_COLORS[name], lw=1.6, ls="--" if name == "packed" else "-")
+        style = dict(color=ORDER_COLORS[name], lw=1.6, ls="-")
+        if name == "packed":  # which lies on the line of random batches
+            style |= dict(ls="--", zorder=3)
         updates = [n for n in of_order[0].updates[1:] if n <= epochs * epoch]
         losses = np.array([[curve.at_update(n) for n in updates] for curve in of_order])
         of_epochs = np.array(updates) / epoch
@@ -427,7 +434,7 @@ def waiting(shares: Mapping[str, float], spent: Mapping[str, float]) -> Figure:
         ax.barh(place, computed, color=COMPUTING, height=0.6, label=labels[0])
         ax.barh(place, of_way, left=computed, color=WAITING, height=0.6, label=labels[1])
         labels = (None, None)
-        text = f"{total:.1f}, of which {of_way:.1f} waiting ({100 * shares[name]:.0f} %)"
+        text = f"{total:.2f}, of which {of_way:.2f} waiting ({100 * shares[name]:.0f} %)"
         label_point(ax, text, (total, place), (4, 0))
     ax.set_yticks(range(len(spent)), list(spent))
     ax.margins(x=0.45)
@@ -447,9 +454,9 @@ def waiting(shares: Mapping[str, float], spent: Mapping[str, float]) -> Figure:
 
 
 def flat_and_blocks(lengths: Tensor) -> Figure:
-    """Draw a small batch three times: padded, flat, and the pairs that flat attention computes.
+    """Draw a small batch three times: padded, flat, and all pairs of tokens of the flat batch.
 
-    The pairs of tokens are those under a block mask.
+    The pairs of one sequence are dark.
 
     Args:
         lengths: int64 tensor (n,), small.
@@ -471,7 +478,7 @@ def flat_and_blocks(lengths: Tensor) -> Figure:
     _draw_needed(pairs, owner[:, None] == owner)
     handles = [
         Patch(color=TOKEN, label="needed"),
-        Patch(color=PADDING, label="computed and thrown away"),
+        Patch(color=PADDING, label="padding, or a pair of different sequences"),
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
     return figure
@@ -510,20 +517,16 @@ def time_and_memory(tables: Mapping[str, tuple[Comparison, Mapping[str, float]]]
             ax.plot([ms.low, ms.high], [mb, mb], color=color, lw=1.2)
             (handles[name],) = ax.plot(ms.estimate, mb, "o", color=color, ms=8)
             shown_ms = f"{ms.estimate:,.0f}" if ms.estimate >= 100 else f"{ms.estimate:.3g}"
-            label_point(
-                ax,
-                f"{name}\n{shown_ms} ms, {mb:.3g} MB",
-                (ms.estimate, mb),
-                (6, 6),
-                fontsize=8,
-            )
+            text = f"{name}\n{shown_ms} ms, {mb:.3g} MB"
+            # above the interval and to the right of the dashed line
+            label_point(ax, text, (ms.estimate, mb), (5, 5), va="bottom", fontsize=8)
             points.append((ms.estimate, mb))
         front = sorted(point for point in points if not _is_beaten(point, points))
         if len(front) > 1:
             dashes = dict(color="black", lw=0.8, zorder=0)
             (line,) = ax.plot(*zip(*front, strict=True), "--", **dashes)
             handles["no way is better in both"] = line
-        ax.margins(0.25, 0.15)
+        ax.margins(0.25, 0.25)
         title = f"{kind}{_fastest(compared)}"
         ax.set(xscale="log", yscale="log", xlabel="ms forward and backward", title=title)
         plain_log(ax.xaxis)

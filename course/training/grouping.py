@@ -90,6 +90,23 @@ def memory_used(
     return found
 
 
+def memory_readings(call: Callable[[], object]) -> dict[str, float]:
+    """MiB of three meters after `call()`, which runs on CUDA.
+
+    "peak allocated": of tensors, the most at any moment of the call. "reserved": what PyTorch keeps
+    for tensors that come and go. "seen by the driver": what nvidia-smi shows, of all processes.
+    """
+    torch.cuda.reset_peak_memory_stats()
+    call()
+    free, total = torch.cuda.mem_get_info()
+    readings = {
+        "peak allocated": torch.cuda.max_memory_allocated(),
+        "reserved": torch.cuda.memory_reserved(),
+        "seen by the driver": total - free,
+    }
+    return {name: nbytes / 2**20 for name, nbytes in readings.items()}
+
+
 def grouped_sample_by_sample(
     module: Callable[[Tensor, Tensor], Tensor], samples: Sequence[Tensor], thresholds: Sequence[int]
 ) -> Tensor:
@@ -124,6 +141,16 @@ def grouped_sample_by_sample(
         for i, output in zip(members, of_group, strict=True):
             outputs[i] = output
     return torch.stack(outputs)
+
+
+def cells_of_row(length: int) -> int:
+    """The cells of a padded row."""
+    return length
+
+
+def pairs_of_row(length: int) -> int:
+    """The pairs of cells of a padded row, which attention computes."""
+    return length**2
 
 
 def cost_of_groups(
@@ -192,7 +219,7 @@ def greedy_thresholds(lengths: Tensor, groups: int) -> list[int]:
     Raises: CourseError if there is no length, or `groups` is below 1.
     """
     check_lengths(lengths, groups=groups)
-    cells = cost_of_groups(lengths, lambda length: length)
+    cells = cost_of_groups(lengths, cells_of_row)
     occurring = lengths.unique().tolist()
     chosen = [occurring[-1]]
     for _ in range(min(groups, len(occurring)) - 1):
@@ -282,3 +309,13 @@ def best_fit(lengths: Tensor, row_length: int) -> list[list[int]]:
             bisect.insort(rooms, left)
         by_room[left].append(number)
     return rows
+
+
+def in_rows(members: Sequence, lengths: Tensor, row_length: int) -> list[list]:
+    """The `members` of a batch in packed rows of at most `row_length` tokens, by `best_fit`.
+
+    Args:
+        members: sequences, or their numbers.
+        lengths: int64 (len(members),), tokens of each of them.
+    """
+    return [[members[i] for i in row] for row in best_fit(lengths, row_length)]

@@ -252,6 +252,11 @@ def by_cells(runs: Mapping[str, Sequence[Curve]], number: int) -> dict[str, list
     return found
 
 
+def differences(losses: Sequence[float], others: Sequence[float]) -> list[float]:
+    """`losses` minus `others`, seed by seed."""
+    return [loss - other for loss, other in zip(losses, others, strict=True)]
+
+
 def lowest(losses: Mapping[str, Sequence[float]]) -> list[str]:
     """The orders with the lowest losses: the best one, and those not shown to be above it.
 

@@ -3,9 +3,8 @@
 #
 # **How few groups remove the padding, which ones, and when do they pay?**
 #
-# One long sequence makes every row of its batch long. You compute the batch in a few padded rectangles instead, one per
-# range of lengths. That saves padding but adds calls of the model, so you find out which thresholds are best and when
-# groups pay.
+# One long sequence makes every row of its batch long. You compute the batch in a few padded rectangles instead, one
+# per range of lengths. That saves padding, but adds calls of the model.
 #
 # As in part 1, a *cell* is a position in a padded rectangle.
 #
@@ -21,7 +20,7 @@
 
 
 # %% locked="setup"
-import functools
+from functools import partial
 
 import torch
 
@@ -35,33 +34,32 @@ from course.training.ragged_transformer import gradient_of
 from course.training.recommender_loop import keep_freed_memory
 from course.training.token_models import TokenPool
 
-keep_freed_memory()  # or the large tensors of the rectangle come from new memory pages in every step
+# or the large tensors of the rectangle come from new memory pages in every step
+keep_freed_memory()
 print(course.machine())
-size, device = course.sizes("05_batch_grouping"), course.device()
+size = course.sizes("05_batch_grouping")
+device = course.device()
 
 # %% [markdown]
 # ## Can you split a batch without changing its result?
 #
-# A faster way to compute a batch is safe only if the model learns the same. You test this on `demo` with the small
-# model of part 1. A sequence has 1, 4, 16 or 64 tokens, and a label of 0 or 1.
+# A faster way to compute a batch must give the model the same gradients. You test this on `demo` with the small model
+# of part 1. A sequence has 1, 4, 16 or 64 tokens, and a label of 0 or 1.
 
 # %%
 demo_set = sequences.load("demo", rows=size.demo_rows)
-drawn, demo = (
-    demo_set.lengths,
-    [demo_set[i] for i in range(len(demo_set))],
-)  # (tokens, label) of each sequence
+demo_lengths = demo_set.lengths
+demo = list(demo_set)  # (tokens, label) of each sequence
 print(*demo[:4], sep="\n")
-values, lengths, labels = (part.to(device) for part in sequences.collate(demo[:256]))  # a batch
+values, lengths, labels = sequences.collate(demo[:256], device)  # a batch
 
 # %% [markdown]
 # You split a batch into *groups*. A sequence joins the first group whose *threshold* is at least its length.
 
 # %% tags=["experiment"]
-some = drawn[:24]
-plots.padding_cells(
-    {"one rectangle": some, "a rectangle per length": [some[some == n] for n in some.unique()]}
-)
+some = demo_lengths[:24]
+of_equal_length = [some[some == length] for length in some.unique()]
+plots.padding_cells({"one rectangle": some, "a rectangle per length": of_equal_length})
 
 # %% [markdown]
 # ### Exercise 1 · Assign sequences to groups
@@ -123,10 +121,11 @@ check.group_by_length(group_by_length, seed=316)
 # %% [markdown]
 # ### Exercise 2 · Run a module in groups
 #
-# Run each group as a padded batch. The loop below already computes `place`, the index in `values` of each cell's token.
+# Run each group as a padded batch. The loop below already computes `place`, the index in `values` of each cell's
+# token.
 #
-# At padding, `place` points into a later sequence or past the end of `values`. So clamp `place` to the last token, then
-# set padding to 0. After the loop, `index_copy` puts the outputs into the order of the batch and has a gradient.
+# At padding, `place` points into a later sequence or past the end of `values`. So clamp `place` to the last token,
+# then set padding to 0. After the loop, `index_copy` puts the outputs into the order of the batch and has a gradient.
 #
 # **Must**
 # - call `module(x, mask)` once per group, with `x` and `mask` as `pad_batch` makes them for that group;
@@ -141,8 +140,8 @@ check.group_by_length(group_by_length, seed=316)
 #
 # <details><summary>Hint 1</summary>
 #
-# Take a group with lengths 2 and 3. Its `place` has two rows of three columns. Where does the third column of the first
-# row point? And if this sequence is the last of the batch?
+# Take a group with lengths 2 and 3. Its `place` has two rows of three columns. Where does the third column of the
+# first row point? And if this sequence is the last of the batch?
 #
 # </details>
 #
@@ -198,7 +197,8 @@ check.run_grouped(run_grouped, seed=64)
 ### END HIDDEN TESTS
 
 # %%
-grouped_now, pad_now = course.solved(check.run_grouped), course.solved(check.pad_batch)
+grouped_now = course.solved(check.run_grouped)
+pad_now = course.solved(check.pad_batch)
 
 
 def score_padded(model, values, lengths):
@@ -214,14 +214,20 @@ def score_grouped(model, values, lengths, thresholds=(1, 4, 16, 64)):
 # %% tags=["experiment"]
 torch.manual_seed(0)
 model = TokenPool(sequences.VOCABULARY, 64, 64).to(device)
-outputs = [score(model, values, lengths) for score in (score_padded, score_grouped)]
-gradients = [gradient_of(model, (scores - labels).square().mean()) for scores in outputs]
-for name, (padded, grouped) in {"outputs": outputs, "gradients": gradients}.items():
-    print(f"{name}: largest difference {(padded - grouped).abs().max().item():.1e}")
-same_outputs, same_gradients = (
-    torch.allclose(*outputs, atol=1e-5),
-    torch.allclose(*gradients, atol=1e-5),
-)
+outputs = {
+    "one rectangle": score_padded(model, values, lengths),
+    "groups": score_grouped(model, values, lengths),
+}
+gradients = {}
+for name, scores in outputs.items():
+    loss = (scores - labels).square().mean()
+    gradients[name] = gradient_of(model, loss)
+
+for what, found in {"outputs": outputs, "gradients": gradients}.items():
+    difference = (found["one rectangle"] - found["groups"]).abs().max().item()
+    print(f"{what}: largest difference {difference:.1e}")
+same_outputs = torch.allclose(*outputs.values(), atol=1e-5)
+same_gradients = torch.allclose(*gradients.values(), atol=1e-5)
 course.claim("outputs of groups equal those of the padded batch", same_outputs)
 course.claim("gradients of groups equal those of the padded batch", same_gradients)
 
@@ -238,8 +244,8 @@ course.claim("gradients of groups equal those of the padded batch", same_gradien
 # %% [markdown]
 # ## What do groups save?
 #
-# Groups save cells, but call the model four times per batch. To see which matters more, you time an epoch in rectangles
-# and an epoch in groups, both in batches of 256. The set has four lengths, so four groups leave no padding.
+# Groups save cells, but call the model four times per batch. To see which matters more, you time an epoch in
+# rectangles and an epoch in groups, both in batches of 256. The set has four lengths, so four groups leave no padding.
 #
 # **Predict** How many times as fast as one rectangle are your groups, with the largest embedding? As many times as the
 # rectangle has more cells, which part 1 counted for `demo`? Fewer, because each group adds calls? Or more, because
@@ -256,7 +262,7 @@ def epoch(score, model, batches):
     """One epoch of SGD over `batches`, lists of (tokens, label)."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
     for batch in batches:
-        values, lengths, labels = (part.to(device) for part in sequences.collate(batch))
+        values, lengths, labels = sequences.collate(batch, device)
         loss = (score(model, values, lengths) - labels).square().mean()
         loss.backward()
         optimizer.step()
@@ -278,35 +284,31 @@ def step(score, model, values, lengths):
 timed = {}
 for dim in size.emb_dims:
     model = TokenPool(sequences.VOCABULARY, dim, dim).to(device)
-    epochs = {
-        name: functools.partial(epoch, score, model, batches_of(256))
-        for name, score in ways.items()
-    }
+    epochs = {}
+    for name, score in ways.items():
+        epochs[name] = partial(epoch, score, model, batches_of(256))
     timed[dim] = compare(epochs, device=device, seconds=size.seconds)
-print(f"largest embedding, size {dim}:")
-kept = {}
-for name, score in ways.items():
-    memory = grouping.memory_used(
-        functools.partial(step, score, model, values, lengths), model.parameters(), device
-    )
-    kept[name] = memory["kept for backward"]
-    shown = ", ".join(f"{n / 1e6:,.1f} MB {what}" for what, n in memory.items())
-    print(f"{name:<14} {1000 * timed[dim].time(name).estimate:8,.1f} ms per epoch, {shown}")
 plots.speedups(timed, xlabel="embedding size")
 
 # %% tags=["experiment"]
-gains = {dim: result.ratio("your groups") for dim, result in timed.items()}
-fewer = grouping.waste_of(
-    torch.arange(len(demo)).split(256), drawn
-)  # groups have one cell per token
-print(
-    f"groups have {fewer:.1f} times fewer cells; if time followed the cells alone, they would be as much faster"
-)
-print(
-    course.score(
-        "05/2", "groups over one rectangle, largest embedding", predicted_speedup, gains[dim]
-    )
-)
+largest_dim = size.emb_dims[-1]  # that of the last model
+kept = {}  # bytes for backward
+print(f"largest embedding, size {largest_dim}:")
+for name, score in ways.items():
+    one_step = partial(step, score, model, values, lengths)
+    memory = grouping.memory_used(one_step, model.parameters(), device)
+    kept[name] = memory["kept for backward"]
+    ms = 1000 * timed[largest_dim].time(name).estimate
+    shown = ", ".join(f"{nbytes / 1e6:,.1f} MB {what}" for what, nbytes in memory.items())
+    print(f"{name:<14} {ms:8,.1f} ms per epoch, {shown}")
+
+gains = {dim: compared.ratio("your groups") for dim, compared in timed.items()}
+waste = grouping.waste_of(torch.arange(len(demo)).split(256), demo_lengths)
+print(f"one rectangle has {waste:.1f} times as many cells as the groups")
+what = "groups over one rectangle, largest embedding"
+print(course.score("05/2", what, predicted_speedup, gains[largest_dim]))
+
+# %% tags=["experiment"]
 a_tenth = 10 * kept["your groups"] < kept["one rectangle"]
 course.claim(
     "groups keep less than a tenth of the rectangle's bytes for backward",
@@ -323,7 +325,7 @@ course.claim(
 )
 
 # %% [markdown]
-# If the gain is smaller than the ratio of the cells, something other than cells takes time, too. You will time the
+# If the gain is smaller than the printed ratio of cells, something other than cells takes time, too. You will time the
 # calls below.
 #
 # **Takeaway** Groups save the bytes of the padding. Whether they save time depends on the device and the size.
@@ -331,16 +333,17 @@ course.claim(
 # %% [markdown]
 # ## Which thresholds are cheapest?
 #
-# Real data has many lengths, and a group for each of them would need too many calls. So you look for a few thresholds
-# with the least total cost.
+# Real data often has many lengths, and a group for each of them would need many calls. So you look for a few
+# thresholds with the least total cost.
 #
-# Each sequence is padded to its threshold and costs *cost(threshold)*. If the time or the bytes of your model grow with
-# the length, this cost is the threshold. For attention written out, it is the square of the threshold.
+# Take thresholds among the lengths that occur. Then each sequence is padded to its threshold and costs
+# *cost(threshold)*. If the cells of your model dominate, this cost is the threshold. If the pairs of attention
+# dominate, it is the square of the threshold.
 #
 # ### Exercise 3 · The best thresholds
 #
-# Find the cheapest thresholds by dynamic programming. Take the m different lengths in ascending order. To put the first
-# j of them into g groups, choose how many lengths the first g − 1 groups hold:
+# Find the cheapest thresholds by dynamic programming. Take the m different lengths in ascending order. To put the
+# first j of them into g groups, choose how many lengths the first g − 1 groups hold:
 #
 # - these groups hold the first i lengths, at a least cost that you know from the round before;
 # - the last group holds lengths i + 1 to j, at a cost of *group_cost(i, j)*.
@@ -392,14 +395,15 @@ def best_thresholds(lengths, groups, cost=lambda length: length):
     """
     grouping.check_lengths(lengths, groups=groups)
     lengths, counts = lengths.unique(return_counts=True)  # the different lengths, ascending
-    lengths, upto = (
-        lengths.tolist(),
-        [0, *counts.cumsum(0).tolist()],
-    )  # upto[j]: sequences of the first j lengths
-    costs, m = [cost(length) for length in lengths], len(lengths)
-    before, choices = [0.0] + [float("inf")] * m, []  # no groups: they can hold no length
+    lengths = lengths.tolist()
+    upto = [0, *counts.cumsum(0).tolist()]  # upto[j]: sequences of the first j lengths
+    costs = [cost(length) for length in lengths]
+    m = len(lengths)
+    before = [0.0] + [float("inf")] * m  # no groups: they can hold no length
+    choices = []
     for _ in range(min(groups, m)):
-        least, choice = [float("inf")] * (m + 1), [0] * (m + 1)
+        least = [float("inf")] * (m + 1)
+        choice = [0] * (m + 1)
         ### BEGIN SOLUTION
         for j in range(1, m + 1):
             tried = ((before[i] + (upto[j] - upto[i]) * costs[j - 1], i) for i in range(j))
@@ -407,7 +411,8 @@ def best_thresholds(lengths, groups, cost=lambda length: length):
         ### END SOLUTION
         before = least
         choices.append(choice)
-    thresholds, j = [], m
+    thresholds = []
+    j = m
     for choice in reversed(choices):  # from the last group to the first
         thresholds.append(lengths[j - 1])
         j = choice[j]
@@ -424,21 +429,22 @@ check.best_thresholds(best_thresholds, seed=1961)
 
 # %% tags=["experiment"]
 best_now = course.solved(check.best_thresholds)
-print("demo:", best_now(drawn, 4))
-costs = {"cells": lambda length: length, "pairs": lambda length: length**2}
+print("demo:", best_now(demo_lengths, 4))
+
 log_normal = sequences.load("lognormal").lengths
-found = {}
-for name, cost in costs.items():
-    found[name] = best_now(log_normal, 4, cost)
-    totals = {what: grouping.cost_of_groups(log_normal, costs[what])(found[name]) for what in costs}
-    counted = ", ".join(f"{n:,} {what}" for what, n in totals.items())
-    print(f"lognormal, fewest {name}: thresholds {found[name]}, {counted}")
-rises = all(high > low for high, low in zip(found["pairs"][:-1], found["cells"][:-1], strict=True))
+count_cells = grouping.cost_of_groups(log_normal, grouping.cells_of_row)
+count_pairs = grouping.cost_of_groups(log_normal, grouping.pairs_of_row)
+fewest_cells = best_now(log_normal, 4, grouping.cells_of_row)
+fewest_pairs = best_now(log_normal, 4, grouping.pairs_of_row)
+for name, thresholds in {"cells": fewest_cells, "pairs": fewest_pairs}.items():
+    counted = f"{count_cells(thresholds):,} cells, {count_pairs(thresholds):,} pairs"
+    print(f"lognormal, fewest {name}: thresholds {thresholds}, {counted}")
+rises = all(high > low for high, low in zip(fewest_pairs[:-1], fewest_cells[:-1], strict=True))
 course.claim("the quadratic cost raises each of four thresholds but the last", rises)
 
 # %% [markdown]
-# Under the quadratic cost a cell of a long row costs more. So the best thresholds are higher, which saves padding in
-# the long rows.
+# Under the quadratic cost a cell of a long row costs more. So the best thresholds are higher here, which saves padding
+# in the long rows.
 #
 # **Takeaway** Minimise the cost that dominates in your model: cells, or pairs of cells in a row.
 
@@ -449,55 +455,52 @@ course.claim("the quadratic cost raises each of four thresholds but the last", r
 # one group and of the most groups give a and b. Does the model predict the times between, and does it choose a good
 # number of groups?
 #
-# **Predict** How many groups are fastest for a batch of log-normal lengths? The cell tries 1 to 64, but no more groups
-# than lengths. Few, because calls cost much, or many, because cells do?
+# **Predict** How many groups are fastest for a batch of log-normal lengths? The cell tries twelve numbers from 1 to 64,
+# but no more groups than lengths. Few, because calls cost much, or many, because cells do?
 
 # %%
 predicted_groups = None  # your number
 
 # %% tags=["experiment"]
 few = sequences.load("lognormal", rows=size.rows_of_overhead)
-flat, own, _ = (part.to(device) for part in sequences.collate([few[i] for i in range(len(few))]))
-limits = {}  # by their number: there are no more groups than different lengths
+few_values, few_lengths, _ = sequences.collate(list(few), device)
+on_cpu = few_lengths.cpu()
+limits = {}  # thresholds by their number: there are no more groups than different lengths
 for n in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64):
-    thresholds = best_now(own.cpu(), n)
+    thresholds = best_now(on_cpu, n)
     limits[len(thresholds)] = thresholds
+
 model = TokenPool(sequences.VOCABULARY, size.overhead_dim, size.overhead_dim).to(device)
 steps = {}
 for n, thresholds in limits.items():
-    steps[str(n)] = functools.partial(
-        step, functools.partial(score_grouped, thresholds=thresholds), model, flat, own
-    )
+    score = partial(score_grouped, thresholds=thresholds)
+    steps[str(n)] = partial(step, score, model, few_values, few_lengths)
 taken = compare(steps, device=device, seconds=size.overhead_seconds)
-seconds = {n: taken.time(str(n)) for n in limits}
 
 # %% tags=["experiment"]
-cells = {n: grouping.cost_of_groups(own.cpu(), costs["cells"])(limits[n]) for n in limits}
+count_cells = grouping.cost_of_groups(on_cpu, grouping.cells_of_row)
+cells = {n: count_cells(thresholds) for n, thresholds in limits.items()}
+seconds = {n: taken.time(str(n)) for n in limits}
 a, b = grouping.cost_of_group_and_cell(seconds, cells)
 model_says = {n: a * n + b * cells[n] for n in limits}
 plots.time_against_groups(seconds, model_says, fixed_by=(1, max(limits)))
 
 # %% tags=["experiment"]
-fastest, foretold = (
-    min(limits, key=lambda n: seconds[n].estimate),
-    min(model_says, key=model_says.get),
-)
-print(
-    f"a = {1e6 * a:.0f} µs per group, b = {1e9 * b:.0f} ns per cell: fastest by the model {foretold} groups"
-)
-print(
-    course.score(
-        "05/2", "groups that are fastest", predicted_groups, fastest, null=None, form="{:.0f}"
-    )
-)
-off = {n: seconds[n].scaled(1 / model_says[n]) for n in list(limits)[1:-1]}
-print(
-    "measured / model:", ", ".join(f"{n} groups {times.estimate:.2f}" for n, times in off.items())
-)
+fastest = min(limits, key=lambda n: seconds[n].estimate)
+foretold = min(model_says, key=model_says.get)
+costs = f"a = {1e6 * a:.0f} µs per group, b = {1e9 * b:.0f} ns per cell"
+print(f"{costs}: fastest by the model {foretold} groups")
+what = "groups that are fastest"
+print(course.score("05/2", what, predicted_groups, fastest, null=None, form="{:.0f}"))
+
+between = list(limits)[1:-1]  # without the two numbers that gave a and b
+off = {n: seconds[n].scaled(1 / model_says[n]) for n in between}
+shown = ", ".join(f"{n} groups {times.estimate:.2f}" for n, times in off.items())
+print("measured / model:", shown)
 worst = max(off, key=lambda n: abs(off[n].estimate - 1))
 
 # %% tags=["experiment"]
-removed = (cells[1] - cells[4]) / (cells[1] - int(own.sum()))
+removed = (cells[1] - cells[4]) / (cells[1] - int(on_cpu.sum()))
 is_most = removed > 0.75
 course.claim("four groups remove most of the padding", is_most, f"{removed:.0%} of it")
 course.claim("four groups are at least 50 % faster than one", taken.ratio("4"), above=1.5)
@@ -516,10 +519,10 @@ course.claim(
 )
 
 # %% [markdown]
-# The first groups remove most of the padding. Later groups remove little, but each adds its calls. So the time falls,
-# then rises.
+# The first groups remove most of the padding. Later groups remove little, but each adds its calls. So the time can
+# fall first, then rise.
 #
-# **Takeaway** A few groups are enough, because each further group adds the same calls but saves fewer cells.
+# **Takeaway** Start with a few groups, because each further group adds the same calls but saves fewer cells.
 #
 # <details><summary>What if the measured times between lie above the model?</summary>
 #
@@ -531,8 +534,8 @@ course.claim(
 # %% [markdown]
 # ## What changes in small batches?
 #
-# Many models train with small batches. A smaller batch has fewer cells, but needs the same four groups. To see what the
-# calls alone cost, you also time batches of only four sequences, one of each length.
+# A smaller batch has fewer cells, but needs the same four groups. To see what the calls alone cost, you also time
+# batches of only four sequences, one of each length.
 #
 # **Predict** How many times as fast as one rectangle are groups in batches of 32, with the smallest embedding? About as
 # many times as in batches of 256, because most cells are padding in both? Or fewer, because each call works on fewer
@@ -543,38 +546,41 @@ predicted_small = None  # times as fast, e.g. 2.0
 
 # %% tags=["experiment"]
 small = batches_of(32)
-one_of_each = [next(sample for sample in demo if len(sample[0]) == n) for n in (1, 4, 16, 64)]
-in_small, nearly_empty, two_groups = {}, {}, {}
+one_of_each = []
+for length in (1, 4, 16, 64):
+    one_of_each.append(next(sample for sample in demo if len(sample[0]) == length))
+in_two_groups = partial(score_grouped, thresholds=(4, 64))
+
+small_batches = {}  # by embedding size
 for dim in size.losing_dims:
     model = TokenPool(sequences.VOCABULARY, dim, dim).to(device)
-    epochs = {name: functools.partial(epoch, score, model, small) for name, score in ways.items()}
-    epochs["two groups"] = functools.partial(
-        epoch, functools.partial(score_grouped, thresholds=(4, 64)), model, small
-    )
-    epochs["groups of one sequence"] = functools.partial(
-        epoch, score_grouped, model, [one_of_each] * len(small)
-    )
+    epochs = {
+        "one rectangle": partial(epoch, score_padded, model, small),
+        "your groups": partial(epoch, score_grouped, model, small),
+        "two groups": partial(epoch, in_two_groups, model, small),
+        "groups of one sequence": partial(epoch, score_grouped, model, [one_of_each] * len(small)),
+    }
     compared = compare(epochs, device=device, seconds=size.seconds)
-    in_small[dim] = compared.pair("one rectangle", "your groups")
-    nearly_empty[dim] = compared.ratio("one rectangle", to="groups of one sequence")
-    two_groups[dim] = compared.ratio("two groups")
-    ms = ", ".join(
-        f"{name} {1000 * compared.time(name).estimate / len(small):.2f} ms" for name in epochs
-    )
-    print(f"embedding size {dim}, per batch: {ms}")
-plots.speedups(in_small, xlabel="embedding size")
+    small_batches[dim] = compared
+    ms = {name: 1000 * compared.time(name).estimate / len(small) for name in epochs}
+    shown = ", ".join(f"{name} {of_way:.2f} ms" for name, of_way in ms.items())
+    print(f"embedding size {dim}, per batch: {shown}")
+
+pairs = {dim: found.pair("one rectangle", "your groups") for dim, found in small_batches.items()}
+plots.speedups(pairs, xlabel="embedding size")
 
 # %% tags=["experiment"]
-small_gains = {dim: result.ratio("your groups") for dim, result in in_small.items()}
-smallest, *_, largest = small_gains
-print(
-    course.score(
-        "05/2",
-        "groups over one rectangle, batches of 32, smallest embedding",
-        predicted_small,
-        small_gains[smallest],
-    )
-)
+smallest, *_, largest = size.losing_dims
+small_gains = {dim: found.ratio("your groups") for dim, found in small_batches.items()}
+what = "groups over one rectangle, batches of 32, smallest embedding"
+print(course.score("05/2", what, predicted_small, small_gains[smallest]))
+nearly_empty = small_batches[smallest].ratio("one rectangle", to="groups of one sequence")
+both = None
+two_groups = None
+if 64 in gains and 64 in small_batches:  # not at smoke scale
+    both = quotient(gains[64], small_gains[64])
+    two_groups = small_batches[64].ratio("two groups")
+
 course.claim(
     "in batches of 32, groups are slower than one rectangle at the smallest embedding",
     small_gains[smallest],
@@ -585,30 +591,29 @@ course.claim(
     small_gains[largest],
     above=1,
 )
-both = quotient(gains[64], small_gains[64]) if 64 in gains and 64 in small_gains else None
 course.claim(
     "at embedding size 64, groups gain more in batches of 256 than in batches of 32", both, above=1
 )
 course.claim(
     "at the smallest embedding, four groups of one sequence take longer than a rectangle of 32",
-    nearly_empty[smallest],
+    nearly_empty,
     above=1,
 )
 course.claim(
     "in batches of 32 at embedding size 64, two groups are faster than one rectangle",
-    two_groups.get(64),
+    two_groups,
     above=1,
 )
 
 # %% [markdown]
-# At embedding size 64 only the batch size changed between 256 and 32, so a smaller batch lowers the gain (**Shown**).
-# Each call works on fewer cells, and a small batch has less padding per token, as part 1 counted.
+# At embedding size 64 only the batch size changed between 256 and 32, so it alone changes the gain (**Shown**). In a
+# small batch each call works on fewer cells. It also has less padding per token, as part 1 counted.
 #
-# If four groups of one sequence take longer than the rectangle, their calls cost more than all its cells. Two groups
-# have half the calls, so they lose less there, and may win where four do not.
+# If four groups of one sequence take longer than the rectangle, their calls alone cost more than the whole rectangle.
+# Two groups have half the calls, so they may win where four do not.
 #
-# **Takeaway** Groups pay where the saved cells cost more than the added calls, as with long sequences, large layers and
-# large batches.
+# **Takeaway** Groups pay where the saved cells cost more than the added calls. Large layers and large batches favour
+# them.
 #
 # <details><summary>Why were groups slower on the recorded H200 at embedding size 64, even in batches of 256?</summary>
 #
@@ -619,8 +624,8 @@ course.claim(
 #
 # <details><summary>Do you accumulate gradients anyway?</summary>
 #
-# Sort by length before you cut the micro-batches, and weight their losses as part 3 does. Then groups add no calls, and
-# the backward pass of each micro-batch frees its memory. (`run_grouped` keeps all groups until the end.)
+# Sort by length before you cut the micro-batches, and weight their losses as part 3 does. Then groups add no calls,
+# and the backward pass of each micro-batch frees its memory. (`run_grouped` keeps all groups until the end.)
 #
 # </details>
 
@@ -632,8 +637,8 @@ course.claim(
 #
 # ### Exercise 4 · Find thresholds at random
 #
-# Search at random, with restarts. A trial starts at random thresholds. It moves one of them to the next length, down or
-# up, as long as that lowers the cost. The best of several trials wins.
+# Search at random, with restarts. A trial starts at random thresholds. It moves one of them to the next length, down
+# or up, as long as that lowers the cost. The best of several trials wins.
 #
 # `cost(thresholds)` is the cost, and `grouping.neighbours(thresholds, occurring)` lists all such moves. With a single
 # group the list is empty, so `min` needs its argument `default`.
@@ -662,8 +667,8 @@ course.claim(
 #
 # <details><summary>Hint 2</summary>
 #
-# `min(grouping.neighbours(thresholds, occurring), key=cost, default=thresholds)` is the cheapest neighbour. When do you
-# stop?
+# `min(grouping.neighbours(thresholds, occurring), key=cost, default=thresholds)` is the cheapest neighbour. When do
+# you stop?
 #
 # </details>
 #
@@ -716,9 +721,8 @@ check.find_thresholds(find_thresholds, seed=419)
 
 # %% tags=["experiment"]
 search_now = course.solved(check.find_thresholds)
-many = sequences.lognormal_lengths(
-    size.lengths, torch.Generator().manual_seed(1), mean=4.0, std=1.0, longest=1024
-)
+generator = torch.Generator().manual_seed(1)
+many = sequences.lognormal_lengths(size.lengths, generator, mean=4.0, std=1.0, longest=1024)
 
 
 def at_random(trials, seed=0):
@@ -726,33 +730,39 @@ def at_random(trials, seed=0):
     return search_now(many, 4, trials, generator=torch.Generator().manual_seed(seed))
 
 
-searches = {"exact": functools.partial(best_now, many, 4)}
-searches |= {f"random × {trials}": functools.partial(at_random, trials) for trials in size.trials}
+searches = {"exact": partial(best_now, many, 4)}
+for trials in size.trials:
+    searches[f"random × {trials}"] = partial(at_random, trials)
 searched = compare(searches, seconds=size.seconds)
 
 # %% tags=["experiment"]
-cells_of = grouping.cost_of_groups(many, costs["cells"])
-least = cells_of(best_now(many, 4))
-misses = {}  # trials -> per cent above the least cells, of each seed
+count_cells = grouping.cost_of_groups(many, grouping.cells_of_row)
+least = count_cells(best_now(many, 4))
+misses = {"exact": [0.0]}  # per cent above the least cells, of each seed
 for trials in size.trials:
-    misses[trials] = [100 * (cells_of(at_random(trials, seed)) / least - 1) for seed in range(10)]
-found = {"exact": [0.0]} | {f"random × {trials}": of_seeds for trials, of_seeds in misses.items()}
-plots.search_results(
-    {name: (searched.time(name).estimate, of_seeds) for name, of_seeds in found.items()}
-)
+    of_seeds = []
+    for seed in range(10):
+        cells_found = count_cells(at_random(trials, seed))
+        of_seeds.append(100 * (cells_found / least - 1))
+    misses[f"random × {trials}"] = of_seeds
+
+results = {}
+for name, of_seeds in misses.items():
+    results[name] = (searched.time(name).estimate, of_seeds)
+plots.search_results(results)
 
 # %% tags=["experiment"]
-for name, of_seeds in found.items():
+for name, (search_seconds, of_seeds) in results.items():
     shown = ", ".join(f"{percent:.2f} %" for percent in of_seeds)
-    print(f"{name}: {1000 * searched.time(name).estimate:.3g} ms, above the least: {shown}")
+    print(f"{name}: {1000 * search_seconds:.3g} ms, above the least: {shown}")
 course.claim(
     "random searches of ten trials miss the fewest cells by less than 5 %, in the centre of ten seeds",
-    signed_rank_interval(misses[10]),
+    signed_rank_interval(misses["random × 10"]),
     below=5,
 )
 course.claim(
     "random searches of ten trials miss less than those of a single trial",
-    difference_interval(misses[10], misses[1]),
+    difference_interval(misses["random × 10"], misses["random × 1"]),
     below=0,
 )
 

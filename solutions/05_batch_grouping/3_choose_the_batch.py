@@ -13,7 +13,7 @@
 # - weight the losses of unequal batches so that every token counts the same;
 # - decide from validation curves whether sorted batches harm your training, and reduce the harm.
 #
-# **Minutes** 46 core · 110 in all · session 2
+# **Minutes** 50 core · 114 in all · session 2
 #
 # **Needs** `padding_waste` and `pad_batch` of part 1
 #
@@ -37,19 +37,19 @@ from course.training import grouping, ragged_training, ragged_transformer
 from course.training.keep_source import save_batches
 
 print(course.machine())
-size, device = course.sizes("05_batch_grouping"), course.device()
+size = course.sizes("05_batch_grouping")
+device = course.device()
 many = sequences.load("lognormal", rows=size.rows_of_waste).lengths
 texts = sequences.text(size.text_rows, 0)
 held_out = sequences.text(size.held_out, 1)
-print(
-    f"to count cells: {len(many):,} sequences of 1 to {int(many.max())} tokens; to train on: {len(texts):,} texts"
-)
+counted = f"{len(many):,} sequences of 1 to {int(many.max())} tokens"
+print(f"to count cells: {counted}; to train on: {len(texts):,} texts")
 
 # %% [markdown]
 # ## How much padding does sorting remove?
 #
-# If a sampler sorts the whole set by length, hardly any padding is left. But then the same sequences meet in every
-# epoch. *Bucketing* is a compromise:
+# If a sampler sorts the whole set by length, hardly any padding is left. But then much the same sequences meet in
+# every epoch. *Bucketing* is a compromise:
 #
 # 1. Shuffle the set, and cut it into windows of several batches each.
 # 2. Sort inside each window, and cut it into batches.
@@ -115,8 +115,11 @@ class BucketBatchSampler(Sampler):
 
     def __init__(self, lengths, batch_size, window, seed=0):
         grouping.check_lengths(lengths, batch_size=batch_size, window=window)
-        self.lengths, self.batch_size, self.window = lengths, batch_size, window
-        self.seed, self.epoch = seed, 0
+        self.lengths = lengths
+        self.batch_size = batch_size
+        self.window = window
+        self.seed = seed
+        self.epoch = 0
 
     def set_epoch(self, epoch):
         """Choose the order of the next iteration."""
@@ -147,27 +150,30 @@ check.BucketBatchSampler(BucketBatchSampler, seed=14)
 ### END HIDDEN TESTS
 
 # %% tags=["experiment"]
-sampler_now = course.solved(check.BucketBatchSampler)
-few = sequences.lognormal_lengths(
-    24, torch.Generator().manual_seed(1), mean=1.8, std=0.7, longest=20
-)
+make_sampler = course.solved(check.BucketBatchSampler)
+generator = torch.Generator().manual_seed(1)
+few = sequences.lognormal_lengths(24, generator, mean=1.8, std=0.7, longest=20)
 windows_drawn = {"windows of 1 batch": 1, "windows of 2": 2, "one window over all 4": 4}
-plots.padding_cells(
-    {
-        title: [few[batch] for batch in sampler_now(few, 6, window)]
-        for title, window in windows_drawn.items()
-    }
-)
+
+batches_drawn = {}
+for title, window in windows_drawn.items():
+    batches = make_sampler(few, 6, window)
+    batches_drawn[title] = [few[batch] for batch in batches]
+plots.padding_cells(batches_drawn)
 
 # %% [markdown]
 # The figure shows your sampler on 24 sequences, in batches of six. The next cell runs it on the whole set.
 
 # %% tags=["experiment"]
-waste_now, batch_size = course.solved(check.padding_waste), size.batch_size
+waste_now = course.solved(check.padding_waste)
+batch_size = size.batch_size
 windows = [1, 2, 5, 10, 20, 50, 100]
-bucketed = []
+
+waste_of_windows = {}
 for window in windows:
-    bucketed.append(grouping.waste_of(sampler_now(many, batch_size, window), many))
+    batches = make_sampler(many, batch_size, window)
+    waste_of_windows[window] = grouping.waste_of(batches, many)
+
 in_order = torch.arange(len(many)).split(batch_size)
 groups = grouping.split_by_length(in_order, many, grouping.greedy_thresholds(many, 4))
 levels = {
@@ -175,23 +181,27 @@ levels = {
     "four groups in random batches": grouping.waste_of(groups, many),
     "all sorted": waste_now(many, batch_size, many.argsort()),
 }
-plots.waste_of_windows(windows, bucketed, levels)
+plots.waste_of_windows(windows, list(waste_of_windows.values()), levels)
 
 # %% tags=["experiment"]
-at_50, four_groups = bucketed[windows.index(50)], levels["four groups in random batches"]
+at_random = waste_of_windows[1]
+at_50 = waste_of_windows[50]
+four_groups = levels["four groups in random batches"]
 print(course.score("05/3", "waste with windows of 50 batches", my_guess_of_waste, at_50, null=None))
-pieces = many.sort().values.chunk(50)
-padding = [len(piece) * int(piece.max()) - int(piece.sum()) for piece in pieces]
-print(
-    f"of one window over all, cut into 50 pieces, the last has {padding[-1] / sum(padding):.0%} of the padding"
-)
-is_removed = at_50 - 1 < 0.1 * (bucketed[0] - 1)
+
+padding = []  # of each piece of the sorted set
+for piece in many.sort().values.chunk(50):
+    padding.append(len(piece) * int(piece.max()) - int(piece.sum()))
+share = padding[-1] / sum(padding)
+print(f"of one window over all, cut into 50 pieces, the last has {share:.0%} of the padding")
+
+is_removed = at_50 - 1 < 0.1 * (at_random - 1)
+is_less = at_50 < four_groups
 course.claim(
     "windows of 50 batches remove at least nine tenths of the padding of random batches",
     is_removed,
-    f"waste {at_50:.2f} instead of {bucketed[0]:.2f}",
+    f"waste {at_50:.2f} instead of {at_random:.2f}",
 )
-is_less = at_50 < four_groups
 course.claim(
     "windows of 50 batches waste less than four groups in random batches",
     is_less,
@@ -199,10 +209,9 @@ course.claim(
 )
 
 # %% [markdown]
-# The last piece of a window has most of the padding, as the printed share shows. It holds the long tail, where
-# neighbours differ most in length.
+# The printed share is that of the last piece, which holds the longest sequences. Their lengths are furthest apart.
 #
-# **Takeaway** Sorting inside windows of shuffled data removes most of the padding.
+# **Takeaway** Sorting inside windows of many shuffled batches removes most of the padding.
 
 # %% [markdown]
 # ## How large must a window be? · extra
@@ -219,9 +228,11 @@ figures.padding(many[:2000].tolist(), batch_size=batch_size, window=5)
 # %% tags=["experiment"]
 eighth = batch_size // 8
 for n, window in [(batch_size, 50), (eighth, 50), (eighth, 400)]:
-    padding = [grouping.waste_of(sampler_now(many, n, of), many) - 1 for of in (window, 1)]
-    removed = f"{1 - padding[0] / padding[1]:.0%} of the padding removed"
-    print(f"batches of {n}, windows of {window} batches, {window * n:,} sequences: {removed}")
+    padding_in_windows = grouping.waste_of(make_sampler(many, n, window), many) - 1
+    padding_at_random = grouping.waste_of(make_sampler(many, n, 1), many) - 1
+    removed = 1 - padding_in_windows / padding_at_random
+    setting = f"batches of {n}, windows of {window} batches, {window * n:,} sequences"
+    print(f"{setting}: {removed:.0%} of the padding removed")
 
 # %% [markdown]
 # As many batches remove nearly as much, and as many sequences remove more than before. A sorted window is cut into as
@@ -236,16 +247,19 @@ for n, window in [(batch_size, 50), (eighth, 50), (eighth, 400)]:
 # sampler, your `pad_batch` and a collate function for a `DataLoader` as a module that needs only torch and NumPy.
 
 # %% tags=["experiment"]
-chosen_batch_size, chosen_window = 64, 50
+chosen_batch_size = 64
+chosen_window = 50
+
+file = data_folder() / "ragged_batches.py"
 try:
-    kept = [sampler_now, course.solved(check.pad_batch)]
-    file = save_batches(data_folder() / "ragged_batches.py", kept, chosen_batch_size, chosen_window)
+    kept = [make_sampler, course.solved(check.pad_batch)]
+    save_batches(file, kept, chosen_batch_size, chosen_window)
     print(f"saved: {file.name}, in your data folder")
 except CourseError as why:
     print(why)
 
 # %% [markdown]
-# **Takeaway** A batch sampler needs only lengths, so yours works for any dataset that knows them.
+# **Takeaway** A batch sampler needs only lengths, so yours works for any indexed dataset whose lengths you know.
 
 # %% [markdown]
 # ## Does every token count the same?
@@ -253,8 +267,8 @@ except CourseError as why:
 # With your sampler, one batch holds many tokens and the next one few. If each batch averages its own loss, some tokens
 # count more than others, and no error is raised.
 #
-# From here on, the sequences are invented texts for a small language model, `RaggedTransformer`, which predicts each
-# next token. Long texts are mostly of one kind and short texts of the other, like articles and chats.
+# To train on, you take invented texts for a small language model, `RaggedTransformer`, which predicts each next token.
+# Long texts are mostly of one kind and short texts of the other, like articles and chats.
 #
 # A training step often takes several batches, in one of two ways:
 #
@@ -294,8 +308,8 @@ except CourseError as why:
 #
 # <details><summary>Hint 2</summary>
 #
-# The sum over the tokens of this batch, divided by `total`, is its share of the mean. DDP then divides by `world_size`,
-# so multiply by it first.
+# The sum over the tokens of this batch, divided by `total`, is its share of the mean. DDP then divides by
+# `world_size`, so multiply by it first.
 #
 # </details>
 
@@ -326,8 +340,8 @@ check.ragged_loss(ragged_loss, seed=5)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Now four ranks get four batches of your sampler. For six shuffles, you compare the average of their gradients with the
-# gradient of all their tokens together. Random batches are the control.
+# Now four ranks get four batches of your sampler. For six shuffles, you compare the average of their gradients with
+# the gradient of all their tokens together. Random batches are the control.
 #
 # **Predict** Every rank takes the mean over its own tokens. By how many per cent of the true gradient's norm is the
 # average over the ranks off? It would be exact if all batches held equally many tokens. It would be nearly exact if
@@ -338,6 +352,7 @@ my_guess_of_the_error = None  # per cent of the gradient's norm
 
 # %% tags=["experiment"]
 loss_now = course.solved(check.ragged_loss)
+world_size = 4
 torch.manual_seed(0)
 model = ragged_transformer.RaggedTransformer(
     texts.vocabulary, size.training_dim, size.training_layers
@@ -345,33 +360,35 @@ model = ragged_transformer.RaggedTransformer(
 
 
 def per_cent_off(window, seed):
-    """How far the average over four ranks is from the gradient of all tokens, {way: per cent}."""
-    batches = list(sampler_now(texts.lengths, size.training_batch, window, seed=seed))[:4]
-    of_ranks = [[texts[i][0].to(device) for i in batch] for batch in batches]
-    parts = [ragged_transformer.padded_losses(model, batch) for batch in of_ranks]
+    """How far the average over the ranks is from the gradient of all tokens, {way: per cent}."""
+    sampler = make_sampler(texts.lengths, size.training_batch, window, seed=seed)
+    members = []  # of all ranks
+    parts = []  # (losses, mask) of each rank
+    for batch in list(sampler)[:world_size]:
+        of_rank = [texts[i][0].to(device) for i in batch]
+        members += of_rank
+        parts.append(ragged_transformer.padded_losses(model, of_rank))
     total = sum(int(mask.sum()) for _, mask in parts)
-    weighted = [loss_now(losses, mask, total, 4) for losses, mask in parts]
+    weighted = [loss_now(losses, mask, total, world_size) for losses, mask in parts]
     means = [losses[mask].mean() for losses, mask in parts]
-    error = ragged_training.errors_of_gradient(
-        model, sum(of_ranks, []), {"yours": weighted, "means": means}
-    )
-    return {way: 100 * share for way, share in error.items()}
+    ways = {"yours": weighted, "means": means}
+    errors = ragged_training.errors_of_gradient(model, members, ways)
+    return {way: 100 * error for way, error in errors.items()}
 
 
 # %% tags=["experiment"]
-off_windows = [per_cent_off(50, seed) for seed in range(6)]
-off_random = [per_cent_off(1, seed) for seed in range(6)]
-means_off = [of_seed["means"] for of_seed in off_windows]
-null_off = [of_seed["means"] for of_seed in off_random]
-print("means, your sampler's batches: " + ", ".join(f"{share:.0f} %" for share in means_off))
-print("means, random batches:         " + ", ".join(f"{share:.0f} %" for share in null_off))
-found = signed_rank_interval(means_off)
-print(
-    course.score(
-        "05/3", "per cent off, mean of means", my_guess_of_the_error, found, null=0, form="{:.0f}"
-    )
-)
-largest_off = max(of_seed["yours"] for of_seed in off_windows + off_random)
+off_in_windows = [per_cent_off(50, seed) for seed in range(6)]
+off_at_random = [per_cent_off(1, seed) for seed in range(6)]
+
+means_in_windows = [off["means"] for off in off_in_windows]
+means_at_random = [off["means"] for off in off_at_random]
+print("means, your sampler's batches: " + ", ".join(f"{off:.0f} %" for off in means_in_windows))
+print("means, random batches:         " + ", ".join(f"{off:.0f} %" for off in means_at_random))
+error_of_means = signed_rank_interval(means_in_windows)
+what = "per cent off, mean of means"
+print(course.score("05/3", what, my_guess_of_the_error, error_of_means, null=0, form="{:.0f}"))
+
+largest_off = max(off["yours"] for off in off_in_windows + off_at_random)
 is_equal = largest_off < 0.01
 course.claim(
     "with your loss the average over the ranks is the gradient of all tokens",
@@ -380,16 +397,17 @@ course.claim(
 )
 course.claim(
     "the mean of the ranks' means misses by 10 % of the norm more with sorted batches than with random ones",
-    difference_interval(means_off, null_off),
+    difference_interval(means_in_windows, means_at_random),
     above=10,
 )
 
 # %% [markdown]
 # **Shown** The two gradients of a step differ only in how its batches are weighted. With a mean per batch, a token
 # weighs more if its batch has few tokens. Sorted batches differ more in their number of tokens, and here also in their
-# kind of text, so wrong weights do more harm.
+# kind of text.
 #
-# **Takeaway** The mean of means is not the mean. Divide sums over tokens by the number of tokens of the whole step.
+# **Takeaway** If batches have unequal numbers of tokens, do not average their means. Divide sums over tokens by the
+# number of tokens of the whole step.
 
 # %% [markdown]
 # ## Does sorting harm the training?
@@ -404,8 +422,8 @@ course.claim(
 # | windows | one batch of your sampler, windows of 50 |
 # | accumulated windows | four micro-batches, each with a quarter of the texts; a window has as many texts as above |
 #
-# A batch of your sampler has texts of similar lengths, so mostly of one kind. That could make each update worse. But
-# the batch has less padding, so the same number of cells allows more updates.
+# A batch of your sampler has texts of similar lengths, so many batches are mostly of one kind. That could make each
+# update worse. But batches have less padding, so the same number of cells allows more updates.
 #
 # Each training lasts until it has computed as many cells as the training in random order. You count cells and not
 # seconds, so a busy machine does not change the result.
@@ -416,65 +434,66 @@ course.claim(
 my_guess_of_the_best_order = None  # one of the names in the table
 
 # %% tags=["experiment"]
-batch, epoch = (
-    size.training_batch,
-    len(texts) // size.training_batch,
-)  # texts per update, updates per epoch
+texts_per_update = size.training_batch
+updates_per_epoch = len(texts) // texts_per_update
 
 
 def steps(order, data, seed):
     """The batches of each update."""
-    parts = 4 if order == "accumulated windows" else 1
-    window = 1 if order == "random" else 50 * parts
-    sampler = sampler_now(data.lengths, batch // parts, window, seed=seed)
-    return ragged_training.steps_of(ragged_training.epochs_of(sampler), parts)
+    micro_batches = 4 if order == "accumulated windows" else 1
+    window = 1 if order == "random" else 50 * micro_batches
+    sampler = make_sampler(data.lengths, texts_per_update // micro_batches, window, seed=seed)
+    return ragged_training.steps_of(ragged_training.epochs_of(sampler), micro_batches)
 
 
-shape = dict(dim=size.training_dim, layers=size.training_layers, device=device)
-shape |= dict(updates=size.training_epochs * epoch, every=max(epoch // 8, 1))
+updates = size.training_epochs * updates_per_epoch  # of the random order
+settings = {
+    "seeds": size.training_seeds,
+    "dim": size.training_dim,
+    "layers": size.training_layers,
+    "device": device,
+    "updates": updates,
+    "every": max(updates_per_epoch // 8, 1),
+}
 orders = ["random", "windows", "accumulated windows"]
-runs = ragged_training.train_each(
-    orders, texts, held_out, steps, size.training_seeds, to_equal_cells=True, **shape
-)
+runs = ragged_training.train_each(orders, texts, held_out, steps, to_equal_cells=True, **settings)
 
 # %% tags=["experiment"]
 leads = []  # of windows over random batches after the same cells, at each stop
-for number in range(epoch, shape["updates"] + 1, epoch):
+for number in range(updates_per_epoch, updates + 1, updates_per_epoch):
     after_updates = ragged_training.by_updates(runs, number)
     after_cells = ragged_training.by_cells(runs, number)
-    print(f"stopped after epoch {number // epoch} of the random batches, minus random:")
-    for name in orders[1:]:
-        same_updates = difference_interval(after_updates[name], after_updates["random"])
-        same_cells = difference_interval(after_cells[name], after_cells["random"])
-        print(f"  {name:<20} same updates {same_updates}, same cells {same_cells}")
-    leads.append(
-        [
-            high - low
-            for high, low in zip(after_cells["random"], after_cells["windows"], strict=True)
-        ]
-    )
+    epoch = number // updates_per_epoch
+    print(f"stopped after epoch {epoch} of the random batches, minus random:")
+    for order in orders[1:]:
+        same_updates = difference_interval(after_updates[order], after_updates["random"])
+        same_cells = difference_interval(after_cells[order], after_cells["random"])
+        print(f"  {order:<20} same updates {same_updates}, same cells {same_cells}")
+    leads.append(ragged_training.differences(after_cells["random"], after_cells["windows"]))
+
 
 # %% tags=["experiment"]
-lowest = {
-    "updates": ragged_training.lowest(after_updates),
-    "cells": ragged_training.lowest(after_cells),
-}
-for name in orders[1:]:
-    taken = [
-        torch.tensor([curve.seconds[-1] for curve in runs[order]]) for order in (name, "random")
-    ]
-    print(
-        f"{name} took {ratio_interval(*taken)} times the seconds of random batches for the same cells"
-    )
-titles = [f"lowest after the same {what}:\n{' or '.join(names)}" for what, names in lowest.items()]
-plots.curves(runs, epoch, titles)
+def seconds_of(order):
+    """Seconds of the whole training, one per seed."""
+    return torch.tensor([curve.seconds[-1] for curve in runs[order]])
+
+
+for order in orders[1:]:
+    ratio = ratio_interval(seconds_of(order), seconds_of("random"))
+    print(f"{order} took {ratio} times the seconds of random batches for the same cells")
+
+lowest_by_updates = ragged_training.lowest(after_updates)
+lowest_by_cells = ragged_training.lowest(after_cells)
+titles = [
+    f"lowest after the same updates:\n{' or '.join(lowest_by_updates)}",
+    f"lowest after the same cells:\n{' or '.join(lowest_by_cells)}",
+]
+plots.curves(runs, updates_per_epoch, titles)
 
 # %% tags=["experiment"]
-print(
-    course.score(
-        "05/3", "the lowest loss after the same cells", my_guess_of_the_best_order, lowest["cells"]
-    )
-)
+what = "the lowest loss after the same cells"
+print(course.score("05/3", what, my_guess_of_the_best_order, lowest_by_cells))
+
 costs = difference_interval(after_updates["windows"], after_updates["random"])
 course.claim(
     "after equally many updates, windows of 50 batches end more than 0.02 above random batches",
@@ -498,13 +517,12 @@ course.claim(
 )
 
 # %% [markdown]
-# If time followed the cells, both printed ratios of seconds would be 1. For the same cells, windows compute several
-# times as many batches as the random order, which makes a ratio larger than 1. **We think** that shorter rows make it
-# smaller, because attention has fewer pairs of tokens per cell. Which of the two wins differs between devices. To test
-# it, time one batch of each order.
+# If time followed the cells, both printed ratios of seconds would be 1. **We think** that more batches make a ratio
+# larger, because each has its calls. Shorter rows make it smaller, because attention has fewer pairs of tokens per
+# cell. To test it, time one batch of each order.
 #
-# **Takeaway** If the target depends on the length, sorted batches make each update worse but cheaper. Accumulate over
-# several batches, and compare orders after equal cells, too.
+# **Takeaway** If the target depends on the length, sorted batches can make each update worse but cheaper. Try to
+# accumulate over several batches, and compare orders after equal cells, too.
 #
 # <details><summary>What would a GPU show?</summary>
 #
@@ -516,7 +534,7 @@ course.claim(
 # <details><summary>Why may the lead of windows shrink?</summary>
 #
 # It may shrink because their updates are worse, or because all curves flatten. Compare it with the lead of accumulated
-# windows, whose updates are better. If that one shrinks as much, worse updates need not be the reason.
+# windows, whose updates were better here. If that one shrinks as much, worse updates need not be the reason.
 #
 # </details>
 
@@ -529,7 +547,7 @@ course.claim(
 # - Updates differ in their number of *tokens*, while Adam moves the weights about as far on few tokens as on many.
 #
 # The first control, "same tokens", draws texts at random until a batch has at least as many tokens as a batch of your
-# sampler. So its updates differ as much in tokens, but its texts have all lengths.
+# sampler. So its updates differ about as much in tokens, but its texts have all lengths.
 
 
 # %% tags=["experiment"]
@@ -537,14 +555,13 @@ def steps_of_control(order, data, seed):
     """The batches of each update."""
     if order == "windows":
         return steps(order, data, seed)
-    sampler = sampler_now(data.lengths, batch, 50, seed=seed)
-    return ragged_training.steps_of(ragged_training.with_the_tokens_of(sampler, data.lengths, seed))
+    sampler = make_sampler(data.lengths, texts_per_update, 50, seed=seed)
+    batches_of_epoch = ragged_training.with_the_tokens_of(sampler, data.lengths, seed)
+    return ragged_training.steps_of(batches_of_epoch)
 
 
-control = ragged_training.train_each(
-    ["same tokens"], texts, held_out, steps_of_control, size.training_seeds, **shape
-)
-same_tokens = ragged_training.by_updates(control, shape["updates"])["same tokens"]
+control = ragged_training.train_each(["same tokens"], texts, held_out, steps_of_control, **settings)
+same_tokens = ragged_training.by_updates(control, updates)["same tokens"]
 by_tokens = difference_interval(same_tokens, after_updates["random"])
 by_texts = difference_interval(after_updates["windows"], same_tokens)
 print(f"windows minus random {costs}: unequal tokens {by_tokens}, texts that are alike {by_texts}")
@@ -562,21 +579,16 @@ course.claim("windows end above random texts with the same tokens per update", b
 # %% tags=["experiment"]
 unrelated = sequences.text(size.text_rows, 0, kind_follows_length=False)
 held_unrelated = sequences.text(size.held_out, 1, kind_follows_length=False)
-mixed = ragged_training.train_each(
-    ["windows", "same tokens"],
-    unrelated,
-    held_unrelated,
-    steps_of_control,
-    size.training_seeds,
-    **shape,
+mixed_kinds = ragged_training.train_each(
+    ["windows", "same tokens"], unrelated, held_unrelated, steps_of_control, **settings
 )
-ends = ragged_training.by_updates(mixed, shape["updates"])
-of_length = [high - low for high, low in zip(ends["windows"], ends["same tokens"], strict=True)]
-of_both = [high - low for high, low in zip(after_updates["windows"], same_tokens, strict=True)]
-print("texts of one length, kinds mixed:", signed_rank_interval(of_length))
+ends = ragged_training.by_updates(mixed_kinds, updates)
+gap_of_length = ragged_training.differences(ends["windows"], ends["same tokens"])
+gap_of_both = ragged_training.differences(after_updates["windows"], same_tokens)
+print("texts of one length, kinds mixed:", signed_rank_interval(gap_of_length))
 course.claim(
     "texts that are alike cost less where the kind of a text does not follow its length",
-    difference_interval(of_both, of_length),
+    difference_interval(gap_of_both, gap_of_length),
     above=0,
 )
 
@@ -600,38 +612,41 @@ course.claim(
 # %% tags=["experiment"]
 def sorted_steps(order, data, seed):
     """The batches of the sorted set."""
-    return ragged_training.steps_of(ragged_training.from_short_to_long(data.lengths, batch))
+    batches_of_epoch = ragged_training.from_short_to_long(data.lengths, texts_per_update)
+    return ragged_training.steps_of(batches_of_epoch)
 
 
-in_order = ragged_training.train_each(
-    ["short to long"],
-    texts,
-    held_out,
-    sorted_steps,
-    size.training_seeds,
-    **shape | {"updates": 2 * epoch},
+two_epochs = settings | {"updates": 2 * updates_per_epoch}
+sorted_runs = ragged_training.train_each(
+    ["short to long"], texts, held_out, sorted_steps, **two_epochs
 )
-lags, reached = [], []  # at the end of an epoch, and in the middle of the next
-for number in (epoch, epoch + epoch // 2):
-    reached.append(ragged_training.by_updates(in_order, number)["short to long"])
+at_the_end = updates_per_epoch
+in_the_middle = updates_per_epoch + updates_per_epoch // 2
+losses = {}  # of the sorted order, one per seed
+lags = {}  # its losses minus those of windows
+for number in (at_the_end, in_the_middle):
+    losses[number] = ragged_training.by_updates(sorted_runs, number)["short to long"]
     of_windows = ragged_training.by_updates(runs, number)["windows"]
-    lags.append([high - low for high, low in zip(reached[-1], of_windows, strict=True)])
-at_the_end, in_the_middle = (signed_rank_interval(of_seeds) for of_seeds in lags)
-behind = f"minus windows: {at_the_end.estimate:+.2f} after an epoch,\n{in_the_middle.estimate:+.2f} half an epoch later"
-plots.curves({"windows": runs["windows"]} | in_order, epoch, [behind, "the same by cells"])
+    lags[number] = ragged_training.differences(losses[number], of_windows)
+
+lag_at_the_end = signed_rank_interval(lags[at_the_end])
+lag_in_the_middle = signed_rank_interval(lags[in_the_middle])
+after_an_epoch = f"{lag_at_the_end.estimate:+.2f} after an epoch"
+half_later = f"{lag_in_the_middle.estimate:+.2f} half an epoch later"
+titles = [f"short to long minus windows:\n{after_an_epoch}, {half_later}", "the same by cells"]
+plots.curves({"windows": runs["windows"]} | sorted_runs, updates_per_epoch, titles)
 
 # %% tags=["experiment"]
-print(
-    f"short to long minus windows: {at_the_end} after one epoch, {in_the_middle} half an epoch later"
-)
+shown = f"{lag_at_the_end} after one epoch, {lag_in_the_middle} half an epoch later"
+print(f"short to long minus windows: {shown}")
 course.claim(
     "in the middle of an epoch from short to long the loss is higher than before the epoch",
-    difference_interval(reached[1], reached[0]),
+    difference_interval(losses[in_the_middle], losses[at_the_end]),
     above=0,
 )
 course.claim(
     "short to long is further behind windows in the middle of an epoch than at the end of one",
-    difference_interval(lags[1], lags[0]),
+    difference_interval(lags[in_the_middle], lags[at_the_end]),
     above=0,
 )
 
@@ -649,7 +664,7 @@ course.claim(
 #
 # ### Exercise 3 · Batches by budget
 #
-# Fill each batch until its rectangle would exceed the budget, as translation systems do.
+# Fill each batch until its rectangle would exceed the budget, as fairseq does for translation.
 #
 # ```python
 # >>> token_budget_batches(torch.tensor([1, 2, 5, 2]), budget=6)
@@ -673,8 +688,8 @@ course.claim(
 #
 # <details><summary>Hint 2</summary>
 #
-# Remember the longest length of the current batch. With a new sequence it has `(len(batch) + 1) * max(longest, length)`
-# cells.
+# Remember the longest length of the current batch. With a new sequence it has `(len(batch) + 1) * max(longest,
+# length)` cells.
 #
 # </details>
 
@@ -719,40 +734,39 @@ check.token_budget_batches(token_budget_batches, seed=32)
 
 # %% tags=["experiment"]
 budget_now = course.solved(check.token_budget_batches)
-order = grouping.sorted_in_windows(many, 50 * size.batch_size)
-budget = max(size.batch_size * int(many.float().mean().ceil()), int(many.max()))
-by_number, by_budget = order.split(size.batch_size), budget_now(many, budget, order)
+order = grouping.sorted_in_windows(many, 50 * batch_size)
+mean_length = int(many.float().mean().ceil())
+budget = max(batch_size * mean_length, int(many.max()))
+by_number = order.split(batch_size)
+by_budget = budget_now(many, budget, order)
+
 for name, batches in {"by number": by_number, "by budget": by_budget}.items():
     counts = [len(batch) for batch in batches]
-    print(
-        f"{name}: {len(batches)} batches of {min(counts)} to {max(counts)} sequences, the largest of "
-        f"{max(grouping.cells_of(batches, many)):,} cells"
-    )
+    largest = max(grouping.cells_of(batches, many))
+    sizes = f"{len(batches)} batches of {min(counts)} to {max(counts)} sequences"
+    print(f"{name}: {sizes}, the largest of {largest:,} cells")
 
 # %% tags=["experiment"]
-in_order = few.argsort()
-drawn_batches = {
-    "six sequences each": [few[batch] for batch in in_order.split(6)],
-    "at most 48 cells each": [few[batch] for batch in budget_now(few, 48, in_order)],
+shortest_first = few.argsort()
+six_each = shortest_first.split(6)
+within_budget = budget_now(few, 48, shortest_first)
+most = max(grouping.cells_of(six_each, few))
+bounded = max(grouping.cells_of(within_budget, few))
+drawn = {
+    "six sequences each": [few[batch] for batch in six_each],
+    "at most 48 cells each": [few[batch] for batch in within_budget],
 }
-most, bounded = (
-    max(len(batch) * int(batch.max()) for batch in batches) for batches in drawn_batches.values()
-)
-plots.padding_cells(
-    drawn_batches, f"The largest batch has {most} cells by number, {bounded} by budget"
-)
+plots.padding_cells(drawn, f"The largest batch has {most} cells by number, {bounded} by budget")
 
 # %% [markdown]
-# Apart from the last batch, which holds the rest, the batches of a budget differ in their number of sequences, but much
-# less in their tokens. So their updates have a similar size for a language model, which learns from tokens. They do not
-# for a model with one label per sequence.
+# A budget bounds cells, not sequences. So a model with one label per sequence has updates of very different sizes.
 #
-# **Takeaway** A budget bounds the cells of every batch, so you can choose it to fill your memory.
+# **Takeaway** A budget bounds the cells of every batch. If memory follows the cells, choose the budget to fill it.
 
 # %% [markdown]
 # ## How long do ranks wait? · extra
 #
-# A parallel training step takes as long as its slowest rank, so unequal batches make the other ranks wait.
+# A synchronous training step takes as long as its slowest rank, so unequal batches make the other ranks wait.
 #
 # ### Exercise 4 · Batches for the ranks
 #
@@ -876,57 +890,68 @@ check.stragglers(stragglers, seed=40)
 # - *budget*: batches from the same windows, filled up to a budget.
 
 # %% tags=["experiment"]
-stragglers_now, shard_now = course.solved(check.stragglers), course.solved(check.shard_batches)
-ranks, shuffle = 4, torch.Generator().manual_seed(0)
+stragglers_now = course.solved(check.stragglers)
+shard_now = course.solved(check.shard_batches)
+generator = torch.Generator().manual_seed(0)
+
+
+def shuffled(batches):
+    """The batches in a random order."""
+    order = torch.randperm(len(batches), generator=generator)
+    return [batches[i] for i in order.tolist()]
+
+
 lists = {
-    "random": list(sampler_now(many, size.batch_size, 1)),
-    "bucketed": [by_number[i] for i in torch.randperm(len(by_number), generator=shuffle).tolist()],
-    "balanced": grouping.balanced(by_number, many, ranks),
-    "budget": [by_budget[i] for i in torch.randperm(len(by_budget), generator=shuffle).tolist()],
+    "random": list(make_sampler(many, batch_size, 1)),
+    "bucketed": shuffled(by_number),
+    "balanced": grouping.balanced(by_number, many, world_size),
+    "budget": shuffled(by_budget),
 }
-waiting, spent = {}, {}
+
+# %% tags=["experiment"]
+waiting = {}  # share of the time of the ranks
+spent = {}  # cells per token, computed or waited for
 for name, batches in lists.items():
-    cells = torch.tensor(
-        [grouping.cells_of(shard_now(batches, rank, ranks), many) for rank in range(ranks)]
-    ).T
-    waiting[name], spent[name] = (
-        stragglers_now(cells),
-        float(cells.amax(1).sum() * ranks / many.sum()),
-    )
+    of_ranks = []
+    for rank in range(world_size):
+        own_batches = shard_now(batches, rank, world_size)
+        of_ranks.append(grouping.cells_of(own_batches, many))
+    cells = torch.tensor(of_ranks).T  # (training steps, ranks)
+    waiting[name] = stragglers_now(cells)
+    slowest = cells.amax(1).sum()
+    spent[name] = float(slowest * world_size / many.sum())
 plots.waiting(waiting, spent)
 
 # %% tags=["experiment"]
 shown = {name: f"{100 * share:.0f} %" for name, share in waiting.items()}
-facts = {
-    "larger": waiting["bucketed"] > waiting["random"],
-    "fewer": spent["bucketed"] < spent["random"],
-    "halved": waiting["balanced"] < waiting["bucketed"] / 2,
-    "least": waiting["budget"] < min(waiting["random"], waiting["bucketed"]),
-}
+is_larger_share = waiting["bucketed"] > waiting["random"]
+is_cheaper = spent["bucketed"] < spent["random"]
+is_halved = waiting["balanced"] < waiting["bucketed"] / 2
+is_least = waiting["budget"] < min(waiting["random"], waiting["bucketed"])
 course.claim(
     "ranks wait for a larger share of their time with bucketed batches than with random ones",
-    facts["larger"],
+    is_larger_share,
     f"{shown['bucketed']} against {shown['random']} of the time",
 )
 course.claim(
     "computing and waiting cost ranks fewer cells with bucketed batches than with random ones",
-    facts["fewer"],
+    is_cheaper,
     f"{spent['bucketed']:.1f} against {spent['random']:.1f} cells per token",
 )
 course.claim(
     "balancing bucketed batches at least halves the wait of the ranks",
-    facts["halved"],
+    is_halved,
     shown["balanced"],
 )
 course.claim(
     "with a budget ranks wait for a smaller share of their time than with random or bucketed batches",
-    facts["least"],
+    is_least,
     shown["budget"],
 )
 
 # %% [markdown]
 # A share is not an amount. With bucketed batches, the ranks wait for a large share of a small total.
 #
-# **Takeaway** Balance cells between the ranks, not sequences.
+# **Takeaway** If time follows the cells, balance cells between the ranks, not sequences.
 #
 # Part 4 computes without a rectangle.

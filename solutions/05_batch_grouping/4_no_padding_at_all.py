@@ -3,16 +3,16 @@
 #
 # **Does a batch have to be a rectangle?**
 #
-# Embeddings, linear maps and activations treat every token by itself. So they can run on a *flat* batch, which is the
-# tokens of all sequences in a row, without padding. Only layers that combine tokens must know where a sequence ends.
+# Embeddings and linear maps treat every token by itself. So they can run on a *flat* batch, which is the tokens of all
+# sequences in a row, without padding. Layers that combine tokens must know where a sequence ends.
 #
-# Libraries for language models call such batches *packed* or *padding-free*. You pack a batch, prove that the model
+# Libraries for language models call such batches *packed* or *padding-free*. You pack a batch, test that the model
 # computes the same, and measure whether packing saves time and memory.
 #
 # **You will be able to**
 #
 # - pack sequences, so that neither attention nor positions cross a border;
-# - prove that a packed model has the loss and the gradients of the padded one;
+# - test that a packed model has the loss and the gradients of the padded one;
 # - choose a way to batch sequences by model, device and spread of lengths.
 #
 # **Minutes** 38 core · 116 in all · session 2
@@ -21,13 +21,14 @@
 
 
 # %% locked="setup"
-import functools
 import logging
 import math
 import warnings
+from functools import partial
 
 import torch
 from torch.nn import functional as F
+from torch.nn.utils.rnn import pack_padded_sequence
 
 import course
 from course.checks import batch_grouping as check
@@ -41,12 +42,13 @@ from course.training.token_models import TokenPool
 
 warnings.filterwarnings("ignore", "The PyTorch API of nested tensors is in prototype stage")
 warnings.filterwarnings("ignore", "flex_attention called without torch.compile")
-logging.getLogger("torch.fx._symbolic_trace").setLevel(
-    logging.ERROR
-)  # what nested tensors log at their first use
-keep_freed_memory()  # else each step of the rectangle waits for new memory pages: it would look slower than it is
+# nested tensors log at their first use
+logging.getLogger("torch.fx._symbolic_trace").setLevel(logging.ERROR)
+# else each step of the rectangle waits for new memory pages: it would look slower than it is
+keep_freed_memory()
 print(course.machine())
-size, device = course.sizes("05_batch_grouping"), course.device()
+size = course.sizes("05_batch_grouping")
+device = course.device()
 texts = sequences.text(size.text_rows, 0)
 print(f"{len(texts):,} texts of 1 to {int(texts.lengths.max())} tokens")
 
@@ -61,13 +63,14 @@ print(f"{len(texts):,} texts of 1 to {int(texts.lengths.max())} tokens")
 plots.flat_and_blocks(torch.tensor([2, 7, 1, 4, 3]))
 
 # %% [markdown]
-# A flat batch has fewer cells, but it may have more pairs, because all its tokens are in one row. A mask hides the
-# pairs of different sequences.
+# This flat batch has fewer cells but more pairs than the padded one, because all its tokens are in one row. A mask
+# hides the pairs of different sequences.
 #
 # ### Exercise 1 · Pack
 #
 # Join the sequences of a batch. The model adds a code of its position to each token, so positions must start again in
-# each sequence. Kernels for variable lengths take the *cumulative sequence lengths*, called `cu_seqlens`.
+# each sequence. Kernels for variable lengths take the *cumulative sequence lengths*, called `cu_seqlens` in
+# flash-attn.
 #
 # ```python
 # >>> [part.tolist() for part in pack([torch.tensor([5, 3, 4]), torch.tensor([7])])]
@@ -186,49 +189,56 @@ check.block_mask(block_mask, seed=6)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# **Takeaway** A model of flat batches must know two things about each token: its position, and which tokens belong to
-# the same sequence.
+# **Takeaway** On a flat batch, this transformer must know two things about each token: its position, and which tokens
+# belong to the same sequence.
 
 # %% [markdown]
 # ## Is it still the same model?
 #
-# A mistake in packing raises no error, so you need a proof. One model computes the same texts twice in float64, padded
-# and packed into a single row. You compare the sum of all losses, and its gradient. Then you try two mistakes:
+# A mistake in packing may raise no error, so you need a test. One model computes the same texts twice in float64,
+# padded and packed into a single row. You compare the sum of all losses, and its gradient. Then you try two mistakes:
 #
 # - `positions` run on through the row;
 # - `borders` are open, so attention looks back into earlier sequences.
 
 # %% tags=["experiment"]
-pack_now, mask_now = course.solved(check.pack), course.solved(check.block_mask)
+pack_now = course.solved(check.pack)
+mask_now = course.solved(check.block_mask)
 torch.manual_seed(0)
-exact = (
-    ragged.RaggedTransformer(texts.vocabulary, size.training_dim, size.training_layers)
-    .double()
-    .to(device)
-)
+exact = ragged.RaggedTransformer(texts.vocabulary, size.training_dim, size.training_layers)
+exact = exact.double().to(device)
 members = [texts[i][0].to(device) for i in range(16)]
+padded_sum = ragged.padded_losses(exact, members)[0].sum()
+
 packed, positions, cu_seqlens = pack_now(members)
-mask = mask_now(cu_seqlens.diff().long(), causal=True)[None]
-targets = ragged.targets_of(packed, cu_seqlens.diff().long())
-padded = ragged.padded_losses(exact, members)[0].sum()
-runs_on, looks_back = torch.arange(len(packed), device=device), torch.ones_like(mask).tril()
-rows = {
-    "yours": (positions, mask),
-    "positions": (runs_on, mask),
-    "borders": (positions, looks_back),
-}
-losses = {
-    name: ragged.losses_of(exact(packed[None], *row), targets[None]).sum()
-    for name, row in rows.items()
-}
+lengths_in_row = cu_seqlens.diff().long()
+targets = ragged.targets_of(packed, lengths_in_row)
+closed_borders = mask_now(lengths_in_row, causal=True)
+open_borders = torch.ones_like(closed_borders).tril()
+run_on = torch.arange(len(packed), device=device)
+
+
+def sum_of_row(positions, mask):
+    """The sum of all losses of the packed row."""
+    scores = exact(packed[None], positions, mask[None])
+    return ragged.losses_of(scores, targets[None]).sum()
+
 
 # %% tags=["experiment"]
-off = {
-    name: float((loss - padded).detach().abs() / padded.detach()) for name, loss in losses.items()
+sums = {
+    "yours": sum_of_row(positions, closed_borders),
+    "positions": sum_of_row(run_on, closed_borders),
+    "borders": sum_of_row(positions, open_borders),
 }
-gradient, expected = ragged.gradient_of(exact, losses["yours"]), ragged.gradient_of(exact, padded)
-off_gradient = float((gradient - expected).norm() / expected.norm())
-is_same, is_same_gradient = off["yours"] < 1e-12, off_gradient < 1e-10
+off = {}  # relative difference from the padded batch
+for name, loss in sums.items():
+    off[name] = ((loss - padded_sum).abs() / padded_sum).item()
+gradient = ragged.gradient_of(exact, sums["yours"])
+expected = ragged.gradient_of(exact, padded_sum)
+off_gradient = ((gradient - expected).norm() / expected.norm()).item()
+
+is_same = off["yours"] < 1e-12
+is_same_gradient = off_gradient < 1e-10
 is_other = min(off["positions"], off["borders"]) > 1e-6
 course.claim(
     "your packed row has the loss of the padded batch, to twelve digits",
@@ -247,23 +257,22 @@ course.claim(
 )
 
 # %% [markdown]
-# **Shown** Either mistake alone changes the loss, and no error is raised. The change is small for this untrained model,
-# so do not wait for a curve to show it.
+# **Shown** Either mistake alone changes the loss, and no error is raised. For this untrained model the change is small.
 #
 # **Takeaway** Before you train a packed model, compare its loss and gradient with those of a padded batch, in float64.
 #
 # <details><summary>What changes with rotary positions?</summary>
 #
-# **Known** With rotary position embeddings (Su et al. 2021, arXiv:2104.09864) only the distance of two tokens counts.
-# So positions may run on, but borders must still be closed.
+# **Known** With rotary position embeddings (Su et al. 2021, arXiv:2104.09864) attention depends on the distance of two
+# tokens only. So positions may run on, but borders must still be closed.
 #
 # </details>
 
 # %% [markdown]
 # ## Is packing faster than bucketing?
 #
-# Your sampler of part 3 already removes most of the padding. To see what packing adds, you compare four ways to compute
-# all texts of an epoch, forward and backward. First you count their cells and pairs.
+# Your sampler of part 3 removes most of the padding, too. So you compare four ways to compute all texts of an epoch,
+# forward and backward. First you count their cells and pairs.
 #
 # | way | what it computes |
 # |---|---|
@@ -277,45 +286,48 @@ make_sampler = course.solved(check.BucketBatchSampler)
 
 
 def epoch_of(seed):
-    """The batches of an epoch, for each way."""
+    """The batches of an epoch, for each way: lists of text numbers, or of rows of them."""
     shuffled = list(make_sampler(texts.lengths, size.training_batch, 1, seed=seed))
-    packed_batches = []
-    for batch in shuffled:
-        rows = grouping.best_fit(texts.lengths[batch], size.row_length)
-        packed_batches.append([[batch[i] for i in row] for row in rows])
     bucketed = list(make_sampler(texts.lengths, size.training_batch, 50, seed=seed))
-    flat = [[batch] for batch in shuffled]
+    in_one_row = [[batch] for batch in shuffled]
+    in_short_rows = []
+    for batch in shuffled:
+        rows = grouping.in_rows(batch, texts.lengths[batch], size.row_length)
+        in_short_rows.append(rows)
     return {
         "random batches": shuffled,
         "bucketed batches": bucketed,
-        "flat": flat,
-        "packed rows": packed_batches,
+        "flat": in_one_row,
+        "packed rows": in_short_rows,
     }
 
 
 # %% tags=["experiment"]
-first = epoch_of(seed=0)
+def rows_and_columns(way, batch):
+    """The shape of a batch."""
+    if way == "packed rows":
+        return len(batch), size.row_length
+    if way == "flat":
+        return 1, int(texts.lengths[batch[0]].sum())
+    return len(batch), int(texts.lengths[batch].max())
+
+
+first_epoch = epoch_of(seed=0)
 n_tokens = int(texts.lengths.sum())
-shapes = {  # (rows, columns) of each batch
-    "random batches": [
-        (len(batch), int(texts.lengths[batch].max())) for batch in first["random batches"]
-    ],
-    "bucketed batches": [
-        (len(batch), int(texts.lengths[batch].max())) for batch in first["bucketed batches"]
-    ],
-    "flat": [(1, int(texts.lengths[batch].sum())) for (batch,) in first["flat"]],
-    "packed rows": [(len(rows), size.row_length) for rows in first["packed rows"]],
-}
-cells = {name: sum(rows * columns for rows, columns in found) for name, found in shapes.items()}
-pairs = {name: sum(rows * columns**2 for rows, columns in found) for name, found in shapes.items()}
-for name in shapes:
-    print(
-        f"{name:<17} {cells[name] / n_tokens:4.2f} cells and {pairs[name] / n_tokens:4.0f} pairs per token"
-    )
+cells = dict.fromkeys(first_epoch, 0)
+pairs = dict.fromkeys(first_epoch, 0)
+for way, batches in first_epoch.items():
+    for batch in batches:
+        rows, columns = rows_and_columns(way, batch)
+        cells[way] += rows * columns
+        pairs[way] += rows * columns**2
+    cells_per_token = cells[way] / n_tokens
+    pairs_per_token = pairs[way] / n_tokens
+    print(f"{way:<17} {cells_per_token:4.2f} cells and {pairs_per_token:4.0f} pairs per token")
 
 # %% [markdown]
-# Linear maps take time per cell. Attention takes time per pair of tokens in a row, and a mask does not save the time of
-# hidden pairs.
+# Linear maps compute every cell. Under a dense mask, attention computes every pair of cells in a row, hidden ones
+# included.
 #
 # **Predict** How many times as fast as bucketed batches are packed rows? Does the time follow the cells printed above?
 # Does it follow the pairs? Or does it lie between the two?
@@ -325,23 +337,25 @@ my_guess_for_packed_rows = None  # times as fast as bucketed batches
 
 # %% tags=["experiment"]
 model = ragged.RaggedTransformer(texts.vocabulary, size.text_dim, size.text_layers).to(device)
-total = n_tokens - len(texts)  # tokens that are predicted
+n_predicted = n_tokens - len(texts)  # all tokens but the first one of each text
 
 
-def of_batch(batch):
-    """The texts of a batch of numbers."""
+def texts_of(batch):
+    """The tokens of each text of a list of numbers."""
     return [texts[i][0].to(device) for i in batch]
 
 
 def padded_loss(batch):
-    """The share of one padded batch in the mean over all tokens."""
-    return ragged.padded_losses(model, of_batch(batch))[0].sum() / total
+    """What a padded batch adds to the mean loss of the epoch."""
+    losses, _ = ragged.padded_losses(model, texts_of(batch))
+    return losses.sum() / n_predicted
 
 
 def packed_loss(rows, row_length=None):
-    """The share of packed rows in the mean over all tokens."""
-    members = [of_batch(row) for row in rows]
-    return ragged.packed_losses(model, members, pack_now, mask_now, row_length)[0].sum() / total
+    """What packed rows add to the mean loss of the epoch."""
+    members = [texts_of(row) for row in rows]
+    losses, _ = ragged.packed_losses(model, members, pack_now, mask_now, row_length)
+    return losses.sum() / n_predicted
 
 
 # %% [markdown]
@@ -349,58 +363,54 @@ def packed_loss(rows, row_length=None):
 # with another seed. The intervals then cover the shuffles as well as the noise of the clock.
 
 # %% tags=["experiment"]
-in_short_rows = functools.partial(packed_loss, row_length=size.row_length)
 loss_of = {
     "random batches": padded_loss,
     "bucketed batches": padded_loss,
     "flat": packed_loss,
-    "packed rows": in_short_rows,
+    "packed rows": partial(packed_loss, row_length=size.row_length),
 }
-drawn = {}  # the batches of the round
+batches_of = {}  # of each way, in this round
 
 
-def backward(name):
-    """The gradient of an epoch."""
+def shuffle(number):
+    """Draw the batches of a round."""
+    batches_of.update(epoch_of(seed=number))
+
+
+def backward(way):
+    """Compute the gradient of an epoch."""
     model.zero_grad()
-    for batch in drawn[name]:
-        loss_of[name](batch).backward()
+    for batch in batches_of[way]:
+        loss_of[way](batch).backward()
 
 
 # %% tags=["experiment"]
-weights = tuple(model.parameters())
+weights = list(model.parameters())
 largest = {}  # bytes of the batch that keeps most
-for name, batches in first.items():
-    largest[name] = max(
-        grouping.bytes_for_backward(functools.partial(loss_of[name], batch), weights)
-        for batch in batches
-    )
-timed = compare(
-    {name: functools.partial(backward, name) for name in loss_of},
-    device=device,
-    before_round=lambda number: drawn.update(epoch_of(seed=number)),
-    seconds=12 * size.seconds,
-)
+for way, batches in first_epoch.items():
+    kept = []
+    for batch in batches:
+        kept.append(grouping.bytes_for_backward(partial(loss_of[way], batch), weights))
+    largest[way] = max(kept)
+
+gradients = {way: partial(backward, way) for way in loss_of}
+timed = compare(gradients, device=device, before_round=shuffle, seconds=12 * size.seconds)
 plots.time_and_memory({"transformer": (timed, largest)})
 
 # %% tags=["experiment"]
 print(f"an epoch of random batches took {1000 * timed.median('random batches'):.0f} ms")
-for name in loss_of:
-    print(
-        f"{name:<17} {timed.rate(name, total).estimate:8,.0f} tokens/s, {largest[name] / 1e6:6.1f} MB"
-    )
+for way in loss_of:
+    tokens_per_second = timed.rate(way, n_tokens).estimate
+    print(f"{way:<17} {tokens_per_second:8,.0f} tokens/s, {largest[way] / 1e6:6.1f} MB")
 print(timed)
+
 over_bucketed = timed.ratio("packed rows", to="bucketed batches")
-by_cells, by_pairs = (
-    counted["bucketed batches"] / counted["packed rows"] for counted in (cells, pairs)
-)
-print(
-    f"packed rows over bucketed batches: {by_cells:.2f} by cells, {by_pairs:.2f} by pairs, {over_bucketed} by time"
-)
-print(
-    course.score(
-        "05/4", "packed rows over bucketed batches", my_guess_for_packed_rows, over_bucketed
-    )
-)
+by_cells = cells["bucketed batches"] / cells["packed rows"]
+by_pairs = pairs["bucketed batches"] / pairs["packed rows"]
+what = "packed rows over bucketed batches"
+print(f"{what}: {by_cells:.2f} by cells, {by_pairs:.2f} by pairs, {over_bucketed} by time")
+print(course.score("05/4", what, my_guess_for_packed_rows, over_bucketed))
+
 course.claim(
     "packed rows are at least twice as fast as random padded batches",
     timed.ratio("packed rows"),
@@ -420,38 +430,36 @@ course.claim(
 )
 
 # %% [markdown]
-# The memory is what the largest batch keeps for the backward pass. The bucket with the longest texts keeps as much as a
-# random batch, so bucketing saves cells but does not lower the peak.
+# The memory is what the largest batch keeps for the backward pass. A bucket of long texts can be as large as a random
+# batch, so bucketing need not lower this maximum.
 #
-# Bucketed batches leave nearly as little padding as packed rows and need no mask, so packed rows need not be faster.
-# But a packed batch stays a random sample, because packing does not sort.
+# By the counts above, bucketed batches leave little padding, too, and have fewer pairs. So packed rows need not be
+# faster. But a packed batch stays a random sample, because it holds the texts of a random batch.
 #
-# **Takeaway** Packing removes padding without choosing which texts meet. Under a dense mask keep rows short, because
-# attention computes the hidden pairs, too.
+# **Takeaway** Packing removes padding without choosing which texts meet. Under a dense mask, compare short rows with
+# one long row.
 #
 # <details><summary>When may a row be long?</summary>
 #
 # Where the flat row is slower than short rows, **we think** that its hidden pairs are the reason, although the number
 # of rows differs, too. To test this, pack into rows of twice the length.
 #
-# **Known** Kernels for variable lengths skip the hidden pairs (`flash_attn_varlen_func` of the library flash-attn).
-# With such a kernel a row may be long. An extra section tries the one of PyTorch.
-#
-# The printed pairs also count some that a causal kernel may skip in padded batches, because these need no mask here.
+# **Known** Kernels for variable lengths skip the pairs of different sequences (`flash_attn_varlen_func` of the library
+# flash-attn). With such a kernel a row may be long. An extra section tries the one of PyTorch.
 #
 # </details>
 #
-# You can read the extra sections in any order, except that the one on masked pairs continues the one on kernels. If you
-# have time for one only, count your own data in "How much could your own data save?".
+# You can read the extra sections in any order, except that the one on masked pairs continues the one on kernels. If
+# you have time for one only, count your own data in "How much could your own data save?".
 
 # %% [markdown]
 # ## Do maxima need a rectangle? · extra
 #
 # ### Exercise 3 · The maximum of each sequence
 #
-# A model without attention, such as `TokenPool`, needs no mask of pairs and no special kernel. Only its maximum must
-# know where a sequence ends. Take the maximum over the tokens of each sequence of a flat batch, for each feature.
-# `Tensor.scatter_reduce` takes maxima by an index, and `torch.segment_reduce` by lengths.
+# `TokenPool` has no attention, so it needs no mask of pairs. Only its maximum must know where a sequence ends. Take
+# the maximum over the tokens of each sequence of a flat batch, for each feature. `Tensor.scatter_reduce` takes maxima
+# by an index, and `torch.segment_reduce` by lengths.
 #
 # ```python
 # >>> segment_max(torch.tensor([[1.0], [5.0], [2.0]]), torch.tensor([2, 1])).tolist()
@@ -475,8 +483,8 @@ course.claim(
 # <details><summary>Hint 2</summary>
 #
 # `torch.arange(n).repeat_interleave(lengths)` gives each token the number of its sequence. `scatter_reduce(0, index,
-# values, "amax")` on a tensor of −∞ takes maxima by an index of the values' shape. `torch.segment_reduce(values, "max",
-# lengths=lengths)` does both.
+# values, "amax")` on a tensor of −∞ takes maxima by an index of the values' shape. `torch.segment_reduce(values,
+# "max", lengths=lengths)` does both.
 #
 # </details>
 
@@ -512,16 +520,15 @@ check.segment_max(segment_max, seed=1990)
 
 # %% tags=["experiment"]
 drawn = sequences.load("lognormal", rows=size.rows_of_groups)
-values, lengths, _ = (
-    part.to(device) for part in sequences.collate([drawn[i] for i in range(len(drawn))])
-)
-pad_for_maxima, segment_now = course.solved(check.pad_batch), course.solved(check.segment_max)
+values, lengths, _ = sequences.collate(list(drawn), device)
+pad_now = course.solved(check.pad_batch)
+segment_now = course.solved(check.segment_max)
 pool = TokenPool(sequences.VOCABULARY, size.u_dim, size.u_dim).to(device)
 
 
 def on_rectangle():
     """Scores of the padded batch."""
-    return pool(*pad_for_maxima(values, lengths))
+    return pool(*pad_now(values, lengths))
 
 
 def on_flat():
@@ -531,12 +538,12 @@ def on_flat():
 
 # %% tags=["experiment"]
 off_maxima = (on_flat() - on_rectangle()).abs().max().item()
-kept_flat, kept_padded = (
-    grouping.bytes_for_backward(run, pool.parameters()) for run in (on_flat, on_rectangle)
-)
+kept_flat = grouping.bytes_for_backward(on_flat, pool.parameters())
+kept_padded = grouping.bytes_for_backward(on_rectangle, pool.parameters())
 share = kept_flat / kept_padded
 tokens_share = int(lengths.sum()) / (len(lengths) * int(lengths.max()))
-is_equal, is_share = off_maxima < 1e-5, abs(share / tokens_share - 1) < 0.1
+is_equal = off_maxima < 1e-5
+is_share = abs(share / tokens_share - 1) < 0.1
 course.claim(
     "the flat model gives the scores of the padded one",
     is_equal,
@@ -548,15 +555,18 @@ course.claim(
     f"{100 * share:.0f} % of the bytes, {100 * tokens_share:.0f} % of the cells",
 )
 
+
 # %% tags=["experiment"]
-maxima = compare(
-    {
-        "one rectangle": lambda: on_rectangle().sum().backward(),
-        "flat": lambda: on_flat().sum().backward(),
-    },
-    device=device,
-    seconds=2 * size.seconds,
-)
+def backward_of_scores(scores):
+    """Compute the gradient of the sum of `scores()`."""
+    scores().sum().backward()
+
+
+ways = {
+    "one rectangle": partial(backward_of_scores, on_rectangle),
+    "flat": partial(backward_of_scores, on_flat),
+}
+maxima = compare(ways, device=device, seconds=2 * size.seconds)
 course.claim(
     "flat maxima are at least twice as fast as those of one rectangle",
     maxima.ratio("flat"),
@@ -564,43 +574,45 @@ course.claim(
 )
 
 # %% [markdown]
-# Recurrent layers can pack, too. With `pack_padded_sequence`, each sequence drops out of the computation where it ends.
+# Recurrent layers can pack, too. With `pack_padded_sequence`, each sequence leaves the computation where it ends.
 
 # %% tags=["experiment"]
-states = torch.nn.GRU(16, 16, batch_first=True).to(device)
+gru = torch.nn.GRU(16, 16, batch_first=True).to(device)
 steps_in = torch.randn(len(lengths), int(lengths.max()), 16, device=device)
-drop_out = functools.partial(
-    torch.nn.utils.rnn.pack_padded_sequence, batch_first=True, enforce_sorted=False
-)
-limits = grouping.greedy_thresholds(lengths.cpu(), 4)
-split = grouping.split_by_length([torch.arange(len(lengths))], lengths.cpu(), limits)
-recurrent = {
-    "packed sequence": lambda: states(drop_out(steps_in, lengths.cpu())),
-    "four groups": lambda: [
-        states(steps_in[group, : int(lengths[group].max())]) for group in split
-    ],
-}
-kept = {
-    name: grouping.bytes_for_backward(run, states.parameters()) for name, run in recurrent.items()
-}
-is_fewer = kept["packed sequence"] < kept["four groups"]
+on_cpu = lengths.cpu()
+thresholds = grouping.greedy_thresholds(on_cpu, 4)
+groups = grouping.split_by_length([torch.arange(len(on_cpu))], on_cpu, thresholds)
+
+
+def as_packed_sequence():
+    """Run the layer without padding."""
+    gru(pack_padded_sequence(steps_in, on_cpu, batch_first=True, enforce_sorted=False))
+
+
+def in_groups():
+    """Run the layer on a rectangle per group."""
+    return [gru(steps_in[group, : int(on_cpu[group].max())]) for group in groups]
+
+
+kept_packed = grouping.bytes_for_backward(as_packed_sequence, gru.parameters())
+kept_groups = grouping.bytes_for_backward(in_groups, gru.parameters())
+is_fewer = kept_packed < kept_groups
 course.claim(
     "for a recurrence a packed sequence needs fewer bytes than four groups",
     is_fewer,
-    f"{kept['packed sequence'] / 1e6:.1f} against {kept['four groups'] / 1e6:.1f} MB",
+    f"{kept_packed / 1e6:.1f} against {kept_groups / 1e6:.1f} MB",
 )
 
 # %% [markdown]
-# The claim compares bytes, not times, and only with four groups. More groups would keep fewer bytes, but add calls.
+# The claim compares bytes, not times, and only with four groups.
 #
 # **Takeaway** A maximum needs no rectangle. It only needs to know to which sequence each token belongs.
 
 # %% [markdown]
 # ## Does attention on a flat batch get a fast kernel? · extra
 #
-# Attention can take most of the time of a long flat row, so its kernel matters. You write the attention, then compare
-# which kernels `F.scaled_dot_product_attention` chooses for it. It accepts q, k and v as (batch, heads, tokens, d) or
-# (heads, tokens, d).
+# You write attention on flat batches, then compare which kernels `F.scaled_dot_product_attention` chooses for it. It
+# accepts q, k and v as (batch, heads, tokens, d) or (heads, tokens, d).
 #
 # ### Exercise 4 · Attention on flat batches
 #
@@ -631,8 +643,8 @@ course.claim(
 # <details><summary>Hint 2</summary>
 #
 # Make one batch with the heads first, `transpose(0, 1)[None]`, pass your block mask as `attn_mask`, and undo the
-# transpose afterwards. Or `torch.nested.nested_tensor_from_jagged(q.contiguous(), offsets).transpose(1, 2)` for each of
-# the three, and afterwards `.transpose(1, 2).values()`.
+# transpose afterwards. Or `torch.nested.nested_tensor_from_jagged(q.contiguous(), offsets).transpose(1, 2)` for each
+# of the three, and afterwards `.transpose(1, 2).values()`.
 #
 # </details>
 
@@ -665,15 +677,23 @@ check.flat_attention(flat_attention, seed=8)
 ### END HIDDEN TESTS
 
 # %% tags=["experiment"]
-flat_now, block_now = course.solved(check.flat_attention), course.solved(check.block_mask)
+flat_now = course.solved(check.flat_attention)
+block_now = course.solved(check.block_mask)
 few = sequences.load("lognormal", rows=size.attention_rows).lengths.to(device)
 offsets = F.pad(few.cumsum(0), (1, 0))
 qkv = attention_ways.drawn(int(few.sum()), 4, size.attention_dim // 4, device)
 seen = block_now(few)
-yours = flat_now(*(part[0].transpose(0, 1) for part in qkv), few).transpose(0, 1)[None]
-under_mask, on_nested = attention_ways.masked(seen), attention_ways.nested(offsets)
-off_kernels = max((way(*qkv) - yours).abs().max().item() for way in (under_mask, on_nested))
-is_equal, is_sparse = off_kernels < 1e-3, int(seen.sum()) < seen.numel() / 2
+under_mask = attention_ways.masked(seen)
+on_nested = attention_ways.nested(offsets)
+
+tokens_first = [part[0].transpose(0, 1) for part in qkv]  # (total, heads, d)
+yours = flat_now(*tokens_first, few).transpose(0, 1)[None]
+off_kernels = 0.0
+for attention in (under_mask, on_nested):
+    difference = (attention(*qkv) - yours).abs().max().item()
+    off_kernels = max(off_kernels, difference)
+is_equal = off_kernels < 1e-3
+is_sparse = int(seen.sum()) < seen.numel() / 2
 course.claim(
     "nested tensors and your block mask give what your flat attention gives",
     is_equal,
@@ -686,22 +706,23 @@ course.claim(
 )
 
 # %% tags=["experiment"]
-three = [part[0].detach().requires_grad_() for part in qkv]
+three = [part[0].detach().requires_grad_() for part in qkv]  # (heads, total, d)
 by_dimensions = {
     "three": attention_ways.backward_of(under_mask, three),
     "four": attention_ways.backward_of(under_mask, qkv),
     "nested": attention_ways.backward_of(on_nested, qkv),
 }
-kernels = compare(by_dimensions, device=device, seconds=2 * size.seconds)
-print({name: attention_ways.kernel_of(run) for name, run in by_dimensions.items()})
+by_shape = compare(by_dimensions, device=device, seconds=2 * size.seconds)
+chosen = {name: attention_ways.kernel_of(run) for name, run in by_dimensions.items()}
+print(chosen)
 course.claim(
     "the same attention is faster with four dimensions than with three",
-    kernels.ratio("four"),
+    by_shape.ratio("four"),
     above=1,
 )
 course.claim(
     "attention on nested tensors is faster than under the block mask",
-    kernels.ratio("nested", to="four"),
+    by_shape.ratio("nested", to="four"),
     above=1,
     otherwise="Without a fused kernel for nested tensors, attention is written out.",
 )
@@ -709,8 +730,8 @@ course.claim(
 # %% [markdown]
 # The cell prints which implementation PyTorch chose for each. `attention_math` means that attention was written out.
 #
-# **Shown** The calls with three and four dimensions differ in nothing else. **Known** For nested tensors PyTorch has
-# fused kernels on CUDA alone. Elsewhere it splits the batch into its sequences and takes the `math` path
+# **Shown** The calls with three and four dimensions differ only in the shape of their arguments. **Known** For nested
+# tensors on a CPU, PyTorch splits the batch into its sequences and takes the `math` path
 # (`torch/nested/_internal/sdpa.py`).
 #
 # **Takeaway** The shape of the arguments can decide which kernel runs. Print its name, and time it on your device.
@@ -721,17 +742,17 @@ course.claim(
 # Most of a block mask is False, so a kernel that skips these pairs could save most of the work. FlexAttention (Dong et
 # al. 2024, arXiv:2412.05496) divides the mask into blocks of 128 × 128 and skips blocks that are False throughout.
 #
-# Without CUDA the next cell runs it uncompiled and forward only, which shows its result but not its speed. On CUDA the
-# cell after it times the block mask, FlexAttention and PyTorch's kernel for variable lengths, which takes your
-# `cu_seqlens`. That kernel needs half precision, so all three get the same tensors in bfloat16.
+# The next cell runs it uncompiled and forward only, which shows its result but not its speed. On CUDA the cell after
+# it times the block mask, FlexAttention and PyTorch's kernel for variable lengths, which takes cumulative lengths like
+# your `cu_seqlens`. That kernel needs half precision, so all three get the same tensors in bfloat16.
 
 # %% tags=["experiment"]
 owner = torch.arange(len(few), device=device).repeat_interleave(few)
-found = attention_ways.flexible_forward(owner, qkv)
-if isinstance(found, str):
-    print(f"FlexAttention does not run here ({found})")
+result = attention_ways.flexible_forward(owner, qkv)
+if isinstance(result, str):
+    print(f"FlexAttention does not run here ({result})")
 else:
-    off_flex = (found - under_mask(*qkv)).abs().max().item()
+    off_flex = (result - under_mask(*qkv)).abs().max().item()
     is_equal = off_flex < 1e-3
     course.claim(
         "FlexAttention gives what the block mask gives",
@@ -744,23 +765,34 @@ course.claim("FlexAttention can skip more than half of the blocks", is_half, f"{
 
 # %% tags=["experiment"]
 halves = attention_ways.in_bfloat16(qkv)
-fast = attention_ways.fast_kernels(halves, offsets)
-runnable = {name: run for name, run in fast.items() if not isinstance(run, str)}
-print({name: run for name, run in fast.items() if isinstance(run, str)} or "both kernels run here")
-ratio = dict.fromkeys(fast)
-if runnable:
-    compared = compare(
-        {"block mask": attention_ways.backward_of(under_mask, halves), **runnable}, device=device
-    )
-    ratio |= {name: compared.ratio(name) for name in runnable}
-course.claim("in bfloat16 varlen is faster than the block mask", ratio["varlen"], above=1)
+kernels = attention_ways.fast_kernels(halves, offsets)
+missing = {name: why for name, why in kernels.items() if isinstance(why, str)}
+print(missing or "both kernels run here")
+
+ways = {"block mask": attention_ways.backward_of(under_mask, halves)}
+for name, run in kernels.items():
+    if name not in missing:
+        ways[name] = run
+times_as_fast = {"varlen": None, "FlexAttention": None}
+if len(ways) > 1:
+    compared = compare(ways, device=device)
+    for name in ways.keys() - {"block mask"}:
+        times_as_fast[name] = compared.ratio(name)
+
 course.claim(
-    "in bfloat16 FlexAttention is faster than the block mask", ratio["FlexAttention"], above=1
+    "in bfloat16 varlen is faster than the block mask",
+    times_as_fast["varlen"],
+    above=1,
+)
+course.claim(
+    "in bfloat16 FlexAttention is faster than the block mask",
+    times_as_fast["FlexAttention"],
+    above=1,
 )
 
 # %% [markdown]
-# **Takeaway** The mask tells you how many pairs a kernel can skip, but not how much time that saves. Time the kernel on
-# your GPU, with batches of your size.
+# **Takeaway** The mask tells you how many blocks a kernel can skip, but not how much time that saves. Time the kernel
+# on your GPU, with batches of your size.
 
 # %% [markdown]
 # ## How often does the compiler start again? · extra
@@ -773,29 +805,33 @@ course.claim(
 # - with `True`, sizes are dynamic from the start.
 #
 # Where shapes must be static, as in CUDA graphs, you can pad each batch to the next of k *edges*. The cell counts the
-# graphs of the forward pass, but does not compile them, which would take minutes.
+# graphs of the forward pass, but does not compile them to machine code.
 #
 # **How many graphs does the default make for all batches of an epoch?**
 
 # %% tags=["experiment"]
-edges = torch.tensor(grouping.greedy_thresholds(texts.lengths, 8))
 sampler = make_sampler(texts.lengths, size.training_batch, 50)
-widths = [int(texts.lengths[batch].max()) for batch in sampler if len(batch) == size.training_batch]
-rounded = edges[torch.bucketize(torch.tensor(widths), edges)].tolist()
+widths = []
+for batch in sampler:
+    if len(batch) == size.training_batch:
+        widths.append(int(texts.lengths[batch].max()))
+edges = torch.tensor(grouping.greedy_thresholds(texts.lengths, 8))
+widths_at_edges = edges[torch.bucketize(torch.tensor(widths), edges)].tolist()
+choices = {
+    "False": (widths, False),
+    "None": (widths, None),
+    "True": (widths, True),
+    "False, 8 edges": (widths_at_edges, False),
+}
+
 small = ragged.RaggedTransformer(texts.vocabulary, 8, 1)
 graphs = {}
-for name, columns, dynamic in [
-    ("False", widths, False),
-    ("None", widths, None),
-    ("True", widths, True),
-    ("False, 8 edges", rounded, False),
-]:
+for name, (columns, dynamic) in choices.items():
     inputs = [(torch.zeros(2, n, dtype=torch.int64), torch.arange(n)) for n in columns]
     graphs[name] = ragged.graphs_compiled(small, inputs, dynamic)
-    more = sum(columns) / sum(widths)
-    print(
-        f"dynamic={name:<15} {graphs[name]} graphs for {len(columns)} batches, {more:.2f} times the cells"
-    )
+    times_the_cells = sum(columns) / sum(widths)
+    counted = f"{graphs[name]} graphs for {len(columns)} batches"
+    print(f"dynamic={name:<15} {counted}, {times_the_cells:.2f} times the cells")
 is_small = graphs["None"] <= 3 < graphs["False"]
 course.claim(
     "by default torch.compile makes at most three graphs for all widths of an epoch",
@@ -813,45 +849,53 @@ course.claim(
 # ## Does packing change the training? · extra
 #
 # A packed row holds random texts, so packing should train as well as random batches do. You pack the random batches of
-# part 3, and compare them with random batches and with windows. (In the left panel, the lines of random and packed
-# batches may cover each other.)
+# part 3, and compare them with random batches and with windows.
 
 # %% tags=["experiment"]
 held_out = sequences.text(size.held_out, 1)
-epoch = len(texts) // size.training_batch  # updates
+updates_per_epoch = len(texts) // size.training_batch
 
 
 def steps(order, data, seed):
     """The batches of each update."""
-    sampler = make_sampler(
-        data.lengths, size.training_batch, 50 if order == "windows" else 1, seed=seed
-    )
+    window = 50 if order == "windows" else 1
+    sampler = make_sampler(data.lengths, size.training_batch, window, seed=seed)
     return ragged_training.steps_of(ragged_training.epochs_of(sampler))
 
 
-def in_rows(model, members):
+def losses_in_rows(model, members):
     """The losses of one batch in packed rows."""
     lengths = torch.tensor([len(text) for text in members])
-    rows = grouping.best_fit(lengths, size.row_length)
-    of_rows = [[members[i] for i in row] for row in rows]
-    return ragged.packed_losses(model, of_rows, pack_now, mask_now, size.row_length)
+    rows = grouping.in_rows(members, lengths, size.row_length)
+    return ragged.packed_losses(model, rows, pack_now, mask_now, size.row_length)
 
 
 # %% tags=["experiment"]
-shape = dict(dim=size.training_dim, layers=size.training_layers, device=device)
-shape |= dict(updates=size.training_epochs * epoch, every=max(epoch // 8, 1))
-given = texts, held_out, steps, size.training_seeds
-runs = ragged_training.train_each(["packed"], *given, **shape, losses_of_batch=in_rows)
-runs |= ragged_training.train_each(["random"], *given, **shape)
-most_cells = max(curve.cells[-1] for curve in runs["packed"])
-windows = ragged_training.train_each(["windows"], *given, **shape, cells=most_cells)
-after_updates = ragged_training.by_updates(runs, shape["updates"])
-after_cells = ragged_training.by_cells({"packed": runs["packed"]} | windows, shape["updates"])
+updates = size.training_epochs * updates_per_epoch
+settings = {
+    "seeds": size.training_seeds,
+    "dim": size.training_dim,
+    "layers": size.training_layers,
+    "device": device,
+    "updates": updates,
+    "every": max(updates_per_epoch // 8, 1),
+}
+packed_runs = ragged_training.train_each(
+    ["packed"], texts, held_out, steps, losses_of_batch=losses_in_rows, **settings
+)
+random_runs = ragged_training.train_each(["random"], texts, held_out, steps, **settings)
+most_cells = max(curve.cells[-1] for curve in packed_runs["packed"])
+windows_runs = ragged_training.train_each(
+    ["windows"], texts, held_out, steps, cells=most_cells, **settings
+)
+
+after_updates = ragged_training.by_updates(packed_runs | random_runs, updates)
+after_cells = ragged_training.by_cells(packed_runs | windows_runs, updates)
 titles = [
     "the same texts, random and packed",
     "by cells: those of random batches are mostly padding",
 ]
-plots.curves(runs | windows, epoch, titles)
+plots.curves(random_runs | windows_runs | packed_runs, updates_per_epoch, titles)
 
 # %% tags=["experiment"]
 course.claim(
@@ -866,29 +910,28 @@ course.claim(
 )
 
 # %% [markdown]
-# **Shown** Packed and random batches hold the same texts in the same order, so only rounding differs. But equal cells
-# are not equal costs, because packed rows have more pairs per token than buckets, as you counted above.
+# **Shown** The updates of packed and random batches hold the same texts, so only rounding differs. But equal cells are
+# not equal costs, because packed rows have more pairs per token than buckets, as you counted above.
 #
-# **Takeaway** Packing a random batch changes its layout, not the training. A packer that fills rows from a stream also
-# changes how many sequences an update has.
+# **Takeaway** Packing a random batch changes its layout, not what an update learns from.
 
 # %% [markdown]
 # ## How much could your own data save? · extra
 #
-# Replace `my_lengths` with the lengths of your own data set. Take the whole set, because a few batches cannot show what
-# windows of many batches save. The cell fills packed rows from the whole set and makes them twice as long. Both
-# leave less padding than the rows above.
+# Replace `my_lengths` with the lengths of your own data set. Take the whole set, because a few batches cannot show
+# what windows of many batches save. The cell fills packed rows of twice the longest length from the whole set.
 
 # %% tags=["experiment"]
-my_lengths, my_batch_size = texts.lengths, 32
+my_lengths = texts.lengths
+my_batch_size = 32
+
 for window in (1, 50):
     waste = grouping.waste_of(make_sampler(my_lengths, my_batch_size, window), my_lengths)
     print(f"windows of {window:>2}: {waste:.2f} cells per token")
-my_rows = grouping.best_fit(my_lengths, 2 * int(my_lengths.max()))
-cells_in_rows = 2 * int(my_lengths.max()) * len(my_rows)
-print(
-    f"packed rows of twice the longest: {cells_in_rows / int(my_lengths.sum()):.2f} cells per token"
-)
+row_length = 2 * int(my_lengths.max())
+rows = grouping.best_fit(my_lengths, row_length)
+waste_of_rows = row_length * len(rows) / int(my_lengths.sum())
+print(f"packed rows of twice the longest: {waste_of_rows:.2f} cells per token")
 
 # %% [markdown]
 # **Takeaway** Count cells for your lengths before you build anything.
@@ -901,12 +944,12 @@ print(
 
 # %% [markdown] answer="your_data" points=4
 # ### BEGIN SOLUTION
-# A good answer names the data and its lengths (median, longest, their ratio), computes the waste for the intended batch
-# size first, and argues from it. It separates training from inference: bucketing changes which samples meet in a batch
-# and so may change training, while inference may sort freely. It asks whether the model mixes tokens, and whether
-# kernels for lengths exist on the device. It names claims that depend on the machine (overhead per group, speed of
-# scattered maxima) and on the data (label related to length), and says how to measure them: paired, warmed up,
-# synchronised.
+# A good answer names the data and its lengths (median, longest, their ratio), computes the waste for the intended
+# batch size first, and argues from it. It separates training from inference: bucketing changes which samples meet in a
+# batch and so may change training, while inference may sort freely. It asks whether the model mixes tokens, and
+# whether kernels for lengths exist on the device. It names claims that depend on the machine (overhead per group,
+# speed of scattered maxima) and on the data (label related to length), and says how to measure them: paired, warmed
+# up, synchronised.
 #
 # One point each: waste computed from lengths · method argued from model and data · training against inference · what
 # must be measured again.

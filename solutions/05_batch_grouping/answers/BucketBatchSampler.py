@@ -39,8 +39,8 @@ MISTAKES = {
     "GeneratorOfTheSampler": (
         "The generator is made once: batches depend on past iterations. Make one in `__iter__`, from seed and epoch.",
         (
-            "self.seed, self.epoch = seed, 0",
-            "self.epoch, self.rng = 0, np.random.default_rng(seed)",
+            "self.epoch = 0",
+            "self.epoch = 0\n        self.rng = np.random.default_rng(seed)",
         ),
         ("np.random.default_rng((self.seed, self.epoch))", "self.rng"),
     ),

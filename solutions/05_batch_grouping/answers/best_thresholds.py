@@ -22,7 +22,7 @@ MISTAKES = {
         ("costs[j - 1]", "costs[i]"),
     ),
     "cost_of_the_next": (
-        "Each group costs as much as the first length behind it. uⱼ is lengths[j - 1], its cost costs[j - 1].",
+        "Each group costs as much as the first length behind it. Its own longest length costs costs[j - 1].",
         ("costs[j - 1]", "costs[min(j, m - 1)]"),
     ),
     "two_nearest_i": (
@@ -30,7 +30,7 @@ MISTAKES = {
         ("range(j)", "range(max(0, j - 2), j)"),
     ),
     "all_sequences_so_far": (
-        "The last group counts all sequences up to uⱼ. Those before it have their own groups: upto[j] - upto[i].",
+        "The last group counts all of the first j lengths. Those before it have their own groups: upto[j] - upto[i].",
         ("(upto[j] - upto[i])", "upto[j]"),
     ),
     "greatest": (
