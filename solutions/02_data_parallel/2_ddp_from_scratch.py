@@ -547,23 +547,29 @@ class OverlappedDDP(nn.Module):
 
     def __init__(self, module, bucket_bytes=2**20):
         super().__init__()
-        self.module, self.sending = module, True
-        # of the backward that runs: gradients that each bucket misses, all-reduces
-        self.missing, self.works = None, []
+        self.module = module
+        self.sending = True
+        # of the backward that runs: how many gradients each bucket misses, and the all-reduces
+        self.missing = None
+        self.works = []
         for tensor in itertools.chain(module.parameters(), module.buffers()):
             dist.broadcast(tensor.detach(), src=0)
-        groups, room = [], bucket_bytes
-        for p in reversed([p for p in module.parameters() if p.requires_grad]):
+        groups = []
+        trainable = [p for p in module.parameters() if p.requires_grad]
+        for p in reversed(trainable):
             if not groups or p.nbytes > room:
                 groups.append([])
-                room = bucket_bytes
+                room = bucket_bytes  # that the new group has left
             groups[-1].append(p)
             room -= p.nbytes
         self.buckets = []  # (flat buffer, [(parameter, its view of the buffer)])
         for k, group in enumerate(groups):
             flat = torch.cat([p.detach().flatten() for p in group])
-            parts = iter(flat.split([p.numel() for p in group]))
-            self.buckets.append((flat, [(p, next(parts).view_as(p)) for p in group]))
+            parts = flat.split([p.numel() for p in group])
+            members = []
+            for p, part in zip(group, parts, strict=True):
+                members.append((p, part.view_as(p)))
+            self.buckets.append((flat, members))
             for p in group:
                 p.register_post_accumulate_grad_hook(lambda p, k=k: self.arrived(k))
 
@@ -603,12 +609,14 @@ class OverlappedDDP(nn.Module):
             self.launch()
         for work in self.works:
             work.wait()
-        self.missing, self.works = None, []
+        self.missing = None
+        self.works = []
 
     @contextlib.contextmanager
     def no_sync(self):
         """A context in which backward sends nothing; how the block is left makes no difference."""
-        before, self.sending = self.sending, False
+        before = self.sending
+        self.sending = False
         try:
             yield
         finally:
