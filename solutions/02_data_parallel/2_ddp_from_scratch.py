@@ -554,12 +554,13 @@ class OverlappedDDP(nn.Module):
         self.works = []
         for tensor in itertools.chain(module.parameters(), module.buffers()):
             dist.broadcast(tensor.detach(), src=0)
-        groups = []
+        groups = [[]]
+        room = bucket_bytes  # that the last group has left
         trainable = [p for p in module.parameters() if p.requires_grad]
         for p in reversed(trainable):
-            if not groups or p.nbytes > room:
+            if groups[-1] and p.nbytes > room:
                 groups.append([])
-                room = bucket_bytes  # that the new group has left
+                room = bucket_bytes
             groups[-1].append(p)
             room -= p.nbytes
         self.buckets = []  # (flat buffer, [(parameter, its view of the buffer)])
