@@ -8,6 +8,7 @@ import torch
 
 from course.measure import yardsticks
 from course.measure.comparison import FASTER, NARROW, NOT_MEASURED, SAME, SLOWER, Comparison, Interval
+from course.parallel.lives import Life
 from course.plots import batch_grouping, data_parallel, fast_loading, faster_training, large_batch, parallel_loading
 from course.plots.style import BLUE, GREEN, RED, middle_and_reach
 from course.training import ladder
@@ -227,3 +228,27 @@ def test_samples_and_intervals_have_the_same_form():
     found = [Interval(10.0, 9.0, 11.0), Interval(40.0, 39.0, 41.0)]
     (ax,) = large_batch.throughput([1, 4], found).axes
     assert ax.get_title() == "4 times the batch has 4 times the samples/s"
+
+
+def test_the_idle_time_of_a_wire_is_what_no_message_takes():
+    run = {"hooks": [(0, 0.010), (1, 0.020)], "sent": [[0.012, 0.012, 0.017, 0.02], [0.02, 0.022, 0.032, 0.02]]}
+    assert round(data_parallel._end_in_ms(run), 6) == 32
+    assert round(data_parallel._idle_in_ms(run), 6) == 32 - 5 - 10
+    figure = data_parallel.overlap_lanes({"buckets": run}, "title")
+    assert any("wire idle for 17 ms" in text.get_text() for text in figure.axes[0].texts)
+
+
+def test_a_short_message_has_no_number():
+    sent = [[0.0, 0.0, 0.001, 0.1], [0.0, 0.001, 0.099, 0.1]]
+    figure = data_parallel.overlap_lanes({"buckets": {"hooks": [(0, 0.1)], "sent": sent}}, "title")
+    texts = [text.get_text() for text in figure.axes[0].texts]
+    assert "1" in texts and "0" not in texts
+
+
+def test_checkpoints_are_those_that_were_written():
+    lived = [
+        Life(2, list(range(14)), was_killed=True),
+        Life(2, list(range(10, 25)), was_killed=False),
+        Life(1, list(range(25, 30)), was_killed=True),
+    ]
+    assert data_parallel._checkpoints(lived, 10) == [10, 20, 25]

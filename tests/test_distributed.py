@@ -497,3 +497,9 @@ def test_calls_are_told_in_words():
     calls = [("broadcast", 1000), ("all_reduce", 4), ("broadcast", 208)]
     assert distributed.in_words(calls) == "2 broadcast 1,208 bytes, 1 all_reduce 4 bytes"
     assert distributed.in_words([]) == "nothing"
+
+
+def test_bytes_are_listed_per_call_of_one_operation_or_of_all():
+    calls = [("broadcast", 8), ("all_reduce", 4), ("broadcast", 1200)]
+    assert distributed.bytes_of_each(calls, "broadcast") == [8, 1200]
+    assert distributed.bytes_of_each(calls) == [8, 4, 1200]

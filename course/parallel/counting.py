@@ -50,6 +50,11 @@ def in_words(calls: Sequence[tuple[str, int]]) -> str:
     return ", ".join(texts) or "nothing"
 
 
+def bytes_of_each(calls: Sequence[tuple[str, int]], operation: str | None = None) -> list[int]:
+    """Bytes of each of these calls, in order: the calls of one `operation`, or all."""
+    return [n_bytes for name, n_bytes in calls if operation in (None, name)]
+
+
 @contextlib.contextmanager
 def counted() -> Iterator[OperationLog]:
     """Yield the OperationLog of this rank's calls to the default process group inside the block.

@@ -26,7 +26,14 @@ import torch
 
 from course.device import device
 from course.errors import CourseError, RankError
-from course.parallel.counting import Transfers, counted, group_in_place, in_words, wire_bytes
+from course.parallel.counting import (
+    Transfers,
+    bytes_of_each,
+    counted,
+    group_in_place,
+    in_words,
+    wire_bytes,
+)
 from course.parallel.network import Network, simulate
 from course.parallel.positions import position
 from course.parallel.rank_process import ONE_MACHINE, RankFiles, Result, serve
@@ -37,6 +44,7 @@ __all__ = [
     "ONE_MACHINE",
     "RankError",
     "Transfers",
+    "bytes_of_each",
     "compare_measured_on_ranks",
     "compare_on_ranks",
     "counted",

@@ -88,7 +88,8 @@ def lives_of_ranks(
     Args:
         undisturbed: loss per step of one process that nobody kills.
         losses: of the training that was killed, as its last checkpoint holds them.
-        save_every: steps between two checkpoints, drawn as dotted lines.
+        save_every: steps between two checkpoints; a life that ends as planned writes one, too. Each
+            that was written is a dotted line.
     """
     figure, upper, lower = axes(8.6, 4.2, lines=2, sharex=True)
     steps = range(1, len(undisturbed) + 1)
@@ -108,12 +109,28 @@ def lives_of_ranks(
             killed = row + 0.4 - 0.4 / life.ranks  # the last rank
             lower.plot(last + 0.5, killed, "x", color=RED, ms=9, mew=3, clip_on=False)
         names.append(f"life {row + 1}: {life.ranks} rank{'s' * (life.ranks > 1)}")
-    for step in range(save_every, len(undisturbed) + 1, save_every):
+    for step in _checkpoints(lives, save_every):
         lower.axvline(step + 0.5, color=GREY, lw=1, ls=":")
     rows(lower, names, 8)
-    lower.set_xlabel("step (a bar per rank, x: SIGKILL, dotted: checkpoint)")
+    lower.set_xlabel(
+        f"step (a bar per rank, x: SIGKILL, dotted: checkpoint after each {save_every}th step, "
+        "and at a planned end)"
+    )
     lower.grid(visible=False)
     return figure
+
+
+def _checkpoints(lives: Sequence[Life], save_every: int) -> list[int]:
+    """After how many steps a checkpoint was written, in order."""
+    written = set()
+    for life in lives:
+        done = [step + 1 for step in life.steps]
+        if life.was_killed:
+            done.pop()  # it was killed in this step
+        else:
+            written.add(done[-1])
+        written.update(step for step in done if step % save_every == 0)
+    return sorted(written)
 
 
 # ---- diagrams of a step
@@ -557,10 +574,15 @@ def step_ratios(compared: Comparison, title: str) -> Figure:
     return figure
 
 
+NUMBERED_SHARE_MIN = 0.025  # of the time axis: a shorter bar has no room for its number
+
+
 def overlap_lanes(runs: Mapping[str, Mapping[str, Sequence]], title: str) -> Figure:
     """Draw what a wrapper did in one backward, as lanes over time.
 
-    The lanes are hooks and launches, messages on the wire, and waits.
+    The lanes are hooks and launches, messages on the wire, and waits. The label of a run tells when
+    it was done, and how long until then no message was on the wire. Messages are numbered in the
+    order of their launches, where the bar has room for it.
 
     Args:
         runs: {wrapper: {"hooks": [(parameter, seconds)], "sent": [(launched, started, ended,
@@ -569,11 +591,13 @@ def overlap_lanes(runs: Mapping[str, Mapping[str, Sequence]], title: str) -> Fig
     """
     figure, ax = axes(8.6, 0.8 + 1.15 * len(runs))
     lanes = ("backward: hooks | launches ▾", "on the wire", "waiting")
+    longest = max(_end_in_ms(run) for run in runs.values())
     places = []
     for number, (wrapper, run) in enumerate(runs.items()):
         top = 4 * number
-        end = _lanes_of_run(ax, top, run)
-        text = f" {wrapper}: done after {end:.0f} ms"
+        _lanes_of_run(ax, top, run, NUMBERED_SHARE_MIN * longest)
+        end = _end_in_ms(run)
+        text = f" {wrapper}: done after {end:.0f} ms, wire idle for {_idle_in_ms(run):.0f} ms"
         ax.text(0, top - 0.42, text, fontsize=9, weight="bold", va="bottom")
         places += [top, top + 1, top + 2]
     ax.set_yticks(places, lanes * len(runs), fontsize=8)
@@ -583,8 +607,21 @@ def overlap_lanes(runs: Mapping[str, Mapping[str, Sequence]], title: str) -> Fig
     return figure
 
 
-def _lanes_of_run(ax: Axes, top: int, run: Mapping[str, Sequence]) -> float:
-    """Draw one run of `overlap_lanes` in the three rows from `top` on; return its end in ms."""
+def _end_in_ms(run: Mapping[str, Sequence]) -> float:
+    """When the last gradient of a run is ready and its last message has ended."""
+    last_hook = max(seconds for _, seconds in run["hooks"])
+    last_message = max((ended for _, _, ended, _ in run["sent"]), default=0.0)
+    return 1e3 * max(last_hook, last_message)
+
+
+def _idle_in_ms(run: Mapping[str, Sequence]) -> float:
+    """How long no message of a run is on the wire, until its end."""
+    busy = sum(ended - started for _, started, ended, _ in run["sent"])
+    return _end_in_ms(run) - 1e3 * busy
+
+
+def _lanes_of_run(ax: Axes, top: int, run: Mapping[str, Sequence], numbered_ms_min: float) -> None:
+    """Draw one run of `overlap_lanes` in the three rows from `top` on."""
     hooks = 1e3 * np.array([seconds for _, seconds in run["hooks"]])
     sent = 1e3 * torch.tensor(run["sent"])  # (messages, 4)
     launches = [1e3 * message[0] for message in run["sent"]]
@@ -593,15 +630,15 @@ def _lanes_of_run(ax: Axes, top: int, run: Mapping[str, Sequence]) -> float:
     ax.plot(hooks, [top] * len(hooks), "|", color=BLUE, ms=13)
     ax.plot(launches, [top] * len(launches), "v", color=RED, ms=5)
     end = 0.0
-    number = dict(ha="center", va="center", fontsize=7, color="white")
-    for i, (_, started, ended, waited) in enumerate(sent):
-        alpha = 0.9 - 0.3 * (i % 2)
+    number = dict(ha="center", va="center", fontsize=8, color="black")
+    for i, (_, started, ended, waited) in enumerate(sent.tolist()):
+        alpha = 0.9 - 0.4 * (i % 2)
         ax.barh(top + 1, ended - started, left=started, height=0.5, color=RED, alpha=alpha)
-        ax.text((started + ended) / 2, top + 1, str(i), **number)
+        if ended - started >= numbered_ms_min:
+            ax.text((started + ended) / 2, top + 1, str(i), **number)
         wait_start = max(waited, end)  # one wait begins when the one before has ended
         ax.barh(top + 2, max(0.0, ended - wait_start), left=wait_start, height=0.5, color=GREY)
         end = max(end, ended)
-    return max(end, backward)
 
 
 def overlap_sweep(

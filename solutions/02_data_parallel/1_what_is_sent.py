@@ -3,15 +3,14 @@
 #
 # **How do eight GPUs agree on one gradient, in every step?**
 #
-# In every step of a data-parallel training, the GPUs wait until they agree on the gradients. You count what they send
-# for that. You start several processes from this notebook, watch two of them wait for each other forever, and write the
-# all-reduce that large models are trained with.
+# Before each update, the GPUs of a data-parallel training agree on one gradient. You count what they send for that. You
+# start several processes from this notebook, watch two of them wait for each other, and write a ring all-reduce.
 #
 # **You will be able to**
 #
 # - send messages between ranks without a deadlock;
 # - write a ring all-reduce, and count what each rank sends;
-# - say when few messages matter, and when few bytes (extra).
+# - say when the number of messages matters, and when the number of bytes (extra).
 #
 # **Minutes** 36 core · 58 in all
 #
@@ -50,7 +49,7 @@ sizes = course.sizes("02_data_parallel")
 # step with the *mean* gradient.
 #
 # One GPU could collect the gradients and return their mean. But then 7 × 14 GB would enter it and 7 × 14 GB would leave
-# it in every step. This part finds a cheaper way.
+# it in every step. In this part you find a way in which each GPU sends less.
 #
 # *DistributedDataParallel* (DDP) runs one process per device, called a *rank*, with its own copy of the model and its
 # own batch. Rank 0 sends its weights to all ranks once. From then on all ranks step with the same gradients, so their
@@ -60,17 +59,17 @@ sizes = course.sizes("02_data_parallel")
 plots.ddp_steps()
 
 # %% [markdown]
-# The third column is an operation called *all-reduce*: every rank gets the sum of all ranks' tensors. Dividing by the
-# number of ranks gives the mean. An operation that all ranks call together is a *collective*. Torch has
-# `dist.all_reduce(x)`. You build your own, so that you can count its messages.
+# The third column shows an *all-reduce*: every rank gets the sum of all ranks' tensors. Dividing by the number of ranks
+# gives the mean. An operation that all ranks call together is a *collective*. Torch has `dist.all_reduce(x)`. You build
+# your own, so that you can count its messages.
 #
 # <details><summary>Ways to train on several devices</summary>
 #
 # - **Data parallel** (DP): one process. Every step copies the model to all devices and splits the batch (part 6).
 # - **Distributed data parallel** (DDP): one process per device, each with a copy of the model. The ranks average their
 #   gradients (part 2).
-# - **Sharded** training (ZeRO, FSDP): like DDP, but each rank keeps only a part of the parameters, gradients and
-#   optimizer state (Rajbhandari et al. 2020, arXiv:1910.02054; part 7).
+# - **Sharded** training (ZeRO, FSDP): like DDP, but each rank keeps only a part of the optimizer state, and in higher
+#   stages also of the gradients and parameters (Rajbhandari et al. 2020, arXiv:1910.02054; part 7).
 # - **Tensor parallel**: each device keeps a part of every layer. **Pipeline parallel**: each device keeps some of the
 #   layers.
 #
@@ -79,12 +78,13 @@ plots.ddp_steps()
 # %% [markdown]
 # ## What happens when two ranks send to each other?
 #
-# An all-reduce consists of messages between pairs of ranks, so start with one pair. Ranks are numbered from 0; the
-# *world size* is the number of ranks. `run_ranks(fn, n)` starts n processes, calls `fn(rank, n)` in each and returns
-# the results as a list. The processes send through a *backend*: gloo on CPUs, NCCL on NVIDIA GPUs.
+# You will build an all-reduce from messages between pairs of ranks, so start with one pair. Ranks are numbered from 0.
+# The *world size* is the number of ranks. `run_ranks(fn, n)` starts n processes, calls `fn(rank, n)` in each and
+# returns the results as a list. The processes send through a *backend*. This course uses gloo on CPUs and NCCL on
+# NVIDIA GPUs.
 #
-# A message has two ends: rank 0 calls `dist.send(tensor, dst=1)`, and rank 1 calls `dist.recv(tensor, src=0)`, which
-# writes into a tensor of the same shape and dtype. In `swap`, each of two ranks sends its number to the other.
+# A message has two ends. Rank 0 calls `dist.send(tensor, dst=1)`. Rank 1 calls `dist.recv(tensor, src=0)`, which writes
+# into its tensor of the same shape and dtype. In `swap`, each of two ranks sends its number to the other.
 #
 # **Predict**: how many ranks reach the end of `swap`? 2, because both send what the other one receives? Or fewer,
 # because of the order?
@@ -95,37 +95,38 @@ predicted_returned = None  # ranks
 
 # %% tags=["experiment"]
 def swap(rank, world_size):
-    mine, theirs = torch.tensor([float(rank)]), torch.empty(1)
+    mine = torch.tensor([float(rank)])
+    theirs = torch.empty(1)
     dist.send(mine, 1 - rank)
     dist.recv(theirs, 1 - rank)
     return theirs.item()
 
 
 try:
-    returned = len(run_ranks(swap, 2, backend="gloo", timeout=2))
+    results = run_ranks(swap, 2, backend="gloo", timeout=2)
+    returned = len(results)
 except distributed.RankError as error:
     print(error)
     returned = 0
-print(
-    course.score(
-        "02/1", "ranks that return when both send first", predicted_returned, returned, null=None
-    )
-)
+
+what = "ranks that return when both send first"
+print(course.score("02/1", what, predicted_returned, returned, null=None))
 
 # %% [markdown]
 # This is a *deadlock*. With gloo, `send` *blocks*: it returns only when the other side receives. Both ranks send first,
 # so neither reaches its `recv`. `run_ranks` stopped them after its time limit.
 #
-# There are two fixes:
+# Two functions fix it:
 #
 # - In `one_sends_first`, one rank sends while the other receives.
-# - In `start_both`, `isend` and `irecv` only *start* a message and return a request. `wait()` blocks until the message
-#   is complete. Until then, do not write into the outgoing tensor, and do not read the incoming one.
+# - In `start_both`, `isend` and `irecv` only *start* a message and return a request. With gloo, `wait()` blocks until
+#   the message is complete. Until then, do not write into the outgoing tensor, and do not read the incoming one.
 
 
 # %% tags=["experiment"]
 def one_sends_first(rank, world_size):
-    mine, theirs = torch.tensor([float(rank)]), torch.empty(1)
+    mine = torch.tensor([float(rank)])
+    theirs = torch.empty(1)
     if rank == 0:
         dist.send(mine, 1)
         dist.recv(theirs, 1)
@@ -137,20 +138,23 @@ def one_sends_first(rank, world_size):
 
 # %% tags=["experiment"]
 def start_both(rank, world_size):
-    mine, theirs = torch.tensor([float(rank)]), torch.empty(1)
-    requests = dist.isend(mine, 1 - rank), dist.irecv(theirs, 1 - rank)
-    for request in requests:
-        request.wait()
+    mine = torch.tensor([float(rank)])
+    theirs = torch.empty(1)
+    sending = dist.isend(mine, 1 - rank)
+    receiving = dist.irecv(theirs, 1 - rank)
+    sending.wait()
+    receiving.wait()
     return theirs.item()
 
 
-for fixed in (one_sends_first, start_both):
-    print(f"{fixed.__name__}: {run_ranks(fixed, 2, backend='gloo')}")
+for fixed_swap in (one_sends_first, start_both):
+    received = run_ranks(fixed_swap, 2, backend="gloo")
+    print(f"{fixed_swap.__name__}: {received}")
 
 # %% [markdown]
 # **Shown**: one function changes only the order, the other only when a call returns. Either change is enough.
 #
-# **Takeaway** If every rank sends first, nobody receives. Start both directions, then wait.
+# **Takeaway** If sending blocks and every rank sends first, nobody receives. Start both directions, then wait.
 
 # %% [markdown]
 # ## How does one rank reach all others?
@@ -158,7 +162,7 @@ for fixed in (one_sends_first, start_both):
 # A *broadcast* copies one rank's values to all other ranks. DDP uses it for the weights, before the first step.
 #
 # All ranks run the same function. `dist.get_rank()` returns a rank's number, and `dist.get_world_size()` the number of
-# ranks. A collective writes into the tensor that it gets: an assignment `tensor = other` would change nothing for the
+# ranks. A broadcast writes into the tensor that it gets. An assignment `tensor = other` would change nothing for the
 # caller.
 
 # %% [markdown]
@@ -259,16 +263,17 @@ check.broadcast_naive(broadcast_naive, seed=161)
 plots.ring(3)
 
 # %% [markdown]
-# Each piece is summed once and then copied, so all ranks end with the same bits. Every rank sends and receives in each
-# step, so blocking calls would deadlock. `exchange` starts both messages, then waits:
+# Each piece is summed once and then copied, so all ranks end with the same bits. In each step every rank sends and
+# receives. If all called a blocking `send` first, they would deadlock. `exchange` starts both messages, then waits:
 
 
 # %% locked="exchange"
 def exchange(outgoing, to, incoming, source):
     """Send `outgoing` to rank `to` while receiving into `incoming` from rank `source`; both contiguous."""
-    requests = dist.isend(outgoing, to), dist.irecv(incoming, source)
-    for request in requests:
-        request.wait()
+    sending = dist.isend(outgoing, to)
+    receiving = dist.irecv(incoming, source)
+    sending.wait()
+    receiving.wait()
 
 
 # %% [markdown]
@@ -276,10 +281,10 @@ def exchange(outgoing, to, incoming, source):
 #
 # Write the first phase, the reduce-scatter; the all-gather is given. In step 0 rank r sends piece r, as in the figure.
 # The all-gather starts by sending piece `(r + 1) % N`, so rank r must have completed this piece after N - 1 steps. Add
-# in place with `+=`: the pieces are views of the tensor, so a sum in a new tensor is lost. Pieces may differ in length
-# by one element, so receive into `part[: len(piece)]`, the beginning of the buffer `part`.
+# in place with `+=`: the pieces are views of `flat`, so a sum in a new tensor is lost. Pieces may differ in length by
+# one element, so receive into `part[: len(piece)]`, the beginning of the buffer `part`.
 #
-# **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 15 · **Lines** 4
+# **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 15 · **Lines** 5
 #
 # **Must**
 #
@@ -318,34 +323,31 @@ def exchange(outgoing, to, incoming, source):
 def ring_all_reduce(tensor):
     """None; afterwards `tensor` of every rank holds the sum over all ranks, bit for bit the same.
 
-    Each rank sends 2 (N - 1) pieces of 1/N of the tensor to the next rank, and nothing to any other.
+    Each rank sends 2 (N - 1) pieces of about 1/N of the tensor to the next rank, and nothing to any other.
 
     Args:
         tensor: tensor on the CPU, of one shape and dtype in all ranks, contiguous or not; changed in place.
     """
-    rank, world_size = dist.get_rank(), dist.get_world_size()
-    following, previous = (rank + 1) % world_size, (rank - 1) % world_size
+    rank = dist.get_rank()
+    world_size = dist.get_world_size()
+    following = (rank + 1) % world_size
+    previous = (rank - 1) % world_size
     flat = tensor.contiguous().view(-1)  # the tensor's own memory, if that is contiguous
     pieces = list(flat.tensor_split(world_size))  # N views of flat
     part = torch.empty_like(pieces[0])  # piece 0 is never shorter than another one
     ### BEGIN SOLUTION
     for step in range(world_size - 1):  # reduce-scatter
-        outgoing, incoming = (
-            pieces[(rank - step) % world_size],
-            pieces[(rank - step - 1) % world_size],
-        )
+        outgoing = pieces[(rank - step) % world_size]
+        incoming = pieces[(rank - step - 1) % world_size]
         exchange(outgoing, following, part[: len(incoming)], previous)
         incoming += part[: len(incoming)]
     ### END SOLUTION
     for step in range(world_size - 1):  # all-gather
-        outgoing, incoming = (
-            pieces[(rank + 1 - step) % world_size],
-            pieces[(rank - step) % world_size],
-        )
+        outgoing = pieces[(rank + 1 - step) % world_size]
+        incoming = pieces[(rank - step) % world_size]
         exchange(outgoing, following, incoming, previous)
-    tensor.copy_(
-        flat.view(tensor.shape)
-    )  # for a tensor that is not contiguous: flat is a copy then
+    # a tensor that is not contiguous has a copy in flat
+    tensor.copy_(flat.view(tensor.shape))
 
 
 # %% test="ring_all_reduce-visible" points=2
@@ -359,55 +361,51 @@ check.ring_all_reduce(ring_all_reduce, seed=505)
 # %% [markdown]
 # ## How much does each rank send?
 #
-# The time of a large all-reduce depends mostly on how many bytes it sends, so count them. gloo sends through TCP, and
-# Linux counts the bytes of every TCP connection. The next cell reads these counts for your ring and for torch's own
-# all-reduce.
+# gloo sends through TCP, and Linux counts the bytes of every TCP connection. On Linux, the next cell reads these counts
+# for your ring and for torch's own all-reduce.
 #
-# **Predict**: four ranks all-reduce a tensor. How many times its size does each rank send? Perhaps 3, because each of
-# the three others needs what this rank has. Perhaps less, because neighbours add on the way.
+# **Predict**: four ranks all-reduce a tensor with your ring. How many times its size does each rank send? Perhaps 3,
+# because each of the three others needs what this rank has. Perhaps less, because neighbours add on the way.
 
 # %%
 predicted_share = None  # a factor
 
 # %% tags=["experiment"]
-ways = [dist.all_reduce, course.solved(check.ring_all_reduce)]
-for n in (2, 4):
-    shares = run_ranks(counting.sent_shares, n, ways, backend="gloo")
-    theirs, ours = map(max, zip(*shares, strict=True))
+all_reduces = [dist.all_reduce, course.solved(check.ring_all_reduce)]
+
+for world_size in (2, 4):
+    shares_of_ranks = run_ranks(counting.sent_shares, world_size, all_reduces, backend="gloo")
+    gloo_share = max(shares[0] for shares in shares_of_ranks)
+    ring_share = max(shares[1] for shares in shares_of_ranks)
+    derived_share = 2 * (world_size - 1) / world_size
     print(
-        f"{n} ranks: gloo sends {theirs:.3f}, your ring {ours:.3f}, 2(N-1)/N = {2 * (n - 1) / n:.3f}"
+        f"{world_size} ranks: gloo sends {gloo_share:.3f}, your ring {ring_share:.3f}, "
+        f"2(N-1)/N = {derived_share:.3f}"
     )
-print(
-    course.score(
-        "02/1",
-        "bytes that each of 4 ranks sends, over bytes of the tensor",
-        predicted_share,
-        ours,
-        null=3,
-    )
-)
-is_as_derived = abs(ours / 1.5 - 1) < 0.05  # a header per message counts, too
+
+what = "bytes that each of 4 ranks sends, over bytes of the tensor"
+print(course.score("02/1", what, predicted_share, ring_share, null=3))
+
+is_as_derived = abs(ring_share / derived_share - 1) < 0.05  # a header per message counts, too
 course.claim(
     "a rank of the ring sends 2(N-1)/N of its tensor, counted by Linux",
     is_as_derived,
-    f"{ours:.3f} times with 4 ranks",
-    otherwise="Only Linux counts the bytes of a connection; elsewhere the value is nan.",
+    f"{ring_share:.3f} times with 4 ranks",
+    otherwise="This course reads the count on Linux alone; elsewhere the value is nan.",
 )
 
 # %% [markdown]
 # **Shown** by arithmetic and by the count: a rank sends 1/N of the tensor in each of 2 (N - 1) steps. That is
-# 2 (N - 1) / N of the tensor, always less than twice its size. Each of your 8 GPUs sends and receives 24.5 GB per step.
+# 2 (N - 1) / N of the tensor, less than twice its size. On a ring of 8 GPUs, each sends and receives 24.5 GB per step.
 # One GPU that collects would send and receive 98 GB.
 #
-# **Takeaway** On a ring each rank sends less than twice its tensor, however many ranks there are. Only the number of
-# steps grows.
+# **Takeaway** On a ring each rank sends less than twice its tensor, however many ranks there are.
 
 # %% [markdown]
 # ## Few messages or few bytes? · extra
 #
-# The best all-reduce depends on the size of the tensor. A message of b bytes takes about `latency + b / bandwidth`
-# seconds (the alpha-beta model). So two things matter: how many messages must wait for each other, and how long they
-# are.
+# In the alpha-beta model, a message of b bytes takes `latency + b / bandwidth` seconds. So two things matter: how many
+# messages must wait for each other, and how long they are.
 #
 # Here are four ways to all-reduce on N ranks, where N is a power of two:
 #
@@ -490,7 +488,7 @@ check.all_reduce_seconds(all_reduce_seconds, seed=727)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# The next cell draws your formulas and runs your ring on 64 virtual ranks. Their tensors are on the device "meta": they
+# The next cells draw your formulas and run your ring on virtual ranks. Their tensors are on the device "meta": they
 # have a size but no values, so a gigabyte takes no memory.
 
 
@@ -499,49 +497,47 @@ def all_reduced(rank, world_size, all_reduce, n_bytes):
     all_reduce(torch.empty(n_bytes // 4, device="meta"))
 
 
-predict_seconds, ring_now = (
-    course.solved(check.all_reduce_seconds),
-    course.solved(check.ring_all_reduce),
-)
-wires, n = Network(latency=20e-6, bandwidth=10e9), sizes.virtual_ranks
-predicted = {b: predict_seconds(b, n, wires.latency, wires.bandwidth) for b in sizes.virtual_bytes}
-virtual = {
-    b: {"ring": network.simulate(all_reduced, n, wires, ring_now, b).seconds} for b in predicted
-}
-fastest = {b: min(seconds, key=seconds.get) for b, seconds in predicted.items()}
-for b, name in fastest.items():
-    print(f"{b:>13,} bytes: {name} is the fastest, {1e3 * predicted[b][name]:.3f} ms")
-print(
-    course.score(
-        "02/1", "the ways that are the fastest at some size", predicted_fastest, {*fastest.values()}
-    )
-)
-plots.crossover(
-    virtual,
-    predicted,
-    f"{n} virtual ranks: doubling is never slower; dots: your ring, by its clock",
-)
+wires = Network(latency=20e-6, bandwidth=10e9)
+world_size = sizes.virtual_ranks
+predict_seconds = course.solved(check.all_reduce_seconds)
+ring = course.solved(check.ring_all_reduce)
+
+predicted = {}  # {bytes: {way: seconds}}
+simulated = {}
+for n_bytes in sizes.virtual_bytes:
+    predicted[n_bytes] = predict_seconds(n_bytes, world_size, wires.latency, wires.bandwidth)
+    simulation = network.simulate(all_reduced, world_size, wires, ring, n_bytes)
+    simulated[n_bytes] = {"ring": simulation.seconds}
+
+# %% tags=["experiment"]
+fastest_ways = set()
+for n_bytes, seconds in predicted.items():
+    fastest = min(seconds, key=seconds.get)
+    fastest_ways.add(fastest)
+    print(f"{n_bytes:>13,} bytes: {fastest} is the fastest, {1e3 * seconds[fastest]:.3f} ms")
+
+what = "the ways that are the fastest at some size"
+print(course.score("02/1", what, predicted_fastest, fastest_ways))
+title = f"{world_size} virtual ranks: nothing is faster than doubling (dots: your ring)"
+plots.crossover(simulated, predicted, title)
 
 # %% [markdown]
 # **Shown** by your formulas: the naive way and the ring wait for many messages, and the naive way and the tree send
 # whole tensors. Doubling has few messages *and* few bytes, so it is the fastest at every size in this model.
 #
-# **Takeaway** For small tensors, count messages. For large tensors, count bytes. Where ranks share a link, count all
-# bytes that pass through it.
+# **Takeaway** For small tensors, count the messages that wait for each other. For large tensors, count bytes.
 #
 # <details><summary>Why does NCCL use rings and trees instead?</summary>
 #
-# **Known**: it estimates the time of both for each size and takes the faster one: "a flat ring (high latency, best
-# bandwidth) and a tree (low latency, ok bandwidth)" (NVIDIA's answers in
+# **Known**: NCCL estimates the time of each choice for each size and takes the fastest: "a flat ring (high latency,
+# best bandwidth) and a tree (low latency, ok bandwidth)" (NVIDIA's answers in
 # [nccl#471](https://github.com/NVIDIA/nccl/issues/471) and [#457](https://github.com/NVIDIA/nccl/issues/457)). Our
 # model leaves out three things:
 #
-# - *Shared links.* The model gives each pair of ranks its own wire. In a cluster, distant pairs share links, and
-#   doubling starts by sending half of the tensor between the most distant ranks. On a ring, each rank sends only to its
-#   neighbour. Part 8 shows the difference.
-# - *Any number of ranks.* Doubling needs a power of two, or extra steps (Thakur et al. 2005, section 4.5). You may rent
-#   6 GPUs, or lose one of 8 machines.
-# - *Pipelines.* NCCL's trees cut the tensor into chunks that follow each other through the tree. So a rank sends about
-#   twice its tensor in all (nccl#457), not a whole tensor in each round.
+# - *Shared links.* The model gives each pair of ranks its own wire. In a cluster, ranks may share links. Part 8
+#   compares doubling and a ring there.
+# - *Any number of ranks.* Doubling needs a power of two, or extra steps (Thakur et al. 2005, section 4.5).
+# - *Pipelines.* NCCL's trees pass the tensor on in chunks. So a rank sends about twice its tensor in all (nccl#457),
+#   not a whole tensor in each round.
 #
 # </details>

@@ -3,8 +3,7 @@
 #
 # **What must be sent, and when, so that N models stay equal?**
 #
-# You count what torch's wrapper sends, write your own wrapper, and watch messages travel while backward computes. Then
-# you can tell whether a slow step has too many messages, too many bytes, or messages that nothing hides.
+# You count what torch's wrapper sends, write your own wrapper, and watch messages travel while backward computes.
 #
 # **You will be able to**
 #
@@ -45,16 +44,15 @@ sizes = course.sizes("02_data_parallel")
 #
 # Before you write a wrapper, count what torch's wrapper sends. `DistributedDataParallel(model)` wraps the model on each
 # rank. It collects gradients in *buckets*, the last layers first, and calls one all-reduce per bucket. A bucket closes
-# as soon as it holds *at least* its cap: 1 MiB for the first bucket, 25 MiB for all others.
+# as soon as it holds *at least* its cap. By default the cap is 1 MiB for the first bucket and 25 MiB for the others.
 #
 # The model is a small GPT of eight equal blocks. Its gradients have this size:
 
 # %%
-parameters = list(small_gpt.small_gpt().parameters())
-print(
-    f"{len(parameters)} tensors, {sum(p.nbytes for p in parameters) / 2**20:.1f} MiB, "
-    f"the largest {max(p.nbytes for p in parameters) / 2**20:.2f} MiB"
-)
+gradient_bytes = [p.nbytes for p in small_gpt.small_gpt().parameters()]
+total_mib = sum(gradient_bytes) / 2**20
+largest_mib = max(gradient_bytes) / 2**20
+print(f"{len(gradient_bytes)} tensors, {total_mib:.1f} MiB, the largest {largest_mib:.2f} MiB")
 
 # %% [markdown]
 # **Predict**: how many all-reduces does the GPT's second backward start, with the default caps?
@@ -64,51 +62,58 @@ predicted_all_reduces = None  # your number
 
 # %% [markdown]
 # The next cells count. `counted()` lists every collective that a rank calls, with its bytes. A second model is a
-# convolutional network (CNN) with batch normalization. It has *buffers*: tensors that are not trained, here running
-# means and variances.
+# convolutional network (CNN) with batch normalization. It has *buffers*: tensors that are not trained, here the running
+# statistics.
 
 
 # %% tags=["experiment"]
-def traffic_of_steps(rank, world_size, make, inputs, options):
-    """{what: [(operation, bytes)]} that this rank called in two steps under torch's DDP."""
+def traffic_of_steps(rank, world_size, make_model, inputs, options):
+    """{phase: [(operation, bytes)]} that this rank called in two steps under torch's DDP."""
+    traffic = {}
     with distributed.counted() as log:
-        model = DistributedDataParallel(make(), **options)
-        found = {"construction": list(log)}
+        model = DistributedDataParallel(make_model(), **options)
+        traffic["construction"] = list(log)
         for step in ("first", "second"):
             log.clear()
             loss = model(*inputs).sum()
-            found[f"{step} forward"] = list(log)
+            traffic[f"{step} forward"] = list(log)
             log.clear()
             loss.backward()
-            found[f"{step} backward"] = list(log)
-    return found
+            traffic[f"{step} backward"] = list(log)
+    return traffic
 
 
 # %% tags=["experiment"]
-tokens = small_gpt.random_tokens(2)[:, 1:], torch.arange(small_gpt.COLUMNS)
-pictures = (torch.randn(8, 1, 28, 28),)
-gpt = run_ranks(traffic_of_steps, 2, small_gpt.small_gpt, tokens, {}, backend="gloo")[0]
-cnn = run_ranks(traffic_of_steps, 2, FashionCNN, pictures, {}, backend="gloo")[0]
-for what in gpt:
-    print(
-        f"{what:<16} GPT {distributed.in_words(gpt[what])}\n{'':<16} CNN {distributed.in_words(cnn[what])}"
-    )
-sent = [n_bytes for operation, n_bytes in gpt["second backward"] if operation == "all_reduce"]
-print(
-    course.score(
-        "02/2", "all-reduces of the second backward", predicted_all_reduces, len(sent), null=None
-    )
-)
-once = sum(sent) == sum(p.nbytes for p in parameters)
+tokens = small_gpt.random_tokens(2)[:, 1:]
+positions = torch.arange(small_gpt.COLUMNS)
+gpt_inputs = (tokens, positions)
+cnn_inputs = (torch.randn(8, 1, 28, 28),)
+
+gpt = run_ranks(traffic_of_steps, 2, small_gpt.small_gpt, gpt_inputs, {}, backend="gloo")[0]
+cnn = run_ranks(traffic_of_steps, 2, FashionCNN, cnn_inputs, {}, backend="gloo")[0]
+
+for phase in gpt:
+    print(f"{phase:<16} GPT {distributed.in_words(gpt[phase])}")
+    print(f"{'':<16} CNN {distributed.in_words(cnn[phase])}")
+
+# %% tags=["experiment"]
+sent_bytes = distributed.bytes_of_each(gpt["second backward"], "all_reduce")
+what = "all-reduces of the second backward"
+print(course.score("02/2", what, predicted_all_reduces, len(sent_bytes), null=None))
+
+gpt_forward_bytes = sum(distributed.bytes_of_each(gpt["first forward"]))
+cnn_forward_bytes = sum(distributed.bytes_of_each(cnn["first forward"]))
+buffer_bytes = sum(buffer.nbytes for buffer in FashionCNN().buffers())
+
 course.claim(
-    "the second backward of torch's DDP sends each gradient once", once, f"{sum(sent):,} bytes"
+    "the second backward of torch's DDP sends each gradient once",
+    sum(sent_bytes) == sum(gradient_bytes),
+    f"{sum(sent_bytes):,} bytes",
 )
-before = [sum(n_bytes for _, n_bytes in model["first forward"]) for model in (gpt, cnn)]
-buffers = sum(buffer.nbytes for buffer in FashionCNN().buffers())
 course.claim(
-    "torch's DDP sends the buffers before a forward, and nothing if there are none",
-    before == [0, buffers],
-    f"GPT {before[0]} bytes, CNN {before[1]} bytes",
+    "torch's DDP sends the buffers before the first forward, and nothing if there are none",
+    gpt_forward_bytes == 0 and cnn_forward_bytes == buffer_bytes,
+    f"GPT {gpt_forward_bytes} bytes, CNN {cnn_forward_bytes} bytes",
 )
 
 # %% [markdown]
@@ -125,8 +130,8 @@ course.claim(
 # <details><summary>Why does the first step look different?</summary>
 #
 # The first backward sends one message and records the order in which gradients are ready. Before the second forward,
-# rank 0 sends the others the new buckets, in two short broadcasts. The all-gather at construction compares the shapes
-# of the parameters.
+# rank 0 sends the others the new buckets, in two short broadcasts. The all-gather at construction compares the number
+# of parameters, and a short broadcast after it their shapes.
 #
 # </details>
 
@@ -139,25 +144,31 @@ course.claim(
 
 # %% tags=["experiment"]
 def four_layers():
-    return nn.Sequential(*(nn.Linear(512, 512, bias=False) for _ in range(4)))
+    layers = [nn.Linear(512, 512, bias=False) for _ in range(4)]
+    return nn.Sequential(*layers)
 
 
-vectors = (torch.ones(1, 512),)
-small = run_ranks(
-    traffic_of_steps, 2, small_gpt.small_gpt, tokens, {"bucket_cap_mb": 1}, backend="gloo"
-)[0]
-even = run_ranks(traffic_of_steps, 2, four_layers, vectors, {"bucket_cap_mb": 1}, backend="gloo")[0]
-n_bytes, of_even = (
-    [n for operation, n in found["second backward"] if operation == "all_reduce"]
-    for found in (small, even)
-)
-print("MiB of each bucket:", *(f"{n / 2**20:.2f}" for n in n_bytes))
-print("four layers of 1 MiB:", *(f"{n / 2**20:.2f}" for n in of_even))
-reached = all(n >= 2**20 for n in n_bytes[:-1])
+def bytes_of_buckets(make_model, inputs):
+    """Bytes of each bucket that torch's DDP sends in the second backward, with a cap of 1 MiB."""
+    options = {"bucket_cap_mb": 1}
+    traffic = run_ranks(traffic_of_steps, 2, make_model, inputs, options, backend="gloo")[0]
+    return distributed.bytes_of_each(traffic["second backward"], "all_reduce")
+
+
+# %% tags=["experiment"]
+gpt_buckets = bytes_of_buckets(small_gpt.small_gpt, gpt_inputs)
+layer_buckets = bytes_of_buckets(four_layers, (torch.ones(1, 512),))
+
+print("MiB of each bucket:", *(f"{n_bytes / 2**20:.2f}" for n_bytes in gpt_buckets))
+print("four layers of 1 MiB:", *(f"{n_bytes / 2**20:.2f}" for n_bytes in layer_buckets))
+
+smallest_but_last = min(gpt_buckets[:-1])
+is_cap_reached = smallest_but_last >= 2**20
+is_closed_at_cap = layer_buckets == [2**20] * 4
 course.claim(
     "torch's DDP closes a bucket as soon as it holds its cap or more",
-    reached and of_even == [2**20] * 4,
-    f"{len(n_bytes)} buckets of the GPT, {len(of_even)} of the four layers",
+    is_cap_reached and is_closed_at_cap,
+    f"{len(gpt_buckets)} buckets of the GPT, {len(layer_buckets)} of the four layers",
 )
 
 # %% [markdown]
@@ -167,14 +178,14 @@ course.claim(
 # ## What keeps the replicas equal?
 #
 # Each rank holds a *replica* of the model, and DDP never compares the replicas' weights. Two rules keep them equal to
-# the last bit: all replicas start with the same weights, and all optimizers step with the same gradients. For this,
+# the last bit: all replicas start with the same weights, and equal optimizers step with the same gradients. For this,
 # your wrapper needs three things:
 #
 # - *The same start.* Each rank may draw its weights from another seed. `dist.broadcast(tensor, src=0)` writes rank 0's
 #   values into the `tensor` of every rank.
 # - *The mean.* An all-reduce gives the sum, so divide by `world_size`.
 # - *The same calls.* If a rank did not use a parameter, its `grad` is None there. That rank must call `all_reduce`
-#   anyway. Otherwise one parameter's gradient may be added to another's, because calls are matched by their order.
+#   anyway. Calls are matched by their order, so one parameter's gradient could be added to another's.
 
 # %% [markdown]
 # ### Exercise 1 · The naive version
@@ -263,7 +274,7 @@ check.NaiveDDP(NaiveDDP, seed=2006)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Torch divides before the all-reduce. The next cell shows why, in float16:
+# Torch's DDP divides before the all-reduce. The next cell shows what this avoids, in float16:
 
 # %% tags=["experiment"]
 gradient = torch.tensor(60_000.0, dtype=torch.float16)  # float16 ends at 65,504
@@ -272,10 +283,9 @@ print("divide, then sum:", (gradient / 2 + gradient / 2).item())
 
 # %% [markdown]
 # **Shown**: the sum of two gradients can be too large for float16 although their mean is not. float32 and bfloat16
-# reach 3e38, so there you may divide before or after.
+# reach 3e38.
 #
-# **Takeaway** Equal weights at the start and equal gradients in every step keep the weights equal. Only buffers need
-# more messages.
+# **Takeaway** Equal weights at the start and equal gradients in every step keep the weights equal.
 
 # %% [markdown]
 # ## What does a message per parameter cost?
@@ -297,17 +307,20 @@ class FlatDDP(nn.Module):
 
     def average_gradients(self):
         gradients = [p.grad for p in self.module.parameters()]
-        flat = torch.cat([gradient.flatten() for gradient in gradients]) / dist.get_world_size()
+        flat = torch.cat([gradient.flatten() for gradient in gradients])
+        flat = flat / dist.get_world_size()
         dist.all_reduce(flat)
-        for gradient, mean in zip(
-            gradients, flat.split([g.numel() for g in gradients]), strict=True
-        ):
+        start = 0
+        for gradient in gradients:
+            end = start + gradient.numel()
+            mean = flat[start:end]
             gradient.copy_(mean.view_as(gradient))
+            start = end
 
 
 # %% [markdown]
 # **Predict** for two ranks: how many times as long as with torch's DDP does a step take with a message per parameter?
-# Both send the same bytes, so 1 if only bytes cost time.
+# Both send the same bytes, so 1 if only bytes cost time. More if each message costs time, too.
 
 # %%
 predicted_naive = None  # your number
@@ -316,12 +329,15 @@ predicted_naive = None  # your number
 # %% tags=["experiment"]
 def compared_wrappers(rank, world_size, wrappers, rows, seconds):
     """The Comparison of a step under each of `wrappers`, on this rank's GPU, or on one core."""
-    device = torch.device("cuda", rank) if dist.get_backend() == "nccl" else torch.device("cpu")
+    device = torch.device("cpu")
+    if dist.get_backend() == "nccl":
+        device = torch.device("cuda", rank)
     torch.set_num_threads(1)
     tokens = small_gpt.random_tokens(rows, seed=rank).to(device)
     steps = {}
     for name, wrap in wrappers.items():
-        steps[name] = small_gpt.gpt_step(wrap(small_gpt.small_gpt().to(device)), tokens)
+        model = wrap(small_gpt.small_gpt().to(device))
+        steps[name] = small_gpt.gpt_step(model, tokens)
     return distributed.compare_on_ranks(steps, seconds=seconds)
 
 
@@ -331,28 +347,33 @@ wrappers = {
     "naive": course.solved(check.NaiveDDP),
     "flat": FlatDDP,
 }
+
 compared = run_ranks(compared_wrappers, 2, wrappers, sizes.sequences, sizes.seconds, timeout=300)[0]
+naive_over_torch = compared.ratio("torch", to="naive")
+flat_over_torch = compared.ratio("torch", to="flat")
+flat_over_naive = compared.ratio("naive", to="flat")
+
 print(compared)
-naive, flat = compared.ratio("torch", to="naive"), compared.ratio("torch", to="flat")
-print(course.score("02/2", "step of the naive wrapper over torch's DDP", predicted_naive, naive))
+what = "step of the naive wrapper over torch's DDP"
+print(course.score("02/2", what, predicted_naive, naive_over_torch))
+
 course.claim(
     "a message per parameter makes a step at least 5 % longer than torch's buckets do",
-    naive,
+    naive_over_torch,
     above=1.05,
 )
 course.claim(
     "one message for all gradients makes a step at most 5 % longer or shorter than torch's buckets do",
-    flat,
+    flat_over_torch,
     within=(0.95, 1.05),
 )
 course.claim(
     "one message for all gradients makes a step at least 5 % shorter than a message per parameter does",
-    compared.ratio("naive", to="flat"),
+    flat_over_naive,
     below=0.95,
 )
-plots.step_ratios(
-    compared, f"Naive takes {naive.estimate:.2f} times as long as torch's DDP (2 ranks)"
-)
+title = f"Naive takes {naive_over_torch.estimate:.2f} times as long as torch's DDP (2 ranks)"
+plots.step_ratios(compared, title)
 
 # %% [markdown]
 # Every message has a fixed cost: the call, waking another process or, on a GPU, launching a kernel. Flat pays it once,
@@ -363,9 +384,9 @@ plots.step_ratios(
 # %% [markdown]
 # ## Can messages travel while backward computes?
 #
-# Naive and flat compute nothing while they send, so your devices wait. But backward runs from the last layer to the
-# first: the last layer's gradient is ready long before backward ends. DDP sends a bucket as soon as its gradients are
-# ready, and continues with backward.
+# Naive and flat compute nothing while they send. But backward runs from the last layer to the first, so the last
+# layer's gradient is ready long before backward ends. DDP starts to send a bucket when its gradients are ready and all
+# buckets before it have started. Backward continues meanwhile.
 #
 # To see this, each rank sends through a simulated network card:
 #
@@ -373,7 +394,7 @@ plots.step_ratios(
 # - A message cannot end before the other rank has started the same message.
 # - Backward alone takes a time *B*. We set the bandwidth so that all gradients together take *B* on the card, too.
 #
-# So one message after backward ends at 2 *B* or later.
+# So one message after backward ends after about 2 *B*, or later.
 #
 # **Predict**: torch's DDP with a cap of 1 MiB sends the buckets printed above. What share of the time of one message
 # after backward does it need?
@@ -382,20 +403,19 @@ plots.step_ratios(
 predicted_share = None  # a number from 0 to 1
 
 # %% tags=["experiment"]
-FLAT, TORCH = "one message after backward", "torch's DDP, 1 MiB buckets"
+FLAT = "one message after backward"
+TORCH = "torch's DDP, 1 MiB buckets"
 wraps = {FLAT: FlatDDP, TORCH: partial(DistributedDataParallel, bucket_cap_mb=1)}
-[medium] = run_ranks(
-    overlap.over_wires,
-    2,
-    wraps,
-    [1.0],
-    sizes.sequences,
-    sizes.seconds / 2,
-    backend="gloo",
-    timeout=300,
+load = 1.0  # the wire needs as long as one backward
+seconds = sizes.seconds / 2
+
+runs_of_rank_0 = run_ranks(
+    overlap.over_wires, 2, wraps, [load], sizes.sequences, seconds, backend="gloo", timeout=300
 )[0]
-share = medium.compared.ratio(FLAT, to=TORCH)
-print(medium.compared)
+on_medium_wire = runs_of_rank_0[0]
+share = on_medium_wire.compared.ratio(FLAT, to=TORCH)
+
+print(on_medium_wire.compared)
 print(course.score("02/2", "overlapped over one message after backward", predicted_share, share))
 course.claim(
     "on a wire that needs as long as backward, torch's buckets end at least 10 % sooner than one message",
@@ -403,18 +423,20 @@ course.claim(
     below=0.9,
     otherwise="Backward itself takes longer while messages travel.",
 )
+
+typical_rounds = {way: overlap.typical(on_medium_wire.records[way]) for way in wraps}
 title = f"torch's buckets take {share} of the time of one message after backward"
-plots.overlap_lanes({way: overlap.typical(medium.records[way]) for way in wraps}, title)
+plots.overlap_lanes(typical_rounds, title)
 
 # %% [markdown]
 # A tick marks a gradient that is ready, an orange bar is a message, and the grey bar shows when the wrapper only waits.
-# In the upper half the wire is idle while backward runs, and while the gradients are copied into one vector. In the
-# lower half both work at the same time for most of backward. A message takes longer if the other rank is late. (The
-# drawing shows one typical round of each wrapper; the title compares all rounds.)
+# Compare how long the wire is idle. With one message it is idle while backward runs, and while the gradients are copied
+# into one vector. With buckets, messages travel while backward runs. A message takes longer if the other rank is late.
+# (The drawing shows one typical round of each wrapper; the title compares all rounds.)
 #
 # Two things cannot be hidden: the wait for the first bucket, and the last message. The first bucket holds more than a
-# sixth of the bytes, so the card starts after about *B*/6 and then needs *B*. The share can hardly be lower than 7/6
-# *B* over 2 *B*, or 0.58.
+# sixth of the bytes. If backward spends its time as the bytes are spread, the card starts after about *B*/6 and then
+# needs *B*. The share is then 7/6 *B* over 2 *B*, or 0.58, at best.
 #
 # If backward takes longer in the lower half, **we think** that the simulated card uses the cores that compute. A spare
 # core per rank would test that.
@@ -425,17 +447,18 @@ plots.overlap_lanes({way: overlap.typical(medium.records[way]) for way in wraps}
 # %% [markdown]
 # ## Which bucket size hides the messages of your model? · extra
 #
-# A smaller bucket leaves earlier, but costs one more message. Which size is best depends on your model and wire.
+# Smaller buckets leave earlier, but need more messages. Which size is best depends on your model and wire.
 # `figures.backward_layers` measures when each layer's gradients are ready, and the figure computes the timeline of a
 # step from that.
 #
-# **At which bucket size and which wire does a second rank add no time?** Move the sliders. Then put your own model and
-# loss into the cell.
+# **At which bucket size does the step on your wire end first?** Move the sliders. Then put your own model and loss into
+# the cell.
 
 
 # %% tags=["experiment"]
 torch.set_num_threads(1)  # as in each rank here
-my_model, my_tokens = small_gpt.small_gpt(), small_gpt.random_tokens(sizes.sequences)
+my_model = small_gpt.small_gpt()
+my_tokens = small_gpt.random_tokens(sizes.sequences)
 
 
 def my_loss():
@@ -463,7 +486,7 @@ figures.step_timeline(layers, bucket_mb=1.0, gbit=1.0, latency_ms=0.1)
 # - `p.register_post_accumulate_grad_hook(f)` calls `f(p)` as soon as the gradient of `p` is ready.
 # - When all gradients of a bucket are ready, the wrapper starts one asynchronous all-reduce for it and continues.
 # - At the end of backward it waits for all of them. `queue_callback` tells it when backward ends. That is a private
-#   function of torch, which may change with any version, but there is no public one.
+#   function of torch, which may change with any version.
 #
 # Every rank must send its buckets in the order 0, 1, 2, …, even if its gradients arrive in another order. Otherwise the
 # ranks would add up different buckets.
@@ -524,16 +547,18 @@ class OverlappedDDP(nn.Module):
 
     def __init__(self, module, bucket_bytes=2**20):
         super().__init__()
-        self.module, self.sending = module, True
-        self.missing, self.works = (
-            None,
-            [],
-        )  # of the backward that runs: gradients that each bucket misses, all-reduces
+        self.module = module
+        self.sending = True
+        # of the backward that runs: how many gradients each bucket misses, and the all-reduces
+        self.missing = None
+        self.works = []
         for tensor in itertools.chain(module.parameters(), module.buffers()):
             dist.broadcast(tensor.detach(), src=0)
-        groups, room = [], bucket_bytes
-        for p in reversed([p for p in module.parameters() if p.requires_grad]):
-            if not groups or p.nbytes > room:
+        groups = [[]]
+        room = bucket_bytes  # that the last group has left
+        trainable = [p for p in module.parameters() if p.requires_grad]
+        for p in reversed(trainable):
+            if groups[-1] and p.nbytes > room:
                 groups.append([])
                 room = bucket_bytes
             groups[-1].append(p)
@@ -541,8 +566,11 @@ class OverlappedDDP(nn.Module):
         self.buckets = []  # (flat buffer, [(parameter, its view of the buffer)])
         for k, group in enumerate(groups):
             flat = torch.cat([p.detach().flatten() for p in group])
-            parts = iter(flat.split([p.numel() for p in group]))
-            self.buckets.append((flat, [(p, next(parts).view_as(p)) for p in group]))
+            parts = flat.split([p.numel() for p in group])
+            members = []
+            for p, part in zip(group, parts, strict=True):
+                members.append((p, part.view_as(p)))
+            self.buckets.append((flat, members))
             for p in group:
                 p.register_post_accumulate_grad_hook(lambda p, k=k: self.arrived(k))
 
@@ -582,12 +610,14 @@ class OverlappedDDP(nn.Module):
             self.launch()
         for work in self.works:
             work.wait()
-        self.missing, self.works = None, []
+        self.missing = None
+        self.works = []
 
     @contextlib.contextmanager
     def no_sync(self):
         """A context in which backward sends nothing; how the block is left makes no difference."""
-        before, self.sending = self.sending, False
+        before = self.sending
+        self.sending = False
         try:
             yield
         finally:
@@ -605,8 +635,8 @@ check.OverlappedDDP(OverlappedDDP, seed=13)
 # %% [markdown]
 # ## Can you compute when the last message ends? · extra
 #
-# If you can compute the time of a step, you can try buckets and wires without a cluster. Each bucket is sent as soon as
-# its last gradient is ready and the bucket before it has been sent. So the time follows from the ready times of
+# If you can compute the time of a step, you can try buckets and wires without a cluster. The card takes a bucket as
+# soon as its last gradient is ready and the bucket before it has been sent. So the time follows from the ready times of
 # backward and the bandwidth of the wire:
 
 
@@ -620,9 +650,8 @@ def last_message_ends(ready, seconds):
     """
     end = 0.0
     for launched, duration in zip(ready, seconds, strict=True):
-        end = (
-            max(end, launched) + duration
-        )  # it waits for its gradients, and for the message before
+        start = max(end, launched)  # it waits for its gradients, and for the message before
+        end = start + duration
     return end
 
 
@@ -631,19 +660,19 @@ def last_message_ends(ready, seconds):
 # should overlap save the largest share of the step? On which wire should the computed time be right?
 
 # %% tags=["experiment"]
-blocks_per_bucket, loads = [1, 2, 4, 8], {"fast": 0.25, "medium": 1.0, "slow": 4.0}
-caps = [n * overlap.block_bytes() for n in blocks_per_bucket]
+blocks_per_bucket = [1, 2, 4, 8]
+loads = {"fast": 0.25, "medium": 1.0, "slow": 4.0}  # what the wire needs, in backwards
+caps = [blocks * overlap.block_bytes() for blocks in blocks_per_bucket]
+
 Overlapped = course.solved(check.OverlappedDDP)
-wraps = {FLAT: FlatDDP} | {cap: partial(Overlapped, bucket_bytes=cap) for cap in caps}
-of_ranks = run_ranks(
-    overlap.over_wires,
-    2,
-    wraps,
-    list(loads.values()),
-    sizes.sequences,
-    sizes.seconds / 3,
-    backend="gloo",
-    timeout=300,
+wraps = {FLAT: FlatDDP}
+for cap in caps:
+    wraps[cap] = partial(Overlapped, bucket_bytes=cap)
+
+wires = list(loads.values())
+seconds = sizes.seconds / 3
+runs_of_ranks = run_ranks(
+    overlap.over_wires, 2, wraps, wires, sizes.sequences, seconds, backend="gloo", timeout=300
 )
 
 
@@ -654,52 +683,64 @@ def computed_backwards(runs, cap):
     Args:
         runs: of every rank, on one wire. Ready times and backward are those of the slowest rank in each round.
     """
-    n_bytes = runs[0].records[cap][-1]["bytes"]
-    on_the_wire = [n / runs[0].bandwidth for n in n_bytes]
-    rounds, ends = overlap.slowest(runs, overlap.PLAIN), []
-    for record in rounds:
-        ready = overlap.buckets_ready([record], n_bytes)
-        ends.append(max(record["seconds"], last_message_ends(ready, on_the_wire)))
-    backward = statistics.median(record["seconds"] for record in rounds)
-    computed, needs = statistics.median(ends) / backward, sum(on_the_wire) / backward
-    assert computed > 0.999 * max(
-        1, needs
-    )  # no step is shorter than its backward, or than its messages
+    bucket_bytes = runs[0].records[cap][-1]["bytes"]
+    wire_seconds = [n_bytes / runs[0].bandwidth for n_bytes in bucket_bytes]
+    backward_seconds = []
+    step_seconds = []
+    for record in overlap.slowest(runs, overlap.PLAIN):
+        ready = overlap.buckets_ready([record], bucket_bytes)
+        backward_seconds.append(record["seconds"])
+        step_seconds.append(max(record["seconds"], last_message_ends(ready, wire_seconds)))
+    backward = statistics.median(backward_seconds)
+    computed = statistics.median(step_seconds) / backward
+    needs = sum(wire_seconds) / backward
+    # no step is shorter than its backward, or than its messages
+    assert computed > 0.999 * max(1, needs)
     return computed, needs
 
 
 # %% tags=["experiment"]
-predicted, measured, flat, needs = {}, {}, {}, {}
-for wire, runs in zip(loads, zip(*of_ranks, strict=True), strict=True):
-    run = runs[0]
-    predicted[wire] = [computed_backwards(runs, cap)[0] for cap in caps]
-    measured[wire] = [run.compared.ratio(overlap.PLAIN, to=cap) for cap in caps]  # in backwards
-    flat[wire] = run.compared.ratio(overlap.PLAIN, to=FLAT).estimate
-    needs[wire] = computed_backwards(runs, caps[0])[1]
+computed = {}  # {wire: [backwards, for each cap]}
+measured = {}
+flat = {}
+needs = {}
+for number, wire in enumerate(loads):
+    runs = [runs_of_rank[number] for runs_of_rank in runs_of_ranks]
+    compared = runs[0].compared
+    computed[wire] = []
+    measured[wire] = []
+    for cap in caps:
+        backwards, needs[wire] = computed_backwards(runs, cap)
+        computed[wire].append(backwards)
+        measured[wire].append(compared.ratio(overlap.PLAIN, to=cap))
+    flat[wire] = compared.ratio(overlap.PLAIN, to=FLAT).estimate
     print(
         f"{wire} wire, needs {needs[wire]:.1f} B; a bucket per block: {measured[wire][0]} B, computed "
-        f"{predicted[wire][0]:.2f} B; nothing overlaps: {1 + needs[wire]:.2f} B"
+        f"{computed[wire][0]:.2f} B; nothing overlaps: {1 + needs[wire]:.2f} B"
     )
-plots.overlap_sweep(blocks_per_bucket, predicted, measured, flat, needs)
+plots.overlap_sweep(blocks_per_bucket, computed, measured, flat, needs)
 
 # %% tags=["experiment"]
-off = {wire: measured[wire][0].scaled(1 / predicted[wire][0]) for wire in loads}
+measured_over_computed = {}
+for wire in loads:
+    measured_over_computed[wire] = measured[wire][0].scaled(1 / computed[wire][0])
+
 otherwise = "The text below names two costs that the formula leaves out."
 course.claim(
     "on the fast wire, a bucket per block takes at most 25 % more or less than computed",
-    off["fast"],
+    measured_over_computed["fast"],
     within=(0.8, 1.25),
     otherwise=otherwise,
 )
 course.claim(
     "on the medium wire, a bucket per block takes at most 25 % more or less than computed",
-    off["medium"],
+    measured_over_computed["medium"],
     within=(0.8, 1.25),
     otherwise=otherwise,
 )
 course.claim(
     "on the slow wire, a bucket per block takes at most 25 % more or less than computed",
-    off["slow"],
+    measured_over_computed["slow"],
     within=(0.8, 1.25),
     otherwise=otherwise,
 )
@@ -709,12 +750,12 @@ course.claim(
 # take *B* + *W*/8 on a fast wire and *B*/8 + *W* on a slow one. So overlap should save the largest *share* where the
 # wire needs as long as backward.
 #
-# On the slow wire, most of the time is the simulated card's, which takes exactly as long as it should. So there the
-# formula should be nearly right. Where the blue line is above the grey one, overlap costs more than it hides.
+# On the slow wire, the simulated card takes most of the time, so there the formula should be nearly right. Where the
+# blue line is above the grey one, overlap costs more than it hides.
 #
-# Where the computed time is too short on the other wires, **we think** that the formula leaves out two things: copies
-# into buckets, and messages that compete for the cores. One message after backward has the copies, but sends nothing
-# while backward computes. To see what the copies cost, compare the grey line with *B* + *W*, which the cell prints.
+# Where the computed time is too short, **we think** that the formula leaves out two things: copies into buckets, and
+# messages that compete for the cores. One message after backward has the copies, but sends nothing while backward
+# computes. To see what the copies cost, compare the grey line with *B* + *W*, which the cell prints.
 #
 # **Takeaway** Compare every prediction and every measurement with a lower bound first: here the longer of backward and
 # messages.
@@ -734,7 +775,7 @@ course.claim(
 # | `join()` | a context in which a rank that has run out of batches takes part with zeros | |
 #
 # Without `find_unused_parameters`, an unused parameter leaves its bucket incomplete, and the next forward raises an
-# error that says so. With `static_graph`, activation checkpointing works even if a step uses a parameter twice.
+# error that says so.
 #
 # One line halves the bytes: `model.register_comm_hook(None, default_hooks.bf16_compress_hook)`. How wrong does a
 # gradient get?
@@ -749,24 +790,29 @@ def gradient_in_step(rank, world_size, hook):
         if hook:
             model.register_comm_hook(None, hook)
         small_gpt.next_token_loss(model, tokens).backward()
-        return torch.cat([p.grad.flatten() for p in model.parameters()]), log.bytes("all_reduce")
+    gradient = torch.cat([p.grad.flatten() for p in model.parameters()])
+    return gradient, log.bytes("all_reduce")
 
 
 # %% tags=["experiment"]
-exact, n_bytes = run_ranks(gradient_in_step, 2, None, backend="gloo")[0]
-rounded, n_rounded = run_ranks(
-    gradient_in_step, 2, default_hooks.bf16_compress_hook, backend="gloo"
-)[0]
+bf16_hook = default_hooks.bf16_compress_hook
+exact, exact_bytes = run_ranks(gradient_in_step, 2, None, backend="gloo")[0]
+rounded, rounded_bytes = run_ranks(gradient_in_step, 2, bf16_hook, backend="gloo")[0]
+
 error = (rounded - exact).norm() / exact.norm()
-print(f"{n_bytes:,} and {n_rounded:,} bytes; the gradient differs by {error:.1%} of its length")
+print(
+    f"{exact_bytes:,} and {rounded_bytes:,} bytes; "
+    f"the gradient differs by {error:.1%} of its length"
+)
 course.claim(
     "gradients in bfloat16 take half the bytes",
-    2 * n_rounded == n_bytes,
-    f"{n_rounded:,} of {n_bytes:,}",
+    2 * rounded_bytes == exact_bytes,
+    f"{rounded_bytes:,} of {exact_bytes:,}",
 )
 
 # %% [markdown]
-# bfloat16 keeps 8 significant bits, so rounding changes each number by up to 0.4 %. **Known**: the noise of a small
-# batch is far larger than that (McCandlish et al. 2018, arXiv:1812.06162).
+# bfloat16 keeps 8 significant bits, so one rounding changes a number by up to 0.4 %. **Known**: in a batch smaller than
+# the noise scale, the noise of the gradient is larger than the gradient itself (McCandlish et al. 2018,
+# arXiv:1812.06162).
 #
 # **Takeaway** Compress gradients only if the wire is the bottleneck.

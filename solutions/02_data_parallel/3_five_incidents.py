@@ -3,8 +3,8 @@
 #
 # **A training on two ranks runs without an error, or hangs without a message. What is wrong with it?**
 #
-# Most faults of a data-parallel training raise no error, so you must know their symptoms. Each of five incidents starts
-# with what somebody saw: a loss curve, a list of samples, a report of a hang. Each ends with a fix, and with a test
+# The faults in this part raise no error, so you must know their symptoms. Each of five incidents starts with what
+# somebody saw: a loss curve, a list of samples, a training that stands still. Each ends with a fix, and with a test
 # that would have found the fault.
 #
 # Stop after each symptom and guess the cause. Exercises 1 and 4 are core.
@@ -13,7 +13,7 @@
 #
 # - give each rank's loss the right weight
 # - recognise equal epochs, replicas that drift, a collective that one rank never calls, and an incomplete checkpoint
-# - say what breaks without the wrapper, the sampler, the barrier and each variable of a launcher (extra)
+# - say what breaks without the wrapper, the sampler and each variable of a launcher (extra)
 #
 # **Minutes** 27 core · 129 in all
 #
@@ -56,18 +56,22 @@ torch.set_num_threads(1)  # these models are small
 # %% tags=["experiment"]
 def mean_of_means(model, batch):
     """What DDP optimises if each of two ranks computes the mean loss over its tokens."""
-    return (gpt_run.token_mean(model, batch[0::2]) + gpt_run.token_mean(model, batch[1::2])) / 2
+    mean_of_rank_0 = gpt_run.token_mean(model, batch[0::2])
+    mean_of_rank_1 = gpt_run.token_mean(model, batch[1::2])
+    return (mean_of_rank_0 + mean_of_rank_1) / 2
 
 
-whole = gpt_run.train(gpt_run.new_run()).losses
+one_process = gpt_run.train(gpt_run.new_run()).losses
 two_ranks = gpt_run.train(gpt_run.new_run(), loss_of=mean_of_means).losses
-print(f"first loss: {whole[0]:.6f} on one rank, {two_ranks[0]:.6f} on two")
+
+print(f"first loss: {one_process[0]:.6f} on one rank, {two_ranks[0]:.6f} on two")
+is_same_curve = gpt_run.largest_difference(two_ranks, one_process) <= 1e-6
 course.claim(
     "with a mean loss per rank, two ranks do not have the loss curve of one process",
-    not torch.allclose(torch.tensor(whole), torch.tensor(two_ranks), rtol=0, atol=1e-6),
+    not is_same_curve,
 )
 plots.against_undisturbed(
-    whole,
+    one_process,
     {"two ranks, mean per rank": two_ranks},
     "Two ranks learn, too, but not what one process learns",
     "one process",
@@ -145,40 +149,40 @@ scale_now = course.solved(check.shard_scale)
 
 def scaled_means(model, batch):
     """The mean of two ranks' mean losses, each times its factor."""
-    n_tokens = [sum(len(tokens) - 1 for tokens in batch[rank::2]) for rank in range(2)]
-    factors = [scale_now(n, sum(n_tokens), 2) for n in n_tokens]
-    return (
-        sum(
-            factor * gpt_run.token_mean(model, batch[rank::2])
-            for rank, factor in enumerate(factors)
-        )
-        / 2
-    )
+    n_total = sum(len(tokens) - 1 for tokens in batch)
+    total = 0.0
+    for rank in range(2):
+        mine = batch[rank::2]
+        n_local = sum(len(tokens) - 1 for tokens in mine)
+        total += scale_now(n_local, n_total, 2) * gpt_run.token_mean(model, mine)
+    return total / 2
 
 
 # %% tags=["experiment"]
-tokens = torch.ones(10, requires_grad=True)  # their losses
-((tokens[:2].mean() + tokens[2:].mean()) / 2).backward()
-print(
-    course.score(
-        "02/3",
-        "weight of a token of the rank with 2, over one of the rank with 8",
-        predicted_weight,
-        (tokens.grad[0] / tokens.grad[-1]).item(),
-        null=None,
-    )
-)
+token_losses = torch.ones(10, requires_grad=True)
+mean_of_rank_0 = token_losses[:2].mean()
+mean_of_rank_1 = token_losses[2:].mean()
+((mean_of_rank_0 + mean_of_rank_1) / 2).backward()
+weights = token_losses.grad
+weight_ratio = (weights[0] / weights[-1]).item()
+
+what = "weight of a token of the rank with 2, over one of the rank with 8"
+print(course.score("02/3", what, predicted_weight, weight_ratio, null=None))
+
+# %% tags=["experiment"]
 repaired = gpt_run.train(gpt_run.new_run(), loss_of=scaled_means).losses
-farthest = max(abs(loss - right) for loss, right in zip(repaired, whole, strict=True))
-print(f"with your factors the curves differ by at most {farthest:.1e}")
+difference = gpt_run.largest_difference(repaired, one_process)
+
+print(f"with your factors the curves differ by at most {difference:.1e}")
+is_same_curve = difference <= 1e-6
 course.claim(
     "with your factors, two ranks have the loss curve of one process to 1e-6",
-    torch.allclose(torch.tensor(whole), torch.tensor(repaired), rtol=0, atol=1e-6),
+    is_same_curve,
 )
 
 # %% [markdown]
-# **Shown**: only the factors changed, and the difference is gone. A mean of means minimises a different loss from the
-# one you wrote.
+# **Shown**: only the factors changed, and what is left of the difference is rounding. A mean of means minimises a
+# different loss from the one you wrote.
 #
 # **The test** is the cell above: one process and N ranks on the same batches must agree to rounding. In a real
 # training, the ranks all-reduce their counts to get `n_total`.
@@ -198,8 +202,8 @@ course.claim(
 # ## Does this loop accumulate correctly? · extra
 #
 # You can make the same mistake on one device. `backward()` adds to `grad`, so you can add up the gradients of several
-# *micro-batches*. The sum is the gradient of one large batch if each micro-batch is weighted by its share of the
-# samples.
+# *micro-batches*. Weight the mean loss of each micro-batch by its share of the samples, and the sum is the gradient of
+# one large batch.
 #
 # The loop below has the faults of two published loops. NVIDIA's NCF example (DeepLearningExamples, `ncf.py`) divides by
 # nothing and skips the last micro-batches. Lambda's distributed training guide steps at `i_step % grad_accum == 0`.
@@ -225,21 +229,28 @@ def published_accumulation(model, batches, loss_fn, optimizer, every):
 # update use? How many are never used? How many times too long is the gradient of its second update?
 
 # %% tags=["experiment"]
-every, generator = 4, torch.Generator().manual_seed(0)
-micro_batches = [(torch.randn(8, 20, generator=generator), torch.arange(8) % 3) for _ in range(10)]
+every = 4
+generator = torch.Generator().manual_seed(0)
+micro_batches = []
+for _ in range(10):
+    inputs = torch.randn(8, 20, generator=generator)
+    labels = torch.arange(8) % 3
+    micro_batches.append((inputs, labels))
+
+
+def published_loop(model, optimizer):
+    return published_accumulation(model, micro_batches, F.cross_entropy, optimizer, every)
+
+
 print("published_accumulation")
-accumulation.show_updates(
-    lambda model, optimizer: published_accumulation(
-        model, micro_batches, F.cross_entropy, optimizer, every
-    ),
-    micro_batches,
-)
+accumulation.show_updates(published_loop, micro_batches)
 
 # %% [markdown]
 # The loop has three faults:
 #
 # - `i % every == 0` is true for the first micro-batch.
-# - Nothing divides by the number of micro-batches. For plain SGD this means a learning rate four times as large.
+# - Nothing divides by the number of micro-batches. For plain SGD, an update of four is four times as long as it should
+#   be.
 # - The last micro-batch is thrown away.
 #
 # On several ranks, accumulation can also save messages. DDP sends gradients in every backward, unless the *forward* ran
@@ -326,13 +337,15 @@ check.accumulate(accumulate, seed=27)
 
 # %% tags=["experiment"]
 accumulate_now = course.solved(check.accumulate)
+
+
+def your_loop(model, optimizer):
+    no_sync = contextlib.nullcontext  # one process has nothing to send
+    return accumulate_now(model, micro_batches, F.cross_entropy, optimizer, every, no_sync)
+
+
 print("accumulate")
-accumulation.show_updates(
-    lambda model, optimizer: accumulate_now(
-        model, micro_batches, F.cross_entropy, optimizer, every, contextlib.nullcontext
-    ),
-    micro_batches,
-)
+accumulation.show_updates(your_loop, micro_batches)
 
 # %% [markdown]
 # **Takeaway** Print which samples an update uses, and compare the length of its gradient with that of one large batch.
@@ -348,42 +361,53 @@ accumulation.show_updates(
 #
 # Below, 24 samples of 4 classes are dealt to two ranks for two epochs.
 
+
+# %% tags=["experiment"]
+def shards_of_epoch(epoch, calls_set_epoch):
+    """[indices of rank 0, indices of rank 1]"""
+    shards = []
+    for rank in range(2):
+        sampler = DistributedSampler(range(24), num_replicas=2, rank=rank, seed=0)
+        if calls_set_epoch:
+            sampler.set_epoch(epoch)
+        shards.append(list(sampler))
+    return shards
+
+
 # %% tags=["experiment"]
 dealt = {}
-for called in (False, True):
-    for epoch in range(2):
-        samplers = [
-            DistributedSampler(range(24), num_replicas=2, rank=rank, seed=0) for rank in range(2)
-        ]
-        for sampler in samplers:
-            if called:
-                sampler.set_epoch(epoch)
-        dealt[f"{'with' if called else 'without'} set_epoch, epoch {epoch}"] = [
-            list(sampler) for sampler in samplers
-        ]
-for name, ranks in dealt.items():
-    print(f"{name:<26} rank 0 begins with {ranks[0][:4]}")
+for epoch in range(2):
+    dealt[f"without set_epoch, epoch {epoch}"] = shards_of_epoch(epoch, calls_set_epoch=False)
+for epoch in range(2):
+    dealt[f"with set_epoch, epoch {epoch}"] = shards_of_epoch(epoch, calls_set_epoch=True)
+
+for name, shards in dealt.items():
+    print(f"{name:<26} rank 0 begins with {shards[0][:4]}")
+
+rank_0_first = set(dealt["with set_epoch, epoch 0"][0])
+rank_0_second = set(dealt["with set_epoch, epoch 1"][0])
 course.claim(
     "without set_epoch, every rank gets the same samples in the same order in each epoch",
     dealt["without set_epoch, epoch 0"] == dealt["without set_epoch, epoch 1"],
 )
 course.claim(
     "with set_epoch, a rank gets other samples in the next epoch",
-    set(dealt["with set_epoch, epoch 0"][0]) != set(dealt["with set_epoch, epoch 1"][0]),
+    rank_0_first != rank_0_second,
 )
-plots.shards(dealt, [i // 6 for i in range(24)], "Without set_epoch, both epochs deal out alike")
+class_of_sample = [sample // 6 for sample in range(24)]
+plots.shards(dealt, class_of_sample, "Without set_epoch, both epochs deal out alike")
 
 # %% [markdown]
 # Without `set_epoch`, every epoch repeats the order of the first one, so its batches are the same, too. **The test** is
 # one line: `assert list(sampler) != order_of_the_last_epoch`.
 #
-# **Takeaway** All ranks need the same seed, and each epoch needs a new one: call `set_epoch` before each epoch.
+# **Takeaway** All ranks need the same seed. Call `set_epoch` before each epoch, so that it gets its own order.
 
 # %% [markdown]
 # ## Which rank gets which sample? · extra
 #
 # All ranks must get equally many samples, because every step waits for all ranks. If the number of samples is not a
-# multiple of the ranks, some samples are used twice (padding, the default) or some are left out (`drop_last`).
+# multiple of the ranks, some samples are repeated (padding, the default) or left out (`drop_last`).
 
 # %% [markdown]
 # ### Exercise 3 · The shard of a rank
@@ -499,21 +523,29 @@ check.ShardSampler(ShardSampler, seed=283)
 # data that is sorted by class: 4 classes of 6 samples. (Blocks of a *shuffled* order would mix the classes, too.)
 
 # %% tags=["experiment"]
-sampler_now, class_of = course.solved(check.ShardSampler), torch.arange(24) // 6
-of_ranks = {"yours": [], "blocks": [list(range(12)), list(range(12, 24))]}
+class_of_sample = torch.arange(24) // 6
+sampler_now = course.solved(check.ShardSampler)
+
+yours = []
 for rank in range(2):
     sampler = sampler_now(24, 2, rank)
     sampler.set_epoch(1)
-    of_ranks["yours"].append(list(sampler))
-for name, ranks in of_ranks.items():
-    numbers = [len(set(class_of[mine].tolist())) for mine in ranks]
-    print(f"{name:<6} classes that rank 0 and rank 1 see: {numbers[0]} and {numbers[1]}")
-    if name == "blocks":
-        course.claim(
-            "with blocks a rank of sorted data sees half of the classes only, in every epoch",
-            numbers == [2, 2],
-        )
-plots.shards(of_ranks, class_of.tolist(), "A block of sorted data holds few of the classes")
+    yours.append(list(sampler))
+blocks = [list(range(12)), list(range(12, 24))]
+shards_of = {"yours": yours, "blocks": blocks}
+
+n_classes = {}
+for name, shards in shards_of.items():
+    n_classes[name] = [class_of_sample[shard].unique().numel() for shard in shards]
+    on_rank_0, on_rank_1 = n_classes[name]
+    print(f"{name:<6} classes that rank 0 and rank 1 see: {on_rank_0} and {on_rank_1}")
+
+course.claim(
+    "with blocks a rank of sorted data sees half of the classes only, in every epoch",
+    n_classes["blocks"] == [2, 2],
+)
+title = "A block of sorted data holds few of the classes"
+plots.shards(shards_of, class_of_sample.tolist(), title)
 
 # %% [markdown]
 # **Takeaway** Deal out a shuffled order like cards. A block of sorted data shows each rank few of the classes, in every
@@ -530,7 +562,7 @@ plots.shards(of_ranks, class_of.tolist(), "A block of sorted data holds few of t
 
 # %% locked="published_hook"
 def published_hook(gradient):
-    """A hook that is to average a gradient over all ranks, as found in the wild.  Do not use it."""
+    """A published hook that is meant to average a gradient over all ranks.  Do not use it."""
     dist.all_reduce(gradient)
     gradient.div_(dist.get_world_size())
 
@@ -546,30 +578,37 @@ def weights_of(rank, world_size, hook):
     weight = nn.Parameter(torch.zeros(1))
     weight.register_post_accumulate_grad_hook(hook)
     optimizer = torch.optim.SGD([weight], lr=0.25)
+    target = 1 + 4 * rank
     rows = []
     for _ in range(4):
         optimizer.zero_grad()
-        row = [weight.item()]
-        (weight - (1 + 4 * rank)).square().sum().backward()
-        row.append(weight.item())
+        before_backward = weight.item()
+        (weight - target).square().sum().backward()
+        after_backward = weight.item()
         optimizer.step()
-        rows.append([*row, weight.item()])
+        rows.append((before_backward, after_backward, weight.item()))
     return rows
 
 
 # %% tags=["experiment"]
 def show_weights(hook):
-    """Print what `weights_of` found on two ranks; True if both end with the same weight."""
+    """Print what `weights_of` found on two ranks; True if both have the same weight after each step."""
+    rows_of_rank = run_ranks(weights_of, 2, hook, backend="gloo")
+    replicas_agree = True
     print("step  rank  before backward  after backward  after step")
-    for step, ranks in enumerate(zip(*run_ranks(weights_of, 2, hook, backend="gloo"), strict=True)):
-        for rank, (before, after, stepped) in enumerate(ranks):
+    for step in range(4):
+        for rank in range(2):
+            before, after, stepped = rows_of_rank[rank][step]
             print(f"{step:4}  {rank:4}  {before:15.3f}  {after:14.3f}  {stepped:10.3f}")
-    return ranks[0][2] == ranks[1][2]
+        if rows_of_rank[0][step][2] != rows_of_rank[1][step][2]:
+            replicas_agree = False
+    return replicas_agree
 
 
-agree = show_weights(published_hook)
+replicas_agree = show_weights(published_hook)
 course.claim(
-    "with the published hook, two replicas do not have the same weight after a step", not agree
+    "with the published hook, two replicas do not have the same weight after a step",
+    not replicas_agree,
 )
 
 # %% [markdown]
@@ -632,8 +671,8 @@ check.average_hook(average_hook, seed=58)
 ### END HIDDEN TESTS
 
 # %% tags=["experiment"]
-agree = show_weights(course.solved(check.average_hook))
-course.claim("with your hook, two replicas have the same weight after each step", agree)
+replicas_agree = show_weights(course.solved(check.average_hook))
+course.claim("with your hook, two replicas have the same weight after each step", replicas_agree)
 
 # %% [markdown]
 # **The test**: every thousand steps, all-gather `sum(p.double().sum() for p in model.parameters())`. All ranks must
@@ -665,9 +704,12 @@ try:
 except course.errors.RankError as error:
     report = str(error)
     print(report)
+
+names_rank_0 = "rank 0 waits in all_reduce" in report
+names_rank_1 = "rank 1 waits in barrier" in report
 course.claim(
     "the report of the hang names two lines: the ranks wait in different collectives",
-    "rank 0 waits in all_reduce" in report and "rank 1 waits in barrier" in report,
+    names_rank_0 and names_rank_1,
 )
 
 # %% [markdown]
@@ -681,27 +723,29 @@ course.claim(
 def end_of_epoch_repaired(rank, world_size):
     loss = torch.tensor(1.0 + rank)
     dist.all_reduce(loss)
+    mean_loss = loss.item() / world_size
     if rank == 0:
-        print(f"mean loss {loss.item() / world_size}")
-    return loss.item() / world_size
+        print(f"mean loss {mean_loss}")
+    return mean_loss
 
 
+mean_losses = run_ranks(end_of_epoch_repaired, 2, backend="gloo")
 course.claim(
     "with the collective outside the if, both ranks know the mean loss",
-    run_ranks(end_of_epoch_repaired, 2, backend="gloo") == [1.5, 1.5],
+    mean_losses == [1.5, 1.5],
 )
 
 # %% [markdown]
 # **The test** is this call of `run_ranks`: run the function of a rank on two ranks, with a short time limit, before you
 # rent eight GPUs.
 #
-# **Takeaway** Every rank must reach every collective. Read where each rank waits: the rank at another line took another
-# branch.
+# **Takeaway** Every rank must reach every collective. If two ranks wait at different lines, look for the branch that
+# led them there.
 #
 # <details><summary>Which tools give such a report outside a notebook?</summary>
 #
-# `py-spy dump --pid N` gives it for one rank. With NCCL, the *flight recorder* covers all ranks: set
-# `TORCH_FR_BUFFER_SIZE=2000` and `TORCH_NCCL_DUMP_ON_TIMEOUT=1`, and let `torchfrtrace` compare the dumps
+# `py-spy dump --pid N` prints where one process waits. With NCCL, the *flight recorder* records the collectives of each
+# rank: set `TORCH_FR_BUFFER_SIZE=2000` and `TORCH_NCCL_DUMP_ON_TIMEOUT=1`, and let `torchfrtrace` compare the dumps
 # ([docs/more-machines.md](../../docs/more-machines.md)).
 #
 # </details>
@@ -709,9 +753,9 @@ course.claim(
 # %% [markdown]
 # ## How long does a rank wait for one that has ended? · extra
 #
-# A hang ends with the time limit of the process group. Does a rank that has ended cost the limit, too? Two processes
-# all-reduce once. Then rank 1 returns, is killed, or sleeps, and rank 0 calls `all_reduce` again. The limit of this
-# group is 5 seconds.
+# With gloo, a collective that hangs raises an error at the time limit of the process group. Does a rank that has ended
+# cost the limit, too? Two processes all-reduce once. Then rank 1 returns, is killed, or sleeps, and rank 0 calls
+# `all_reduce` again. The limit of this group is 5 seconds.
 #
 # **Predict**: in which cases does rank 0 wait for the time limit? Think of what the operating system does with the
 # connections of a process that has ended.
@@ -721,25 +765,25 @@ predicted_waiting = None  # a set of names out of "returned", "killed", "hangs"
 
 # %% tags=["experiment"]
 waits = lost_peer.waits()
+waits_to_the_limit = set()
 for how, wait in waits.items():
     print(f"rank 1 {how:>8}: rank 0 waits {wait.seconds} s, then: {wait.said}")
-to_the_limit = {how for how, wait in waits.items() if wait.timed_out}
-print(
-    course.score(
-        "02/3", "cases in which rank 0 waits for the time limit", predicted_waiting, to_the_limit
-    )
-)
+    if wait.timed_out:
+        waits_to_the_limit.add(how)
+
+what = "cases in which rank 0 waits for the time limit"
+print(course.score("02/3", what, predicted_waiting, waits_to_the_limit))
 course.claim(
     "with gloo, only a rank that lives and does not answer costs the time limit",
-    to_the_limit == {"hangs"},
+    waits_to_the_limit == {"hangs"},
 )
-print(
-    f"default limits: gloo {constants.default_pg_timeout}, NCCL {constants.default_pg_nccl_timeout}"
-)
+gloo_limit = constants.default_pg_timeout
+nccl_limit = constants.default_pg_nccl_timeout
+print(f"default limits: gloo {gloo_limit}, NCCL {nccl_limit}")
 
 # %% [markdown]
-# With gloo, the operating system closes the connection of an ended process, and the other rank gets an error. A process
-# that lives but does not answer looks like a slow one, so only the time limit ends the wait.
+# When a process ends, its operating system closes its connections, and with gloo the other rank gets an error. A
+# process that lives but does not answer looks like a slow one, so only the time limit ends the wait.
 #
 # **Known**: NCCL differs. Its calls return before they are done, and a *watchdog* thread monitors them. When a
 # collective exceeds the limit, or NCCL reports an error, the watchdog ends the process
@@ -756,38 +800,37 @@ print(
 # %% [markdown]
 # ## Incident 5: why is the loss worse after a restart?
 #
-# **Symptom.** A training is killed after step 20 and resumes from its checkpoint. Its curve continues somewhat higher
-# than the curve of a training that was never killed. The checkpoint holds the model, the step and the learning rate,
-# but not the optimizer's state.
+# **Symptom.** A training is killed after step 20 and resumes from its checkpoint. Its curve continues, mostly higher
+# than the curve of a training that was never killed. The checkpoint holds everything but the optimizer's state.
 
 # %% tags=["experiment"]
-curves = {
-    "optimizer forgotten": gpt_run.losses_without("optimizer", 20),
-    "complete checkpoint": gpt_run.losses_without("", 20),
-}
-first = next(
-    step for step, loss in enumerate(curves["optimizer forgotten"], 1) if loss != whole[step - 1]
-)
-print(f"first step whose loss differs: {first}")
+forgotten = gpt_run.losses_without("optimizer", 20)
+complete = gpt_run.losses_without("", 20)
+
+differing_steps = []
+for step, loss in enumerate(forgotten, start=1):
+    if loss != one_process[step - 1]:
+        differing_steps.append(step)
+print(f"first step whose loss differs: {differing_steps[0]}")
+
 course.claim(
     "a checkpoint without the optimizer changes the losses from the second step after the resume on",
-    first == 22,
+    differing_steps[0] == 22,
 )
 course.claim(
     "with the optimizer, the killed training has the losses of the undisturbed one, bit by bit",
-    curves["complete checkpoint"] == whole,
+    complete == one_process,
 )
-plots.against_undisturbed(
-    whole, curves, "Killed after step 20: without the optimizer's state, the losses differ"
-)
+curves = {"optimizer forgotten": forgotten, "complete checkpoint": complete}
+title = "Killed after step 20: without the optimizer's state, the losses differ"
+plots.against_undisturbed(one_process, curves, title)
 
 # %% [markdown]
 # **Shown**: the two trainings differ only in the optimizer's state. AdamW keeps two running means for each weight, and
-# a new optimizer has none. The first loss is right, because weights and batch are right. The step after it is not.
+# a new optimizer has none. The first loss is right, because weights and batch are right. The update after it is not.
 #
 # **The test** is the curve "complete checkpoint": stop after k steps, resume, and compare bit by bit with a training
-# that was never stopped. Part 4 shows what else a checkpoint
-# must hold.
+# that was never stopped. Part 4 shows what else a checkpoint must hold.
 #
 # **Takeaway** A checkpoint is complete if a resumed training is equal to an undisturbed one. A curve that looks fine
 # proves nothing.
@@ -795,9 +838,8 @@ plots.against_undisturbed(
 # %% [markdown]
 # ## Which line can be left out? · extra
 #
-# Scripts collect lines that nobody dares to remove. A published script wraps the model in `DDP`, draws with
-# `DistributedSampler`, and calls `dist.barrier()` before each batch. A launcher sets environment variables for it. The
-# next cells leave these out one by one.
+# A published script wraps the model in `DDP`, draws with `DistributedSampler`, and calls `dist.barrier()` before each
+# batch. A launcher sets environment variables for it. The next cells leave these out one by one.
 #
 # **Predict**: which of the three lines can go without changing the final weights?
 
@@ -809,9 +851,14 @@ predicted_needless = None  # a set of names out of "wrapper", "sampler", "barrie
 def train_without(rank, world_size, line):
     """(weights, steps) of this rank after an epoch of the script without one `line`."""
     torch.manual_seed(0)
-    samples, model = torch.randn(16, 3), nn.Linear(3, 1)
-    mine = range(16) if line == "sampler" else list(DistributedSampler(samples, seed=0))
-    wrapped = model if line == "wrapper" else DistributedDataParallel(model)
+    samples = torch.randn(16, 3)
+    model = nn.Linear(3, 1)
+    mine = range(16)
+    if line != "sampler":
+        mine = list(DistributedSampler(samples, seed=0))
+    wrapped = model
+    if line != "wrapper":
+        wrapped = DistributedDataParallel(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for i in mine:
         if line != "barrier":
@@ -823,30 +870,35 @@ def train_without(rank, world_size, line):
 
 
 # %% tags=["experiment"]
-found = {
-    line: run_ranks(train_without, 2, line, backend="gloo")
-    for line in ("", "wrapper", "sampler", "barrier")
-}
+trained = {}
+for line in ("nothing", "wrapper", "sampler", "barrier"):
+    trained[line] = run_ranks(train_without, 2, line, backend="gloo")
+complete_weights, _ = trained["nothing"][0]
+
 needless = set()
-for line, ((weights_0, steps), (weights_1, _)) in found.items():
-    is_same = weights_0 == found[""][0][0]
-    print(
-        f"without {line or 'nothing':<8} {steps:2} steps; replicas equal: {weights_0 == weights_1}; same: {is_same}"
-    )
-    if line and is_same:
+for line, of_ranks in trained.items():
+    weights_0, steps = of_ranks[0]
+    weights_1, _ = of_ranks[1]
+    are_equal = weights_0 == weights_1
+    is_same = weights_0 == complete_weights
+    print(f"without {line:<8} {steps:2} steps; replicas equal: {are_equal}; same: {is_same}")
+    if line != "nothing" and is_same:
         needless.add(line)
+
 print(course.score("02/3", "lines that change nothing", predicted_needless, needless))
 course.claim("a barrier before each batch changes no bit of the weights", needless == {"barrier"})
 
 # %% tags=["experiment"]
-meeting = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
-for name in meeting:
-    others = {other: value for other, value in meeting.items() if other != name}
+variables = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+for missing in variables:
+    others = dict(variables)
+    del others[missing]
     with mock.patch.dict(os.environ, others, clear=True):
         try:
             next(dist.rendezvous("env://"))  # what init_process_group calls first
         except ValueError as error:
-            print(f"without {name:<12}", str(error).rpartition(": ")[2])
+            what_is_missing = str(error).rpartition(": ")[2]
+            print(f"without {missing:<12}", what_is_missing)
 
 # %% [markdown]
 # | line | what breaks without it |
@@ -869,41 +921,50 @@ for name in meeting:
 #
 # DDP does not average the statistics of BatchNorm: each rank normalises with the mean and variance of its own batch.
 # Before each forward, rank 0's running statistics overwrite those of the other ranks, because they are buffers. So the
-# model that rank 0 saves has seen the samples of rank 0 alone.
+# running statistics that rank 0 saves come from the samples of rank 0 alone.
 #
 # Here rank 0 holds 90 samples, and rank 1 holds 10 that are shifted by 10.
 
 
 # %% tags=["experiment"]
 def running_means(rank, world_size, samples, cut):
-    """The running mean on this rank after each of three forwards of DDP, and without DDP."""
-    mine = samples[:cut] if rank == 0 else samples[cut:]
-    bare, alone = nn.BatchNorm1d(1), nn.BatchNorm1d(1)
-    wrapped, found = DistributedDataParallel(bare), []
+    """The running means on this rank after each of three forwards, with DDP and without it: two lists."""
+    mine = samples[cut:]
+    if rank == 0:
+        mine = samples[:cut]
+    bare = nn.BatchNorm1d(1)
+    wrapped = DistributedDataParallel(bare)
+    alone = nn.BatchNorm1d(1)
+    means_with_ddp = []
+    means_alone = []
     for _ in range(3):
         wrapped(mine)
         alone(mine)
-        found.append((bare.running_mean.item(), alone.running_mean.item()))
-    return found
+        means_with_ddp.append(bare.running_mean.item())
+        means_alone.append(alone.running_mean.item())
+    return means_with_ddp, means_alone
 
 
 # %% tags=["experiment"]
-drawn = torch.randn(100, 1, generator=torch.Generator().manual_seed(1))
-drawn[90:] += 10
-of_ranks = run_ranks(running_means, 2, drawn, 90, backend="gloo")
-for rank, found in enumerate(of_ranks):
-    print(
-        f"rank {rank}:",
-        ", ".join(f"{with_ddp:.3f} (alone {without:.3f})" for with_ddp, without in found),
-    )
+samples = torch.randn(100, 1, generator=torch.Generator().manual_seed(1))
+samples[90:] += 10
+means_of_ranks = run_ranks(running_means, 2, samples, 90, backend="gloo")
+
+for rank, (means_with_ddp, means_alone) in enumerate(means_of_ranks):
+    texts = []
+    for with_ddp, alone in zip(means_with_ddp, means_alone, strict=True):
+        texts.append(f"{with_ddp:.3f} (alone {alone:.3f})")
+    print(f"rank {rank}:", ", ".join(texts))
+
+with_ddp_on_rank_0, alone_on_rank_0 = means_of_ranks[0]
 course.claim(
     "with DDP, rank 0's running statistics are those of its samples alone",
-    all(with_ddp == without for with_ddp, without in of_ranks[0]),
+    with_ddp_on_rank_0 == alone_on_rank_0,
 )
 
 # %% [markdown]
-# With small shards, these statistics are noisy. `nn.SyncBatchNorm` uses the moments of all ranks instead, and sends
-# messages in every such layer. Two shortcuts fail:
+# With small shards, these statistics are noisy. On GPUs, `nn.SyncBatchNorm` uses the moments of all ranks instead, and
+# sends messages in every such layer. Two shortcuts fail:
 #
 # - The mean of the ranks' variances leaves out how far apart their means are.
 # - "Mean of squares minus squared mean" subtracts two nearly equal numbers, which loses digits.
@@ -960,9 +1021,8 @@ def global_moments(x):
             and be 0 on some.
     """
     ### BEGIN SOLUTION
-    values = (
-        x.movedim(1, -1).reshape(-1, x.shape[1]).double()
-    )  # (n_local * H * W, C); float32 counts to 2**24 only
+    # (n_local * H * W, C); float32 counts to 2**24 only
+    values = x.movedim(1, -1).reshape(-1, x.shape[1]).double()
     sums = torch.cat([values.sum(0), values.new_tensor([len(values)])])
     dist.all_reduce(sums)
     mean, n = sums[:-1] / sums[-1], sums[-1]
@@ -983,17 +1043,22 @@ check.global_moments(global_moments, seed=1979)
 
 # %% tags=["experiment"]
 def moments_of_rank(rank, world_size, moments, samples, cut):
-    return [value.item() for value in moments(samples[:cut] if rank == 0 else samples[cut:])]
+    mine = samples[cut:]
+    if rank == 0:
+        mine = samples[:cut]
+    mean, variance = moments(mine)
+    return mean.item(), variance.item()
 
 
-moments = run_ranks(
-    moments_of_rank, 2, course.solved(check.global_moments), drawn, 90, backend="gloo"
-)
-right = [drawn.mean().item(), drawn.var(correction=0).item()]
-print(f"global_moments on rank 0: mean {moments[0][0]:.3f}, variance {moments[0][1]:.3f}")
+moments_now = course.solved(check.global_moments)
+moments_of_ranks = run_ranks(moments_of_rank, 2, moments_now, samples, 90, backend="gloo")
+mean, variance = moments_of_ranks[0]
+print(f"global_moments on rank 0: mean {mean:.3f}, variance {variance:.3f}")
+
+expected = (samples.mean().item(), samples.var(correction=0).item())
 course.claim(
     "your moments are those of all samples, on both ranks",
-    torch.allclose(torch.tensor(moments), torch.tensor([right, right]), atol=1e-3),
+    torch.allclose(torch.tensor(moments_of_ranks), torch.tensor([expected, expected]), atol=1e-3),
 )
 
 # %% [markdown]

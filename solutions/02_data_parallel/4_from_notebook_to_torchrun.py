@@ -3,9 +3,8 @@
 #
 # **How does a training leave the notebook, and how does it survive when its processes are killed?**
 #
-# Long trainings run outside a notebook, and they are interrupted. You make a small GPT train on two ranks with the loss
-# curve of one process, kill a rank with SIGKILL, and resume on another number of ranks. This is the capstone of the
-# unit.
+# You make a small GPT train on two ranks with the loss curve of one process, kill a rank with SIGKILL, and resume on
+# another number of ranks. This is the capstone of the unit.
 #
 # **You will be able to**
 #
@@ -51,8 +50,8 @@ sizes = course.sizes("02_data_parallel")
 # ## Which GPU is mine?
 #
 # Each process of a training needs a GPU of its machine that no other process uses. A *launcher* such as `torchrun`
-# starts one process per GPU on each machine and sets two numbers in its environment. `RANK` counts all processes of the
-# training. `LOCAL_RANK` counts the processes of one machine, as CUDA counts its GPUs.
+# starts the processes of a machine, usually one per GPU, and gives each two numbers in its environment. `RANK` counts
+# all processes of the training. `LOCAL_RANK` counts the processes of one machine, as CUDA counts its GPUs.
 #
 # | two machines, two GPUs each | first | first | second | second |
 # |---|---|---|---|---|
@@ -75,9 +74,13 @@ def published_setup(model, rank):
 try:
     published_setup(nn.Linear(2, 2), rank=0)
 except TypeError as error:
-    print("TypeError:", str(error).splitlines()[0][:90])
-print("torch.cuda.device:", torch.cuda.device.__doc__.strip().splitlines()[0])
-print("an object of it is a torch.device:", isinstance(torch.cuda.device(0), torch.device))
+    first_line = str(error).splitlines()[0]
+    print("TypeError:", first_line[:90])
+
+description = torch.cuda.device.__doc__.strip().splitlines()[0]
+print("torch.cuda.device:", description)
+is_device = isinstance(torch.cuda.device(0), torch.device)
+print("an object of it is a torch.device:", is_device)
 
 # %% [markdown]
 # `torch.cuda.device` is a context manager; the author meant `torch.device`. With that fixed, the second bug shows: on
@@ -155,8 +158,8 @@ check.device_of(device_of, seed=11)
 # ## What does a script for torchrun look like?
 #
 # To leave the notebook, a training needs a script that torchrun can start. `init_process_group` reads `RANK`,
-# `WORLD_SIZE` and the meeting point, `MASTER_ADDR` and `MASTER_PORT`, from the environment. You know the other lines of
-# the script from part 3.
+# `WORLD_SIZE` and the meeting point, `MASTER_ADDR` and `MASTER_PORT`, from the environment. Parts 2 and 3 explain DDP
+# and the sampler.
 #
 # The cell prints `scripts/smallest_ddp.py` without its last lines, and runs it. In a terminal, the same command is
 # `torchrun --standalone --nproc-per-node 2 scripts/smallest_ddp.py`. How many steps does each rank take per epoch?
@@ -182,8 +185,14 @@ print(*sorted(printed.splitlines()), sep="\n")
 
 # %% locked="given"
 # 43 lines to read
-for part in (gpt_run.Run, gpt_run.global_batch, gpt_run.update, gpt_run.token_mean, gpt_run.train):
-    print(inspect.getsource(part))
+for definition in (
+    gpt_run.Run,
+    gpt_run.global_batch,
+    gpt_run.update,
+    gpt_run.token_mean,
+    gpt_run.train,
+):
+    print(inspect.getsource(definition))
 
 # %% [markdown]
 # Several ranks will train it with the function below. Every rank draws the same *global batch*, with the same tokens
@@ -198,8 +207,8 @@ print(inspect.getsource(gpt_on_ranks.train_on_ranks))  # 30 lines to read
 # On any number of ranks, the loss curve must match the curve of one process to 1e-6. Two things could prevent this:
 #
 # - The texts have different lengths, so a mean of means is wrong (part 3). You fix that now.
-# - Sums in another order are rounded differently, and training amplifies it. So the given training uses float64, where
-#   rounding errors stay far below 1e-6.
+# - Sums in another order are rounded differently, and training amplifies it. So the given training uses float64. There
+#   the errors of its 60 steps stay far below 1e-6.
 
 # %% [markdown]
 # ### Exercise 2 · The loss of a rank
@@ -261,14 +270,13 @@ check.rank_loss(rank_loss, seed=3407)
 # %% [markdown]
 # ## What must a checkpoint hold?
 #
-# Long trainings are interrupted. When a process fails, torchrun ends all processes. With `--max-restarts 1` it starts
-# them again, from the first line of the script. The new processes know only what is in a file, the *checkpoint*. It
-# must be
+# When a process fails, torchrun ends all processes. With `--max-restarts 1` it starts them once more, from the first
+# line of the script. The new processes know only what is in a file, the *checkpoint*. It must be
 #
 # - *complete*: it holds everything that the next step reads, such as weights, the optimizer's state and the position in
 #   the data;
-# - *atomic*: a crash during the write must never leave half a file. `gpt_on_ranks.write_durably` writes a temporary
-#   file, calls `os.fsync` so that it survives a power cut, and renames it over the old one.
+# - *atomic*: a crash during the write must not leave half a checkpoint. `gpt_on_ranks.write_durably` writes a temporary
+#   file, calls `os.fsync` so that its contents survive a power cut, and renames it over the old one.
 #
 # What happens if one piece is missing? The training is killed after 20 steps, and the resumed training takes that piece
 # from a new `Run`.
@@ -280,22 +288,23 @@ predicted_pieces = None  # a set of names out of "optimizer", "scheduler", "rand
 
 # %% tags=["experiment"]
 undisturbed = gpt_run.train(gpt_run.new_run()).losses
+
 curves = {}
+changes_first_loss = set()
 for piece in ("optimizer", "scheduler", "random", "step"):
-    curves[f"without {piece}"] = gpt_run.losses_without(piece, 20)
-changed = {name.split()[1] for name, losses in curves.items() if losses[20] != undisturbed[20]}
-print(
-    course.score(
-        "02/4", "pieces that change the first loss after the resume", predicted_pieces, changed
-    )
-)
+    losses = gpt_run.losses_without(piece, 20)
+    curves[f"without {piece}"] = losses
+    if losses[20] != undisturbed[20]:
+        changes_first_loss.add(piece)
+
+what = "pieces that change the first loss after the resume"
+print(course.score("02/4", what, predicted_pieces, changes_first_loss))
 course.claim(
     "a checkpoint without one of these four pieces changes the losses and raises no error",
-    all(losses != undisturbed for losses in curves.values()),
+    undisturbed not in curves.values(),
 )
-plots.against_undisturbed(
-    undisturbed, curves, "Whatever the checkpoint forgets: no error, and a curve that falls"
-)
+title = "Whatever the checkpoint forgets: no error, and a curve that falls"
+plots.against_undisturbed(undisturbed, curves, title)
 
 # %% [markdown]
 # **Shown**: each curve forgets one piece and nothing else. The loss differs as soon as a step reads the piece:
@@ -304,8 +313,8 @@ plots.against_undisturbed(
 # - The first update reads the *optimizer's state*, so the second loss differs.
 # - The *scheduler* sets the learning rate at the end of that update, so the third loss differs.
 #
-# **Takeaway** A checkpoint holds everything that the next step reads. What it forgets raises no error, so compare with
-# an undisturbed run.
+# **Takeaway** A checkpoint must hold everything that the next step reads. What it forgets may raise no error, so
+# compare with an undisturbed run.
 
 # %% [markdown]
 # ### Exercise 3 · A complete checkpoint
@@ -395,61 +404,58 @@ check.Checkpoint(Checkpoint, seed=271)
 predicted_step = None  # steps that are done
 
 # %% tags=["experiment"]
-functions = course.solved(check.rank_loss), course.solved(check.Checkpoint)
+save_every = 10
 starts = [
-    lives.Start(
-        ranks=2, until=25, kill_at=13, max_restarts=1
-    ),  # 13 steps are done when it is killed
-    lives.Start(ranks=1, until=gpt_run.STEPS, kill_at=37),
-    lives.Start(ranks=2, until=gpt_run.STEPS),
+    # 13 steps are done when it is killed
+    lives.Start(ranks=2, until=25, save_every=save_every, kill_at=13, max_restarts=1),
+    lives.Start(ranks=1, until=gpt_run.STEPS, save_every=save_every, kill_at=37),
+    lives.Start(ranks=2, until=gpt_run.STEPS, save_every=save_every),
 ]
+functions = (course.solved(check.rank_loss), course.solved(check.Checkpoint))
+
 with tempfile.TemporaryDirectory() as folder:
     lived = lives.live(starts, functions, Path(folder))
-    losses = torch.load(Path(folder, "gpt.pt"), weights_only=True)["losses"]
+    last_checkpoint = torch.load(Path(folder, "gpt.pt"), weights_only=True)
 
 # %% tags=["experiment"]
-for number, life in enumerate(lived, 1):
+for number, life in enumerate(lived, start=1):
     end = "killed" if life.was_killed else "stops"
-    print(
-        f"life {number}: {life.ranks} rank(s), from step {life.steps[0] + 1}, {end} in step {life.steps[-1] + 1}"
-    )
-print(
-    course.score(
-        "02/4",
-        "steps that are done when the last start resumes",
-        predicted_step,
-        lived[-1].steps[0],
-        null=None,
-    )
-)
-farthest = max(abs(loss - right) for loss, right in zip(losses, undisturbed, strict=True))
-print(f"largest difference from the loss curve of one process: {farthest:.1e}")
+    first_step = life.steps[0] + 1
+    last_step = life.steps[-1] + 1
+    print(f"life {number}: {life.ranks} rank(s), from step {first_step}, {end} in step {last_step}")
+
+what = "steps that are done when the last start resumes"
+print(course.score("02/4", what, predicted_step, lived[-1].steps[0], null=None))
+
+losses = last_checkpoint["losses"]
+difference = gpt_run.largest_difference(losses, undisturbed)
+print(f"largest difference from the loss curve of one process: {difference:.1e}")
+is_same_curve = difference <= 1e-6
 course.claim(
     "killed twice and resumed on 2, 1 and 2 ranks, the training has the loss curve of one process to 1e-6",
-    torch.allclose(torch.tensor(losses), torch.tensor(undisturbed), rtol=0, atol=1e-6),
+    is_same_curve,
 )
-plots.lives_of_ranks(
-    undisturbed, losses, lived, 10, "Four lives on 2, 2, 1 and 2 ranks: one loss curve"
-)
+title = "Four lives on 2, 2, 1 and 2 ranks: one loss curve"
+plots.lives_of_ranks(undisturbed, losses, lived, save_every, title)
 
 # %% [markdown]
-# Each run of the processes is a *life*. After a kill, the next life repeats the steps since the last checkpoint and
-# finds the same losses, so you see one curve. A kill costs these steps and the time to start.
+# Each run of the processes is a *life*. After a kill, the next life repeats the steps since the last checkpoint, a
+# dotted line, and finds the same losses. A kill costs these steps and the time to start.
 #
-# The losses agree to rounding, not bit by bit, because another number of ranks sums in another order.
+# The losses agree to rounding. They need not agree bit by bit, because another number of ranks sums in another order.
 #
 # **Takeaway** A training survives if its checkpoint holds what the next step reads, is replaced atomically, and does
 # not depend on the number of ranks.
 #
 # <details><summary>What changes on GPUs, and in your own training?</summary>
 #
-# - On *GPUs*, four lines change: the backend is `"nccl"`, the model and the texts of each batch move to
-#   `device_of(...)`, and `torch.cuda.set_device` gets that device, too.
+# - On *GPUs*, the backend is `"nccl"`, the model and the texts of each batch move to `device_of(...)`, and
+#   `torch.cuda.set_device` gets that device, too.
 # - *Dropout* draws from each rank's own generator. Save `torch.get_rng_state()` and `torch.cuda.get_rng_state()` of
 #   every rank. They fit only the same number of ranks; on another number, the training is valid but not equal.
 # - A *scheduler* such as Slurm sends SIGTERM some time before SIGKILL. Catch it (`signal.signal`), set a flag, and
 #   write a checkpoint after the step. All ranks must do so in the same step, so all-reduce the flag.
-# - *Large or sharded models* do not fit into the memory of rank 0. `torch.distributed.checkpoint` lets each rank write
+# - *Large or sharded models* may not fit into the memory of rank 0. `torch.distributed.checkpoint` lets each rank write
 #   its part and can load the parts on another number of ranks.
 # - `weights_only=True` (the default since torch 2.6) refuses pickled code. With `map_location="cuda"`, a generator's
 #   state is on the GPU, and `set_state` refuses it. So load to the CPU.
@@ -469,9 +475,9 @@ plots.lives_of_ranks(
 #     --answers notebooks/02_data_parallel/4_from_notebook_to_torchrun.ipynb
 # ```
 #
-# Without the variable, a restart hangs in torch 2.13. If torchrun prints nothing, your machine's name may have no
-# address: add `--local-addr 127.0.0.1`. Nothing in the script depends on the number of machines. torchrun also sets
-# `GROUP_RANK`, the number of the machine, and `LOCAL_WORLD_SIZE`, the number of processes on it.
+# Without the variable, a restart can hang in torch 2.13. If torchrun prints nothing, your machine's name may have no
+# address: add `--local-addr 127.0.0.1`. torchrun also sets `GROUP_RANK`, the number of the machine, and
+# `LOCAL_WORLD_SIZE`, the number of processes on it.
 # [docs/more-machines.md](../../docs/more-machines.md) has launch scripts for several nodes and for Slurm, and says how
 # to find a hang.
 #
@@ -534,7 +540,7 @@ plots.lives_of_ranks(
 def train_ddp(options):
     """Mean losses of the epochs that this call has trained, a list of floats, the same on every rank.
 
-    Runs in every process that torchrun starts, trains one model on all of them, and goes on from a checkpoint.
+    Runs in every process that torchrun starts, trains one model on all of them, and resumes from a checkpoint.
 
     Args:
         options: has the attributes
@@ -563,7 +569,8 @@ def train_ddp(options):
         sampler = DistributedSampler(options.dataset, seed=options.seed)
         optimizer = torch.optim.SGD(model.parameters(), lr=options.lr, momentum=0.9)
         per_epoch = math.ceil(len(options.dataset) / options.batch_size)  # steps
-        step, losses = 0, []  # updates so far, also those of earlier lives
+        # step: updates so far, also those of earlier lives
+        step, losses = 0, []
         left = []  # the loader draws these indices; it lives as long as its workers, so it is made once
         loader = DataLoader(
             options.dataset,
@@ -582,10 +589,8 @@ def train_ddp(options):
             step = saved["step"]
             ### END SOLUTION
         for epoch in range(step // per_epoch, options.epochs):
-            total, count = (
-                torch.zeros((), device=device),
-                0,
-            )  # loss summed over samples, samples: of this rank
+            # loss summed over samples, samples: of this rank
+            total, count = torch.zeros((), device=device), 0
             sampler.set_epoch(epoch)
             # fill `left` with the samples of this rank that earlier lives have not trained
             ### BEGIN SOLUTION
@@ -646,8 +651,8 @@ check.train_ddp(train_ddp, seed=613)
 #
 # Lightning runs the training loop for you. You write a module with `training_step` (batch → loss) and
 # `configure_optimizers`, and pass a `Trainer` the place to compute: `accelerator="cpu"` or `"gpu"`, and the number of
-# `devices`. The Trainer wraps the module in DDP, runs the loop, and replaces the loader's sampler by a
-# `DistributedSampler` with `set_epoch`.
+# `devices`. With several devices, the Trainer wraps the module in DDP, runs the loop, and replaces the loader's sampler
+# by a `DistributedSampler` with `set_epoch`.
 #
 # By default it also prints, and writes logs and checkpoints. Four flags, each set to `False`, make it silent: `logger`,
 # `enable_checkpointing`, `enable_progress_bar` and `enable_model_summary`.
@@ -752,25 +757,32 @@ def lightning_in_rank(rank, world_size, fit, images, labels, batch_size, epochs)
     logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    loader = DataLoader(TensorDataset(images, labels), batch_size // world_size, shuffle=True)
-    losses = torch.tensor(fit(FashionCNN(dropout=0.0), loader, 0.1, epochs)).view(epochs, -1)
-    return losses.shape[1], losses.mean(1).tolist()
+    dataset = TensorDataset(images, labels)
+    loader = DataLoader(dataset, batch_size // world_size, shuffle=True)
+    model = FashionCNN(dropout=0.0)
+    losses = fit(model, loader, 0.1, epochs)
+    by_epoch = torch.tensor(losses).view(epochs, -1)
+    return by_epoch.shape[1], by_epoch.mean(1).tolist()
 
 
 # %% tags=["experiment"]
-steps = {}
 if importlib.util.find_spec("pytorch_lightning"):
-    garments, fit_now = fashion.load("tiny"), course.solved(check.lightning_fit)
-    tiny = [t[:512] for t in (fashion.floats(garments.train_images), garments.train_labels)]
-    for n in (1, 2):
-        ranks = run_ranks(
-            lightning_in_rank, n, fit_now, *tiny, 64, sizes.epochs, backend="gloo", timeout=300
-        )
-        steps[n], losses = ranks[0]
+    fit_now = course.solved(check.lightning_fit)
+    garments = fashion.load("tiny")
+    images = fashion.floats(garments.train_images)[:512]
+    labels = garments.train_labels[:512]
+    arguments = (fit_now, images, labels, 64, sizes.epochs)
+
+    steps = {}
+    for devices in (1, 2):
+        of_ranks = run_ranks(lightning_in_rank, devices, *arguments, backend="gloo", timeout=300)
+        steps[devices], losses = of_ranks[0]
         curve = " ".join(f"{loss:.2f}" for loss in losses)
         print(
-            f"devices: {n}, {steps[n]} steps per epoch on each, losses of rank 0 by epoch: {curve}"
+            f"devices: {devices}, {steps[devices]} steps per epoch on each, "
+            f"losses of rank 0 by epoch: {curve}"
         )
+
     course.claim(
         "with Lightning, each of two devices takes as many steps per epoch as one device with twice the batch",
         steps[1] == steps[2],

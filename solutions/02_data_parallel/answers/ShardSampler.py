@@ -11,8 +11,8 @@ MISTAKES = {
         "Each rank gets a contiguous block of the order. Take strides: of the whole order the places rank, rank + "
         "world_size, rank + 2 * world_size and so on.",
         (
-            "self.rank, len(self) * self.world_size, self.world_size)",
-            "self.rank * len(self), (self.rank + 1) * len(self))",
+            "self.rank, len(self) * self.world_size, self.world_size\n",
+            "self.rank * len(self), (self.rank + 1) * len(self)\n",
         ),
     ),
     "OwnPermutation": (
@@ -29,7 +29,9 @@ MISTAKES = {
             "tensor(order)[torch.randperm(len(self), generator=rng)].tolist()",
         ),
         (
-            "itertools.islice(itertools.cycle(order), self.rank, len(self) * self.world_size, self.world_size)",
+            "itertools.islice(\n"
+            "            itertools.cycle(order), self.rank, len(self) * self.world_size, self.world_size\n"
+            "        )",
             "(place % self.n_items for place in order)",
         ),
     ),

@@ -16,7 +16,7 @@ MISTAKES = {
         ('torch.device("cuda", local_rank)', 'f"cuda:{local_rank}"'),
     ),
     "current_gpu": (
-        "Without its number, cuda is the current GPU, which is number 0 in every process: all of them would share it. "
+        "Without its number, cuda is the current GPU, by default number 0: all processes would share it. "
         "Give the device the local rank.",
         ('"cuda", local_rank', '"cuda"'),
     ),

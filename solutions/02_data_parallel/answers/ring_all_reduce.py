@@ -28,17 +28,13 @@ MISTAKES = {
     "begins_one_piece_too_early": (
         "The first phase begins with piece r - 1, so it finishes piece r in rank r. Begin with piece r: the second "
         "phase needs piece r + 1.",
-        (
-            "pieces[(rank - step) % world_size], pieces[(rank - step - 1) % world_size]",
-            "pieces[(rank - step - 1) % world_size], pieces[(rank - step - 2) % world_size]",
-        ),
+        ("incoming = pieces[(rank - step - 1) ", "incoming = pieces[(rank - step - 2) "),
+        ("outgoing = pieces[(rank - step) ", "outgoing = pieces[(rank - step - 1) "),
     ),
     "always_its_own_piece": (
         "In every step of the first phase rank r sends its own piece r. Send on the sum that the last step made.",
-        (
-            "pieces[(rank - step) % world_size], pieces[(rank - step - 1) % world_size]",
-            "pieces[rank], pieces[(rank - 1) % world_size]",
-        ),
+        ("outgoing = pieces[(rank - step) % world_size]", "outgoing = pieces[rank]"),
+        ("incoming = pieces[(rank - step - 1) ", "incoming = pieces[(rank - 1) "),
     ),
     "as_many_steps_as_ranks": (
         "The first phase has one step too many. After N - 1 steps each rank holds one finished piece.",
@@ -47,10 +43,8 @@ MISTAKES = {
     "begins_one_piece_too_late": (
         "No sum arrives in piece r + 1, which the second phase sends first. Either the sum is a new tensor (write into "
         "the piece: `+=` on the view), or the first phase begins with piece r + 1 (begin with piece r).",
-        (
-            "pieces[(rank - step) % world_size], pieces[(rank - step - 1) % world_size]",
-            "pieces[(rank + 1 - step) % world_size], pieces[(rank - step) % world_size]",
-        ),
+        ("outgoing = pieces[(rank - step) ", "outgoing = pieces[(rank - step + 1) "),
+        ("incoming = pieces[(rank - step - 1) ", "incoming = pieces[(rank - step) "),
     ),
     "ring_of_means": (
         "That is the mean. Give the sum; DDP divides by the world size afterwards.",
@@ -63,9 +57,9 @@ MISTAKES = {
     "isend_never_waited_for": (
         "isend is never waited for: the function may return, and its caller write, while a piece is sent. Wait for it.",
         (
-            "    rank, world_size",
+            "    rank = dist.get_rank()",
             "    def exchange(outgoing, to, incoming, source):\n        dist.isend(outgoing, to)\n"
-            "        dist.recv(incoming, source)\n\n    rank, world_size",
+            "        dist.recv(incoming, source)\n\n    rank = dist.get_rank()",
         ),
     ),
     "sum_stays_in_the_copy": (
