@@ -165,8 +165,10 @@ def test_ranks_are_drawn_by_their_ratios():
     (ax,) = data_parallel.step_ratios(found, "title").axes
     assert dots(ax).keys() == {(1.5, 0.0)} and ax.get_xlabel() == "step time / that of torch"
     speedups = [Interval(1.0, 1.0, 1.0), Interval(1.6, 1.5, 1.7)]
-    causes = {"1/N": torch.tensor([0.5]), "sending": torch.tensor([0.1])}
-    figure = data_parallel.scaling([1, 2], speedups, speedups, 2, causes)
+    lost = {2: {"a small batch": Interval(0.05, 0.0, 0.1), "sending": Interval(0.1, 0.1, 0.1)}}
+    figure = data_parallel.scaling([1, 2], speedups, speedups, 2, lost)
+    widths = [bar.get_width() for bar in figure.axes[1].patches]
+    assert widths == pytest.approx([0.5, 0.05, 0.1])
     assert figure.axes[0].get_title() == "2 ranks: 1.60 times as fast with one batch"
     seconds = [Interval(1e-3, 0.9e-3, 1.1e-3), Interval(2e-3, 1.9e-3, 2.1e-3)]
     panels = {"forward": {"DDP": speedups}, "step": {"DDP": speedups, "star": speedups}}

@@ -106,6 +106,15 @@ def test_lost_shares_and_the_ideal_add_up_to_the_step():
     assert [round(share.estimate, 9) for share in lost.values()] == [0.1, 0.1, 0.2]
 
 
+def test_a_speed_up_is_that_of_the_variant_and_one_on_one_rank():
+    seconds = {(1, scaling.ONE): 1.0, (2, scaling.SHARED): 0.5, (2, scaling.EACH): 1.25}
+    rounds = {way: torch.full((7,), each, dtype=torch.float64) for way, each in seconds.items()}
+    compared = Comparison(rounds, Interval(1.0, 1.0, 1.0), NARROW)
+    for variant, expected in ((scaling.SHARED, 2.0), (scaling.EACH, 0.8)):
+        speedups = scaling.speedups(compared, [1, 2], variant)
+        assert [speedup.estimate for speedup in speedups] == pytest.approx([1.0, expected])
+
+
 def test_a_late_rank_delays_the_step_and_not_its_neighbour():
     found = run_ranks(scaling.compared_delays, 2, 1, {"on time": [0, 0], "one": [0, 3]}, 0.0, backend="gloo")
     (compared, mine), (_, others) = found
@@ -123,6 +132,9 @@ def test_evidence_on_ranks():
     assert all(each is None or math.isclose(each, 1.5, rel_tol=0.01) for each in sent)
     steps = run_ranks(ddp_evidence.one_step, 2, backend="gloo")
     assert steps[0]["F loss"] != steps[1]["F loss"] and steps[0]["E momentum"] == steps[1]["E momentum"]
+    lines = ddp_evidence.side_by_side(steps).splitlines()
+    assert len(lines) == len(steps[0]) and lines == sorted(lines)
+    assert lines[2].split() == ["B", "samples", "in,", "results", "out", *"rank 0: 4 4 rank 1: 4 4".split()]
 
 
 def test_two_launchers_number_the_ranks_of_both_machines():
@@ -158,6 +170,16 @@ def test_all_stages_train_alike_and_keep_less_and_less():
     whole = 4 * sharded_training.n_parameters()
     assert kept[0] == 4 * whole and kept[1] == 3 * whole and kept[3] == 2 * whole
     assert kept[1] > kept[2] > kept[3]
+
+
+def test_bytes_kept_leave_out_those_sent_and_errors_are_relative():
+    counted = {2: {"parameters": 90, "gradients": 100, "optimizer": 200, "sent": 300}}
+    predicted = {2: {"parameters": 100, "gradients": 100, "optimizer": 160, "sent": 300}}
+    assert sharded_training.kept_bytes(counted[2]) == 390
+    errors = sharded_training.relative_errors(counted, predicted)
+    assert errors == pytest.approx(
+        {(2, "parameters"): 0.1, (2, "gradients"): 0.0, (2, "optimizer"): 0.25, (2, "sent"): 0.0}
+    )
 
 
 def test_each_statement_on_ddp_has_a_reason_which_says_whether_it_is_true(capfd):

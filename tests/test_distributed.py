@@ -30,6 +30,7 @@ from course.parallel import distributed, message_times
 from course.parallel import timing as parallel_timing
 from course.parallel.counting import sent_shares
 from course.parallel.distributed import RankError, Transfers, counted, run_ranks
+from course.parallel.network import Network
 from course.parallel.slow_wire import slow_wire
 from course.training import data_parallel_ways
 
@@ -402,6 +403,22 @@ def test_messages_and_all_reduces_are_timed_on_all_ranks():
     assert {n: [*result.seconds] for n, result in compared.items()} == {4: [*ways], 400: [*ways]}
 
 
+def test_virtual_all_reduces_take_the_time_of_their_messages():
+    def swap(x):
+        requests = [dist.isend(x, 1 - dist.get_rank()), dist.irecv(torch.empty_like(x), 1 - dist.get_rank())]
+        for request in requests:
+            request.wait()
+
+    def swap_twice(x):
+        swap(x)
+        swap(x)
+
+    wires = Network(latency=1.0, bandwidth=100.0)
+    seconds = message_times.virtual_seconds({"twice": swap_twice, "once": swap}, 2, wires, 200)
+    assert seconds == {"twice": 6.0, "once": 3.0}
+    assert message_times.ranked(seconds) == "once 3000.00 ms, twice 6000.00 ms"
+
+
 def test_data_parallel_is_compared_with_the_model_alone_and_ddp():
     by_hand = data_parallel_ways.ByHand(
         scatter=lambda x, transfers: [x],
@@ -417,6 +434,16 @@ def test_data_parallel_is_compared_with_the_model_alone_and_ddp():
     assert [*curves["forward"]] == ["DataParallel by hand", "replicas kept", "two processes"]
     assert [*curves["step"]] == ["DataParallel by hand", "DDP"]
     assert len(controls) == 2 and title.startswith("A step of DDP takes")
+    words = data_parallel_ways.times_alone(found[2]).split("; ")
+    assert len(words) == 6 and words[0].startswith("forward, DataParallel by hand ")
+    assert words[-1] == f"the model against itself {found[2].control}"
+
+
+def test_without_two_gpus_one_device_plays_all_places():
+    places = data_parallel_ways.places()
+    assert len(places) >= 2 and all(isinstance(place, torch.device) for place in places)
+    if torch.cuda.device_count() < 2:
+        assert len(places) == data_parallel_ways.PLACES and len(set(places)) == 1
 
 
 def test_transfers_copy_count_and_let_gradients_through():

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -63,6 +64,17 @@ def one_step(rank: int, world_size: int) -> dict[str, list[float]]:
         seen["E momentum"] = optimizer.state[model.weight]["momentum_buffer"][0].tolist()
         seen["F loss"] = [loss.item()]
     return seen
+
+
+def side_by_side(seen: Sequence[Mapping[str, Sequence[float]]]) -> str:
+    """A line for each quantity that `one_step` saw, with the numbers of both ranks."""
+    rank_0, rank_1 = seen
+    lines = []
+    for what in sorted(rank_0):
+        first = "".join(f"{number:8.3g}" for number in rank_0[what])
+        second = "".join(f"{number:8.3g}" for number in rank_1[what])
+        lines.append(f"{what:<40} rank 0:{first} rank 1:{second}")
+    return "\n".join(lines)
 
 
 def running_means(rank: int, world_size: int) -> list[float]:

@@ -1,4 +1,7 @@
-"""Time messages and all-reduces between real ranks; functions that run inside a rank."""
+"""Time messages and all-reduces: between real ranks, and on the virtual network.
+
+`message_seconds` and `all_reduces` run inside a rank; `virtual_seconds` starts virtual ranks.
+"""
 
 import functools
 import statistics
@@ -9,6 +12,7 @@ import torch
 import torch.distributed as dist
 
 from course.measure.comparison import Comparison
+from course.parallel import network
 from course.parallel.timing import compare_on_ranks
 
 SHORT_BYTES = 4  # of a message whose time is the latency
@@ -65,3 +69,29 @@ def all_reduces(
             calls[name] = functools.partial(all_reduce, torch.ones(n_bytes // 4))
         compared[n_bytes] = compare_on_ranks(calls, seconds=seconds / len(sizes))
     return compared, (short, long)
+
+
+def virtual_seconds(
+    ways: Mapping[str, AllReduce], n_ranks: int, wires: network.Network, n_bytes: int
+) -> dict[str, float]:
+    """{way: virtual seconds} of an all-reduce of `n_bytes` on `n_ranks` ranks of a network.
+
+    The tensors have no values, so a large one costs no memory.
+    """
+    seconds = {}
+    for name, all_reduce in ways.items():
+        run = network.simulate(_all_reduced, n_ranks, wires, all_reduce, n_bytes)
+        seconds[name] = run.seconds
+    return seconds
+
+
+def _all_reduced(rank: int, world_size: int, all_reduce: AllReduce, n_bytes: int) -> None:
+    all_reduce(torch.empty(n_bytes // 4, device="meta"))
+
+
+def ranked(seconds: Mapping[str, float]) -> str:
+    """The ways with their milliseconds in one line, the fastest first."""
+    words = []
+    for name in sorted(seconds, key=seconds.get):
+        words.append(f"{name} {1e3 * seconds[name]:.2f} ms")
+    return ", ".join(words)

@@ -7,7 +7,7 @@ Source: Rajbhandari et al. 2020, "ZeRO", arXiv:1910.02054, sections 5 and 7.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -233,6 +233,22 @@ def counted_stage(n_ranks: int, stage: int, answers: Answers) -> dict[str, int]:
         for message in run.messages:
             sent[message.source] += sign * message.n_bytes
     return kept | {"sent": max(sent.values())}
+
+
+def kept_bytes(of_stage: Mapping[str, float]) -> float:
+    """Bytes of parameters, gradients and optimizer that a rank keeps, of what a stage counted."""
+    return of_stage["parameters"] + of_stage["gradients"] + of_stage["optimizer"]
+
+
+def relative_errors(
+    counted: Mapping[int, Mapping[str, float]], predicted: Mapping[int, Mapping[str, float]]
+) -> dict[tuple[int, str], float]:
+    """{(stage, what): |counted / predicted - 1|} of bytes kept and sent in each stage."""
+    errors = {}
+    for stage, of_stage in counted.items():
+        for what, n_bytes in of_stage.items():
+            errors[stage, what] = abs(n_bytes / predicted[stage][what] - 1)
+    return errors
 
 
 # ---- torch's own

@@ -711,44 +711,48 @@ def scaling(
     ranks: Sequence[int],
     strong: Sequence[Interval],
     weak: Sequence[Interval],
-    cores: int,
-    causes: Mapping[str, Tensor],
+    most_ranks: int,
+    lost: Mapping[int, Mapping[str, Interval]],
 ) -> Figure:
     """Draw the speed-up of N ranks, and what a step on N ranks is made of.
 
     Args:
         strong, weak: how many times as fast as on one rank a step is, with one shared batch, and
             with a batch per rank.
-        cores: how many ranks have their own core or GPU.
-        causes: {name: shares of the step on one rank, tensor (len(ranks) - 1,)}, which add up to
-            the step on N ranks.
+        most_ranks: how many ranks have their own core or GPU.
+        lost: {N: {cause: what it adds to a step on N ranks, in steps of one rank}}. With 1/N, the
+            ideal, the causes add up to the step.
     """
     figure, left, right = axes(8.6, 3.4, columns=2)
     _band(left, ranks, strong, label="one batch, shared", color=BLUE)
     _band(left, ranks, _scaled(weak, ranks), label="a batch per rank", color=GREEN)
     left.plot(ranks, ranks, color=GREY, ls="--", lw=1, label="N times")
-    left.axvline(cores, color=GREY, lw=1, ls=":", label=f"as many ranks as cores: {cores}")
+    label = f"own core or GPU: up to {most_ranks} ranks"
+    left.axvline(most_ranks, color=GREY, lw=1, ls=":", label=label)
     left.set(xlabel="ranks", ylabel="samples per second / those of one rank", xticks=ranks)
     title = f"{ranks[1]} ranks: {strong[1].estimate:.2f} times as fast with one batch"
     left.set_title(title, fontsize=10)
     left.legend(frameon=False, fontsize=8)
-    _stairs(right, ranks, causes)
+    _stairs(right, lost)
     return figure
 
 
-def _stairs(ax: Axes, ranks: Sequence[int], causes: Mapping[str, Tensor]) -> None:
-    """Draw the `causes` of `scaling`: one bar after the other, a group for each N > 1."""
-    places = torch.arange(len(ranks) - 1)
-    end = torch.zeros(len(ranks) - 1, dtype=torch.float64)
+def _stairs(ax: Axes, lost: Mapping[int, Mapping[str, Interval]]) -> None:
+    """Draw 1/N and what is `lost`, see `scaling`: one bar after the other, a group for each N."""
     colors = (GREY, *COLORS[:3])
-    for k, ((name, shares), color) in enumerate(zip(causes.items(), colors, strict=False)):
-        y = places + 0.19 * (k - 1.5)
-        ax.barh(y, shares, left=end, height=0.18, color=color, label=name)
-        end = end + shares
-    for row, total in zip(places.tolist(), end.tolist(), strict=True):
-        ax.plot([total, total], [row - 0.4, row + 0.4], color="black", lw=1.2)
-    ax.set_yticks(places, [f"N = {n}" for n in ranks[1:]])
-    ax.set(xlabel="step / step on one rank (black: all)", ylim=(len(places) - 0.5, -1.1))
+    for row, (n, causes) in enumerate(lost.items()):
+        shares = {"1/N": 1 / n}
+        for cause, share in causes.items():
+            shares[cause] = share.estimate
+        end = 0.0
+        for k, ((name, share), color) in enumerate(zip(shares.items(), colors, strict=False)):
+            y = row + 0.19 * (k - 1.5)
+            label = name if row == 0 else None
+            ax.barh(y, share, left=end, height=0.18, color=color, label=label)
+            end += share
+        ax.plot([end, end], [row - 0.4, row + 0.4], color="black", lw=1.2)
+    ax.set_yticks(range(len(lost)), [f"N = {n}" for n in lost])
+    ax.set(xlabel="step / step on one rank (black: all)", ylim=(len(lost) - 0.5, -1.1))
     ax.set_title("where a step goes, as estimated (intervals: printed above)", fontsize=10)
     ax.legend(
         frameon=False, fontsize=7, ncols=4, loc="upper center", columnspacing=0.8, handlelength=1

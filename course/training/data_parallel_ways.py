@@ -13,6 +13,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from course.device import device as course_device
 from course.measure.comparison import Comparison, Interval
 from course.parallel.counting import Transfers
 from course.parallel.distributed import run_ranks
@@ -21,6 +22,7 @@ from course.training.models import FashionCNN
 from course.training.recommender_loop import keep_freed_memory
 
 RANKS = 2
+PLACES = 4  # that one device plays
 TIMEOUT_SECONDS = 600
 FORWARD = "forward, the model alone"
 FORWARD_BY_HAND = "forward, DataParallel by hand"
@@ -32,6 +34,15 @@ STEP_DDP = "step, DDP"
 ONE_PROCESS = (FORWARD, STEP, FORWARD_BY_HAND, FORWARD_KEPT, STEP_BY_HAND)
 # on two GPUs only; on fewer it is the model alone
 READY_MADE = ("forward, nn.DataParallel", "step, nn.DataParallel")
+
+
+def places() -> list[torch.device]:
+    """The places on which a batch is computed: all GPUs, or one device PLACES times below two."""
+    device = course_device()
+    gpus = torch.cuda.device_count() if device.type == "cuda" else 0
+    if gpus > 1:
+        return [torch.device("cuda", number) for number in range(gpus)]
+    return [device] * PLACES
 
 
 class ByHand(NamedTuple):
@@ -94,6 +105,17 @@ def compared(
 def alone(name: str) -> str:
     """The way that the model alone computes what the way `name` does: FORWARD or STEP."""
     return FORWARD if name.startswith("forward") else STEP
+
+
+def times_alone(of_batch: Comparison) -> str:
+    """One line: how many times as long as the model alone each way takes, and the control."""
+    words = []
+    for name in of_batch.seconds:
+        base = alone(name)
+        if name != base:
+            words.append(f"{name} {of_batch.ratio(base, to=name)}")
+    words.append(f"the model against itself {of_batch.control}")
+    return "; ".join(words)
 
 
 def panels(

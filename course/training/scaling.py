@@ -98,6 +98,21 @@ def without_sync(model: DistributedDataParallel, step: Step) -> Step:
     return quiet_step
 
 
+def speedups(compared: Comparison, ranks: Sequence[int], variant: str) -> list[Interval]:
+    """How many times as fast as a step on one rank a step of `variant` is on each of `ranks`.
+
+    Args:
+        compared: what `compared_steps` returned.
+        ranks: numbers of ranks, 1 first.
+        variant: SHARED or EACH.
+    """
+    ratios = []
+    for n in ranks:
+        way = compared.base if n == 1 else (n, variant)
+        ratios.append(compared.ratio(way))
+    return ratios
+
+
 def lost_shares(compared: Comparison, n: int) -> dict[str, Interval]:
     """{cause: what it adds to a step shared by `n` ranks}, in steps of one rank.
 

@@ -3,8 +3,8 @@
 #
 # **Why are two ranks not twice as fast as one?**
 #
-# Ask this before you pay for a second GPU, and again if it brings less than you paid for. You find out where the time
-# of a step is lost, judge fourteen common statements about DDP, and estimate what a second GPU would do for your own
+# Ask this before you pay for a second GPU, or when one has brought less than you hoped. You find out where the time of
+# a step is lost and judge fourteen statements about DDP. Then you estimate what a second GPU would do for your own
 # training.
 #
 # **You will be able to**
@@ -38,7 +38,7 @@ sizes = course.sizes("02_data_parallel")
 # %% [markdown]
 # ## How many times as fast are two ranks?
 #
-# A second GPU doubles the bill. What it should bring depends on what you keep fixed:
+# What a second rank should bring depends on what you keep fixed. A step on one rank takes $t_1$.
 #
 # - *Strong scaling* shares one batch among N ranks. Ideally a step takes $t_1 / N$.
 # - *Weak scaling* gives every rank a whole batch. Ideally a step takes $t_1$.
@@ -47,8 +47,9 @@ sizes = course.sizes("02_data_parallel")
 #
 # <details><summary>Amdahl's law</summary>
 #
-# Amdahl (1967) split the work into a serial share $s$ and the rest: $t_N = t_1 (s + (1 - s) / N)$, so the speed-up
-# stays below $1 / s$. Gustafson (1988) answered that the work grows with the machine, which is weak scaling.
+# Suppose that a share $s$ of the work is serial and N ranks divide the rest. Then $t_N = t_1 (s + (1 - s) / N)$, so the
+# speed-up stays below $1 / s$ (after Amdahl 1967). Gustafson (1988) answered that the work grows with the machine,
+# which is weak scaling.
 #
 # </details>
 
@@ -72,8 +73,8 @@ sizes = course.sizes("02_data_parallel")
 #
 # <details><summary>Hint 1</summary>
 #
-# Four ranks share the work of one: how long would they ideally take? And how long if each of them did as much work as
-# the one did alone?
+# Four ranks share the work of one. How long would they ideally take? How long if each of them did as much work as the
+# one did alone?
 #
 # </details>
 #
@@ -114,8 +115,8 @@ check.efficiency(efficiency, seed=1988)
 # %% [markdown]
 # ### How fast are two ranks here?
 #
-# The small GPT trains on one rank and on two, each on its own core (or GPU). In the next cell, `SHARED` is strong
-# scaling and `EACH` is weak scaling.
+# The small GPT trains on one rank, on two, and on four if you have at least four cores (or GPUs). Each rank computes in
+# one thread (or on one GPU). In the next cell, `SHARED` is strong scaling and `EACH` is weak scaling.
 #
 # **Predict**: the same batch on two ranks instead of one. How many times as fast?
 
@@ -123,22 +124,22 @@ check.efficiency(efficiency, seed=1988)
 predicted_speedup = None  # your number
 
 # %% tags=["experiment"]
-own = scaling.ranks_with_own_device()
-ranks = [n for n in (1, 2, 4) if n <= max(2, own)]
-rows = 2 * sizes.sequences  # sequences of a whole batch
-compared = run_ranks(
-    scaling.compared_steps, ranks[-1], rows, ranks, 2 * sizes.seconds, timeout=300
-)[0]
-strong = [compared.ratio((n, scaling.SHARED) if n > 1 else compared.base) for n in ranks]
-weak = [compared.ratio((n, scaling.EACH) if n > 1 else compared.base) for n in ranks]
-print(
-    course.score(
-        "02/5", "one batch on two ranks, times as fast as on one", predicted_speedup, strong[1]
-    )
+most_ranks = scaling.ranks_with_own_device()
+ranks = [n for n in (1, 2, 4) if n <= most_ranks]
+sequences = 2 * sizes.sequences  # of a whole batch
+
+of_ranks = run_ranks(
+    scaling.compared_steps, ranks[-1], sequences, ranks, 2 * sizes.seconds, timeout=300
 )
+compared = of_ranks[0]
+strong = scaling.speedups(compared, ranks, scaling.SHARED)
+weak = scaling.speedups(compared, ranks, scaling.EACH)
+
+what = "one batch on two ranks, times as fast as on one"
+print(course.score("02/5", what, predicted_speedup, strong[1]))
 print(f"{compared.rounds} rounds, {compared.stopped}; one rank against itself: {compared.control}")
 course.claim(
-    "two ranks finish a batch at least 10 % sooner than one rank does",
+    "two ranks train a shared batch at least 1.1 times as fast as one rank does",
     strong[1],
     above=1.1,
     otherwise="Which of the losses printed below is the largest?",
@@ -151,12 +152,9 @@ course.claim(
 )
 
 # %% [markdown]
-# Your `efficiency` turns the times into shares of the ideal. The next cell also prints two numbers that compare
-# machines:
-#
-# - *tokens per second* (or images per second);
-# - *MFU*, model FLOPs utilization: the model's arithmetic per second over the device's peak. It falls when a rank
-#   waits, and GPU-Util does not.
+# Your `efficiency` turns the times into shares of the ideal. The next cell also prints the *tokens per second* and the
+# *MFU* (model FLOPs utilization). The MFU is the model's arithmetic per second over the peak of the devices, so it
+# falls when a rank waits.
 #
 # <details><summary>How MFU is computed here</summary>
 #
@@ -168,19 +166,22 @@ course.claim(
 
 # %% tags=["experiment"]
 efficiency_now = course.solved(check.efficiency)
-in_steps = [
-    torch.tensor([1 / speedup.estimate for speedup in speedups]) for speedups in (strong, weak)
-]
-strong_efficiency = efficiency_now(ranks, in_steps[0])
-weak_efficiency = efficiency_now(ranks, in_steps[1], weak=True)
-peak = scaling.peak_flops()
-per_token = scaling.flops_per_token(small_gpt.small_gpt())
-tokens = rows * small_gpt.COLUMNS
+strong_times = torch.tensor([1 / speedup.estimate for speedup in strong])  # in steps of one rank
+weak_times = torch.tensor([1 / speedup.estimate for speedup in weak])
+
+strong_efficiency = efficiency_now(ranks, strong_times)
+weak_efficiency = efficiency_now(ranks, weak_times, weak=True)
+peak_flops = scaling.peak_flops()
+flops_per_token = scaling.flops_per_token(small_gpt.small_gpt())
+tokens_per_batch = sequences * small_gpt.COLUMNS
+step_seconds = compared.median(compared.base)  # on one rank
+
 for i, n in enumerate(ranks):
-    per_second = tokens * strong[i].estimate / compared.median(compared.base)
+    tokens_per_second = tokens_per_batch * strong[i].estimate / step_seconds
+    mfu = flops_per_token * tokens_per_second / (n * peak_flops)
     print(
-        f"{n} rank(s): efficiency strong {strong_efficiency[i]:.2f}, weak {weak_efficiency[i]:.2f}; one batch: "
-        f"{per_second:,.0f} tokens/s, MFU {per_token * per_second / (n * peak):.0%}"
+        f"{n} rank(s): efficiency strong {strong_efficiency[i]:.2f}, weak {weak_efficiency[i]:.2f};",
+        f"one batch: {tokens_per_second:,.0f} tokens/s, MFU {mfu:.0%}",
     )
 
 # %% [markdown]
@@ -194,55 +195,49 @@ for i, n in enumerate(ranks):
 #
 # | step | rank 0 | other ranks | gradients sent |
 # |---|---|---|---|
-# | alone | 1/N of a batch | nothing | no |
-# | silent | 1/N of a batch | 1/N of a batch | no (under `no_sync`) |
+# | alone | 1/N of a batch | nothing | no (without DDP) |
+# | silent | 1/N of a batch | 1/N of a batch | no (DDP under `no_sync`) |
 # | shared | 1/N of a batch | 1/N of a batch | yes |
 #
-# Each row adds one cause to the row above it. So the differences say what each cause costs, in steps of one rank:
+# The differences between the rows say what each addition costs, in steps of one rank:
 
 # %% tags=["experiment"]
 lost = {n: scaling.lost_shares(compared, n) for n in ranks[1:]}
+alone = compared.seconds[2, scaling.ALONE]
+silent = compared.seconds[2, scaling.SILENT]
+shared = compared.seconds[2, scaling.SHARED]
+
 for n, causes in lost.items():
-    print(
-        f"{n} ranks: 1/N {1 / n:.2f}; "
-        + "; ".join(f"{cause} {share}" for cause, share in causes.items())
-    )
+    shares = "; ".join(f"{cause} {share}" for cause, share in causes.items())
+    print(f"{n} ranks: 1/N {1 / n:.2f}; {shares}")
 course.claim(
     "on two ranks, sending the gradients takes at least 2 % of a step on one rank that backward does not hide",
     lost[2]["sending"],
     above=0.02,
 )
-alone, silent, shared = (
-    compared.seconds[2, name] for name in (scaling.ALONE, scaling.SILENT, scaling.SHARED)
-)
 course.claim(
-    "on two ranks, the other rank's computing costs more than sending the gradients",
+    "on two ranks, the other rank's computing lengthens a step by a larger factor than sending the gradients does",
     ratio_interval(silent / alone, shared / silent),
     above=1,
     otherwise="The number is silent / alone, divided by shared / silent.",
 )
-bars = {"1/N": torch.tensor([1 / n for n in lost], dtype=torch.float64)}
-for cause in lost[2]:
-    bars[cause] = torch.tensor(
-        [of_n[cause].estimate for of_n in lost.values()], dtype=torch.float64
-    )
-plots.scaling(ranks, strong, weak, own, bars)
+plots.scaling(ranks, strong, weak, most_ranks, lost)
 
 # %% [markdown]
-# - *A small batch* (alone minus 1/N): some work, such as the optimizer's, does not shrink with the batch, and half a
-#   batch may not fill a GPU. A larger batch per rank helps.
-# - *Others compute too* (silent minus alone): a step lasts as long as the slower rank needs. **We think** that ranks
-#   also share memory, caches and power. To test that, use two GPUs: little of this loss should remain.
+# - *A small batch* (alone minus 1/N): the optimizer's work does not shrink with the batch, and a small batch may not
+#   fill a GPU. A larger batch per rank makes this share smaller.
+# - *Others compute too* (silent minus alone): a step lasts as long as the slowest rank needs. **We think** that on a
+#   CPU, shared memory and caches cost most of the rest. To test that, use two GPUs: less should be lost.
 # - *Sending* (shared minus silent): messages that backward does not hide (part 2), and copies into buckets. Fewer
-#   bytes, a larger batch per rank or a faster wire helps.
+#   bytes, a larger batch per rank or a faster wire can help.
 #
 # **Takeaway** Switch off one cause after the other. Then work on the largest one that you can change.
 
 # %% [markdown]
 # ## What does a late rank cost?
 #
-# So far both ranks had the same amount of work. Often one rank is late, a *straggler*: its batch is longer, its loader
-# stalls, or its GPU is throttled. The next cell delays batches in two ways, with the same mean delay:
+# So far all ranks had the same amount of work. In practice one rank may be late, a *straggler*: its batch is longer,
+# its loader stalls, or its GPU is throttled. The next cell delays batches in two ways, with the same mean delay:
 #
 # - *Both late*: each of two ranks gets its batch late, by about the time of one step.
 # - *One late*: rank 1 alone gets its batch late, by about the time of two steps.
@@ -253,49 +248,53 @@ plots.scaling(ranks, strong, weak, own, bars)
 predicted_straggler = None  # your number
 
 # %% tags=["experiment"]
-delays = {"on time": [0.0, 0.0], "both late": [1.0, 1.0], "one late": [0.0, 2.0]}
-found = run_ranks(scaling.compared_delays, 2, sizes.sequences, delays, sizes.seconds, timeout=300)
-late = found[0][0]
-longer = {way: late.ratio("on time", to=way) for way in delays}
-print(
-    f"both late by one step: {longer['both late']} times as long; one late by two steps: {longer['one late']}"
+delays = {  # of ranks 0 and 1, in steps without delay
+    "on time": [0.0, 0.0],
+    "both late": [1.0, 1.0],
+    "one late": [0.0, 2.0],
+}
+
+of_ranks = run_ranks(
+    scaling.compared_delays, 2, sizes.sequences, delays, sizes.seconds, timeout=300
 )
-print(
-    course.score(
-        "02/5",
-        "step with one late rank over a step on time",
-        predicted_straggler,
-        longer["one late"],
-    )
-)
+delayed = of_ranks[0][0]
+longer = {way: delayed.ratio("on time", to=way) for way in delays}
+shares = {}
+lengths = {}
+for way in delays:
+    late_and_own = [of_rank[way] for _, of_rank in of_ranks]
+    shares[way] = scaling.step_shares(delayed.median(way), late_and_own)
+    lengths[way] = longer[way].estimate
+
+print("times as long as a step on time, with delays of about so many steps:")
+print(f"both late by one: {longer['both late']}; one late by two: {longer['one late']}")
+what = "step with one late rank over a step on time"
+print(course.score("02/5", what, predicted_straggler, longer["one late"]))
 course.claim(
     "a step takes at least 20 % longer if one of two ranks is late than if both are late by half as much",
-    late.ratio("both late", to="one late"),
+    delayed.ratio("both late", to="one late"),
     above=1.2,
 )
-shares = {}
-for way in delays:
-    shares[way] = scaling.step_shares(late.median(way), [of_rank[way] for _, of_rank in found])
-plots.step_shares(shares, {way: ratio.estimate for way, ratio in longer.items()})
+plots.step_shares(shares, lengths)
 
 # %% [markdown]
-# In the figure, *batch late* is the wait for a rank's batch. *Computing* is forward, and backward without sending.
-# *Waiting* is for the slowest rank, and *sending* is the rest.
+# In the figure, *batch late* is the wait for a rank's batch. *Computing* is a step that sends nothing. *Waiting* is for
+# the slowest rank, and *sending* is the rest.
 #
-# **Shown**: the two delayed cases differ only in who is late, and a step lasts as long as the slowest rank needs.
+# **Shown**: the mean delay is the same in both delayed cases, but with one late rank the other one waits for it.
 #
-# A profiler of rank 0 shows the waiting as a long all-reduce, so people often take it for a slow network. Compare the
-# ranks before you buy a faster one: `torchrun --nproc-per-node 2 -m course.checkup train.py` names the rank that all
-# others wait for, and the line. If the work differs in every step, as with sentences of all lengths, give each rank
-# equal work, not equally many samples (unit 05).
+# A profile of rank 0 can show this wait as a long all-reduce, as if the network were slow. So compare the ranks first:
+# `torchrun --nproc-per-node 2 -m course.checkup train.py` names the rank that the others wait for. If samples differ in
+# length, give each rank equal work, not equally many samples (unit 05).
 #
-# **Takeaway** A step is as slow as its slowest rank, and the other ranks report their wait as communication.
+# **Takeaway** A step takes at least as long as its slowest rank. To the other ranks, that wait can look like slow
+# communication.
 
 # %% [markdown]
 # ## What is true of DDP?
 #
-# A wrong belief about DDP costs you a barrier per step, or a wrong mean. Judge fourteen statements that people make
-# about it. A statement is true only if all of it is true.
+# A wrong belief about DDP can cost you a barrier per step, or a wrong mean. Judge fourteen statements about DDP, with
+# its default settings. A statement is true only if all of it is true.
 #
 # *Wrapping, and one step*
 #
@@ -311,7 +310,7 @@ plots.step_shares(shares, {way: ratio.estimate for way, ratio in longer.items()}
 #
 # - **H** Each batch needs a `dist.barrier()` before it is passed to the model. Without it, a fast rank could average
 #   its gradients with a slow rank's gradients from the step before.
-# - **I** If only rank 0 downloads the data set to a disk that all ranks see, a `dist.barrier()` between the download
+# - **I** Only rank 0 downloads the data set, to a disk that all ranks see. Then a `dist.barrier()` between the download
 #   and the opening of the files keeps the other ranks from opening files that are not there yet.
 #
 # *Samples*
@@ -343,16 +342,16 @@ plots.step_shares(shares, {way: ratio.estimate for way, ratio in longer.items()}
 #
 # <details><summary>Hint 1</summary>
 #
-# Each statement has an experiment in the next two sections. You may run these first, and look at what differs between
-# the ranks.
+# Each statement has an experiment in the two extra sections below. You may run these first, and look at what differs
+# between the ranks.
 #
 # </details>
 #
 # <details><summary>Hint 2</summary>
 #
 # For A to F ask of every tensor: who made it, and is there an operation between the ranks in which it takes part?
-# For H, I and L: when does an all-reduce end on a rank? For N: what must a process know of another before it can
-# send it anything?
+# For H and L: when does an all-reduce end on a rank? For N: what must a process know of another before it can send it
+# anything?
 #
 # </details>
 
@@ -374,8 +373,8 @@ check.ddp_facts(ddp_facts, seed=14)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# As soon as your answers pass, the next cell gives the reasons. If you doubt one, the two extra sections below it test
-# all fourteen.
+# As soon as your answers pass, the next cell gives the reasons. If you doubt one, look for its experiment in the two
+# extra sections below.
 
 # %%
 check.ddp_facts.reasons(ddp_facts)
@@ -384,13 +383,12 @@ check.ddp_facts.reasons(ddp_facts)
 # ## A to I: what do two ranks see in one step? · extra
 #
 # The next cell runs one step without a barrier, and rank 1 comes half a second late. Compare the two ranks in each line
-# from A to F: what is equal, and from when on? For H, see line D: did the fast rank average with an old gradient?
+# from A to F: what is equal, and from when on? For H, see line D: is the mean right although rank 1 came late?
 
 # %% tags=["experiment"]
-steps = run_ranks(ddp_evidence.one_step, 2, backend="gloo")
-for what in sorted(steps[0]):
-    numbers = ["".join(f"{number:8.3g}" for number in step[what]) for step in steps]
-    print(f"{what:<40} rank 0:{numbers[0]} rank 1:{numbers[1]}")
+seen = run_ranks(ddp_evidence.one_step, 2, backend="gloo")
+
+print(ddp_evidence.side_by_side(seen))
 
 # %% [markdown]
 # For G, each rank has a layer of batch normalization. In each step, its running mean moves a tenth of the way to the
@@ -398,18 +396,19 @@ for what in sorted(steps[0]):
 # it?
 
 # %% tags=["experiment"]
-for rank, seen in enumerate(run_ranks(ddp_evidence.running_means, 2, backend="gloo")):
-    print(
-        f"running mean on rank {rank} after each of two steps:", *(f"{mean:.2f}" for mean in seen)
-    )
-for how, found in ddp_evidence.found_with_and_without_barrier().items():
+running_means = run_ranks(ddp_evidence.running_means, 2, backend="gloo")
+file_found = ddp_evidence.found_with_and_without_barrier()
+
+for rank, (first, second) in enumerate(running_means):
+    print(f"running mean on rank {rank} after each of two steps: {first:.2f} {second:.2f}")
+for how, found in file_found.items():
     print(f"{how}: rank 0 finds the file: {found[0]}, rank 1: {found[1]}")
 
 # %% [markdown]
-# For G: if rank 1 used only its own batches, its mean would move twice. An average over the ranks would lie between the
-# two ranks' means.
+# For G: if rank 1 used only its own batches, its mean would move twice. If DDP averaged, both ranks would have the same
+# mean.
 #
-# **Takeaway** Print what each rank sees in one step. You can test most statements about DDP in twenty lines.
+# **Takeaway** To test a statement about DDP, print what each rank sees in one step.
 
 # %% [markdown]
 # ## J to N: who gets which samples, who waits, and who is the master? · extra
@@ -426,8 +425,11 @@ def uneven_batches(rank, world_size):
 
 
 for rank in range(4):
-    print(f"rank {rank}: in order", *DistributedSampler(range(10), 4, rank, shuffle=False), end="")
-    print(", shuffled", *DistributedSampler(range(10), 4, rank))
+    in_order = DistributedSampler(range(10), num_replicas=4, rank=rank, shuffle=False)
+    shuffled = DistributedSampler(range(10), num_replicas=4, rank=rank)
+    print(f"rank {rank}: in order", *in_order, end="")
+    print(", shuffled", *shuffled)
+
 try:
     run_ranks(uneven_batches, 2, backend="gloo", timeout=5)
 except distributed.RankError as error:
@@ -439,34 +441,39 @@ except distributed.RankError as error:
 # in an all-reduce. What would the numbers be if rank 0 added up for all?
 
 # %% tags=["experiment"]
+variables = ddp_evidence.launched_variables()
+multiples_sent = []
+for multiple in run_ranks(ddp_evidence.sent_in_all_reduce, 4, backend="gloo"):
+    if multiple is None:
+        multiples_sent.append("not counted here")
+    else:
+        multiples_sent.append(f"{multiple:.2f}")
+
 print(*ddp_evidence.VARIABLES)
-for values in ddp_evidence.launched_variables():
+for values in variables:
     print(*values, sep="  ")
-sent = run_ranks(ddp_evidence.sent_in_all_reduce, 4, backend="gloo")
-print(
-    "sent, in multiples of the tensor:",
-    *("not counted here" if n is None else f"{n:.2f}" for n in sent),
-)
+print("sent, in multiples of the tensor:", *multiples_sent)
 
 # %% [markdown]
-# **Takeaway** All ranks must make the same number of calls: one missing call makes the others wait.
+# **Takeaway** All ranks must make the same collective calls: one missing call makes the others wait.
 
 # %% [markdown]
 # ## Would a second GPU help your training?
 #
-# `course.checkup` watches a training, here the small GPT on one rank. From the bytes of the gradients and the time of a
-# step, its line "DDP" predicts how efficient DDP would be, once you have solved `all_reduce_seconds` of part 1. The
-# figure draws the same step with torch's buckets (part 2), as if the model had ten equal layers.
+# `course.checkup` watches a training, here the small GPT on one rank. From the bytes of the gradients and the times of
+# a step and its backward, the line "DDP" predicts how efficient DDP would be. It needs your `all_reduce_seconds` of
+# part 1. The figure draws the same step with torch's buckets (part 2), as if the model had ten equal layers.
 #
-# Put your own `loader` and `step` here. Or run `course checkup --json report.json train.py` in a terminal, and read its
+# Put your own loader and step here. Or run `course checkup --json report.json train.py` in a terminal, and read its
 # file with `layers_of_checkup(json.load(open("report.json")))`.
 
 # %% tags=["experiment"]
 torch.set_num_threads(1)  # as in each rank here
-my_model = small_gpt.small_gpt().to(course.device())
-my_loader = [
-    small_gpt.random_tokens(sizes.sequences, seed=seed).to(course.device()) for seed in range(8)
-]
+device = course.device()
+my_model = small_gpt.small_gpt().to(device)
+my_loader = []
+for seed in range(8):
+    my_loader.append(small_gpt.random_tokens(sizes.sequences, seed=seed).to(device))
 optimizer = torch.optim.SGD(my_model.parameters(), lr=0.01)
 
 
@@ -481,27 +488,28 @@ report = course.checkup(my_loader, my_step, steps=20, minutes=0.5, only_watch=Tr
 print(report)
 
 # %% tags=["experiment"]
+wires = {"1 Gbit Ethernet": 1, "25 Gbit Ethernet": 25, "PCIe 4.0 x16": 256}  # Gbit per second
+
 layers = figures.layers_of_checkup(report.data)
 step_ms = 1000 * report.data["seconds"]["median"]
 backward_ms = sum(layer.backward_ms for layer in layers)
-for name, gbit in {"1 Gbit Ethernet": 1, "25 Gbit Ethernet": 25, "PCIe 4.0 x16": 256}.items():
-    _, until = schedule(layers, gbit=gbit, latency_ms=0.02, **TORCH_BUCKETS)
-    waits = until - backward_ms
-    print(
-        f"two ranks over {name}: {2 * step_ms / (step_ms + waits):.2f} times the samples per second"
-    )
+
+for wire, gbit in wires.items():
+    _, averaged_ms = schedule(layers, gbit=gbit, latency_ms=0.02, **TORCH_BUCKETS)
+    wait_ms = averaged_ms - backward_ms
+    gain = 2 * step_ms / (step_ms + wait_ms)
+    print(f"two ranks over {wire}: {gain:.2f} times the samples per second")
 figures.step_timeline(layers, gbit=25, latency_ms=0.02, **TORCH_BUCKETS)
 
 # %% [markdown]
 # The prediction assumes weak scaling: each rank computes as long as before, and the global batch doubles (unit 03). It
 # also assumes that ranks never wait for each other's work, share nothing, and send without using computing time.
 #
-# You measured weak scaling above: "a batch per rank" in the first figure, where messages should weigh *less*, because
-# each rank had twice as many sequences. If that gain is below the prediction for a fast wire, **we think** that copies
-# and messages compete for the cores that compute. A spare core per rank would test that.
+# You measured weak scaling above: "a batch per rank" in the first figure. There each rank had twice as many sequences,
+# so messages should weigh *less*. If that gain is below the prediction for a fast wire, **we think** that copies and
+# messages compete for the cores that compute. A spare core per rank would test that.
 #
-# **Takeaway** *Before* you rent a second GPU, ask what the messages would cost: bytes of gradients over bandwidth,
-# against the time of backward.
+# **Takeaway** *Before* you rent a second GPU, compare bytes of gradients over bandwidth with the time of backward.
 
 # %% [markdown]
 # ## Can you explain one? · extra

@@ -3,15 +3,14 @@
 #
 # **Why does torch advise against the wrapper that takes one line?**
 #
-# `nn.DataParallel` came first: one process, one line, all devices. Torch's documentation recommends DDP instead, but
-# much code still uses DataParallel. You see what it does in a step, so that you can decide whether to replace it. You
-# may build it, too.
+# `nn.DataParallel` spreads a model over all GPUs of a machine, in one process and one line. Torch's documentation
+# recommends DDP instead. You see what DataParallel does in a step, so that you can decide whether to replace it.
 #
 # **You will be able to**
 #
 # - say what `nn.DataParallel` does on your machine, which may be nothing;
 # - name what it sends in each step, and what else slows it down;
-# - find the batch size from which two devices pay (an extra section).
+# - build it, and find the batch size from which two devices pay (extra sections).
 #
 # **Minutes** 7 core · 58 in all · session 2
 #
@@ -38,8 +37,8 @@ print(course.machine())
 sizes = course.sizes("02_data_parallel")
 
 data = fashion.load(sizes.dataset)
-images, labels = fashion.floats(data.train_images), data.train_labels
-gpus = torch.cuda.device_count() if course.device().type == "cuda" else 0
+images = fashion.floats(data.train_images)
+labels = data.train_labels
 
 # %% [markdown]
 # ## What does DataParallel do in a step?
@@ -51,61 +50,66 @@ gpus = torch.cuda.device_count() if course.device().type == "cuda" else 0
 #
 # One process owns the batch, the model and the loss. With N samples and M devices, forward has four steps:
 #
-# 1. *scatter*: each device gets N / M samples;
+# 1. *scatter*: each device gets about N / M samples;
 # 2. *replicate*: each device gets a copy of the model, a *replica*;
 # 3. *parallel_apply*: each replica computes in its own thread;
-# 4. *gather*: the outputs return to the first device, which computes the loss.
+# 4. *gather*: the outputs return to the first device.
 #
-# That takes 3 × M messages. In backward, the first device scatters the gradient of the outputs, all replicas compute,
-# and the first device sums their gradients.
-#
-# Then the replicas are thrown away, because the optimizer changes only the weights of the first model. So the next step
-# sends the model again.
+# In backward, the first device scatters the gradient of the outputs, all replicas compute, and the first device sums
+# their gradients. The optimizer changes only the weights of the first model. So the replicas are thrown away, and the
+# next step sends the model again.
 
 # %%
 plots.data_parallel_steps()
 
 # %% [markdown]
 # **Predict**: a batch of 16 images goes through the wrapped model on this machine. How many images does one call of the
-# model's own forward see? 8, as with two devices? Or another number, because of the devices that you have?
+# model's own forward see? It is 8 with two devices. How many devices does DataParallel use here?
 
 # %%
 predicted_images = None
 
 # %% tags=["experiment"]
-model, seen = FashionCNN(dropout=0.0, norm=None).to(course.device()), []
-model.register_forward_pre_hook(
-    lambda module, inputs: seen.append((len(inputs[0]), str(inputs[0].device)))
-)
+calls = []  # (images, device) of each call of the model
+
+
+def note_call(module, inputs):
+    batch = inputs[0]
+    calls.append((len(batch), str(batch.device)))
+
+
+model = FashionCNN(dropout=0.0, norm=None).to(course.device())
+model.register_forward_pre_hook(note_call)
 wrapped = nn.DataParallel(model)
 with torch.no_grad():
     wrapped(images[:16].to(course.device()))
+
 print(f"devices that it uses: {wrapped.device_ids}")
-print(f"calls of the model (images, device): {seen}")
-print(course.score("02/6", "images per call of the model", predicted_images, seen[0][0], null=None))
+print(f"calls of the model (images, device): {calls}")
+n_seen = calls[0][0]
+print(course.score("02/6", "images per call of the model", predicted_images, n_seen, null=None))
 
 # %% [markdown]
-# **Known**: with fewer than two GPUs it makes no replicas and passes the whole batch to your model, after moving it to
-# the GPU if there is one (`torch/nn/parallel/data_parallel.py`). So a "DataParallel benchmark" on a CPU measures the
-# model alone.
+# **Known**: with fewer than two GPUs it makes no replicas and passes the whole batch to your model
+# (`torch/nn/parallel/data_parallel.py`). So a "DataParallel benchmark" on a CPU measures the model alone.
 #
-# Why is it slower than DDP? **Known** ([PyTorch's DDP
+# Why is it usually slower than DDP? **Known** ([PyTorch's DDP
 # tutorial](https://docs.pytorch.org/tutorials/intermediate/ddp_tutorial.html)):
 #
 # - All replicas compute in threads of one process, which share Python's global interpreter lock (GIL).
 # - The model is copied in every step. DDP keeps its models.
-# - Inputs and outputs pass through the first device.
+# - Inputs are scattered and outputs gathered in every step.
 #
-# **Takeaway** DataParallel sends its model in every step. DDP sends gradients, and buffers if the model has any. Below
-# two GPUs DataParallel does nothing: look at `device_ids` before you time it.
+# **Takeaway** DataParallel sends its model in every step, DDP its gradients (and buffers). On fewer than two GPUs,
+# DataParallel makes no replicas, so look at `device_ids` before you time it.
 
 # %% [markdown]
 # ## How does one process compute on many devices? · extra
 #
-# You build the four steps, so that you can count every message. We call devices *places*, because the list may hold the
-# same device several times. All data goes through `transfers = distributed.Transfers(devices)`, which counts messages.
+# You build DataParallel, so that you can count every message. We call devices *places*, because the list may hold the
+# same device several times. All data goes through `transfers = distributed.Transfers(devices)`, which logs messages.
 # `transfers.send(tensors, source, target)` sends a list of tensors from one place to another as one message and returns
-# the copies. Gradients flow back through the copies. Place 0, the first device, sends a message to itself, too.
+# the copies. Gradients flow back through the copies. Place 0, the first device, sends messages to itself, too.
 
 # %% [markdown]
 # ### Exercise 1 · Scatter a batch
@@ -201,27 +205,28 @@ check.scatter(scatter, seed=205)
 # %% locked="replicate"
 def replicate(module, transfers, n):
     """Copies of a module on the first n devices, through which gradients flow back to the module."""
-    tensors = [*module.parameters(), *module.buffers()]  # each once, also a tied one
+    originals = [*module.parameters(), *module.buffers()]  # each once, also a tied one
     replicas = []
     for place in range(n):
-        copies = transfers.send(tensors, 0, place)
-        memo = {id(tensor): copied for tensor, copied in zip(tensors, copies, strict=True)}
-        replicas.append(
-            copy.deepcopy(module, memo)
-        )  # what the memo holds takes the place of the tensors
+        copies = transfers.send(originals, 0, place)
+        memo = {}  # deepcopy takes what is in here instead of copying it
+        for original, copied in zip(originals, copies, strict=True):
+            memo[id(original)] = copied
+        replicas.append(copy.deepcopy(module, memo))
     return replicas
 
 
 def parallel_apply(replicas, parts):
     """The outputs replica(part) of all replicas, each computed in its own thread."""
-    grad = torch.is_grad_enabled()  # a setting of the thread: a new one starts with torch's own
+    grad_enabled = torch.is_grad_enabled()  # a new thread would start with torch's default
 
     def run(replica, part):
-        with torch.set_grad_enabled(grad):
+        with torch.set_grad_enabled(grad_enabled):
             return replica(part)
 
     with ThreadPoolExecutor(len(replicas)) as pool:
-        return list(pool.map(run, replicas, parts))
+        outputs = pool.map(run, replicas, parts)
+        return list(outputs)
 
 
 # %% [markdown]
@@ -243,14 +248,14 @@ def parallel_apply(replicas, parts):
 #
 # <details><summary>Hint 1</summary>
 #
-# Four losses of four devices: does `torch.cat` put them together? What does it ask of its tensors?
+# Does `torch.cat` put the losses of four devices together? What does it ask of its tensors?
 #
 # </details>
 #
 # <details><summary>Hint 2</summary>
 #
-# `torch.atleast_1d(output)` is a vector of one number for a number, and the tensor itself for any other. Cut
-# nothing off from autograd on the way: no `detach`, no `item`.
+# `torch.atleast_1d(output)` makes a vector of a tensor without dimensions, and returns any other as it is. Cut nothing
+# off from autograd on the way: no `detach`, no `item`.
 #
 # </details>
 
@@ -346,63 +351,61 @@ check.data_parallel(data_parallel, seed=406)
 # %% [markdown]
 # ### What does it send?
 #
-# **Predict**: one forward runs on 4 devices, with a small batch of images. What percentage of the bytes that go from
-# one device to another are copies of the model?
+# **Predict**: one forward runs on 4 places (or on your GPUs, if you have several), with a small batch of images. What
+# percentage of the bytes that go from one place to another are copies of the model?
 
 # %%
 predicted_percent = None  # 0 to 100
 
 # %% tags=["experiment"]
-places = [f"cuda:{i}" for i in range(gpus)] if gpus > 1 else [course.device()] * 4
-model = FashionCNN(dropout=0.0, norm=None).to(places[0]).eval()
+data_parallel_now = course.solved(check.data_parallel)
+places = ways.places()
+first_place = places[0]
 n_images = len(places) * (sizes.batch_size // len(places))
-batch, targets = images[:n_images].to(places[0]), labels[:n_images].to(places[0])
+batch = images[:n_images].to(first_place)
+targets = labels[:n_images].to(first_place)
+
+model = FashionCNN(dropout=0.0, norm=None).to(first_place).eval()
 transfers = distributed.Transfers(places)
-outputs = course.solved(check.data_parallel)(model, batch, transfers)
+outputs = data_parallel_now(model, batch, transfers)
 difference = (outputs - model(batch)).abs().max().item()
-print(
-    f"{len(places)} places: {', '.join(map(str, dict.fromkeys(places)))}; to the model alone: {difference:.1e}"
-)
-print(
-    f"messages of the forward: {len(transfers.log)}, of them from one place to another: {len(transfers.crossing)}"
-)
+
+devices = ", ".join(map(str, dict.fromkeys(places)))
+print(f"{len(places)} places: {devices}; to the model alone: {difference:.1e}")
+n_messages = len(transfers.log)
+n_crossing = len(transfers.crossing)
+print(f"messages of the forward: {n_messages}, of them from one place to another: {n_crossing}")
 
 # %% tags=["experiment"]
-model_bytes = sum(w.nbytes for w in model.parameters())
-sent = sum(size for _, _, size in transfers.crossing)
-share = (len(places) - 1) * model_bytes / sent
-print(
-    course.score(
-        "02/6",
-        "percentage of the bytes that is copies of the model",
-        predicted_percent,
-        100 * share,
-        null=None,
-    )
-)
+model_bytes = sum(parameter.nbytes for parameter in model.parameters())
+crossing_bytes = sum(n_bytes for source, target, n_bytes in transfers.crossing)
+model_share = (len(places) - 1) * model_bytes / crossing_bytes
 F.cross_entropy(outputs, targets).backward()
-back = [size for source, target, size in transfers.returned if source != target]
+n_returned = len(transfers.returned)
+n_returned_crossing = sum(source != target for source, target, _ in transfers.returned)
+
+what = "percentage of the bytes that is copies of the model"
+print(course.score("02/6", what, predicted_percent, 100 * model_share, null=None))
 print(
-    f"messages of the backward: {len(transfers.returned)}, of them from one place to another: {len(back)}"
+    f"messages of the backward: {n_returned},",
+    f"of them from one place to another: {n_returned_crossing}",
 )
 course.claim(
-    "the forward of DataParallel sends three messages for each device",
-    len(transfers.log) == 3 * len(places),
-    f"{len(transfers.log)} messages",
+    "the forward of your DataParallel sends three messages for each device",
+    n_messages == 3 * len(places),
+    f"{n_messages} messages",
 )
-is_nearly_all = share > 0.9
+is_nearly_all = model_share > 0.9
 course.claim(
     "more than nine tenths of the bytes that cross are copies of the model",
     is_nearly_all,
-    f"{share:.3f}",
+    f"{model_share:.3f}",
     otherwise="Compare the bytes of your batch with those of the model.",
 )
 
 # %% [markdown]
-# **Shown** by the log: there are 3 × M messages, and nearly all bytes are copies of the model. On GPUs, torch sends the
-# model by NCCL's broadcast and sums the gradients by NCCL's reduce, if NCCL is there (`torch/nn/parallel/comm.py`).
-# Then a link carries the model about once and its gradients once, no more bytes than in DDP's all-reduce. But the
-# broadcast must end before forward starts, while DDP's all-reduce overlaps with backward (part 2).
+# **Shown** by the log: with a small batch, nearly all bytes of the forward are copies of the model. They must arrive
+# before forward starts. DDP's all-reduce overlaps with backward (part 2).
 #
 # **Takeaway** Count what a step sends, and ask what could compute meanwhile.
 
@@ -412,23 +415,22 @@ course.claim(
 # Should you replace DataParallel in a training that uses it? "Empirically distributed data parallel tends to be 2-3
 # times faster than data parallel", says DTU's course 02476 (module "Distributed training"), without a model, a batch
 # size or a number of GPUs. But the copies of model and gradients have the same size for every batch, while computing
-# grows with the batch. So the factor is not a constant.
+# grows with the batch. So the factor need not be a constant.
 #
-# The next cell computes one batch by the model alone, by your DataParallel with two threads, and by two processes, with
-# one core (or GPU) per device. On CPU threads it shows what the factor depends on, but it cannot confirm the factor for
-# GPUs: that is **not measured here**. Two variants look for the causes:
+# The next cell computes one batch by the model alone, by your DataParallel with two threads, and by two processes of
+# one thread (or GPU) each. On a CPU this cannot confirm the factor for GPUs. Two variants look for the causes:
 #
 # - *replicas kept* copies the model once, before the clock starts. That is correct only while nobody changes the
 #   weights.
 # - *two processes* computes half of the batch in each process, and sends nothing.
 #
-# With fewer than two GPUs, `nn.DataParallel` is the model alone: the grey band shows both.
+# With fewer than two GPUs, `nn.DataParallel` is the model alone, so it has no line.
 #
 # **Predict** for the smallest batch: how many times as fast as your DataParallel is a step of DDP? The quotation says 2
 # to 3. Perhaps less, because with a small batch both spend most of the step on messages.
 
 # %%
-predicted_over_star = None  # 2 = DDP is twice as fast
+predicted_ddp_over_by_hand = None  # 2 = DDP is twice as fast
 
 # %% tags=["experiment"]
 by_hand = ways.ByHand(
@@ -438,72 +440,63 @@ by_hand = ways.ByHand(
     course.solved(check.gather),
     course.solved(check.data_parallel),
 )
-batches = [n for n in sizes.batches if n >= 4][:4]
-found = ways.compared(by_hand, images, labels, batches, 2 * sizes.seconds)
-small, large = found[batches[0]], found[batches[-1]]
-for n, of_batch in found.items():
-    longer = {
-        name: of_batch.ratio(ways.alone(name), to=name)
-        for name in of_batch.seconds
-        if name != ways.alone(name)
-    }
-    print(
-        f"batch {n}, in times of the model alone: "
-        + "; ".join(f"{name} {x}" for name, x in longer.items())
-        + f"; the model against itself {of_batch.control}"
-    )
-over_star = small.ratio(ways.STEP_DDP, to=ways.STEP_BY_HAND)
-print(
-    course.score(
-        "02/6", "DDP over DataParallel by hand, smallest batch", predicted_over_star, over_star
-    )
-)
+batch_sizes = [n for n in sizes.batches if n >= 4][:4]
+
+compared = ways.compared(by_hand, images, labels, batch_sizes, 2 * sizes.seconds)
+smallest = compared[batch_sizes[0]]
+largest = compared[batch_sizes[-1]]
+ddp_over_by_hand = smallest.ratio(ways.STEP_DDP, to=ways.STEP_BY_HAND)
+
+for n, of_batch in compared.items():
+    print(f"batch {n}, in times of the model alone: {ways.times_alone(of_batch)}")
+what = "DDP over DataParallel by hand, smallest batch"
+print(course.score("02/6", what, predicted_ddp_over_by_hand, ddp_over_by_hand))
 
 # %% tags=["experiment"]
 course.claim(
     "with the smallest batch, a step of DDP is at least twice as fast as one of your DataParallel",
-    over_star,
+    ddp_over_by_hand,
     above=2.0,
-    otherwise="With few images both ways pay for messages and starts of threads.",
+    otherwise="For few images, both ways send as many bytes of the model or its gradients as for many.",
 )
 course.claim(
     "with the largest batch, a step of DDP is at least 10 % faster than one of your DataParallel",
-    large.ratio(ways.STEP_DDP, to=ways.STEP_BY_HAND),
+    largest.ratio(ways.STEP_DDP, to=ways.STEP_BY_HAND),
     above=1.1,
 )
 course.claim(
     "with the smallest batch, the forward of your DataParallel is at least 10 % faster with kept replicas",
-    small.ratio(ways.FORWARD_KEPT, to=ways.FORWARD_BY_HAND),
+    smallest.ratio(ways.FORWARD_KEPT, to=ways.FORWARD_BY_HAND),
     above=1.1,
 )
 course.claim(
     "with the largest batch, the forward of your DataParallel is at least 10 % faster than the model alone",
-    large.ratio(ways.FORWARD_BY_HAND, to=ways.FORWARD),
+    largest.ratio(ways.FORWARD_BY_HAND, to=ways.FORWARD),
     above=1.1,
 )
 course.claim(
     "with the smallest batch, a step of DDP on two ranks takes at least 1.3 times as long as the model alone",
-    small.ratio(ways.STEP, to=ways.STEP_DDP),
+    smallest.ratio(ways.STEP, to=ways.STEP_DDP),
     above=1.3,
 )
 course.claim(
     "with the largest batch, a step of DDP on two ranks is at least 1.3 times as fast as the model alone",
-    large.ratio(ways.STEP_DDP, to=ways.STEP),
+    largest.ratio(ways.STEP_DDP, to=ways.STEP),
     above=1.3,
 )
-plots.against_alone(batches, *ways.panels(found))
+panels, controls, title = ways.panels(compared)
+plots.against_alone(batch_sizes, panels, controls, title)
 
 # %% [markdown]
-# Two devices need half the time at best. The copies of model and gradients are as large for a small batch as for a
-# large one, but a small batch has less computing to pay for them.
+# Ideally, two devices need half the time.
 #
-# - **Shown**: "replicas kept" differs from "by hand" only in the copies of the model, so the distance between them is
-#   what copying costs.
+# - **Shown**: "replicas kept" differs from "by hand" only in making the replicas, so the distance between them is what
+#   that costs.
 # - "Replicas kept" and "two processes" compute the same halves. The first also scatters, gathers and starts threads,
 #   and its threads share the GIL. **We think** that the GIL and the threads cost most of the distance. To test it, time
 #   scatter and gather alone: they must take much less.
 #
-# **Takeaway** Two devices pay once computing a batch costs more than copies and messages. Time *your* batch size,
+# **Takeaway** Two devices pay only if they save more computing than copies and messages cost. Time *your* batch size,
 # against the model alone.
 
 # %% [markdown]
@@ -525,10 +518,9 @@ plots.against_alone(batches, *ways.panels(found))
 #
 # **How much would more ranks help?**
 #
-# `course.checkup` watches your training. From the bytes of your gradients and the time of a step it predicts how
-# efficient DDP would be on more ranks (if you have solved `all_reduce_seconds` in part 1). Replace `loader` and `step`
-# by your own. If you already train on several ranks, `torchrun --nproc-per-node 2 -m course.checkup train.py` names the
-# rank that all others wait for.
+# `course.checkup` watches your training and predicts how efficient DDP would be on more ranks (part 5). Replace
+# `loader` and `step` by your own. If you already train on several ranks, it names the rank that the others wait for:
+# `torchrun --nproc-per-node 2 -m course.checkup train.py`.
 
 # %% tags=["experiment"]
 network = FashionCNN().to(course.device())
@@ -538,7 +530,9 @@ loader = DataLoader(TensorDataset(images[:512], labels[:512]), 16, shuffle=True)
 
 def step(batch):
     """Train on one batch."""
-    images, labels = (part.to(course.device()) for part in batch)
+    images, labels = batch
+    images = images.to(course.device())
+    labels = labels.to(course.device())
     optimizer.zero_grad()
     F.cross_entropy(network(images), labels).backward()
     optimizer.step()

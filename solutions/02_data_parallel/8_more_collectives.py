@@ -3,18 +3,18 @@
 #
 # **Which messages suit which network, and how good is yours?**
 #
-# Choose this part if your ranks are on several machines, or share links. You write trees and the all-reduce with the
-# fewest messages, and find out where it loses. Then you compare the formula with real ranks. All sections are extra.
+# Choose this part if your ranks are on several machines, or share links. You write trees and an all-reduce that halves
+# and doubles, and find out where it loses. Then you compare the formula with real ranks. All sections are extra.
 #
 # **You will be able to**
 #
-# - write a broadcast, a reduce and an all-reduce in log2(N) rounds;
+# - write a broadcast and a reduce in log2(N) rounds, and an all-reduce in 2 log2(N);
 # - say which all-reduce suits shared links;
 # - read what nccl-tests reports, and select NCCL's algorithm for a test.
 #
 # **Minutes** 0 core · 120 in all
 #
-# **Needs** part 1 (`send`, `recv`, `exchange`); your ring and your formulas are used if you solved them
+# **Needs** part 1 (`send`, `recv`, `exchange`); your answers of part 1 are used if you solved them
 
 # %% locked="setup"
 import math
@@ -36,7 +36,7 @@ sizes = course.sizes("02_data_parallel")
 # ## How does one rank get the sum? · extra
 #
 # Often a single rank needs a result of all ranks: the loss to print, or the accuracy to log. A *reduce* is the opposite
-# of a broadcast (part 1): all messages go to one rank.
+# of a broadcast (part 1): the sum over all ranks ends on one rank.
 #
 # ### Exercise 1 · Reduce, one after the other
 #
@@ -57,7 +57,7 @@ sizes = course.sizes("02_data_parallel")
 #
 # <details><summary>Hint 1</summary>
 #
-# `dst` must keep its own values while it receives those of another rank. Where do they go?
+# `dst` must keep its own values while it receives another rank's values. Where do these go?
 #
 # </details>
 #
@@ -100,8 +100,8 @@ check.reduce_naive(reduce_naive, seed=272)
 # %% [markdown]
 # ## How many rounds does a broadcast need? · extra
 #
-# In the loop, `world_size - 1` messages come one after the other, while most ranks have nothing to do. But a rank that
-# has received can send, so the number of ranks that hold the values can double in every *round*:
+# In the loop of part 1, `world_size - 1` messages go one after the other, while most ranks have nothing to do. But a
+# rank that has received can send, so the number of ranks that hold the values can double in every *round*:
 
 # %%
 plots.broadcast_tree(6)
@@ -257,7 +257,8 @@ check.reduce_tree(reduce_tree, seed=494)
 # ### How long is the longest chain of messages?
 #
 # `network.simulate` runs your code with a logical clock per rank (Lamport 1978). Here a message takes one second and
-# computing takes none. So the seconds count the longest chain of messages, on any machine.
+# computing takes none. So on any machine, the seconds are the length of the longest chain of messages that wait for
+# each other.
 #
 # **Predict**: how many seconds do the loop and the tree take for a reduce and a broadcast on 64 ranks?
 
@@ -280,32 +281,31 @@ pairs = {
 }
 
 # %% tags=["experiment"]
-one_second, depths = Network(latency=1.0, bandwidth=math.inf), {}
+one_second = Network(latency=1.0, bandwidth=math.inf)
+
 for n in (2, 4, 8, 16, 32, 64):
-    runs = {
-        name: network.simulate(there_and_back, n, one_second, *pair) for name, pair in pairs.items()
-    }
-    depths = {name: run.seconds for name, run in runs.items()}
-    words = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in depths.items())
-    print(f"{n:>2} ranks, {len(runs['tree'].messages):>3} messages: {words}")
-print(
-    course.score(
-        "02/8", "the loop on 64 ranks, seconds", predicted_naive, depths["naive"], null=None
+    naive = network.simulate(there_and_back, n, one_second, *pairs["naive"])
+    tree = network.simulate(there_and_back, n, one_second, *pairs["tree"])
+    n_messages = len(tree.messages)
+    print(
+        f"{n:>2} ranks, {n_messages:>3} messages:",
+        f"naive {naive.seconds:.0f} s, tree {tree.seconds:.0f} s",
     )
-)
-print(
-    course.score("02/8", "the tree on 64 ranks, seconds", predicted_tree, depths["tree"], null=None)
-)
-is_a_tenth = 10 * depths["tree"] <= depths["naive"]
+
+what = "the loop on 64 ranks, seconds"
+print(course.score("02/8", what, predicted_naive, naive.seconds, null=None))
+what = "the tree on 64 ranks, seconds"
+print(course.score("02/8", what, predicted_tree, tree.seconds, null=None))
+is_a_tenth = 10 * tree.seconds <= naive.seconds
 course.claim(
     "on 64 ranks a tree's longest chain of messages is at most a tenth of the naive one",
     is_a_tenth,
-    f"{depths['naive']:.0f} and {depths['tree']:.0f}",
+    f"{naive.seconds:.0f} and {tree.seconds:.0f}",
 )
 
 # %% [markdown]
-# **Shown** by the count: a tree sends as many messages as the loop. On 64 ranks its longest chain has 12 messages
-# instead of 126.
+# The loop and the tree send N - 1 messages in each direction. **Shown** by the clocks: on 64 ranks, the tree's longest
+# chain has 12 messages instead of 126.
 #
 # **Takeaway** A tree sends as many messages as a loop, but many of them at the same time.
 
@@ -313,13 +313,13 @@ course.claim(
 # ## Few steps and few bytes: can we have both? · extra
 #
 # A tree has few steps and long messages. A ring has short messages and many steps. *Recursive halving and doubling*
-# combines few steps with few bytes.
+# combines few steps with few bytes, if N is a power of two.
 #
 # - In the first step each rank exchanges *half* of its tensor with its *partner*, the rank N/2 away. The lower rank
 #   keeps the lower half and sends the upper one; the higher rank does the opposite. Each adds what arrives to the half
 #   that it keeps.
 # - Then it splits that half with the rank N/4 away, and so on. After log2(N) steps each rank holds 1/N of the sum.
-# - The same exchanges in reverse order put the pieces together.
+# - The same partners in reverse order exchange what they hold, until each rank has all pieces.
 
 # %%
 plots.halving(4)
@@ -354,7 +354,7 @@ def exchange(outgoing, to, incoming, source):
 #
 # **Not allowed** Any collective: use only point-to-point calls.
 #
-# **Source** Thakur, Rabenseifner and Gropp 2005, section 4.5 ("Rabenseifner's algorithm").
+# **Source** Thakur, Rabenseifner and Gropp 2005, on all-reduce ("Rabenseifner's algorithm").
 #
 # <details><summary>Hint 1</summary>
 #
@@ -414,59 +414,71 @@ check.halving_doubling(halving_doubling, seed=141)
 # %% [markdown]
 # ## Is doubling always the fastest? · extra
 #
-# The formula of part 1 says that doubling always wins. Now the functions of parts 1 and 8 run on virtual ranks. A
-# message starts when both ends have reached it, and sets both clocks to `start + latency + bytes / bandwidth`.
+# By the formula of part 1, none of the four ways is faster than doubling. Now the functions of parts 1 and 8 run on
+# virtual ranks. A message starts when both ends have reached it, and sets both clocks to
+# `start + latency + bytes / bandwidth`.
 
 # %% tags=["experiment"]
-by_hand = [
-    course.solved(e)
-    for e in (check.reduce_naive, check.broadcast_naive, check.reduce_tree, check.broadcast_tree)
-]
-reduce_naive_now, broadcast_naive_now, reduce_tree_now, broadcast_tree_now = by_hand
+reduce_naive_now = course.solved(check.reduce_naive)
+broadcast_naive_now = course.solved(check.broadcast_naive)
+reduce_tree_now = course.solved(check.reduce_tree)
+broadcast_tree_now = course.solved(check.broadcast_tree)
+
+
+def naive_all_reduce(tensor):
+    reduce_naive_now(tensor, 0)
+    broadcast_naive_now(tensor, 0)
+
+
+def tree_all_reduce(tensor):
+    reduce_tree_now(tensor, 0)
+    broadcast_tree_now(tensor, 0)
+
+
 ways = {
-    "naive": lambda x: (reduce_naive_now(x, 0), broadcast_naive_now(x, 0)),
-    "tree": lambda x: (reduce_tree_now(x, 0), broadcast_tree_now(x, 0)),
+    "naive": naive_all_reduce,
+    "tree": tree_all_reduce,
     "ring": course.solved(check.ring_all_reduce),
     "doubling": course.solved(check.halving_doubling),
 }
-predict_seconds = course.solved(check.all_reduce_seconds)
-
-
-def all_reduced(rank, world_size, all_reduce, n_bytes):
-    all_reduce(torch.empty(n_bytes // 4, device="meta"))
-
+all_reduce_seconds_now = course.solved(check.all_reduce_seconds)
 
 # %% tags=["experiment"]
-def virtual_seconds(wires, n_bytes):
-    runs = {
-        name: network.simulate(all_reduced, n_ranks, wires, f, n_bytes) for name, f in ways.items()
-    }
-    return {name: run.seconds for name, run in runs.items()}
+n_ranks = sizes.virtual_ranks
+links = Network(latency=20e-6, bandwidth=10e9)
 
+simulated = {}  # {bytes of the tensor: {way: seconds}}
+predicted = {}
+for n_bytes in sizes.virtual_bytes:
+    simulated[n_bytes] = message_times.virtual_seconds(ways, n_ranks, links, n_bytes)
+    predicted[n_bytes] = all_reduce_seconds_now(n_bytes, n_ranks, links.latency, links.bandwidth)
 
-wires, n_ranks = Network(latency=20e-6, bandwidth=10e9), sizes.virtual_ranks
-found = {n: virtual_seconds(wires, n) for n in sizes.virtual_bytes}
-predicted = {n: predict_seconds(n, n_ranks, wires.latency, wires.bandwidth) for n in found}
-worst = max(abs(found[n][k] / predicted[n][k] - 1) for n in found for k in ways)
+fastest = []
+errors = []
+for n_bytes, seconds in simulated.items():
+    fastest.append(min(seconds, key=seconds.get))
+    for way in ways:
+        errors.append(abs(seconds[way] / predicted[n_bytes][way] - 1))
+
+worst = max(errors)
 is_as_predicted = worst < 0.01
 course.claim(
     "the virtual clocks agree with the formulas within 1 %",
     is_as_predicted,
     f"at most {worst:.1e} apart",
 )
-is_always_first = all(min(seconds, key=seconds.get) == "doubling" for seconds in found.values())
 course.claim(
     "on virtual wires, doubling is the fastest of the four at every size",
-    is_always_first,
-    f"{len(found)} sizes",
+    set(fastest) == {"doubling"},
+    f"{len(simulated)} sizes",
 )
-plots.crossover(
-    found, predicted, f"A wire per pair: doubling is the fastest of {n_ranks} ranks at every size"
-)
+title = f"A link per rank: on {n_ranks} ranks, doubling is the fastest at every size"
+plots.crossover(simulated, predicted, title)
 
 # %% [markdown]
-# These ranks have a wire for each pair. Now let 8 ranks share a machine with a single network card, through which all
-# messages leave. Inside the machine, a pair exchanges 200 GB/s. The card sends 25 GB/s and receives as much.
+# So far each rank had its own link. Now let 8 ranks share a machine with a single network card, through which all
+# messages to other machines pass. Inside the machine, a pair exchanges 200 GB/s. The card sends 25 GB/s and receives as
+# much.
 #
 # **Predict**: which way is now the fastest for the largest tensor? Count how often the whole tensor passes through a
 # card.
@@ -475,41 +487,42 @@ plots.crossover(
 predicted_shared = None  # a name
 
 # %% tags=["experiment"]
-cluster = Machines(
+machines = Machines(
     latency=20e-6, bandwidth=200e9, ranks_per_machine=sizes.ranks_per_machine, card=25e9
 )
-shared = {n: virtual_seconds(cluster, n) for n in sizes.virtual_bytes}
-for n, seconds in shared.items():
-    print(
-        f"{n:>13,} bytes: " + ", ".join(f"{name} {1e3 * s:.3f} ms" for name, s in seconds.items())
-    )
-most = shared[max(shared)]
-print(
-    course.score(
-        "02/8", "the fastest way where a card is shared", predicted_shared, min(most, key=most.get)
-    )
-)
-is_ring_faster = most["ring"] < most["doubling"]
+
+shared = {}  # {bytes of the tensor: {way: seconds}}
+for n_bytes in sizes.virtual_bytes:
+    shared[n_bytes] = message_times.virtual_seconds(ways, n_ranks, machines, n_bytes)
+
+for n_bytes, seconds in shared.items():
+    each = ", ".join(f"{way} {1e3 * seconds[way]:.3f} ms" for way in ways)
+    print(f"{n_bytes:>13,} bytes: {each}")
+on_largest = shared[max(shared)]  # {way: seconds}
+fastest_shared = min(on_largest, key=on_largest.get)
+is_ring_faster = on_largest["ring"] < on_largest["doubling"]
+what = "the fastest way where a card is shared"
+print(course.score("02/8", what, predicted_shared, fastest_shared))
 course.claim(
     "where the ranks of a machine share its card, the ring is faster than doubling for the largest tensor",
     is_ring_faster,
-    f"{most['doubling'] / most['ring']:.1f} times as fast",
+    f"{on_largest['doubling'] / on_largest['ring']:.1f} times as fast",
 )
-plots.crossover(
-    shared, shared, f"{sizes.ranks_per_machine} ranks share a card: the ring passes doubling"
-)
+title = f"{sizes.ranks_per_machine} ranks share a card: the ring passes doubling"
+plots.crossover(shared, shared, title)
 
 # %% [markdown]
-# **Shown**: only the links changed. A card is busy for the latency of each message, so small messages wait for each
-# other, too. A ring sends one piece per step through each card, about twice the tensor in all.
-# Doubling begins with the most distant partner: all 8 ranks of a machine send half of their tensors through its card,
-# then a quarter, then an eighth, and as much again on the way back. That is 14 times the tensor on 8 machines.
+# **Shown**: only the network changed.
+#
+# - A ring sends one piece per step through each card, about twice the tensor in all.
+# - Doubling begins with the most distant partner. All 8 ranks of a machine send half of their tensors through its card,
+#   then a quarter, then an eighth. They send as much again on the way back. With 64 ranks that is 14 times the tensor.
 #
 # Less would pass through the cards if doubling began with the nearest rank, or if each machine summed its tensors
-# first. So the order of the partners must fit the cables.
+# first.
 #
-# **Takeaway** The best all-reduce depends on the size and on who shares a link. For large tensors a ring is a safe
-# choice, because it only sends to neighbours.
+# **Takeaway** The best all-reduce depends on the size of the tensor and on who shares a link. With large tensors and
+# shared cards, the ring beats doubling.
 
 # %% [markdown]
 # ## Do real ranks keep to the formula? · extra
@@ -518,101 +531,106 @@ plots.crossover(
 # message, and the bandwidth of a large one. Then four ranks of this machine all-reduce in each way, and with gloo.
 
 # %% tags=["experiment"]
-arguments = {"gloo": dist.all_reduce, **ways}, sizes.bytes, sizes.rounds, sizes.seconds
-compared, (short, long) = run_ranks(
-    message_times.all_reduces, 4, *arguments, backend="gloo", timeout=300
-)[0]
-least, largest = sizes.bytes[0], sizes.bytes[-1]
-bandwidth = largest / long
-expected = [predict_seconds(n, 4, short, bandwidth) for n in sizes.bytes]
-print(f"a message: {1e6 * short:.0f} µs, {bandwidth / 1e6:.0f} MB/s")
-for n, formula in ((least, expected[0]), (largest, expected[-1])):
-    took = {name: compared[n].time(name).estimate for name in ways}
-    for source, seconds in (("formula", formula), ("measured", took)):
-        ranked = ", ".join(
-            f"{name} {1e3 * seconds[name]:.2f} ms" for name in sorted(ways, key=seconds.get)
-        )
-        print(f"{n:>10,} bytes, {source:<9} {ranked}")
+all_ways = {"gloo": dist.all_reduce, **ways}
+arguments = (all_ways, sizes.bytes, sizes.rounds, sizes.seconds)
+smallest_bytes = sizes.bytes[0]
+largest_bytes = sizes.bytes[-1]
+
+of_ranks = run_ranks(message_times.all_reduces, 4, *arguments, backend="gloo", timeout=300)
+compared, (short_seconds, long_seconds) = of_ranks[0]
+bandwidth = largest_bytes / long_seconds
+by_formula = {}  # {bytes of the tensor: {way: seconds}}
+for n_bytes in sizes.bytes:
+    by_formula[n_bytes] = all_reduce_seconds_now(n_bytes, 4, short_seconds, bandwidth)
+
+print(f"a message: {1e6 * short_seconds:.0f} µs, {bandwidth / 1e6:.0f} MB/s")
+for n_bytes in (smallest_bytes, largest_bytes):
+    measured = {way: compared[n_bytes].time(way).estimate for way in ways}
+    print(f"{n_bytes:>10,} bytes, formula   {message_times.ranked(by_formula[n_bytes])}")
+    print(f"{n_bytes:>10,} bytes, measured  {message_times.ranked(measured)}")
 
 # %% tags=["experiment"]
-curves = {name: [compared[n].time(name) for n in sizes.bytes] for name in compared[least].seconds}
+smallest = compared[smallest_bytes]
+largest = compared[largest_bytes]
+
 course.claim(
     "with the smallest tensor, four real ranks take at least twice as long with the ring as the naive way",
-    compared[least].ratio("naive", to="ring"),
+    smallest.ratio("naive", to="ring"),
     above=2.0,
 )
 course.claim(
     "4 ranks on this machine are at least 10 % faster with doubling than with the naive all-reduce for the smallest "
     "tensor, as the formula says",
-    compared[least].ratio("doubling", to="naive"),
+    smallest.ratio("doubling", to="naive"),
     above=1.1,
-    otherwise="All ranks send at once.",
+    otherwise="With doubling, all ranks send at the same time.",
 )
 course.claim(
     "4 ranks on this machine are at least 10 % faster with the ring than with the naive all-reduce for the largest "
     "tensor",
-    compared[largest].ratio("ring", to="naive"),
+    largest.ratio("ring", to="naive"),
     above=1.1,
 )
-plots.formula_and_ranks(sizes.bytes, expected, curves)
+curves = {}
+for way in all_ways:
+    curves[way] = [compared[n_bytes].time(way) for n_bytes in sizes.bytes]
+plots.formula_and_ranks(sizes.bytes, list(by_formula.values()), curves)
 
 # %% [markdown]
 # Compare the two panels line by line. With 4 ranks, the naive way and the ring both wait for 6 messages, so the formula
-# draws them together for small tensors. Below them are the tree and doubling, with 4 messages each. If your measured
-# lines have another *order*, more is wrong than the two numbers.
+# draws them together for small tensors. Below them are the tree and doubling, with 4 messages each. By the formula, the
+# naive way is never the fastest, whatever the latency and the bandwidth are. Is it here?
 #
 # **We think** that ranks which send at the same time wait for a core. The two numbers come from one pair. In the naive
-# way only one pair sends at a time, in the ring all ranks do. To test it, compare the panels on a machine with a core
-# per rank. (The ways also differ in their calls: the ring and doubling use `isend` and `irecv`, the other two `send`
-# and `recv`.)
+# way `dst` receives one message after the other, but in the ring all ranks send and receive. To test it, compare the
+# panels on a machine with a core per rank. (The ways also differ in their calls: the ring and doubling use `isend` and
+# `irecv`, the other two `send` and `recv`.)
 #
-# **Takeaway** A formula that was fitted to one pair predicts the order only if pairs do not slow each other down.
-# Measure with all ranks at work.
+# **Takeaway** A formula fitted to one pair can be wrong when all ranks send. Measure with all ranks at work.
 
 # %% [markdown]
 # ## How good is a network? · extra
 #
-# Before you rent a cluster, measure whether its links give what they promise. The *algorithm bandwidth* of an
-# all-reduce is the size of the tensor divided by the time. It falls with the number of ranks, because each rank must
-# send more.
+# Before the first training on a cluster, measure whether its links give what they promise. The *algorithm bandwidth* of
+# an all-reduce is the size of the tensor divided by the time.
 #
-# NVIDIA's benchmark *nccl-tests* multiplies it by what a rank sends per byte of the tensor, 2 (N - 1) / N for an
-# all-reduce. The product is the *bus bandwidth*. You can compare it with the speed of a link, for any N.
+# NVIDIA's benchmark *nccl-tests* multiplies it by what a rank of a ring sends per byte of the tensor, 2 (N - 1) / N for
+# an all-reduce. The product is the *bus bandwidth*. You can compare it with the speed of a link, for any N.
 
 # %% tags=["experiment"]
-factor = 2 * (4 - 1) / 4
-for n in sizes.bytes:
-    rates = {name: n / compared[n].time(name).estimate for name in ("gloo", "ring")}
-    words = ", ".join(
-        f"{name} {r / 1e6:7.1f} and {factor * r / 1e6:7.1f} MB/s" for name, r in rates.items()
-    )
-    print(f"{n:>10,} bytes, algorithm and bus bandwidth: {words}")
+factor = 2 * (4 - 1) / 4  # for 4 ranks
+
+for n_bytes in sizes.bytes:
+    of_ways = []
+    for way in ("gloo", "ring"):
+        seconds = compared[n_bytes].time(way).estimate
+        algorithm = n_bytes / seconds / 1e6  # MB/s
+        bus = factor * algorithm
+        of_ways.append(f"{way} {algorithm:7.1f} and {bus:7.1f} MB/s")
+    print(f"{n_bytes:>10,} bytes, algorithm and bus bandwidth: {', '.join(of_ways)}")
 print(f"a message between two ranks that nobody disturbs: {bandwidth / 1e6:.1f} MB/s")
 
 # %% [markdown]
 # **Known**: the factors are 2 (N - 1) / N for all-reduce, (N - 1) / N for all-gather and reduce-scatter, and 1 for
 # broadcast and reduce
-# ([nccl-tests, PERFORMANCE.md](https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md)). With
-# small tensors latency decides, so the bus bandwidth says nothing about the link.
+# ([nccl-tests, PERFORMANCE.md](https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md)). With small
+# tensors latency decides, so the bus bandwidth says little about the link.
 #
-# On GPUs, run `all_reduce_perf -b 8 -e 1G -f 2 -g 8` before the first training. Inside a machine the links are NVLink
-# or PCIe. Between machines they are InfiniBand or Ethernet, often ten times slower. **Not measured here**: this course
-# has not run on two GPUs yet.
+# On eight GPUs of a machine, run `all_reduce_perf -b 8 -e 1G -f 2 -g 8`. **Not measured here**: this course has not run
+# on two GPUs yet.
 #
-# **Takeaway** Compare bus bandwidth with the slowest link on the way. If it is far below, look for the link before you
-# look at your training.
+# **Takeaway** For large tensors, compare bus bandwidth with the slowest link on the way. If it is far below, find out
+# why before you look at your training.
 #
 # <details><summary>Which choices of NCCL can you influence?</summary>
 #
-# - Its *algorithm* (`NCCL_ALGO`) is `Ring`, `Tree`, or one inside the switch, such as `NVLS`. The ring has the best
-#   bandwidth, the tree less latency.
-# - Its *protocol* (`NCCL_PROTO`) is `Simple`, `LL` or `LL128`. `Simple` has the full bandwidth. The other two send a
+# - Its *algorithm* (`NCCL_ALGO`) is for example `Ring`, `Tree`, or `NVLS`, which sums inside the switch.
+# - Its *protocol* (`NCCL_PROTO`) is `Simple`, `LL` or `LL128`. `Simple` is made for bandwidth. The other two send a
 #   flag with the data, so the receiver need not wait for a separate signal, and small tensors arrive sooner (Hu et al.
 #   2025, "Demystifying NCCL", arXiv:2507.04786).
 #
 # NCCL estimates the time of each combination for each size, and takes the fastest
-# ([nccl#457](https://github.com/NVIDIA/nccl/issues/457)). Set the two variables to compare, not to train. With
-# `NCCL_DEBUG=INFO` it prints the links that it found.
+# ([nccl#457](https://github.com/NVIDIA/nccl/issues/457)). Set the two variables to compare, not to train.
 #
 # </details>
 
@@ -620,31 +638,38 @@ print(f"a message between two ranks that nobody disturbs: {bandwidth / 1e6:.1f} 
 # ## How do you start several messages together, and compute meanwhile? · extra
 #
 # Two more calls let you compute while messages travel. `dist.batch_isend_irecv` starts a list of messages together.
-# With NCCL this is the safe way to send and receive at the same time. And each collective takes `async_op=True`: it
-# starts, returns a *work*, and you compute until `work.wait()`. Until then, do not read or write the tensor.
+# `async_op=True` starts a collective, such as an all-reduce, and returns a *work*. You compute until `work.wait()`.
+# Until then, do not read or write the tensor.
 
 
 # %% tags=["experiment"]
 def together(rank, world_size):
-    mine, theirs, total = torch.tensor([float(rank)]), torch.empty(1), torch.tensor([float(rank)])
-    both = [dist.P2POp(dist.isend, mine, 1 - rank), dist.P2POp(dist.irecv, theirs, 1 - rank)]
-    for request in dist.batch_isend_irecv(both):
+    other = 1 - rank
+    mine = torch.tensor([float(rank)])
+    theirs = torch.empty(1)
+    send = dist.P2POp(dist.isend, mine, other)
+    receive = dist.P2POp(dist.irecv, theirs, other)
+    for request in dist.batch_isend_irecv([send, receive]):
         request.wait()
+
+    total = torch.tensor([float(rank)])
     work = dist.all_reduce(total, async_op=True)
-    meanwhile = mine + theirs  # computes while the all-reduce is on its way
+    meanwhile = mine + theirs  # the all-reduce may still be on its way
     work.wait()
     return theirs.item(), total.item(), meanwhile.item()
 
 
-for rank, (theirs, total, meanwhile) in enumerate(run_ranks(together, 2, backend="gloo")):
+of_ranks = run_ranks(together, 2, backend="gloo")
+for rank, (theirs, total, meanwhile) in enumerate(of_ranks):
     print(
-        f"rank {rank} received {theirs:.0f}; the all-reduce gave {total:.0f}, the computation {meanwhile:.0f}"
+        f"rank {rank} received {theirs:.0f};",
+        f"the all-reduce gave {total:.0f}, the computation {meanwhile:.0f}",
     )
 
 # %% [markdown]
 # **Known**: NCCL runs the point-to-point messages of a group together. Without a group, two ranks that both send first
 # may wait for each other on the GPU ([NCCL, point-to-point
-# communication](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/p2p.html)). With NCCL, `work.wait()`
-# makes the GPU wait, not the process. Part 2 uses `async_op` to send gradients during backward.
+# communication](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/p2p.html)). Part 2 uses `async_op` to
+# send gradients during backward.
 #
 # **Takeaway** Start all messages, compute, then wait as late as you can.

@@ -38,7 +38,7 @@ MISTAKES = {
         ),
     ),
     "GatheredBefore": (
-        "Weights are gathered before the step, so they lag one step behind. Gather them after it.",
+        "Weights are gathered before the step, so copying them back undoes the step. Gather them after it.",
         ("copy_(self.all_gather(self.shard.detach()))", "copy_(whole)"),
         (
             "self.optimizer.step()",

@@ -14,13 +14,13 @@ MISTAKES = {
         ('"ACDEIKM"', '"ABCDEIKM"'),
     ),
     "step_synchronises": (
-        "C is true. The exchange of a bucket begins as soon as backward has made its gradients, and is over when "
-        "backward returns. The optimizer finds the mean in p.grad and sends nothing.",
+        "C is true. During backward, DDP starts to exchange a bucket once its gradients and the buckets before it are "
+        "ready. The optimizer finds the mean in p.grad and sends nothing.",
         ('"ACDEIKM"', '"ADEIKM"'),
     ),
     "sum_of_shards": (
-        "D is true. DDP divides the sum by the number of ranks. If you divide once more, your steps are too small. "
-        "With shards of different sizes it is a mean of means, and not the mean over all samples.",
+        "D is true. DDP divides the sum by the number of ranks, so do not divide once more. If each loss is a mean, "
+        "shards of different sizes give a mean of means, and not the mean over all samples.",
         ('"ACDEIKM"', '"ACEIKM"'),
     ),
     "states_are_sent": (
@@ -35,7 +35,7 @@ MISTAKES = {
     ),
     "statistics_are_averaged": (
         "G is false. Before a forward pass DDP sends the buffers of rank 0 to the others; no mean is taken. So the "
-        "running statistics that you save have seen rank 0's batches only. SyncBatchNorm takes moments over all "
+        "running statistics that rank 0 saves have seen its own batches only. SyncBatchNorm takes moments over all "
         "ranks.",
         ('"ACDEIKM"', '"ACDEGIKM"'),
     ),
@@ -70,8 +70,8 @@ MISTAKES = {
         ('"ACDEIKM"', '"ACDEIK"'),
     ),
     "gradients_go_to_the_master": (
-        "N is false. At that address the ranks meet at the start and learn each other's addresses. Gradients travel "
-        "between the ranks directly, and every rank adds up a part of them.",
+        "N is false. At that address the ranks meet at the start and learn each other's addresses. The gradients "
+        "travel between the ranks in an all-reduce.",
         ('"ACDEIKM"', '"ACDEIKMN"'),
     ),
     "facts_in_words": (

@@ -22,7 +22,7 @@ MISTAKES = {
         ),
     ),
     "list_times_tensor": (
-        "`ranks` is a list, and a list times something is a repetition. Make it a tensor: torch.tensor(ranks).",
+        "`ranks` is a list, which cannot be multiplied by a tensor. Make it a tensor: torch.tensor(ranks).",
         ("speedup / torch.tensor(ranks)", "seconds[ranks.index(1)] / (ranks * seconds)"),
     ),
     "first_in_the_list": (

@@ -6,7 +6,7 @@ from course.engine.known_answers import alternative
 
 MISTAKES = {
     "without_halving": (
-        "Whole tensors are exchanged: log2(N) times the bytes. Give away half of what you have, "
+        "Whole tensors are exchanged: each rank sends log2(N) of them. Give away half of what you have, "
         "and keep the other half.",
         ("(low, middle), (middle, high)", "(low, high), (low, high)"),
         ("steps.append((partner, given))", "pass"),
