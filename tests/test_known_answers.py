@@ -21,6 +21,14 @@ def test_an_edit_changes_the_solution_cell_alone():
     assert "HERE" not in reference.__globals__
 
 
+def test_an_edit_fits_wherever_a_formatter_breaks_its_line():
+    source = "    total = sum(\n        first, second\n    )\n    return total\n"
+    edited = known_answers._replaced(source, "sum(first, second)", "first", "here")
+    assert edited == "    total = first\n    return total\n"
+    with pytest.raises(CourseError, match="found it 2 times"):
+        known_answers._replaced(source + source, "sum(first, second)", "first", "here")
+
+
 @pytest.mark.parametrize(
     "pieces, words",
     [

@@ -33,6 +33,8 @@ from course.notebook.solutions import exercise_parts, load_answers, load_part, s
 
 Answer = TypeVar("Answer", bound=Callable[..., Any])
 
+_WORDS = re.compile(r"\w+|[^\w\s]")  # and signs
+
 
 class Mistake(NamedTuple):
     """A known wrong answer, and the sentence that says what is wrong with it."""
@@ -114,12 +116,26 @@ def edited(unit: str, exercise: str, name: str, edits: Sequence[tuple[str, str]]
 
 
 def _replaced(source: str, old: str, new: str, where: str) -> str:
-    """`source` with `old`, which is in it exactly once, replaced by `new`."""
-    times = source.count(old)
-    if times != 1:
-        raise CourseError(
-            f"{where}: {old!r} must be in the solution cell once, found it {times} times."
-        )
+    """`source` with `old`, which is in it exactly once, replaced by `new`.
+
+    Where a line of `old` is broken does not matter: a formatter may break it elsewhere.
+    """
     if old == new:
         raise CourseError(f"{where}: replaces {old!r} by itself; write what is wrong instead.")
-    return source.replace(old, new)
+    if source.count(old) == 1:
+        return source.replace(old, new)
+    found = [match.span() for match in _pattern(old).finditer(source)]
+    if len(found) != 1:
+        raise CourseError(
+            f"{where}: {old!r} must be in the solution cell once, found it {len(found)} times."
+        )
+    begin, end = found[0]
+    return source[:begin] + new + source[end:]
+
+
+def _pattern(code: str) -> re.Pattern[str]:
+    """Matches the code with any white space between its words and signs, and as it is at its ends."""
+    head = code[: len(code) - len(code.lstrip())]
+    tail = code[len(code.rstrip()) :]
+    words = [re.escape(word) for word in _WORDS.findall(code.strip())]
+    return re.compile(re.escape(head) + r"\s*".join(words) + re.escape(tail))

@@ -33,7 +33,7 @@ MISTAKES = {
     "two_lines": (
         "The learning rate falls from the top to the end in one line. First it falls to max_lr / start, in as many "
         "steps as it rose; only then to the end.",
-        ("(2 * half - 2, base, high), ", ""),
+        ("(2 * half - 2, base, high),", ""),
         ("[1:3]", "[1:2]"),
     ),
     "points_one_late": (
