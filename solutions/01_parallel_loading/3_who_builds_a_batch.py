@@ -463,11 +463,10 @@ def seed_worker(worker_id):
         worker_id: number of the worker, from 0; the loader calls `worker_init_fn` with it in every new worker.
     """
     ### BEGIN SOLUTION
+    # info.seed is the base seed of these workers + worker_id
     info = get_worker_info()
     if info is not None:
-        info.dataset.rng = np.random.default_rng(
-            info.seed
-        )  # the base seed of these workers + worker_id
+        info.dataset.rng = np.random.default_rng(info.seed)
     ### END SOLUTION
 
 

@@ -369,7 +369,9 @@ class Prefetcher:
     """
 
     def __init__(self, loader, device, cuda=torch.cuda):
-        self.loader, self.device, self.cuda = loader, torch.device(device), cuda
+        self.loader = loader
+        self.device = torch.device(device)
+        self.cuda = cuda
 
     def __len__(self):
         """Number of batches in a pass."""
@@ -390,9 +392,8 @@ class Prefetcher:
             computing = self.cuda.current_stream(self.device)
             computing.wait_event(is_copied)  # wait_stream would wait for the next copy too
             for tensor in batch:
-                tensor.record_stream(
-                    computing
-                )  # else its memory is free for a copy as soon as Python drops it
+                # else its memory is free for a copy as soon as Python drops it
+                tensor.record_stream(computing)
             yield batch
 
     def copies(self):

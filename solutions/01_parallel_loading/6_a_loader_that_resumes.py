@@ -173,10 +173,8 @@ class ResumingLoader:
             num_workers,
             seed,
         )
-        self.epoch, self.done = (
-            0,
-            0,
-        )  # where the next pass begins: the epoch, and how many of its batches are done
+        # where the next pass begins: the epoch, and how many of its batches are done
+        self.epoch, self.done = (0, 0)
 
     def order(self, epoch):
         """The indices of each batch of an epoch, which follow from the seed and the epoch alone."""
@@ -198,9 +196,7 @@ class ResumingLoader:
         ### BEGIN SOLUTION
         left = self.order(self.epoch)[self.done :]
         for batch in self.batches(left):
-            self.done += (
-                1  # before the yield: the caller may ask for the state while it has the batch
-            )
+            self.done += 1  # before the yield: the caller may ask for the state
             yield batch
         self.epoch += 1
         self.done = 0
@@ -352,12 +348,10 @@ class ThreadedLoader:
     """
 
     def __init__(self, load_into, batches, buffers, threads):
-        self.load_into, self.batches, self.buffers, self.threads = (
-            load_into,
-            batches,
-            buffers,
-            threads,
-        )
+        self.load_into = load_into
+        self.batches = batches
+        self.buffers = buffers
+        self.threads = threads
 
     def __len__(self):
         """Number of batches in a pass."""
@@ -365,9 +359,8 @@ class ThreadedLoader:
 
     def __iter__(self):
         """A new pass: yields tensors (n, ...), the first rows of a slot; passes do not overlap."""
-        with ThreadPoolExecutor(
-            self.threads
-        ) as pool:  # its threads end with the pass, however that ends
+        # its threads end with the pass, however that ends
+        with ThreadPoolExecutor(self.threads) as pool:
             yield from self.run(pool)
 
     def run(self, pool):

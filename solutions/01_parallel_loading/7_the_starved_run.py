@@ -175,7 +175,9 @@ class LeanFaces(Dataset):
     """
 
     def __init__(self, paths, side, augment=None):
-        self.paths, self.side, self.augment = paths, side, augment
+        self.paths = paths
+        self.side = side
+        self.augment = augment
 
     def __len__(self):
         return len(self.paths)
@@ -184,9 +186,8 @@ class LeanFaces(Dataset):
         """Item i.  Raises: OSError for a file that is cut off."""
         ### BEGIN SOLUTION
         with Image.open(self.paths[i]) as file:
-            file.draft(
-                "RGB", (self.side, self.side)
-            )  # decodes 1/64, 1/16, 1/4 of the pixels, or all
+            # decodes 1/64, 1/16, 1/4 of the pixels, or all
+            file.draft("RGB", (self.side, self.side))
             picture = file.convert("RGB")  # raises OSError if the file is broken
         picture = picture.resize((self.side, self.side))
         if self.augment is not None:
