@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from course.loading.loader_passes import CheckedForecast
 from course.measure import yardsticks
 from course.measure.comparison import FASTER, NARROW, NOT_MEASURED, SAME, SLOWER, Comparison, Interval
 from course.parallel.lives import Life
@@ -153,8 +154,9 @@ def test_seconds_that_differ_by_orders_of_magnitude_can_be_read():
 
 
 def test_predictions_and_bars_stand_beside_intervals():
-    measured = [Interval(4.0, 3.9, 4.1), Interval(1.0, 0.9, 1.1)]  # with 0 and 2 workers
-    (ax,) = parallel_loading.predicted_workers({("plain", 8): ([2.0, 1.25], measured)}, [2]).axes[:1]
+    measured = {0: Interval(4.0, 3.9, 4.1), 2: Interval(1.0, 0.9, 1.1)}
+    case = CheckedForecast(None, predicted={1: 2.0, 2: 1.25}, measured=measured, missed={})
+    (ax,) = parallel_loading.predicted_workers({"plain": case}, 8).axes[:1]
     assert ax.get_title() == "plain: 0.72 to 0.88 times the prediction"
     (ax,) = parallel_loading.bars({"a": Interval(2.0, 1.5, 3.0), "b": 1.0}, "ms", "title", "{:.1f}").axes
     assert [text.get_text() for text in ax.texts] == ["2.0", "1.0"] and "interval" in ax.get_xlabel()

@@ -1,5 +1,7 @@
 """The loop's waiting is timed apart from the dropping of batches."""
 
+import torch
+
 from course.loading import feeding
 
 
@@ -27,3 +29,18 @@ def test_dropping_a_batch_is_not_waiting(monkeypatch):
     assert found.first == 1
     assert found.share == 2 / 23
     assert found.dropping == 6 / 23
+
+
+def test_the_round_that_starts_workers_is_not_kept(monkeypatch):
+    shares = iter([0.9, 0.25, 0.5])
+    monkeypatch.setattr(feeding, "waiting", lambda batches, step: feeding.Waiting(2.0, next(shares), 0.0))
+    found = feeding.waiting_in_rounds({"a way": []}, step=None, rounds=2)
+    assert found.share == {"a way": [25.0, 50.0]} and found.first == {"a way": 2.0}
+    shares = iter([0.9, 0.25, 0.5])
+    monkeypatch.setattr(feeding, "idle_share", lambda batches, step: next(shares))
+    assert feeding.idle_in_rounds({"a way": []}, step=None, rounds=2) == {"a way": [25.0, 50.0]}
+
+
+def test_without_a_gpu_nothing_is_copied():
+    copies = feeding.compare_copies(8, torch.device("cpu"), 1.0)
+    assert str(copies) == feeding.NO_GPU and copies.pinned_ratio is None and copies.returns == {}

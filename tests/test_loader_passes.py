@@ -167,3 +167,35 @@ def test_a_forecast_pairs_the_costs_and_the_passes_of_a_round(monkeypatch):
     assert one.ms(1).tolist() == pytest.approx([200, 300, 400, 500, 600, 700]), "the first pass is not counted"
     assert one.interval_ms(2).estimate == pytest.approx(500)
     assert one.measured_over(torch.full((6,), 400.0, dtype=torch.float64), 2).estimate == pytest.approx(1.25)
+
+
+def test_a_checked_forecast_compares_the_formula_with_each_number_that_was_held_out(monkeypatch):
+    seconds = {"0 workers": 8.0, "1 worker": 6.0, "2 workers": 4.0}
+    passes = compare_measured(list(seconds), seconds.__getitem__)
+    costs = [loader_passes.WorkerCosts(cpu=0.8, wall=0.8, main=0.0)] * passes.rounds
+    found = loader_passes.Forecast(passes, costs, [2.0] * passes.rounds, n_batches=8, others=0.0)
+    monkeypatch.setattr(loader_passes, "forecast", lambda *arguments, **limits: found)
+
+    def predict_seconds(workers, a, c, cores):
+        return a / torch.tensor(workers, dtype=torch.float64)
+
+    checked = loader_passes.checked_forecast(
+        [1], 1, [2], seconds_per_pass=None, predict_seconds=predict_seconds, computed=[1], cores_seconds=0.1
+    )
+    assert checked.predicted == pytest.approx({1: 800, 2: 400})
+    assert checked.missed[2].estimate == pytest.approx(1.25) and checked.furthest_miss().estimate == pytest.approx(1.25)
+    assert checked.measured[0].estimate == pytest.approx(1000) and checked.measured[2].estimate == pytest.approx(500)
+    assert checked.fastest([0, 1, 2]) == 2 and checked.times_as_long(0, 2).estimate == pytest.approx(2)
+    assert "2 workers 1.25" in str(checked)
+
+
+def test_passes_of_different_lengths_are_timed_over_their_own_batches():
+    asked = []
+
+    def seconds_per_pass(loader, n_batches, repeats, warmup):
+        asked.append((len(loader), n_batches, loader.num_workers))
+        return torch.tensor([float(n_batches)], dtype=torch.float64)
+
+    batches = {"4 batches": 4, "6 batches": 6}
+    slept = loader_passes.compare_lengths(batches, 0.0, 2, seconds_per_pass, rounds=(6, 6))
+    assert set(asked) == {(4, 4, 2), (6, 6, 2)} and slept.ratio("6 batches").estimate == pytest.approx(4 / 6)

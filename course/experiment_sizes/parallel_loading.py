@@ -26,9 +26,12 @@ SIZES = {
     "starved_images": (60, 480, 480),
     "starved_epochs": (2, 3, 2),
     "starved_rounds": ((1, 1), (7, 7), (7, 7)),
-    "waterfall_steps": (2, 4, 8),  # of a run without workers
-    "waterfall_rounds": ((2, 2), (7, 15), (7, 41)),
-    "waterfall_seconds": (0.5, 20.0, 30.0),
+    # of `waterfall.measure`: steps of a run without workers, rounds at least and at most, seconds
+    "waterfall": (
+        {"steps": 2, "rounds": (2, 2), "seconds": 0.5},
+        {"steps": 4, "rounds": (7, 15), "seconds": 20.0},
+        {"steps": 8, "rounds": (7, 41), "seconds": 30.0},
+    ),
     "checkup_minutes": (0.05, 0.25, 0.5),
 }
 

@@ -7,7 +7,7 @@ it stays undecided.
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -63,16 +63,49 @@ def sleeping(seconds: float) -> Step:
     return lambda batch: time.sleep(seconds)
 
 
-def compare_copies(
-    nbytes: int, device: torch.device, seconds: float
-) -> tuple[Comparison, dict[str, Interval]] | None:
-    """Copies of `nbytes` to a GPU from pageable memory, the base, and from pinned memory.
+class WaitingRounds(NamedTuple):
+    """The Waiting of some ways to load in several rounds."""
 
-    Returns: the Comparison, and per memory the share of the copy's time after which the call with
-        non_blocking=True returns; None without a GPU.
+    first: dict[str, float]  # seconds, for the first batch of the last round
+    share: dict[str, list[float]]  # percent of the time after the first batch, per round
+    dropping: dict[str, list[float]]  # percent of the same time, per round
+
+
+def waiting_in_rounds(ways: Mapping[str, Iterable], step: Step, rounds: int) -> WaitingRounds:
+    """The WaitingRounds of `rounds` passes over each of `ways`.
+
+    One round before them, which starts workers, is not kept.
+    """
+    found = WaitingRounds({}, {way: [] for way in ways}, {way: [] for way in ways})
+    for number in range(1 + rounds):
+        for way, batches in ways.items():
+            waited = waiting(batches, step)
+            found.first[way] = waited.first
+            if number > 0:
+                found.share[way].append(100 * waited.share)
+                found.dropping[way].append(100 * waited.dropping)
+    return found
+
+
+class CopyTimes(NamedTuple):
+    """How copies to a GPU from pinned memory compare with copies from pageable memory."""
+
+    passes: Comparison | None  # None without a GPU
+    pinned_ratio: Interval | None  # how many times as fast a copy from pinned memory is
+    returns: dict[str, Interval]  # per memory: see compare_copies
+
+    def __str__(self) -> str:
+        return NO_GPU if self.passes is None else str(self.passes)
+
+
+def compare_copies(nbytes: int, device: torch.device, seconds: float) -> CopyTimes:
+    """The CopyTimes of `nbytes` from pageable memory, the base, and from pinned memory.
+
+    `returns` has, per memory, the share of the copy's time after which the call with
+    non_blocking=True returns. Without a GPU, nothing is copied.
     """
     if device.type != "cuda":
-        return None
+        return CopyTimes(None, None, {})
     host = {PAGEABLE: torch.ones(nbytes, dtype=torch.uint8)}
     host[PINNED] = host[PAGEABLE].pin_memory()
     copies = {name: lambda batch=batch: batch.to(device) for name, batch in host.items()}
@@ -82,7 +115,7 @@ def compare_copies(
         rounds = [_returned_and_ended(batch, device) for _ in range(found.rounds)]
         returned, ended = torch.tensor(rounds, dtype=torch.float64).T
         returns[name] = ratio_interval(returned, ended)
-    return found, returns
+    return CopyTimes(found, found.ratio(PINNED), returns)
 
 
 def _returned_and_ended(batch, device):
@@ -166,6 +199,20 @@ def idle_share(batches: Iterable, step: Step) -> float:
     torch.cuda.synchronize()
     busy = sum(started.elapsed_time(ended) for started, ended in marks) / 1000
     return 1 - busy / (time.perf_counter() - begin)
+
+
+def idle_in_rounds(ways: Mapping[str, Iterable], step: Step, rounds: int) -> dict[str, list[float]]:
+    """Per way, the percent of the time of each of `rounds` passes in which no step runs on the GPU.
+
+    One round before them, which starts workers and kernels, is not kept.
+    """
+    idle: dict[str, list[float]] = {way: [] for way in ways}
+    for number in range(1 + rounds):
+        for way, batches in ways.items():
+            share = idle_share(batches, step)
+            if number > 0:
+                idle[way].append(100 * share)
+    return idle
 
 
 def traced(name: str, batches: Iterable, step: Step, n: int = 6) -> dict[str, Spans]:

@@ -7,6 +7,7 @@ module.
 import sys
 import threading
 import time
+from collections.abc import Mapping
 
 import numpy as np
 import torch
@@ -15,6 +16,13 @@ from torch.utils.data import DataLoader, Dataset
 LOCK = threading.Lock()
 LOCK_SECONDS = 0.2  # that a worker waits for a lock that was held
 CHANGE_SECONDS = 20  # that it waits at most for changes by the main process
+# what a worker may have, as the rows of a table
+GENERATOR = "draws the numbers of the dataset's generator"
+SHARED = "sees a change of a shared tensor"
+PLAIN = "sees a change of a plain attribute"
+GLOBAL = "has a global as the main process set it"
+NOTEBOOK = "has the names of your notebook"
+HELD = "finds a lock held that nobody will release"
 settings = {"changed": False}  # a global of this module
 
 
@@ -40,12 +48,12 @@ class Inherited(Dataset):
             time.sleep(0.01)  # until the main process has changed both attributes
         fresh = np.random.default_rng(0)
         return {
-            "draws the numbers of the dataset's generator": self.rng.random() == fresh.random(),
-            "sees a change of a shared tensor": bool(self.shared),
-            "sees a change of a plain attribute": bool(self.plain),
-            "has a global as the main process set it": settings["changed"],
-            "has the names of your notebook": hasattr(sys.modules["__main__"], self.name),
-            "finds a lock held that nobody will release": not LOCK.acquire(timeout=LOCK_SECONDS),
+            GENERATOR: self.rng.random() == fresh.random(),
+            SHARED: bool(self.shared),
+            PLAIN: bool(self.plain),
+            GLOBAL: settings["changed"],
+            NOTEBOOK: hasattr(sys.modules["__main__"], self.name),
+            HELD: not LOCK.acquire(timeout=LOCK_SECONDS),
         }
 
 
@@ -64,3 +72,23 @@ def inherited(start_method: str, name: str) -> dict[str, bool]:
         return next(batches)
     finally:
         settings["changed"] = False
+
+
+def methods_with(has: Mapping[str, Mapping[str, bool]], what: str) -> list[str]:
+    """The start methods whose worker has `what`.
+
+    Args:
+        has: {start method: what `inherited` returns}.
+    """
+    return [method for method in has if has[method][what]]
+
+
+def table(has: Mapping[str, Mapping[str, bool]]) -> str:
+    """A line per thing that a worker may have, a column per start method; `has` as above."""
+    lines = [f"{'a worker':<46}" + "".join(f"{method:>12}" for method in has)]
+    for what in next(iter(has.values())):
+        line = f"{what:<46}"
+        for of_worker in has.values():
+            line += f"{'yes' if of_worker[what] else 'no':>12}"
+        lines.append(line)
+    return "\n".join(lines)

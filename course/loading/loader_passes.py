@@ -26,6 +26,7 @@ from course.measure.comparison import (
     Interval,
     compare_measured,
     difference_interval,
+    furthest,
     ratio_interval,
     steady_batches,
 )
@@ -226,6 +227,31 @@ def compare_loaders(
     return compare_measured(list(loaders), measure, **{"progress": True} | limits)
 
 
+def compare_lengths(
+    batches: Mapping[str, int],
+    item_seconds: float,
+    workers: int,
+    seconds_per_pass: SecondsPerPass,
+    **limits: Any,
+) -> Comparison:
+    """The Comparison of passes of different lengths.
+
+    A batch is one item, for which a worker sleeps `item_seconds`.
+
+    Args:
+        batches: {way: batches of its pass}; the first way is the base.
+        workers: of every loader; they are running before a pass counts.
+        seconds_per_pass: the answer to the exercise of this name.
+        limits: half_width, rounds, seconds and progress of compare_measured.
+    """
+    loaders = {way: forked(Sleeping(n, item_seconds), 1, workers) for way, n in batches.items()}
+
+    def measure(way: str) -> float:
+        return seconds_per_pass(loaders[way], batches[way], repeats=1, warmup=0).item()
+
+    return compare_measured(list(batches), measure, **limits)
+
+
 ONE_WORKER = "1 worker"  # the way of a Forecast whose costs are measured
 
 
@@ -322,3 +348,62 @@ def forecast(
     costs = [costs for costs, _ in found]
     cores = [cores for _, cores in found]
     return Forecast(passes, costs, cores, n_batches, others)
+
+
+@dataclass(frozen=True)
+class CheckedForecast:
+    """A Forecast, and what the formula makes of its one worker."""
+
+    found: Forecast
+    predicted: dict[int, float]  # number of workers, from 1 on -> ms per batch
+    measured: dict[int, Interval]  # 0 and the numbers held out -> ms per batch
+    missed: dict[int, Interval]  # the numbers held out -> measured over predicted
+
+    def furthest_miss(self) -> Interval:
+        """The measured over the predicted time that is furthest from 1."""
+        return furthest(self.missed.values())
+
+    def fastest(self, workers: Sequence[int]) -> int:
+        """The one of these numbers of workers that was measured to be fastest."""
+        return min(workers, key=lambda number: self.found.interval_ms(number).estimate)
+
+    def times_as_long(self, workers: int, other: int) -> Interval:
+        """How many times as long a batch takes with `workers` as with `other`, measured."""
+        return ratio_interval(self.found.ms(workers), self.found.ms(other))
+
+    def __str__(self) -> str:
+        ratios = ", ".join(f"{way_of(number)} {ratio}" for number, ratio in self.missed.items())
+        return f"{self.found.costs_shown()}\n    measured over predicted: {ratios}"
+
+
+def checked_forecast(
+    data: Dataset,
+    batch_size: int,
+    workers: Sequence[int],
+    *,
+    seconds_per_pass: SecondsPerPass,
+    predict_seconds: PredictSeconds,
+    computed: Dataset,
+    cores_seconds: float,
+    waits: bool = False,
+    **limits: Any,
+) -> CheckedForecast:
+    """The CheckedForecast of the numbers `workers`, each 2 or more.
+
+    Args:
+        predict_seconds: the answer to the exercise of this name.
+        waits: whether an item is waited for; see Forecast.predicted_ms.
+        seconds_per_pass, computed, cores_seconds, limits: see `forecast`.
+    """
+    found = forecast(
+        data, batch_size, [0, *workers], seconds_per_pass, computed, cores_seconds, **limits
+    )
+    by_round = found.predicted_ms([1, *workers], predict_seconds, waits)
+    medians = by_round.quantile(0.5, dim=1).tolist()
+    predicted = dict(zip([1, *workers], medians, strict=True))
+    missed = {}
+    measured = {0: found.interval_ms(0)}
+    for number, ms in zip(workers, by_round[1:], strict=True):
+        missed[number] = found.measured_over(ms, number)
+        measured[number] = missed[number].scaled(predicted[number])
+    return CheckedForecast(found, predicted, measured, missed)

@@ -3,6 +3,7 @@
 Part 8 of unit 01 measures with it.
 """
 
+import itertools
 import multiprocessing
 import os
 import shutil
@@ -10,9 +11,10 @@ import signal
 import statistics
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from multiprocessing import forkserver
 from pathlib import Path
+from typing import NamedTuple
 from unittest import mock
 
 import numpy as np
@@ -132,6 +134,13 @@ def grown_megabytes(data: Dataset, workers: int) -> list[float] | None:
     return grown
 
 
+def grown_shown(megabytes: Sequence[float] | None) -> str:
+    """What `grown_megabytes` has returned, in words."""
+    if megabytes is None:
+        return "no /proc here more, by epoch"
+    return ", ".join(f"{more:.1f} MB" for more in megabytes) + " more, by epoch"
+
+
 def _private(children):
     return sum(private_megabytes(child.pid) for child in children)
 
@@ -151,6 +160,14 @@ def batches_in_shared_memory(data: Dataset, batch_size: int, workers: int) -> fl
         time.sleep(0.5)
         before, now = now, shutil.disk_usage("/dev/shm").used
     return (now - used) / first.nbytes
+
+
+def held_shown(batches: Mapping[int, float | None]) -> dict[int, str]:
+    """{workers: what `batches_in_shared_memory` has returned, in words}."""
+    shown = {}
+    for workers, n in batches.items():
+        shown[workers] = "no /dev/shm here" if n is None else f"{n:.2f} batches"
+    return shown
 
 
 class Threads(Dataset):
@@ -196,3 +213,41 @@ def copied_share(
     middle = statistics.mean(grown) - statistics.mean(null)
     low, high = min(grown) - max(null), max(grown) - min(null)
     return Interval(middle / megabytes, low / megabytes, high / megabytes)
+
+
+class Queue(NamedTuple):
+    """How many batches the loop could take, over a pass."""
+
+    moments: list[float]  # seconds from the start of the pass, at which that number changes
+    depths: list[int]  # batches ready from each of these moments on
+
+    def empty_share(self) -> float:
+        """The share of the time after the first batch in which nothing is ready, from 0 to 1."""
+        empty = 0.0
+        for (begin, end), depth in zip(
+            itertools.pairwise(self.moments), self.depths[:-1], strict=True
+        ):
+            if depth == 0:
+                empty += end - begin
+        return empty / (self.moments[-1] - self.moments[0])
+
+
+def queue_of(loader: Iterable[torch.Tensor], step_seconds: float) -> Queue:
+    """The Queue of a pass over `loader`, in which a step takes `step_seconds` of sleep.
+
+    Args:
+        loader: of batches that hold the moments (time.perf_counter) at which their items were made.
+    """
+    begin = time.perf_counter()
+    changes = []
+    ready = 0.0
+    for batch in loader:
+        # batches come in order, so one that is made early waits for those before it
+        ready = max(ready, batch.max().item() - begin)
+        changes.append((ready, 1))
+        changes.append((time.perf_counter() - begin, -1))
+        time.sleep(step_seconds)
+    changes.sort()
+    moments = [moment for moment, _ in changes]
+    depths = list(itertools.accumulate(change for _, change in changes))
+    return Queue(moments, depths)

@@ -9,7 +9,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from course.loading.loader_passes import WorkerComparison
+from course.loading.loader_passes import CheckedForecast, WorkerComparison
 from course.measure.comparison import FASTER, Comparison, Interval
 from course.measure.waterfall import (
     COLLATE,
@@ -160,12 +160,21 @@ def _as_long(passes, batches, workers):
     return f"Points: measured with {workers} workers; line: counted"
 
 
-def waterfall(found: Mapping[str, Waterfall], title: str) -> Figure:
+def waterfall(found: Mapping[str, Waterfall], title: str | None = None) -> Figure:
     """Draw stall waterfalls, a panel each on one axis.
 
     Each bar begins where the one above it ends, and the last is the step; a bar to the left, framed
-    in black, made the step slower when it was replayed.
+    in black, made the step slower when it was replayed. A whisker says where a bar may end.
+
+    Args:
+        title: by default the share of training in a step and the ceiling, of the first waterfall.
     """
+    if title is None:
+        first = next(iter(found.values()))
+        title = (
+            f"Training takes {first.share(STEP):.0%} of a step; with data for free, "
+            f"a step is {first.ceiling.estimate:.1f} times as fast"
+        )
     n_rows = [len(one.bars) for one in found.values()]
     shape = {"height_ratios": n_rows, "sharex": True}
     figure, *panels = axes(7.8, 0.7 + 0.3 * sum(n_rows), lines=len(found), **shape)
@@ -187,7 +196,7 @@ def waterfall(found: Mapping[str, Waterfall], title: str) -> Figure:
         rows(ax, one.bars, fontsize=8)
         ax.set(xlim=(min(0, right), 1.3 * longest), ylabel=label)
         ax.label_outer()
-    panels[-1].set_xlabel("ms per step; grey: interval of 95 %")
+    panels[-1].set_xlabel("ms per step; grey line: where the bar may end (interval of 95 %)")
     figure.suptitle(title, fontsize=10)
     return figure
 
@@ -275,28 +284,30 @@ def loader_diagram(num_workers: int = 4, batch_size: int = 8) -> Figure:
 
     Index lists go out, messages come back, pixels lie in shared memory.
     """
-    figure, ax = canvas(8.6, 1.2 + 0.55 * num_workers, 12, num_workers + 0.8)
+    figure, ax = canvas(8.6, 1.2 + 0.55 * num_workers, 12, num_workers + 0.9)
     middle = num_workers / 2 + 0.6
-    box(ax, 1.6, middle, "main process\n\ntraining loop\nsampler", GREY, 2.5, 2.2)
-    box(ax, 10.6, middle, "shared memory\n\nthe pixels of\nthe batches", GREEN, 2.3, 2.2)
-    small = dict(fontsize=7, color=GREY, bbox=dict(fc="white", ec="none", pad=0.6))
+    height = num_workers - 0.1
+    box(ax, 1.5, middle, "main process\n\ntraining loop\nsampler", GREY, 2.3, height)
+    box(ax, 10.6, middle, "shared memory\n\nthe pixels of\nthe batches", GREEN, 2.3, height)
+    small = dict(fontsize=7, color=GREY, ha="center")
+    left, right = 2.75, 4.85  # ends of the arrows between the main process and a worker
     for worker in range(num_workers):
         y = num_workers - worker + 0.1
-        y_at_process = middle + (y - middle) * 0.4
-        box(ax, 6.4, y, f"worker {worker}: builds batch {worker}", BLUE, 3.4, 0.5)
-        main_end = (2.95, y_at_process)
-        worker_end = (4.6, y)
-        arrow(ax, main_end, worker_end)
-        arrow(ax, worker_end, main_end)
-        arrow(ax, (8.2, y), (9.4, y_at_process), GREEN)
+        box(ax, 6.6, y, f"worker {worker}: builds batch {worker}", BLUE, 3.3, 0.5)
+        arrow(ax, (left, y + 0.12), (right, y + 0.12))
+        arrow(ax, (right, y - 0.12), (left, y - 0.12))
+        arrow(ax, (8.35, y), (9.35, y), GREEN)
         first = worker * batch_size
-        text = f"indices {first} … {first + batch_size - 1} →\n← where batch {worker} is"
-        ax.text(3.78, (y_at_process + y) / 2, text, ha="center", va="center", **small)
+        last = first + batch_size - 1
+        centre = (left + right) / 2
+        ax.text(centre, y + 0.17, f"indices {first} … {last}", va="bottom", **small)
+        ax.text(centre, y - 0.17, f"where batch {worker} is", va="top", **small)
     ax.set_title(
         "Indices go out; what comes back says where the batch is, not its pixels", fontsize=10
     )
-    ax.plot([10.6, 10.6, 1.6, 1.6], [middle - 1.2, 0.1, 0.1, middle - 1.3], color=GREEN, lw=1)
-    arrow(ax, (1.6, 0.1), (1.6, middle - 1.15), GREEN)
+    bottom = middle - height / 2 - 0.1
+    ax.plot([10.6, 10.6, 1.5, 1.5], [bottom, 0.1, 0.1, bottom - 0.1], color=GREEN, lw=1)
+    arrow(ax, (1.5, 0.1), (1.5, bottom + 0.05), GREEN)
     text = "the main process maps the memory of the batch: no copy"
     ax.text(6.1, 0.16, text, fontsize=8, color=GREEN, ha="center", va="bottom")
     return figure
@@ -351,33 +362,34 @@ def timeline(spans: Sequence[tuple[str, int, float, float]], title: str, main: s
     return figure
 
 
-def predicted_workers(
-    cases: Mapping[tuple[str, int], tuple[Sequence[float], Sequence[Interval]]],
-    workers: Sequence[int],
-) -> Figure:
+def predicted_workers(cases: Mapping[str, CheckedForecast], batch_size: int) -> Figure:
     """Draw time per batch against workers: predicted from one worker as lines, measured as points.
 
     Level lines are the times without workers. A title says between which ends of intervals the
     measured times lie, as multiples of the predicted ones.
 
     Args:
-        cases: {(label, batch size): (predicted ms for 1 and `workers`, measured ms for 0 and
-            `workers`)}.
+        cases: {label: forecast}, a panel each.
+        batch_size: items of a batch.
     """
-    figure, *panels = axes(1.2 + 3.6 * len(cases), 3.4, columns=len(cases))
-    for ax, ((label, size), (predicted, measured)) in zip(panels, cases.items(), strict=True):
-        middle, reach = middle_and_reach(measured)
-        ax.plot([1, *workers], predicted, "-", color=GREY, label="predicted from one worker")
+    figure, *panels = axes(1.2 + 4.3 * len(cases), 3.4, columns=len(cases))
+    for ax, (label, case) in zip(panels, cases.items(), strict=True):
+        ms = list(case.predicted.values())
+        ax.plot(list(case.predicted), ms, color=GREY, label="predicted from one worker")
+        workers = [number for number in case.measured if number > 0]
+        middle, reach = middle_and_reach([case.measured[number] for number in workers])
         points = dict(fmt="o", color=BLUE, capsize=4, label="measured")
-        ax.errorbar(workers, middle[1:], reach[:, 1:], **points)
-        ax.axhline(middle[0], color=BLUE, ls=":", lw=1.5, label="measured without workers")
-        ax.set(xlabel="number of workers", ylabel=f"time per batch of {size}, ms", ylim=(0, None))
-        pairs = list(zip(measured[1:], predicted[1:], strict=True))
-        least = min(interval.low / ms for interval, ms in pairs)
-        most = max(interval.high / ms for interval, ms in pairs)
+        ax.errorbar(workers, middle, reach, **points)
+        without = case.measured[0].estimate
+        ax.axhline(without, color=BLUE, ls=":", lw=1.5, label="measured without workers")
+        ylabel = f"time per batch of {batch_size}, ms"
+        ax.set(xlabel="number of workers", ylabel=ylabel, ylim=(0, None))
+        over = [case.measured[number].scaled(1 / case.predicted[number]) for number in workers]
+        least = min(interval.low for interval in over)
+        most = max(interval.high for interval in over)
         ax.set_title(f"{label}: {least:.2f} to {most:.2f} times the prediction", fontsize=10)
         ax.set_xscale("log", base=2)
-        ticks_at(ax, [1, *workers])
+        ticks_at(ax, case.predicted)
     legend_beside(panels[-1])
     return figure
 
@@ -387,11 +399,14 @@ def bars(
     xlabel: str,
     title: str,
     form: str = "{:,.0f}",
-) -> Figure:
+) -> Figure | None:
     """Draw one horizontal bar for each value, with the number in the format `form`.
 
     A whisker is the interval of an Interval, and the range of samples, whose bar is the median.
+    None if there are no values.
     """
+    if not values:
+        return None
     figure, ax = axes(7.6, 0.9 + 0.36 * len(values))
     whisker = "median, lowest to highest"
     for y, of_row in enumerate(values.values()):
@@ -427,11 +442,15 @@ def stages(parts: Mapping[str, Mapping[str, float]], title: str) -> Figure:
     return figure
 
 
-def strips(runs: Mapping[str, Sequence[tuple[str, int, float, float]]], title: str = "") -> Figure:
+def strips(
+    runs: Mapping[str, Sequence[tuple[str, int, float, float]]], title: str = ""
+) -> Figure | None:
     """Draw where time goes in each of {title: [(label, number, start, end)]}, a strip each.
 
-    A bar is an event, its colour says its label; times are in seconds.
+    A bar is an event, its colour says its label; times are in seconds. None if there are no runs.
     """
+    if not runs:
+        return None
     labels = _in_order(label for spans in runs.values() for label, *_ in spans)
     figure, ax = axes(8.6, 1.3 + 0.5 * len(runs))
     for y, spans in enumerate(runs.values()):

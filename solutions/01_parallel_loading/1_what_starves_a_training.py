@@ -3,9 +3,8 @@
 #
 # **How fast would this training be if its data were free?**
 #
-# A script trains a small network on photographs of faces. It spends so much time waiting for data that a faster GPU
-# would only wait longer. You build an instrument that shows where the time of a step goes, stage by stage. The last
-# core section tells you how to use it on your own script. In part 7 you fix this script.
+# A script trains a small network on photographs of faces and spends most of its time waiting for data. You build an
+# instrument that shows where the time of a step goes, stage by stage. In part 7 you fix the script.
 #
 # **You will be able to**
 #
@@ -13,7 +12,7 @@
 # - split the time of a step into the stages of loading;
 # - write the dataset and the loader that you need to train on a folder of images.
 #
-# **Minutes** 37 core · 42 in all
+# **Minutes** 32 core · 41 in all
 #
 # **Needs** nothing
 
@@ -24,9 +23,13 @@
 # followed by a check that names the first mistake. Once it passes, later cells use *your* answer: `LFWDataset_now` is
 # your `LFWDataset`. Ignore the empty cell after each check: it is for grading.
 #
-# **Windows and macOS.** These notebooks ask for *forked* workers, because other workers do not see the classes that a
-# notebook cell defines (part 8). Windows cannot fork, so use WSL 2 or a container. On macOS forked workers may hang, so
-# use a container there, too. Cells that read `/proc` or `/dev/shm` need Linux.
+# <details><summary>On Windows or macOS</summary>
+#
+# These notebooks ask for *forked* workers, because other workers do not see the classes that a notebook cell defines.
+# Windows cannot fork, and on macOS forked workers may hang. Use WSL 2 or a container there. Cells that read `/proc` or
+# `/dev/shm` need Linux.
+#
+# </details>
 
 # %% locked="setup"
 import inspect
@@ -53,22 +56,21 @@ print(course.machine())
 # %% [markdown]
 # ## Does this training wait for its data?
 #
-# How much could a faster loader gain? That depends on how long the training waits for data. Each step first waits for a
-# batch and then trains on it. The next cell runs the script unchanged and measures both times. (The network learns to
-# tell by how many quarter turns an image was rotated.)
+# Each step first waits for a batch and then trains on it. The next cell runs the script unchanged and measures both
+# times. (The network learns to tell by how many quarter turns an image was rotated.)
 
 # %% tags=["experiment"]
-torch.set_num_threads(
-    1
-)  # the network is small, and one image is too little work for several threads
+# the network is small, and one image is too little work for several threads
+torch.set_num_threads(1)
 sizes = course.sizes("01_parallel_loading")
 folder = lfw.folder(sizes.dataset)
 task = starved_run.task(folder, sizes.starved_images, sizes.batch_size)
-starved = starved_script.starved_loader(
-    task.faces(starved_script.StarvedFaces), task.batch_size, num_workers=0
-)
+faces = task.faces(starved_script.StarvedFaces)
+starved = starved_script.starved_loader(faces, task.batch_size, num_workers=0)
 learner = starved_run.Learner()
+
 waits = waterfall.waiting(starved, learner.step, course.device())
+
 print(f"share of the time that the training waits for data: {waits}")
 course.claim(
     "the starved training waits for its data for at least two thirds of the time",
@@ -77,8 +79,6 @@ course.claim(
 )
 
 # %% [markdown]
-# While the loop waits, no step runs. A GPU would sit idle, and you would still pay for it by the hour.
-#
 # **Predict**: if its batches came for free, replayed from memory, how many times as fast would this training be? If it
 # waits for a share $w$ of its time and nothing else changes, the answer is $1 / (1 - w)$. Compute this from the number
 # above. Go higher if you think that loading also slows the step down. Go lower if you think that a replay costs time.
@@ -92,12 +92,11 @@ predicted_free = None  # your number: 2 = twice as fast
 # %% [markdown]
 # ## When is a file read?
 #
-# An image dataset has thousands of files, but the system limits how many a process may have open. So you need to know
-# when PIL opens, reads and closes a file.
+# The system limits how many files a process may have open. So you need to know when PIL opens, reads and closes a file.
 #
 # Labeled Faces in the Wild (LFW) is a folder of 13,233 JPEG files of 250 × 250 pixels, named
-# `<Person>/<Person>_0001.jpg`. The script reads some of them. If the output above says "stand-in", you have drawn faces
-# instead, in files of the same kind.
+# `<Person>/<Person>_0001.jpg`. If the output above says "stand-in", you have drawn faces instead, in files of the same
+# kind.
 #
 # Decoded to float32, all of LFW would take ten gigabytes. So the `Dataset` keeps only paths, and `dataset[i]` opens
 # file i, decodes it and applies the transform. (A dataset that you index like this is called *map-style*.)
@@ -183,40 +182,43 @@ check.LFWDataset(LFWDataset)
 check.LFWDataset(LFWDataset, seed=749)
 ### END HIDDEN TESTS
 
-
 # %% tags=["experiment"]
-def opened_and_converted(i):
-    """The image as it was opened, which the caller keeps, and its pixels."""
+LFWDataset_now = course.solved(check.LFWDataset)
+plain = loaders.evenly_spaced(LFWDataset_now(folder), sizes.images)
+
+
+def opened(i):
+    return Image.open(plain.paths[i])
+
+
+def converted(i):
     image = Image.open(plain.paths[i])
     return image, image.convert("RGB")
 
 
-LFWDataset_now = course.solved(check.LFWDataset)
-plain = loaders.evenly_spaced(LFWDataset_now(folder), sizes.images)
-unread = usage.open_after(lambda i: Image.open(plain.paths[i]), 20)
-converted = usage.open_after(opened_and_converted, 20)
-yours = usage.open_after(lambda i: plain[i], 20)
+unread = usage.open_after(opened, 20)
+read = usage.open_after(converted, 20)
+yours = usage.open_after(plain.__getitem__, 20)
+
 print(course.score("01/1", "files open for 20 unread images", predicted_open, unread, null=None))
 course.claim(
     "an image that is kept and never read holds its file open", unread == 20, f"{unread} of 20"
 )
-course.claim(
-    "an image whose pixels were loaded holds no file open", converted == 0, f"{converted} of 20"
-)
+course.claim("an image whose pixels were loaded holds no file open", read == 0, f"{read} of 20")
 course.claim("LFWDataset holds no file open", yours == 0, f"{yours} of 20")
 
 # %% [markdown]
-# `Image.open` reads only the header and keeps the file open. `convert` loads the pixels, and loading closes the file.
-# Use `with` anyway: it closes the file even if decoding fails.
+# `Image.open` reads only the header and keeps the file open. `convert` loads the pixels, and then PIL closes the file
+# of a single image. Use `with` anyway: it closes the file even if decoding fails.
 #
 # **Takeaway** PIL reads the pixels when you first need them, not when you open the file.
 
 # %% [markdown]
-# ## What does a batch look like?
+# ## How do you get batches?
 #
 # ### Exercise 2 · A loader for training
 #
-# Before you can look at a batch, you need a loader. Write the call that every training script makes.
+# A `DataLoader` makes batches of the dataset's items.
 #
 # **Must**
 # - return a `DataLoader` of `dataset` with batches of `batch_size`, built by `num_workers` workers;
@@ -265,15 +267,17 @@ check.training_loader(training_loader, seed=26)
 ### END HIDDEN TESTS
 
 # %% [markdown]
+# ## What does a batch look like? · extra
+#
 # ### Exercise 3 · A batch as a picture
 #
-# Swapped axes raise no error, and neither does a transform that cuts off the faces. You see them only in a picture, so
-# make one of a whole batch.
+# If rows and columns of a square image are swapped, or a transform cuts off the faces, training raises no error. A
+# picture of a batch shows it.
 #
 # **Must** return a NumPy array (height, width, 3) for matplotlib's `imshow`: the images in rows of `columns`, as
 # `torchvision.utils.make_grid` arranges them. (Its argument `nrow` is the number of images *per row*.)
 #
-# **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 4 · **Lines** 2
+# **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 4 · **Lines** 2
 #
 # **Source** torchvision documentation, "Visualization utilities".
 #
@@ -286,7 +290,7 @@ check.training_loader(training_loader, seed=26)
 # <details><summary>Hint 2</summary>
 #
 # `make_grid(images, nrow=columns)` is a tensor (3, height, width). `permute(1, 2, 0)` moves the channels to the end.
-# Only a tensor on the CPU has `numpy()`.
+# `numpy()` works only on the CPU.
 #
 # </details>
 
@@ -318,16 +322,17 @@ check.batch_picture(batch_picture, seed=2476)
 # %% tags=["experiment"]
 training_loader_now = course.solved(check.training_loader)
 batch_picture_now = course.solved(check.batch_picture)
+
 file_bytes = sum(os.path.getsize(path) for path in plain.paths) / len(plain)
-print(
-    f"{len(plain):,} images, {file_bytes / 1e3:.1f} kB per file, {plain[0].nbytes / 1e3:.0f} kB as floats"
-)
+image_bytes = plain[0].nbytes
 torch.manual_seed(0)
 batch = next(iter(training_loader_now(plain, 6)))
-plots.picture(
-    batch_picture_now(batch, 6),
-    f"A batch of {len(batch)} faces, {batch.nbytes / 1e6:.1f} MB as floats",
+
+print(
+    f"{len(plain):,} images, {file_bytes / 1e3:.1f} kB per file, {image_bytes / 1e3:.0f} kB as floats"
 )
+title = f"A batch of {len(batch)} faces, {batch.nbytes / 1e6:.1f} MB as floats"
+plots.picture(batch_picture_now(batch, 6), title)
 
 # %% [markdown]
 # **Takeaway** Look at a batch before you train on it.
@@ -336,16 +341,13 @@ plots.picture(
 # ## Where does the time go?
 #
 # Before a step, a batch passes through five stages: files are *read* and *decoded*, pictures are *transformed*,
-# *collated* into a batch, and *transferred* to the device. Which stage should you speed up? To time each one directly,
-# you would need a stopwatch in its code.
-#
-# There is a simpler way. Keep what a stage produced, and replay it from memory. Then this stage and all stages before
-# it are free. How much faster does the step get?
+# *collated* into a batch, and *transferred* to the device. To learn what a stage costs, keep what it produced, and
+# replay that from memory. Then this stage and all stages before it are nearly free. How much faster does the step get?
 #
 # ### Exercise 4 · Data for free
 #
-# Write a loader that replays batches from memory. If you train with it instead of the real loader, you see the ceiling:
-# how fast the training would be with the best loader in the world.
+# Write a loader that replays batches from memory. If you train with it instead of the real loader, you see the
+# *ceiling*: how fast the training is with data for free.
 #
 # **Must**
 # - draw exactly `n` batches from `source`, and keep `stage(batch)` of each, or the batch itself if there is no stage;
@@ -428,30 +430,29 @@ check.Ceiling(Ceiling, seed=2007)
 
 # %% [markdown]
 # `waterfall.measure` times the step with nothing replayed, then with *read* replayed, then with *read* and *decode*,
-# and so on. For these two stages, it replaces `Image.open`, which then takes a file's bytes or its decoded picture from
-# memory. For the later stages it uses your class to replay items (transformed pictures), then batches, then batches on
-# the device. This is what the script does to its data:
+# and so on. For *read* and *decode*, it replaces `Image.open`. For the later stages it uses your class to replay items
+# (transformed pictures), then batches, then batches on the device. This is what the script does to its data:
 
 # %% tags=["experiment"]
+# 12 lines to read
 print(inspect.getsource(starved_script.StarvedFaces.__getitem__))
 print(inspect.getsource(starved_script.as_floats))
 
 # %% [markdown]
-# **Predict**: which stage costs most? Decoding 250 × 250 pixels is the usual suspect. The transform moves, mirrors and
-# recolours each picture. Collating is one line that makes a tensor of the pictures.
+# **Predict**: which stage costs most? Decoding computes 250 × 250 pixels. The transform moves, mirrors and recolours
+# each picture. Collating is one line that makes a tensor of the pictures.
 
 # %%
 predicted_longest_bar = None  # "read", "decode", "transform", "collate" or "transfer"
 
 # %% tags=["experiment"]
 Ceiling_now = course.solved(check.Ceiling)
-limits = dict(
-    device=course.device(),
-    steps=sizes.waterfall_steps,
-    rounds=sizes.waterfall_rounds,
-    seconds=sizes.waterfall_seconds,
+measured_on = {"device": course.device(), **sizes.waterfall}
+
+as_found = waterfall.measure(
+    starved, learner.step, Ceiling_now, starved_run.to_device, **measured_on
 )
-as_found = waterfall.measure(starved, learner.step, Ceiling_now, starved_run.to_device, **limits)
+
 print(as_found)
 print(course.score("01/1", "the longest bar", predicted_longest_bar, as_found.longest, null=None))
 print(course.score("01/1", "times as fast with free data", predicted_free, as_found.ceiling))
@@ -460,27 +461,40 @@ course.claim(
     as_found.ceiling,
     above=3,
 )
-plots.waterfall(
-    {"as found": as_found},
-    f"Training takes {as_found.share(waterfall.STEP):.0%} of a step; with data "
-    f"for free, a step is {as_found.ceiling.estimate:.1f} times as fast",
-)
+plots.waterfall({"as found": as_found})
 
 # %% [markdown]
 # Read the figure from the top. The first bar ends on the right at the time of a step as found. Each bar shows how much
 # shorter the step gets when one more stage is replayed, so the next bar continues from there. The last bar is the
-# training itself.
+# training itself. The thin grey line at the end of a bar is its *whisker*: the bar may end anywhere along it (interval
+# of 95 %).
 #
 # The printed *null* compares the unchanged step with itself, so it shows the noise. A bar may be noise if it is as
-# short as the null, or if it is below zero (drawn with a black frame). A machine's speed also drifts between runs, so
-# compare two loaders in one run, as part 7 does.
+# short as the null, if its interval reaches 0, or if it is below 0 (drawn with a black frame).
 #
-# A bar shows a *stall*: the time that the step waits for a stage, not the time that the stage takes. With workers, a
-# stage that runs while the network computes has no bar, however long it takes.
+# A bar shows a *stall*: the time that the step waits for a stage, not the time that the stage takes. If workers load
+# while the network computes, this work adds nothing to a bar.
 #
-# The waterfall cannot show a cold disk. It reads its items once before the clock starts, so the system has their files
-# in memory (the *page cache*). If your data are larger than memory, or on a remote disk, a real epoch waits longer for
-# *read* than the bar says. To see that, time a pass over files that nobody has read yet. Part 4 has a slow disk.
+# The waterfall reads its items once before the clock starts, so it cannot show a cold disk. If your data are larger
+# than memory, or on a remote disk, a real epoch may wait longer for *read* than the bar says.
+#
+# Each bar has its own remedies. This table says where the course teaches them:
+#
+# | bar | what shortens it | part |
+# |---|---|---|
+# | read, decode, transform, collate | workers, which load while the network computes | 2, 3, 4 |
+# | decode, transform, collate | fewer pixels, fewer bytes | 7 |
+# | transfer | pinned memory, and copies that run ahead | 5 |
+# | read | larger files, and an order that suits the disk | unit 04 |
+# | step | a faster training step | units 02, 03, 06 |
+#
+# <details><summary>For your own script</summary>
+#
+# Call `waterfall.measure(loader, step, Ceiling, to_device)`. It needs a `DataLoader` with a batch size and a map-style
+# dataset. Its workers, if any, must be forked. If your dataset does not open its files with Pillow, *read*, *decode*
+# and *transform* become one bar. The code is in `course/measure/waterfall.py`.
+#
+# </details>
 #
 # **Takeaway** Replay a stage from memory, and the step tells you what the stage costs. Start with the longest bar.
 
@@ -488,12 +502,13 @@ plots.waterfall(
 # ## Does loading slow the step down?
 #
 # You now have two ceilings: the replay, and $1 / (1 - w)$ from the first section. They agree only if a step takes as
-# long after a replay as after loading. The next cell tests that. It trains on one kept batch in two ways: alone, or
-# each time after it has loaded and dropped another batch. It times only the step.
+# long after a replay as after loading. The next cell trains on one kept batch in two ways: alone, or each time after it
+# has loaded and dropped another batch. It times only the step.
 
 # %% tags=["experiment"]
-slowed = waterfall.step_after_loading(starved, learner.step, Ceiling_now, **limits)
+slowed = waterfall.step_after_loading(starved, learner.step, Ceiling_now, **measured_on)
 step_alone = slowed.ratio(waterfall.KEPT, to=waterfall.AFTER_LOADING)
+
 print(f"times as fast with free data, by replay: {as_found.ceiling}")
 print(f"times as fast without waiting, 1/(1-w):  {waterfall.without_waiting(waits)}")
 print(f"a step without loading before it is {step_alone} times as fast")
@@ -504,30 +519,19 @@ course.claim(
 )
 
 # %% [markdown]
-# **Shown**: if the third number exceeds 1, loading slows the step down, because nothing else differs. The replay saves
-# this time, too. So it promises more than $1 / (1 - w)$, and the loading bars contain the difference.
+# **Shown**: if the interval of the third number lies above 1, loading slows the step down, because nothing else
+# differs. The replay saves this time, too, and $1 / (1 - w)$ does not count it.
+#
+# <details><summary>Why?</summary>
 #
 # **We think** that loading pushes the step's weights and code out of the processor's caches. To test this, replace the
 # loading by `torch.ones(8_000_000)`, which overwrites the caches. Then replace it by `sum(k * k for k in
-# range(60_000))`, which takes time but touches almost no memory. If both slow the step down alike, the caches are not
-# the reason.
+# range(60_000))`, which takes time but touches little memory. If both slow the step down alike, the caches are not the
+# reason.
 #
-# Each bar has its own remedy. This table says where the course teaches it:
+# </details>
 #
-# | bar | what shortens it | part |
-# |---|---|---|
-# | read, decode, transform, collate | workers, which load while the network computes | 2, 3, 4 |
-# | decode, transform, collate | fewer pixels, fewer bytes | 7 |
-# | transfer | pinned memory, and copies that run ahead | 5 |
-# | read | larger files, and an order that suits the disk | unit 04 |
-# | step | a faster network, but only after the other bars | units 02, 03, 06 |
-#
-# **For your own script**, call `waterfall.measure(loader, step, Ceiling, to_device)`. It needs a `DataLoader` with a
-# batch size and a map-style dataset. Its workers, if any, must be forked. If your dataset does not open its files with
-# Pillow, *read*, *decode* and *transform* become one bar. The code is in `course/measure/waterfall.py`.
-#
-# **Takeaway** A replay gains twice: the loop no longer waits, and the step itself may run faster. Removing only the
-# waiting gains less.
+# **Takeaway** A replay can gain twice: the loop no longer waits, and the step itself may run faster.
 
 # %% [markdown]
 # ## How many cores can you use? · extra
@@ -539,12 +543,12 @@ print(f"logical cores of this machine: {os.cpu_count()}, usable by this process:
 plots.cpu(loaders.cores(), physical_cores())
 
 # %% [markdown]
-# `os.cpu_count()` counts *hardware threads* (logical cores), so it already includes hyper-threading. A scheduler or a
+# `os.cpu_count()` counts *hardware threads* (logical cores), so hyper-threading is already included. A scheduler or a
 # container quota may give your process fewer, and `loaders.cores()` tells you how many. In a virtual machine the figure
 # shows what the host reports, which need not be the real chip.
 #
 # In most builds of Python, threads of one process share a global lock, so only one of them runs Python code at a time.
-# Pillow and PyTorch release the lock while they compute, so threads can load in parallel, too (part 6). A `DataLoader`
-# uses processes, which share no lock. The starved script uses one process.
+# Pillow and PyTorch release the lock during much of their work, so threads can load in parallel, too (part 6). A
+# `DataLoader` uses processes, which share no lock. The starved script uses one process.
 #
 # **Takeaway** Count the cores that your process may use, not the machine's.

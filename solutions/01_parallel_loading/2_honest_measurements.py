@@ -3,8 +3,8 @@
 #
 # **Are two workers faster than none?**
 #
-# A stopwatch answers this in a second, and the answer is often wrong. In this part you write a better timer. Then you
-# compare loaders in rounds, until you know how sure you are.
+# One pass with a stopwatch can give the wrong answer. In this part you write a better timer. Then you compare loaders
+# in rounds, until you know how sure you are.
 #
 # **You will be able to**
 #
@@ -12,7 +12,7 @@
 # - compare two settings in rounds, with a control and an interval;
 # - say why a speed-up is smaller than the number of workers.
 #
-# **Minutes** 26 core · 32 in all
+# **Minutes** 27 core · 33 in all
 #
 # **Needs** part 1: your `LFWDataset` is used if you solved it
 
@@ -28,23 +28,21 @@ from torchvision.transforms import v2
 import course
 from course.checks import parallel_loading as check
 from course.datasets import lfw
-from course.loading import loader_passes, loaders
+from course.loading import feeding, loader_passes, loaders
 from course.measure import comparison
 from course.plots import parallel_loading as plots
 
-warnings.filterwarnings(
-    "ignore", "This DataLoader will create"
-)  # more workers than cores: we try that on purpose
-warnings.filterwarnings(
-    "ignore", ".*use of fork\\(\\) may lead to deadlocks", DeprecationWarning
-)  # part 8 explains
+# more workers than cores: we try that on purpose
+warnings.filterwarnings("ignore", "This DataLoader will create")
+# part 8 explains
+warnings.filterwarnings("ignore", ".*use of fork\\(\\) may lead to deadlocks", DeprecationWarning)
 print(course.machine())
 
 # %% [markdown]
 # ## What does a stopwatch say?
 #
-# This is the comparison that everybody makes first: one pass over the faces without workers, and one with two. Then the
-# cell times the loader without workers five more times.
+# The next cell times one pass over the faces without workers, and one with two. Then it times the loader without
+# workers five more times.
 
 # %% tags=["experiment"]
 torch.set_num_threads(1)  # as torch does in a worker: then only the number of processes differs
@@ -61,30 +59,28 @@ def stopwatch(workers):
     return time.time() - begin
 
 
-first, with_two, *again = [stopwatch(workers) for workers in (0, 2, 0, 0, 0, 0, 0)]
+first = stopwatch(workers=0)
+with_two = stopwatch(workers=2)
+again = [stopwatch(workers=0) for _ in range(5)]
+
 print(f"two workers were {first / with_two:.2f} times as fast as none")
-print(
-    "no workers, again: "
-    + ", ".join(f"{first / seconds:.2f}" for seconds in again)
-    + " times as fast as no workers"
-)
+ratios = ", ".join(f"{first / seconds:.2f}" for seconds in again)
+print(f"no workers, again: {ratios} times as fast as no workers")
 
 # %% [markdown]
 # The last line compares a loader with itself. Such a *control*, or A/A test, shows differences that the setting cannot
-# have caused. If its numbers are alike and far from 1, only the very first pass was different. It was *cold*: it may
-# have read files from the disk, loaded code or allocated memory. If the numbers rise, several passes were needed to
-# warm up. If they scatter, something else disturbed the passes, such as other programs.
+# have caused. If its numbers are alike and far from 1, the very first pass was different. It was *cold*: for example,
+# it may have read files from the disk. If they scatter, something disturbed the passes, such as other programs.
 #
 # The pass with two workers also started the workers and ended them. By default a `DataLoader` does that in every epoch.
-# With `persistent_workers=True`, which `loaders.forked` sets, it does so once. So a plain `DataLoader` gives other
-# numbers than this course.
+# With `persistent_workers=True`, which `loaders.forked` sets, it does so once.
 #
 # **Takeaway** One pass with a stopwatch mixes loading with start-up, order and luck. Time the same thing twice first.
 
 # %% [markdown]
 # ## What should the time include?
 #
-# A timer for loaders can be wrong in three ways that nobody notices:
+# Three mistakes in a timer for loaders raise no error:
 #
 # - *It times work that is only queued.* A call on the GPU returns before its kernel has run. Synchronise before you
 #   read the clock.
@@ -190,9 +186,9 @@ check.seconds_per_pass(seconds_per_pass, seed=2476)
 # %% [markdown]
 # ## How many batches make a pass?
 #
-# At the end of a pass, some workers have nothing left to do. In a short pass this end counts for much, so the time per
-# batch is too long. To see how much, the next cell lets four workers sleep 20 ms per batch, so your cores do not
-# matter. In a pass of 12 batches, each worker builds three, which takes 60 ms.
+# At the end of a pass, some workers have nothing left to do. To see how much time that costs, the next cell lets four
+# workers sleep 20 ms per batch, so your cores do not matter. In a pass of 12 batches, each worker builds three, which
+# takes 60 ms.
 #
 # **Predict**: how many times as fast is a pass of 10 batches? Perhaps 12/10, because it has fewer batches. Perhaps 1,
 # because some workers still build three.
@@ -202,39 +198,23 @@ predicted_ten_batches = None  # your number: 2 = twice as fast as the pass of 12
 
 # %% tags=["experiment"]
 seconds_per_pass_now = course.solved(check.seconds_per_pass)
+limits = {"rounds": sizes.pass_rounds, "seconds": sizes.pass_seconds}  # of each comparison
 batches = {f"{n} batches": n for n in (12, 6, 8, 10, 14, 26, 28, 40, 42)}
-sleeping = {
-    way: loaders.forked(loader_passes.Sleeping(n, 0.02), 1, 4) for way, n in batches.items()
-}
 
-
-def seconds_of(way):
-    return seconds_per_pass_now(sleeping[way], batches[way], repeats=1, warmup=0).item()
-
-
-slept = comparison.compare_measured(
-    list(batches), seconds_of, rounds=sizes.pass_rounds, seconds=sizes.pass_seconds / 4
-)
+brief = {**limits, "seconds": sizes.pass_seconds / 4}
+slept = loader_passes.compare_lengths(batches, 0.02, 4, seconds_per_pass_now, **brief)
 ratio = slept.ratio("10 batches")
-print(
-    course.score(
-        "01/2", "a pass of 10 batches against one of 12", predicted_ten_batches, ratio, null=12 / 10
-    )
-)
+
+said = "a pass of 10 batches against one of 12"
+print(course.score("01/2", said, predicted_ten_batches, ratio, null=12 / 10))
 course.claim(
-    "with four workers, 10 batches take as long as 12, within 10 %",
-    slept.ratio("10 batches"),
-    within=(0.9, 1.1),
+    "with four workers, 10 batches take as long as 12, within 10 %", ratio, within=(0.9, 1.1)
 )
 plots.rounds_of_workers(slept, batches, workers=4, ms=20)
 
 # %% [markdown]
-# **Shown**: only the number of batches changes. The points follow the grey line, which counts the batches of the
-# busiest worker. In a long pass, one batch more or less hardly matters.
-#
-# **Known**: the loader assigns batches to workers in advance, so a fast worker takes no batch from a slow one. A batch
-# that is ready early waits in the main process until its turn comes (`in_order=True`, the default, in the documentation
-# of `DataLoader`).
+# **Shown**: only the number of batches changes. The grey line counts the batches of the worker that builds most. The
+# longer the pass, the less one batch more or less matters.
 #
 # **Takeaway** Time a loader in its steady state: with running workers, over at least 40 batches, and over a multiple of
 # the number of workers.
@@ -246,8 +226,8 @@ plots.rounds_of_workers(slept, batches, workers=4, ms=20)
 # two moments. So `compare_workers` measures in *rounds*. In each round, every number of workers makes one pass of 40
 # batches, in random order. The round times 0 workers twice, as a control.
 #
-# It adds rounds until every interval of 95 % is as narrow as ±5 %, or until it reaches a limit of rounds or time. The
-# output says why it stopped. If the control differs from 1, it widens every interval by as much.
+# It adds rounds until every interval of 95 % is as narrow as ±5 %, or until it reaches a limit of rounds or time. If
+# the control differs from 1, it widens every interval by as much.
 #
 # **Predict**: how many times as fast as none are two workers with `ToTensor`? Perhaps 2, because they decode different
 # batches at the same time. Perhaps less than 1, because each batch has to be sent to your process.
@@ -257,37 +237,29 @@ predicted_speedup_plain = None  # your number: 2 = twice as fast as no workers
 
 # %% tags=["experiment"]
 compare = functools.partial(
-    loader_passes.compare_workers,
-    seconds_per_pass=seconds_per_pass_now,
-    rounds=sizes.pass_rounds,
-    seconds=sizes.pass_seconds,
+    loader_passes.compare_workers, seconds_per_pass=seconds_per_pass_now, **limits
 )
 light = compare(plain, sizes.pass_batch, [0, 1, 2])
+
+one = light.ratio(1)
+two = light.ratio(2)
+rounds_10 = light.passes.rounds_for("2 workers", 0.1)
+rounds_5 = light.passes.rounds_for("2 workers", 0.05)
+
 print(light)
+said = "two workers with ToTensor"
+print(course.score("01/2", said, predicted_speedup_plain, two, null=1))
 print(
-    course.score(
-        "01/2", "two workers with ToTensor", predicted_speedup_plain, light.ratio(2), null=1
-    )
+    f"on this machine, a difference of 10 % takes about {rounds_10} rounds, one of 5 % {rounds_5}"
 )
-course.claim(
-    "with ToTensor, one worker is slower than none if the loop only loads", light.ratio(1), below=1
-)
-course.claim(
-    "two workers are less than 1.5 times as fast as none with ToTensor", light.ratio(2), below=1.5
-)
-enough = {
-    difference: light.passes.rounds_for("2 workers", difference) for difference in (0.1, 0.05)
-}
-print(
-    f"on this machine, a difference of 10 % takes about {enough[0.1]} rounds, one of 5 % {enough[0.05]}"
-)
+course.claim("with ToTensor, one worker is slower than none if the loop only loads", one, below=1)
+course.claim("two workers are less than 1.5 times as fast as none with ToTensor", two, below=1.5)
 
 # %% [markdown]
 # If an interval contains 1, this run has not decided which setting is faster. That is not the same as "no difference".
 #
-# To prove a difference of 10 %, you need an interval of about ±5 %, and an interval of half the width needs four times
-# as many rounds. The last printed line computes that for your machine. An interval also describes only one machine on
-# one day, so compare it with the recorded numbers.
+# To prove a difference of 10 %, you need an interval of about ±5 %, and an interval of half the width needs about four
+# times as many rounds. The last printed line computes that for your machine.
 #
 # **Takeaway** A speed-up is a ratio with an interval. Compare in rounds, with a control. A noisier machine needs more
 # rounds.
@@ -296,16 +268,18 @@ print(
 # ## Do two workers help more if there is more work per image?
 #
 # Workers divide the work per image, but add a cost per batch. So they should help more if an image takes more work.
-# `lfw.heavy_transform()` turns, zooms, mirrors and recolours each image, then makes a tensor. The batch keeps its size.
-# So sending it should cost as much as before, which is a smaller share of the time.
+# `lfw.heavy_transform()` turns, zooms, mirrors and recolours each image, then makes a tensor. A batch has as many bytes
+# as before.
 
 # %% tags=["experiment"]
 more_transforms = []  # add some of v2, such as v2.GaussianBlur(5)
 heavy = LFWDataset_now(folder, v2.Compose([*more_transforms, lfw.heavy_transform()]))
 heavy.paths = plain.paths
+
 augmented = compare(heavy, sizes.pass_batch, [0, 2])
-print(augmented)
 gain = augmented.ratio(2)
+
+print(augmented)
 course.claim(
     "with the heavy transform, two workers are at least 10 % faster than none", gain, above=1.1
 )
@@ -317,7 +291,7 @@ course.claim(
 plots.speedups({"ToTensor": light, "heavy": augmented})
 
 # %% [markdown]
-# **Takeaway** The more work an item takes, the more workers help. Measure them with your own transform.
+# **Takeaway** Workers gain more if an item takes more work. Measure them with your own transform.
 
 # %% [markdown]
 # ## Where is the missing speed?
@@ -327,20 +301,15 @@ plots.speedups({"ToTensor": light, "heavy": augmented})
 # - *parallelism* is the number of busy cores with workers, divided by the number without workers;
 # - *overhead* is the CPU time per image with workers, divided by the CPU time without workers.
 #
-# In each round, the speed-up is parallelism ÷ overhead. `compare_workers` has counted both in the passes above. The
-# next cell prints them, and adds a case called "unsent" that removes one cause of overhead. Its workers decode and
-# stack the same images, but send only 8 × 8 pixels of each.
-
+# In each round, the speed-up is parallelism ÷ overhead. The next cell prints both for the passes above. It adds a case
+# called "unsent", whose workers decode and stack the same images, but send only 8 × 8 pixels of each.
 
 # %% tags=["experiment"]
-def stack_and_crop(images):
-    """A corner of every image; the whole batch stays where it was stacked."""
-    return torch.stack(images)[:, :, :8, :8].clone()
+unsent = compare(plain, sizes.pass_batch, [0, 2], collate_fn=feeding.stack_and_crop)
 
-
-unsent = compare(plain, sizes.pass_batch, [0, 2], collate_fn=stack_and_crop)
-for label, case in (("ToTensor", light), ("heavy", augmented), ("unsent", unsent)):
-    print(f"{label:<9}{case.breakdown(2)}")
+print(f"ToTensor {light.breakdown(2)}")
+print(f"heavy    {augmented.breakdown(2)}")
+print(f"unsent   {unsent.breakdown(2)}")
 course.claim("an image costs more CPU time with workers than without", light.overhead(2), above=1)
 course.claim(
     "two workers raise the CPU time per image by at least 10 % more if all pixels are sent than if 8 × 8 are",
@@ -353,9 +322,6 @@ course.claim(
 # overhead that it saves is the cost of sending pixels, which includes writing them into memory that both processes
 # share.
 #
-# **We think** that the overhead left in "unsent" comes from messages, and from processes that slow each other down, for
-# example because they share caches. Part 4 measures the slowdown with processes that send nothing.
-#
 # **Takeaway** Two numbers explain a disappointing speed-up: how many cores are busy, and how much CPU time an image
 # takes.
 
@@ -367,17 +333,21 @@ course.claim(
 # but it has no worker and sends nothing.
 
 # %% tags=["experiment"]
-collates = {"usual memory": None, "new shared memory": loader_passes.collate_as_a_worker}
 images = loader_passes.Repeated(plain, 40 * sizes.pass_batch)
 stacking = {
-    way: loaders.forked(images, sizes.pass_batch, collate_fn=collate)
-    for way, collate in collates.items()
+    "usual memory": loaders.forked(images, sizes.pass_batch),
+    "new shared memory": loaders.forked(
+        images, sizes.pass_batch, collate_fn=loader_passes.collate_as_a_worker
+    ),
 }
+
 memory = loader_passes.compare_loaders(
     stacking, 40, seconds_per_pass_now, rounds=sizes.pass_rounds, seconds=sizes.pass_seconds / 2
 )
-seconds = memory.median("new shared memory") - memory.median("usual memory")
-print(f"new shared memory: {1000 * seconds / len(images):+.2f} ms per image, without a worker")
+more_seconds = memory.median("new shared memory") - memory.median("usual memory")
+more_ms = 1000 * more_seconds / len(images)
+
+print(f"new shared memory: {more_ms:+.2f} ms per image, without a worker")
 course.claim(
     "without workers, stacking into new shared memory makes a pass at least 10 % slower",
     memory.ratio("usual memory", to="new shared memory"),
@@ -385,16 +355,14 @@ course.claim(
 )
 
 # %% [markdown]
-# **Shown**: only the memory differs. One way stacks into new shared memory, the other into memory that was used before.
-# Compare the printed milliseconds with those of "ToTensor" above. The comparison is rough, because this cell times one
-# process, while "ToTensor" counts the CPU time of three.
+# **Shown**: only the memory differs. Compare the printed milliseconds with those of "ToTensor" above. The comparison is
+# rough, because this cell times one process, while "ToTensor" counts the CPU time of three.
 #
 # **Known**: a worker asks for new shared memory for each batch that it sends (PyTorch,
-# [collate.py](https://github.com/pytorch/pytorch/blob/main/torch/utils/data/_utils/collate.py)), and the system clears
-# new pages first. Without workers, a batch reuses the memory of an earlier one. Only large batches do not (see the
-# section on batch size).
+# [collate.py](https://github.com/pytorch/pytorch/blob/main/torch/utils/data/_utils/collate.py)). The system clears new
+# pages before a program gets them. Without workers, a batch may reuse the memory of an earlier one.
 #
-# **Takeaway** The memory of a batch can cost more than the message about it. Send fewer bytes.
+# **Takeaway** New shared memory for each batch costs time. Send fewer bytes.
 
 # %% [markdown]
 # ## Does a training change the answer? · extra
@@ -414,25 +382,30 @@ def step(batch):
     network(batch.to(course.device())).square().mean().backward()
 
 
-wait = torch.cuda.synchronize if course.device().type == "cuda" else None
+wait = None
+if course.device().type == "cuda":
+    wait = torch.cuda.synchronize
 trained = compare(plain, sizes.pass_batch, [0, 1, 2], step=step, synchronize=wait)
+
+load = light.passes.median("0 workers")
+load_and_step = trained.passes.median("0 workers")
+load_in_worker = load / light.ratio(1).estimate
+longer = max(load_and_step - load, load_in_worker)
+
 print(trained)
+print(f"arithmetic: {load_and_step / longer:.2f} times as fast with one worker")
 course.claim(
     "with ToTensor, one worker is at least 10 % faster than none if the loop trains on each batch",
     trained.ratio(1),
     above=1.1,
     otherwise="This worker loads more slowly than load + step take.",
 )
-load, load_and_step = light.passes.median("0 workers"), trained.passes.median("0 workers")
-longest = max(load_and_step - load, load / light.ratio(1).estimate)
-print(f"arithmetic: {load_and_step / longest:.2f} times as fast with one worker")
 plots.speedups({"loads": light, "trains": trained}, workers=1)
 
 # %% [markdown]
 # **Known**: while the loop trains on a batch, a worker builds the next one (`prefetch_factor` in the documentation of
-# `DataLoader`). If each has its own core, a batch takes as long as the step or as *one worker's* loading, whichever is
-# longer. The last printed line divides load + step by the longer of the two. A worker that loads much more slowly than
-# the main process pays off only if the step is long.
+# `DataLoader`). If each has its own core, a batch takes about as long as the step or as *one worker's* loading,
+# whichever is longer. The last printed line divides load + step by the longer of the two.
 #
 # **Takeaway** A worker helps if load + step takes longer than the worker's own loading. Time the loader inside your
 # training.
@@ -440,43 +413,45 @@ plots.speedups({"loads": light, "trains": trained}, workers=1)
 # %% [markdown]
 # ## Does the batch size change the answer? · extra
 #
-# Some guides advise a larger batch if workers do not help. The next cell tests this with four times the batch size and
-# the same number of batches. (If the folder has too few images, a pass reads them again.)
+# The next cell compares the same numbers of workers with four times the batch size and the same number of batches. (If
+# the folder has too few images, a pass reads them again.)
 
 # %% tags=["experiment"]
 large = compare(plain, 4 * sizes.pass_batch, [0, 2])
+
 print(large)
+print(f"batch {sizes.pass_batch} {light.breakdown(2)}")
+print(f"batch {4 * sizes.pass_batch} {large.breakdown(2)}")
 course.claim(
     "two workers gain more with the large batch than with a quarter of it",
     comparison.quotient(large.ratio(2), light.ratio(2)),
     above=1,
 )
-for label, case in ((f"batch {sizes.pass_batch}", light), (f"batch {4 * sizes.pass_batch}", large)):
-    print(f"{label:<9}{case.breakdown(2)}")
 
 # %% [markdown]
-# If workers gain here, fewer messages per image are not the reason. "Unsent" sends as many messages as "ToTensor", and
-# its overhead is much smaller. **We think** that the loader *without* workers gets slower. A batch above 32 MiB takes
-# new memory each time, because glibc returns blocks of that size to the system (part 1 of unit 04). To test this, start
-# Jupyter with `MALLOC_MMAP_THRESHOLD_=67108864`, which is 64 MiB. (Old versions of glibc ignore it.)
+# **We think** that the loader *without* workers gets slower if a batch is above 32 MiB. Such a batch takes new memory
+# each time, because glibc returns blocks of that size to the system (part 1 of unit 04). To test this, start Jupyter
+# with `MALLOC_MMAP_THRESHOLD_=67108864`, which is 64 MiB. (Old versions of glibc ignore it.)
 #
 # **Takeaway** Compare numbers of workers at the batch size that you train with.
 
 # %% [markdown]
 # ## Is a mean with its spread enough? · extra
 #
-# Reports often show the mean and the standard deviation of five passes for each number of workers. The next cell
-# measures them. Draw them with `plt.errorbar` in the empty cell.
+# The next cell measures the mean and the standard deviation of five passes for each number of workers. Draw them with
+# `plt.errorbar` in the empty cell.
 
 # %% tags=["experiment"]
 workers = [0, 1, 2, 4]
 faces = loader_passes.Repeated(heavy, 40 * sizes.pass_batch)
-passes = {
-    w: seconds_per_pass_now(loaders.forked(faces, sizes.pass_batch, w), 40, repeats=5)
-    for w in workers
-}
-for w, seconds in passes.items():
-    print(f"{w} workers: {seconds.mean():.2f} ± {seconds.std():.2f} s")
+
+passes = {}
+for w in workers:
+    loader = loaders.forked(faces, sizes.pass_batch, w)
+    passes[w] = seconds_per_pass_now(loader, 40, repeats=5)
+    mean = passes[w].mean()
+    deviation = passes[w].std()
+    print(f"{loader_passes.way_of(w)}: {mean:.2f} ± {deviation:.2f} s")
 
 # %%
 # Your plot: number of workers along x, seconds along y.

@@ -3,17 +3,17 @@
 #
 # **Which process does what, and what must you tell it?**
 #
-# A loader with workers is several processes, and some of its errors raise no exception. Augmentations repeat, or
-# workers only slow you down. In this part you ask the processes who builds which batch, and write down the plan of an
-# epoch. Then you give each worker random numbers that differ from the others' and that a second run repeats.
+# A loader with workers is several processes, and some of its errors raise no exception. For example, augmentations
+# repeat. In this part you ask the processes who builds which batch, and write down the plan of an epoch. Then you give
+# each worker random numbers that differ from the others' and that a second run repeats.
 #
 # **You will be able to**
 #
-# - say which worker builds which batch, and what the processes send each other for it;
+# - say which worker builds which batch;
 # - seed workers so that they differ, and so that a second run repeats them;
 # - recognise data for which workers only cost time.
 #
-# **Minutes** 31 core · 35 in all
+# **Minutes** 32 core · 38 in all
 #
 # **Needs** `LFWDataset` of part 1 and `seconds_per_pass` of part 2
 
@@ -39,29 +39,26 @@ from course.loading import loader_passes, loaders, one_batch
 from course.measure import comparison
 from course.plots import parallel_loading as plots
 
-warnings.filterwarnings(
-    "ignore", "This DataLoader will create"
-)  # more workers than cores: we try that on purpose
-warnings.filterwarnings(
-    "ignore", ".*use of fork\\(\\) may lead to deadlocks", DeprecationWarning
-)  # see part 8
+# more workers than cores: we try that on purpose
+warnings.filterwarnings("ignore", "This DataLoader will create")
+# part 8 explains
+warnings.filterwarnings("ignore", ".*use of fork\\(\\) may lead to deadlocks", DeprecationWarning)
 print(course.machine())
 
 # %% tags=["experiment"]
 torch.set_num_threads(1)  # as in a worker: one image is too little work for several threads
 sizes = course.sizes("01_parallel_loading")
 LFWDataset_now = course.solved(check.LFWDataset)
-limits = dict(rounds=sizes.pass_rounds, seconds=sizes.pass_seconds)  # of each comparison
-forks = dict(
-    multiprocessing_context="fork"
-)  # classes from a notebook cell exist only in forked workers
+limits = {"rounds": sizes.pass_rounds, "seconds": sizes.pass_seconds}  # of each comparison
+# classes from a notebook cell exist only in forked workers
+forks = {"multiprocessing_context": "fork"}
 
 # %% [markdown]
 # ## Who builds batch 4?
 #
 # With `num_workers=0` your process does everything. It reads the images of a batch, stacks them, trains, and only then
-# reads the next batch. With `num_workers=3`, three *worker processes* start and load for you. How they divide the work
-# decides what they can speed up.
+# reads the next batch. With `num_workers=3`, three *worker processes* load for you. How they divide the work decides
+# what they can speed up.
 #
 # **Predict**: 24 items in batches of four, three workers. Batches count from 0. Which workers build batch 4?
 #
@@ -138,44 +135,26 @@ check.WorkerWitness(WorkerWitness, seed=41)
 # %% tags=["experiment", "nbval-check-output"]
 WorkerWitness_now = course.solved(check.WorkerWitness)
 seen = list(DataLoader(WorkerWitness_now(24), 4, num_workers=3, **forks))
+
 for k, batch in enumerate(seen):
-    print(f"batch {k}: items {batch[:, 0].tolist()}, workers {sorted(set(batch[:, 1].tolist()))}")
+    items = batch[:, 0].tolist()
+    workers = batch[:, 1].unique().tolist()
+    print(f"batch {k}: items {items}, workers {workers}")
 
 # %% tags=["experiment"]
 of_batch_4 = set(seen[4][:, 1].tolist())
+workers_of_each = [len(batch[:, 1].unique()) for batch in seen]
+processes = {batch[0, 2].item() for batch in seen}
+
 print(course.score("01/3", "workers that build batch 4", predicted_workers_of_batch_4, of_batch_4))
-course.claim(
-    "each batch is built by one worker alone", all(len(batch[:, 1].unique()) == 1 for batch in seen)
-)
-course.claim("three processes built the batches", len({batch[0, 2].item() for batch in seen}) == 3)
-
-# %% tags=["experiment"]
-counts = {
-    (w, t): one_batch.messages(WorkerWitness_now(24), 4, w, tensors=t)
-    for w in (1, 2, 3)
-    for t in (1, 4)
-}
-for (w, tensors), of_pass in counts.items():
-    print(f"workers: {w}, tensors per batch: {tensors}, {of_pass}")
-course.claim(
-    "through its queues the main process sends one message per batch and receives one, with any number of "
-    "workers and tensors",
-    all(of_pass["sent"] == of_pass["received"] == 6 for of_pass in counts.values()),
-    "6 and 6 for 6 batches",
-)
-by_file = torch.multiprocessing.get_sharing_strategy() == "file_descriptor"  # the default on Linux
-course.claim(
-    "the main process also opens one connection to a worker for each tensor of each batch",
-    all(of_pass["connections"] == 6 * t for (_, t), of_pass in counts.items()) if by_file else None,
-    "6 for 6 batches of 1 tensor, 24 for 6 of 4" if by_file else "memory is not passed as a file",
-)
-
+course.claim("each batch is built by one worker alone", set(workers_of_each) == {1})
+course.claim("three processes built the batches", len(processes) == 3)
 
 # %%
 plots.loader_diagram(num_workers=4, batch_size=8)
 
 # %% [markdown]
-# It is natural to guess that eight indices are split among four workers, two each. PyTorch does something simpler:
+# The loader does not split a batch among workers:
 #
 # 1. The main process sends the indices of one *whole* batch to one worker, and those of the next batch to the next
 #    worker, round robin.
@@ -183,20 +162,11 @@ plots.loader_diagram(num_workers=4, batch_size=8)
 #    default it stacks them in memory that both processes can see.
 # 3. The worker sends back a message that says where the batch is. The pixels stay where they are.
 #
-# Each tensor of a batch costs extra. On Linux its memory is an open file of the worker. To get that file, your process
-# opens a connection to the worker, authenticates itself, and closes the connection again. **Shown** by the counts: with
-# the same number of workers, only the number of tensors changes the connections. So a batch of one tensor arrives with
-# less effort than a dictionary of twenty.
-#
-# **Known**: the documentation of `torch.multiprocessing` describes this strategy, `file_descriptor`. With the strategy
-# `file_system`, the message holds the name of a file, and your process needs no connection.
-#
 # The loader gives each worker the indices of `prefetch_factor` batches ahead, two by default. The loop receives batches
-# in order, so a batch that is ready early waits in your process until its turn comes. (With `in_order=False` it does
-# not wait. An `IterableDataset` has no indices to send, so each worker reads its own stream.)
+# in order, so a batch that is ready early waits until its turn comes. (With `in_order=False` it does not wait. An
+# `IterableDataset` has no indices to send, so each worker reads its own stream.)
 #
-# **Takeaway** One worker builds and collates a whole batch. A batch costs two short messages in queues, and on Linux a
-# connection for each of its tensors.
+# **Takeaway** One worker builds and collates a whole batch.
 
 # %% [markdown]
 # ## What is the plan of an epoch?
@@ -272,20 +242,18 @@ check.batch_plan(batch_plan, seed=512)
 
 # %% tags=["experiment"]
 batch_plan_now = course.solved(check.batch_plan)
-agreed, checked = 0, 0
-for n_items, num_workers, drop_last in (
-    (24, 3, False),
-    (22, 2, False),
-    (22, 2, True),
-    (9, 4, False),
-):
-    plan = batch_plan_now(n_items, 4, num_workers, drop_last)
-    batches = DataLoader(
-        WorkerWitness_now(n_items), 4, num_workers=num_workers, drop_last=drop_last, **forks
-    )
+cases = [(24, 3, False), (22, 2, False), (22, 2, True), (9, 4, False)]
+
+agreed = 0
+checked = 0
+for n_items, workers, drop_last in cases:
+    plan = batch_plan_now(n_items, 4, workers, drop_last)
+    items = WorkerWitness_now(n_items)
+    batches = DataLoader(items, 4, num_workers=workers, drop_last=drop_last, **forks)
     for (worker, indices), batch in zip(plan, batches, strict=True):
         agreed += batch[:, :2].tolist() == [[i, worker] for i in indices]
         checked += 1
+
 course.claim(
     "each batch of four loaders was built by the one worker that the plan names",
     agreed == checked,
@@ -296,6 +264,48 @@ course.claim(
 # **Takeaway** By default, worker $k \bmod w$ builds batch $k$ of a map-style dataset, and batches arrive in order.
 
 # %% [markdown]
+# ## What do the processes send each other? · extra
+#
+# The next cell counts what the main process sends and receives for six batches of one or four tensors.
+
+# %% tags=["experiment"]
+counts = {}
+for workers in (1, 2, 3):
+    for tensors in (1, 4):
+        of_pass = one_batch.messages(WorkerWitness_now(24), 4, workers, tensors)
+        counts[workers, tensors] = of_pass
+        print(f"workers: {workers}, tensors per batch: {tensors}, {of_pass}")
+
+course.claim(
+    "through its queues the main process sends one message per batch and receives one, with any number of "
+    "workers and tensors",
+    all(of_pass["sent"] == of_pass["received"] == 6 for of_pass in counts.values()),
+    "6 and 6 for 6 batches",
+)
+is_per_tensor = None
+note = "memory is not passed as a file"
+if torch.multiprocessing.get_sharing_strategy() == "file_descriptor":  # the default on Linux
+    is_per_tensor = all(
+        of_pass["connections"] == 6 * tensors for (_, tensors), of_pass in counts.items()
+    )
+    note = "6 for 6 batches of 1 tensor, 24 for 6 of 4"
+course.claim(
+    "the main process also opens one connection to a worker for each tensor of each batch",
+    is_per_tensor,
+    note,
+)
+
+# %% [markdown]
+# On Linux the memory of a tensor is an open file of the worker. To get that file, your process opens a connection to
+# the worker. **Shown** by the counts: with the same number of workers, only the number of tensors changes the
+# connections.
+#
+# **Known**: the documentation of `torch.multiprocessing` describes this strategy, `file_descriptor`. With the strategy
+# `file_system`, the message holds the name of a file, and your process needs no connection.
+#
+# **Takeaway** A batch costs two messages in queues, and on Linux, by default, a connection for each of its tensors.
+
+# %% [markdown]
 # ## Does a second worker make a batch faster? · extra
 #
 # If two workers build different batches, is each batch ready sooner? The next cell times each batch in the process that
@@ -303,68 +313,51 @@ course.claim(
 # of two workers.
 
 # %% tags=["experiment"]
-images = loader_passes.Repeated(
-    loaders.evenly_spaced(LFWDataset_now(lfw.folder(sizes.dataset)), sizes.images),
-    comparison.steady_batches(2) * sizes.pass_batch,
-)
+faces = loaders.evenly_spaced(LFWDataset_now(lfw.folder(sizes.dataset)), sizes.images)
+images = loader_passes.Repeated(faces, comparison.steady_batches(2) * sizes.pass_batch)
 ways = {
     "main process": one_batch.stamped(images, sizes.pass_batch, 0),
     "the only worker": one_batch.stamped(images, sizes.pass_batch, 1),
     "one of two workers": one_batch.stamped(images, sizes.pass_batch, 2),
 }
-one = comparison.compare_measured(
-    list(ways), lambda way: one_batch.seconds_to_build(ways[way]), progress=True, **limits
-)
-print(one)
-print(
-    "one of two workers against the only worker:",
-    one.ratio("one of two workers", to="the only worker"),
-)
+
+
+def seconds_to_build(way):
+    return one_batch.seconds_to_build(ways[way])
+
+
+building = comparison.compare_measured(list(ways), seconds_to_build, progress=True, **limits)
+against_one = building.ratio("one of two workers", to="the only worker")
+
+print(building)
+print(f"one of two workers against the only worker: {against_one}")
 course.claim(
     "one of two workers builds a batch no more than 10 % faster than the main process alone",
-    one.ratio("one of two workers"),
+    building.ratio("one of two workers"),
     below=1.1,
 )
 
 # %% tags=["experiment"]
-drawn = (
-    one_batch.builds(ways["main process"])[:12] + one_batch.builds(ways["one of two workers"])[:12]
-)
-plots.timeline(
-    drawn, "One batch at a time without workers, two at a time with two", main=one_batch.MAIN
-)
+drawn = one_batch.builds(ways["main process"])[:12]
+drawn += one_batch.builds(ways["one of two workers"])[:12]
+title = "One batch at a time without workers, two at a time with two"
+plots.timeline(drawn, title, main=one_batch.MAIN)
 
 # %% [markdown]
-# Each row is a process, and each box is a batch. The two workers compute simultaneously, each on every other batch. So
-# they win only if a batch takes them less than twice as long as it takes the main process. The figure shows only the
-# start of one pass, so take the speeds from the printed lines.
+# Each row is a process, and each box is a batch. Each of the two workers builds every other batch. So they win only if
+# a batch takes them less than twice as long as it takes the main process. The figure shows the start of one pass, so
+# take the speeds from the printed lines.
 #
-# **We think** that a batch takes longer in a worker mainly because the worker writes it into new shared memory. To test
-# this, let the dataset return 8 × 8 pixels per image.
+# **We think** that a worker takes longer mainly because it writes the batch into new shared memory. To test this, let
+# the dataset return 8 × 8 pixels per image.
 #
 # **Takeaway** Workers do not build a batch faster. They build several batches at the same time.
 
 # %% [markdown]
 # ## Do the workers draw different numbers?
 #
-# If augmentations repeat, your network sees less variety than you think, and nothing warns you. This dataset adds noise
-# from a generator that it keeps:
-#
-# ```python
-# class Noisy(Dataset):
-#     def __init__(self, images):
-#         self.images, self.rng = images, np.random.default_rng(0)
-#
-#     def __getitem__(self, i):
-#         return self.images[i] + self.rng.normal()
-# ```
-#
-# **Predict**: two workers make an epoch of 12 items. Each item is a number from 0 to 999, drawn from such a generator.
-# How many different numbers are among the 12? All of them, if the workers share the generator or have their own seeds.
-# Half of them, if each worker has a copy.
-
-# %%
-predicted_different = None  # your number
+# If augmentations repeat, your network sees less variety than you think, and nothing warns you. This dataset draws its
+# items from a generator that it keeps, as an augmentation may do:
 
 
 # %% tags=["experiment"]
@@ -381,27 +374,31 @@ class Dice(Dataset):
         return int(self.rng.integers(1000))
 
 
+# %% [markdown]
+# **Predict**: two workers make an epoch of these 12 items. How many different numbers are among the 12? All of them, if
+# the workers share the generator or have their own seeds. Half of them, if each worker has a copy.
+
+# %%
+predicted_different = None  # your number
+
+
 # %% tags=["experiment", "nbval-check-output"]
 def throws(init=None):
     """The batches of two epochs, lists of numbers, thrown by two workers; print them."""
-    loader = DataLoader(
-        Dice(),
-        3,
-        num_workers=2,
-        worker_init_fn=init,
-        generator=torch.Generator().manual_seed(0),
-        **forks,
-    )
-    thrown = [[batch.tolist() for batch in loader] for _ in range(2)]
-    for epoch, batches in enumerate(thrown):
+    seeded = torch.Generator().manual_seed(0)
+    loader = DataLoader(Dice(), 3, num_workers=2, worker_init_fn=init, generator=seeded, **forks)
+    epochs = []
+    for epoch in range(2):
+        batches = [batch.tolist() for batch in loader]
         print(f"epoch {epoch}: " + "  ".join(map(str, batches)))
-    return thrown
+        epochs.append(batches)
+    return epochs
 
 
 copied = throws()
 
 # %% tags=["experiment"]
-different = len({number for batch in copied[0] for number in batch})
+different = len(torch.tensor(copied[0]).unique())
 print(course.score("01/3", "different numbers of 12", predicted_different, different, null=None))
 course.claim(
     "two workers draw the same numbers from a generator that the dataset keeps", different == 6
@@ -410,18 +407,14 @@ course.claim("the second epoch repeats the first one", copied[0] == copied[1])
 
 # %% [markdown]
 # Worker 0 builds batches 0 and 2, and worker 1 builds the others. Both draw the same numbers, and the next epoch
-# repeats them. Nothing fails, but the network sees only a fraction of the noise that you wanted.
+# repeats them.
 #
-# PyTorch seeds some generators for you. Whenever you make an iterator of a loader, it draws a *base seed*, from the
-# loader's `generator` if there is one. In worker $w$ it seeds torch and Python's `random` with base seed + $w$. It
-# seeds NumPy's global generator, `np.random`, with a hash of both numbers (**Known**:
-# `torch/utils/data/_utils/worker.py`). So torchvision's transforms are safe.
+# PyTorch seeds some generators for you. When workers start, the loader draws a *base seed*, from its `generator` if
+# there is one. Worker $w$ seeds torch and Python's `random` with base seed + $w$, and `np.random` with a hash of both
+# numbers (**Known**: `torch/utils/data/_utils/worker.py`). But a generator that *you* keep in the dataset stays a copy.
 #
-# But a generator that *you* keep in the dataset stays a copy, which `np.random.seed` does not reach. A `worker_init_fn`
-# can replace it. The loader calls this function in each worker when the worker starts.
-#
-# In that function, `get_worker_info()` has what you need: `seed`, which is base seed + $w$, and `dataset`, which is
-# this worker's copy.
+# A `worker_init_fn` can replace that copy. The loader calls this function in each worker when the worker starts. There,
+# `get_worker_info()` has what you need: `seed`, which is base seed + $w$, and `dataset`, which is this worker's copy.
 #
 # ### Exercise 3 · Seed the workers
 #
@@ -470,11 +463,10 @@ def seed_worker(worker_id):
         worker_id: number of the worker, from 0; the loader calls `worker_init_fn` with it in every new worker.
     """
     ### BEGIN SOLUTION
+    # info.seed is the base seed of these workers + worker_id
     info = get_worker_info()
     if info is not None:
-        info.dataset.rng = np.random.default_rng(
-            info.seed
-        )  # the base seed of these workers + worker_id
+        info.dataset.rng = np.random.default_rng(info.seed)
     ### END SOLUTION
 
 
@@ -490,8 +482,7 @@ check.seed_worker(seed_worker, seed=19)
 seeded = throws(course.solved(check.seed_worker))
 
 # %% tags=["experiment"]
-numbers = [number for epoch in seeded for batch in epoch for number in batch]
-count = len(set(numbers))
+count = len(torch.tensor(seeded).unique())
 course.claim(
     "with seed_worker no worker and no epoch repeats the numbers of another",
     count in range(21, 25),
@@ -499,20 +490,24 @@ course.claim(
 )
 
 # %% [markdown]
-# If you call `throws(seed_worker)` again, it prints the same 24 numbers. (A few may occur twice by chance.) With
+# If you call `throws(seed_worker)` again, it prints the same 24 numbers. (Some of them may be equal by chance.) With
 # `persistent_workers=True`, the loader calls the function only once, when the workers start. In the second epoch, the
 # same generators continue.
 #
-# If you train with several ranks and seed torch alike on all of them, every rank draws the same base seed. Then worker
-# 0 of each rank draws the same numbers. Give each rank's loader a `generator` with its own seed.
+# <details><summary>If you train with several ranks</summary>
+#
+# If all ranks seed torch alike, their loaders may draw the same base seed. Then worker 0 of each rank draws the same
+# numbers. Give each rank's loader a `generator` with its own seed.
+#
+# </details>
 #
 # **Takeaway** Each worker gets a copy of a generator in the dataset. Seed it there, from `get_worker_info().seed`.
 
 # %% [markdown]
 # ## When do workers lose?
 #
-# A common rule says "four workers per GPU". Is it safe to follow? The next cell tests it on rows of a tensor in memory,
-# where `dataset[i]` computes nothing.
+# Do workers help if an item costs almost nothing? The next cell loads rows of a tensor in memory, so `dataset[i]` is
+# only a look-up.
 #
 # **Predict**: how many times as fast as no workers are two workers? More than 1, if dividing the look-ups helps. Less
 # than 1, if a batch costs more to send than to look up.
@@ -523,38 +518,38 @@ predicted_times_as_fast = None  # your number
 # %% tags=["experiment"]
 n_batches = comparison.steady_batches(4)
 rows = TensorDataset(torch.randn(n_batches * 256, 32))
+ways = {}
+for workers in (0, 2, 4):
+    ways[f"{workers} workers"] = loaders.forked(rows, 256, workers, shuffle=True)
 by_batch = BatchSampler(RandomSampler(rows), 256, drop_last=True)
-ways = {f"{w} workers": loaders.forked(rows, 256, w, shuffle=True) for w in (0, 2, 4)}
-ways["0 workers, one look-up per batch"] = DataLoader(rows, sampler=by_batch, batch_size=None)
+look_up = "0 workers, one look-up per batch"
+ways[look_up] = DataLoader(rows, sampler=by_batch, batch_size=None)
+
 lost = loader_passes.compare_loaders(
     ways, n_batches, course.solved(check.seconds_per_pass), **limits
 )
+two = lost.ratio("2 workers")
+one_look_up = lost.ratio(look_up)
+
 print(lost)
-print(
-    course.score(
-        "01/3",
-        "two workers against none, items in memory",
-        predicted_times_as_fast,
-        lost.ratio("2 workers"),
-    )
-)
+said = "two workers against none, items in memory"
+print(course.score("01/3", said, predicted_times_as_fast, two))
 course.claim(
     "one look-up per batch of rows in memory is more than three times as fast as one per row",
-    lost.ratio("0 workers, one look-up per batch"),
+    one_look_up,
     above=3,
 )
-by_look_up = lost.ratio("0 workers, one look-up per batch").estimate
-plots.ratios(
-    lost,
-    f"Rows in memory: 2 workers {lost.ratio('2 workers').estimate:.2f} times as fast as none, "
-    f"one look-up per batch {by_look_up:.1f} times",
+title = (
+    f"Rows in memory: 2 workers {two.estimate:.2f} times as fast as none, "
+    f"one look-up per batch {one_look_up.estimate:.1f} times"
 )
+plots.ratios(lost, title)
 
 # %% [markdown]
 # Workers divide the look-ups and the stacking, but each batch must then be sent. If an item costs almost nothing, there
 # is little to divide. One look-up per batch removes the work instead. With `batch_size=None` and a `BatchSampler` as
-# the sampler, the loader calls `dataset[indices]` once and collates nothing (part 8).
+# the sampler, the loader calls `dataset[indices]` once and collates nothing.
 #
-# So no fixed number fits all data. Part 4 computes the number from what one worker costs.
+# So no fixed number of workers fits all data. Part 4 computes the number from what one worker costs.
 #
 # **Takeaway** If an item is only a look-up, do not divide the work among workers. Remove it.

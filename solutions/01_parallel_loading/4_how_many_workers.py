@@ -4,8 +4,8 @@
 # **How many workers, before you have tried them all?**
 #
 # If you try a few numbers of workers, you learn which is fastest here. You do not learn why, nor what more cores would
-# change. So in this part you measure *one* worker, and how much your cores really do in parallel. From these you
-# predict the rest, and then you check the prediction.
+# change. So in this part you measure *one* worker, and how much your cores do in parallel. From these you predict the
+# rest, and then you check the prediction.
 #
 # **You will be able to**
 #
@@ -18,6 +18,7 @@
 # **Needs** `LFWDataset` of part 1 and `seconds_per_pass` of part 2
 
 # %% locked="setup"
+import functools
 import time
 import warnings
 
@@ -47,34 +48,36 @@ print(course.machine())
 # %%
 predicted_ms_four = None  # your number
 
-
 # %% tags=["experiment"]
-def loop_of_12_ms(batch):
-    """What stands for a training step."""
+sizes = course.sizes("01_parallel_loading")
+seconds_per_pass_now = course.solved(check.seconds_per_pass)
+limits = {"rounds": sizes.pass_rounds, "seconds": sizes.pass_seconds}  # of each comparison
+numbers = [0, 1, 2, 4]
+n_batches = loader_passes.batches_for(numbers)
+sleeping = loader_passes.Sleeping(n_batches, 0.036)
+
+
+def step(batch):
+    """Stand for a training step of 12 ms."""
     time.sleep(0.012)
 
 
-sizes = course.sizes("01_parallel_loading")
-seconds_per_pass_now = course.solved(check.seconds_per_pass)
-limits = dict(rounds=sizes.pass_rounds, seconds=sizes.pass_seconds)  # of each comparison
-n_batches = loader_passes.batches_for([1, 2, 4])
-sleeping = loader_passes.Sleeping(n_batches, 0.036)
 slept = loader_passes.compare_workers(
-    sleeping, 1, [0, 1, 2, 4], seconds_per_pass_now, step=loop_of_12_ms, **limits
+    sleeping, 1, numbers, seconds_per_pass_now, step=step, **limits
 )
-passes = slept.passes
-print(passes)
-ms = {w: passes.time(loader_passes.way_of(w)).scaled(1000 / n_batches) for w in (0, 1, 2, 4)}
-print(
-    course.score(
-        "01/4", "ms per batch with four workers that sleep", predicted_ms_four, ms[4], null=48
-    )
-)
+ms = {}
+for workers in numbers:
+    seconds = slept.passes.time(loader_passes.way_of(workers))
+    ms[workers] = seconds.scaled(1000 / n_batches)
+
+print(slept)
+said = "ms per batch with four workers that sleep"
+print(course.score("01/4", said, predicted_ms_four, ms[4], null=48))
 
 # %% tags=["experiment"]
 course.claim(
     "two workers that sleep take half as long as one, within 10 %",
-    passes.ratio("2 workers", to="1 worker"),
+    slept.passes.ratio("2 workers", to="1 worker"),
     within=(2 / 1.1, 2 * 1.1),
 )
 course.claim(
@@ -93,14 +96,12 @@ course.claim(
 # %% [markdown]
 # ## What is the time with w workers?
 #
-# At some point more workers no longer help, because other things take time, too. Four numbers decide the time per batch
-# $T(w)$ with $w \ge 1$ workers:
+# Four numbers decide the time per batch $T(w)$ with $w \ge 1$ workers:
 #
 # - One worker needs $a$ seconds to build a batch, and the $w$ workers divide the batches among them.
 # - The main process needs $c$ seconds per batch. It unpacks the message, maps the shared memory and runs your loop.
 # - A device may train on the batch for *step* seconds, during which it needs no core.
-# - The workers and the main process share $n$ cores, which do at most $n$ seconds of work per second. (If a machine
-#   trains on several GPUs, $n$ is the share of one GPU.)
+# - The workers and the main process share $n$ cores, which do at most $n$ seconds of work per second.
 #
 # All of them work simultaneously, on different batches. Each of the four sets a time that a batch takes *at least*.
 # What are these four times, and what is $T(w)$?
@@ -175,11 +176,11 @@ check.predict_seconds(predict_seconds, seed=1967)
 
 # %% tags=["experiment"]
 predict_now = course.solved(check.predict_seconds)
-predicted = 1000 * predict_now([1, 2, 4], a=0.036, c=0.0, cores=float("inf"), step=0.012)
-for w, of_w in zip((1, 2, 4), predicted.tolist(), strict=True):
-    print(
-        f"{loader_passes.way_of(w)} that sleep: predicted {of_w:.1f} ms per batch, measured {ms[w]}"
-    )
+predicted = predict_now([1, 2, 4], a=0.036, c=0.0, cores=float("inf"), step=0.012)
+
+for workers, seconds in zip((1, 2, 4), predicted.tolist(), strict=True):
+    way = loader_passes.way_of(workers)
+    print(f"{way}, asleep: predicted {1000 * seconds:.1f} ms per batch, measured {ms[workers]}")
 
 # %% [markdown]
 # **Takeaway** More workers shorten only one of the four times. Ask which of the four is the longest.
@@ -192,7 +193,7 @@ for w, of_w in zip((1, 2, 4), predicted.tolist(), strict=True):
 # process ($c$) used per batch.
 #
 # And $n$? Two cores that compute simultaneously may do less than twice the work of one. `loaders.effective_cores`
-# measures this without a loader. It makes items in one process, then in as many processes as there are cores. The ratio
+# measures this without a loader. It makes items in one process, and in as many processes as there are cores. The ratio
 # of the two speeds is $n$.
 #
 # Then come whole passes with other numbers of workers. Because a machine's speed drifts, each round measures one
@@ -214,70 +215,52 @@ heavy = LFWDataset_now(folder, lfw.heavy_transform())
 heavy.paths = plain.paths[::2]  # half of them: each takes longer
 held_out = sorted({2, 4, loaders.cores(), 2 * loaders.cores()} - {1})
 
-
-def forecast(data, batch_size, workers, computed):
-    """One worker's costs, and passes with 0 and `workers`, in the same rounds."""
-    return loader_passes.forecast(
-        data,
-        batch_size,
-        [0, *workers],
-        seconds_per_pass_now,
-        computed,
-        sizes.cores_seconds,
-        **limits,
-    )
-
-
-# %% tags=["experiment"]
-def check_forecast(one, workers, waits=False):
-    """({workers: Interval of measured over predicted}, what the figure draws), printed."""
-    predicted = one.predicted_ms([1, *workers], predict_now, waits)
-    missed = {w: one.measured_over(ms, w) for w, ms in zip(workers, predicted[1:], strict=True)}
-    print(
-        "    measured over predicted: "
-        + ", ".join(f"{w} workers {ratio}" for w, ratio in missed.items())
-    )
-    line = predicted.quantile(0.5, dim=1).tolist()
-    measured = [ratio.scaled(ms) for ratio, ms in zip(missed.values(), line[1:], strict=True)]
-    return missed, (line, [one.interval_ms(0), *measured])
-
-
-# %% tags=["experiment"]
-found, missed, drawn = {}, {}, {}
-for label, data in (("ToTensor", plain), ("heavy", heavy)):
-    found[label] = forecast(data, sizes.pass_batch, held_out, computed=data)
-    print(f"{label}: {found[label].costs_shown()}")
-    missed[label], drawn[label, sizes.pass_batch] = check_forecast(found[label], held_out)
-one, two = found["heavy"].predicted_ms([1, 2], predict_now)
-print(
-    course.score(
-        "01/4",
-        "two workers against one by the formula, heavy transform",
-        predicted_speedup_heavy,
-        comparison.ratio_interval(one, two),
-    )
+# measures one worker, the cores and all passes in the same rounds, then applies your formula
+forecast = functools.partial(
+    loader_passes.checked_forecast,
+    seconds_per_pass=seconds_per_pass_now,
+    predict_seconds=predict_now,
+    cores_seconds=sizes.cores_seconds,
+    **limits,
 )
-plots.predicted_workers(drawn, held_out)
+
+# %% tags=["experiment"]
+forecasts = {
+    "ToTensor": forecast(plain, sizes.pass_batch, held_out, computed=plain),
+    "heavy": forecast(heavy, sizes.pass_batch, held_out, computed=heavy),
+}
+one_ms, two_ms = forecasts["heavy"].found.predicted_ms([1, 2], predict_now)
+by_formula = comparison.ratio_interval(one_ms, two_ms)
+
+for label, of_data in forecasts.items():
+    print(f"{label}: {of_data}")
+said = "two workers against one by the formula, heavy transform"
+print(course.score("01/4", said, predicted_speedup_heavy, by_formula))
+plots.predicted_workers(forecasts, sizes.pass_batch)
 
 # %% tags=["experiment"]
 course.claim(
     "one worker predicts the time with every other number of workers within 15 %, with ToTensor",
-    comparison.furthest(missed["ToTensor"].values()),
+    forecasts["ToTensor"].furthest_miss(),
     within=(1 / 1.15, 1.15),
 )
 course.claim(
     "one worker predicts the time with every other number of workers within 15 %, with the heavy transform",
-    comparison.furthest(missed["heavy"].values()),
+    forecasts["heavy"].furthest_miss(),
     within=(1 / 1.15, 1.15),
 )
 
 # %% [markdown]
-# Where a line goes flat, more workers no longer help, because all cores or the main process are busy all the time. With
-# two cores the line is flat from two workers on, so this section tests the term for the cores. The sleeping workers
-# tested $a / w$ and *step*. The formula says nothing about $T(0)$, the dotted line, so measure it.
+# Where a line goes flat, the formula says that all cores or the main process are busy all the time. With two cores the
+# line is flat from two workers on, so this section tests the term for the cores. The sleeping workers tested $a / w$
+# and *step*. The formula says nothing about $T(0)$, the dotted line, so measure it.
 #
-# **We think** that stacking into new shared memory is one reason if passes take longer than predicted, because $n$ was
-# measured on items that nobody stacks. To test this, return 8 × 8 pixels per image, as part 2 does.
+# <details><summary>Why may a pass take longer than predicted?</summary>
+#
+# **We think** that stacking into new shared memory is one reason, because $n$ was measured on items that nobody stacks.
+# To test this, return 8 × 8 pixels per image, as part 2 does.
+#
+# </details>
 #
 # **Takeaway** Measure one worker and your cores, predict the rest, and check the prediction at one number of workers.
 
@@ -288,8 +271,8 @@ course.claim(
 # times that your machine takes to build batches with the heavy transform. A step of the loop takes a third of their
 # mean, and each worker has its own core.
 #
-# Move the figure's sliders. **With how many workers does the waiting vanish? And with a step of 0 ms, why do 10 batches
-# with 4 workers take nearly as long as 12?**
+# Move the figure's sliders. **With how many workers does the loop wait only for the first batch? And with a step of 0
+# ms, why do 10 batches with 4 workers take nearly as long as 12?**
 
 # %% tags=["experiment"]
 load_ms = []
@@ -297,22 +280,23 @@ for batch in torch.arange(len(heavy)).split(sizes.batch_size):
     begin = time.perf_counter()
     torch.stack([heavy[i] for i in batch.tolist()])
     load_ms.append(1000 * (time.perf_counter() - begin))
-step_ms = sum(load_ms) / len(load_ms) / 3
-figures.pipeline(load_ms, step_ms, workers=1, batches=20)
+mean_ms = sum(load_ms) / len(load_ms)
+
+figures.pipeline(load_ms, mean_ms / 3, workers=1, batches=20)
 
 # %% [markdown]
 # Each of four workers builds every fourth batch. Of 10 batches, two workers build three each. Of 12 batches, all four
-# do. So both passes take as long as three batches of one worker.
+# do. So both passes take about as long as three batches of one worker.
 #
-# The loop always waits for the first batch. Here all batches take nearly the same time. If a few take much longer, the
-# loop waits for those, although the workers keep up on average. Then a longer queue helps (part 8).
+# If a few batches take much longer than the others, the loop may wait for those, although the workers keep up on
+# average. Then a longer queue helps (part 8).
 #
 # **Takeaway** If batches take equal times and the workers keep up, the loop waits only for the first batch.
 
 # %% [markdown]
 # ## Which number do you take? · extra
 #
-# A worker is a process that holds several batches, so it costs memory. A worker that gains 1 % is not worth it.
+# A worker is a process that holds several batches, so it costs memory.
 #
 # ### Exercise 2 · Choose
 #
@@ -374,15 +358,18 @@ check.choose_workers(choose_workers, seed=1984)
 
 # %% tags=["experiment"]
 choose_now = course.solved(check.choose_workers)
+
 losses = []
-for label, one in found.items():
-    without, (line, _) = one.interval_ms(0).estimate, drawn[label, sizes.pass_batch]
-    chosen = choose_now(dict(zip([0, 1, *held_out], [without, *line], strict=True)))
-    fastest = min((0, 1, *held_out), key=lambda w: one.interval_ms(w).estimate)
-    losses.append(comparison.ratio_interval(one.ms(chosen), one.ms(fastest)))
+for label, of_data in forecasts.items():
+    candidates = {0: of_data.measured[0].estimate, **of_data.predicted}
+    chosen = choose_now(candidates)
+    fastest = of_data.fastest([0, 1, *held_out])
+    loss = of_data.times_as_long(chosen, fastest)
+    losses.append(loss)
     print(
-        f"{label}: take {chosen}; fastest measured {fastest}; the choice takes {losses[-1]} times as long"
+        f"{label}: take {chosen}; fastest measured {fastest}; the choice takes {loss} times as long"
     )
+
 course.claim(
     "the number chosen from the prediction takes at most 15 % longer than the fastest one measured",
     comparison.furthest(losses),
@@ -390,8 +377,8 @@ course.claim(
 )
 
 # %% [markdown]
-# On few cores, all numbers on the flat part of the line take nearly the same time, so the claim can hardly fail. On
-# many cores it is a real test, because there are more numbers to get wrong.
+# On two cores, all numbers from two workers on have the same prediction, so there is little to get wrong. More cores
+# make a harder test.
 #
 # **Takeaway** Take the fewest workers that are nearly the best, zero included.
 
@@ -426,33 +413,25 @@ class SlowDisk(Dataset):
 # %% tags=["experiment"]
 small = max(sizes.pass_batch // 4, 1)
 many = sorted({2, 4, 8, 16, *held_out})
-one = forecast(SlowDisk(plain), small, many, computed=plain)
-print(one.costs_shown())
-_, drawn_slow = check_forecast(one, many, waits=True)
-best = min(many, key=lambda w: one.interval_ms(w).estimate)
-print(
-    course.score(
-        "01/4",
-        "workers that are fastest if each image is waited for",
-        predicted_best_workers_io,
-        best,
-        null=loaders.cores(),
-    )
-)
+cores = loaders.cores()
+
+of_disk = forecast(SlowDisk(plain), small, many, computed=plain, waits=True)
+
+print(of_disk)
+said = "workers that are fastest if each image is waited for"
+print(course.score("01/4", said, predicted_best_workers_io, of_disk.fastest(many), null=cores))
 course.claim(
     "for images that are waited for, twice as many workers as cores are at least 10 % faster than as many",
-    comparison.ratio_interval(one.ms(loaders.cores()), one.ms(2 * loaders.cores())),
+    of_disk.times_as_long(cores, 2 * cores),
     above=1.1,
 )
-plots.predicted_workers({("5 ms of waiting", small): drawn_slow}, many)
+plots.predicted_workers({"5 ms of waiting": of_disk}, small)
 
 # %% [markdown]
-# If the fastest number is the largest one tried, more may be faster still, unless the predicted line is flat there.
-# Any number of workers can sleep
-# simultaneously. But a real disk or network serves only so many requests at a time. Beyond that, workers wait for each
-# other, and the line goes flat.
+# If the fastest number is the largest one tried, more may be faster still, unless the predicted line is flat there. Any
+# number of workers can sleep simultaneously. But a real disk or network serves only so many requests at a time.
 #
-# **Takeaway** A worker that waits needs no core. For slow storage, use more workers than cores.
+# **Takeaway** A worker that waits needs no core. Slow storage can keep more workers busy than there are cores.
 
 # %% [markdown]
 # ## From the command line

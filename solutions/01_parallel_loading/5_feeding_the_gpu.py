@@ -8,7 +8,6 @@
 #
 # You can solve all of this without a GPU, because a stand-in for `torch.cuda` checks the order of your calls. A claim
 # that needs a GPU then says "no GPU here" and shows what we recorded on one. For the prefetcher we have no record yet.
-# Only a run on a GPU will tell you what it gains.
 #
 # **You will be able to**
 #
@@ -24,9 +23,8 @@
 import os
 import warnings
 
-os.environ.setdefault(
-    "KINETO_LOG_LEVEL", "6"
-)  # the profiler would write about missing GPUs to the terminal
+# else the profiler would write about missing GPUs to the terminal
+os.environ.setdefault("KINETO_LOG_LEVEL", "6")
 
 import copy
 
@@ -41,9 +39,8 @@ from course.loading import feeding, loader_passes, loaders
 from course.measure import comparison
 from course.plots import parallel_loading as plots
 
-warnings.filterwarnings(
-    "ignore", "This DataLoader will create"
-)  # more workers than cores: we try that on purpose
+# more workers than cores: we try that on purpose
+warnings.filterwarnings("ignore", "This DataLoader will create")
 print(course.machine())
 
 # %% tags=["experiment"]
@@ -51,9 +48,8 @@ torch.set_num_threads(1)  # as in a worker: one image is too little work for sev
 sizes = course.sizes("01_parallel_loading")
 device = course.device()
 LFWDataset_now = course.solved(check.LFWDataset)
-heavy = loaders.evenly_spaced(
-    LFWDataset_now(lfw.folder(sizes.dataset), lfw.heavy_transform()), sizes.images
-)
+heavy = LFWDataset_now(lfw.folder(sizes.dataset), lfw.heavy_transform())
+heavy = loaders.evenly_spaced(heavy, sizes.images)
 
 # %% [markdown]
 # ## What do `pin_memory` and `non_blocking` do?
@@ -64,30 +60,31 @@ heavy = loaders.evenly_spaced(
 # that.
 #
 # - With `DataLoader(..., pin_memory=True)`, a thread of your process copies each batch into pinned memory. The extra
-#   copy still happens, but your loop no longer waits for it.
+#   copy still happens, but this thread makes it while your loop runs.
 # - `batch.to(device, non_blocking=True)` does not wait for the end of the copy. From pinned memory, it returns as soon
 #   as the copy is queued. From pageable memory, it returns only when the driver has taken the data. Until then your
 #   loop cannot queue a step.
 
 # %% tags=["experiment"]
-copies = feeding.compare_copies(sizes.pass_batch * 3 * 250 * 250 * 4, device, sizes.pass_seconds)
-found, returns = copies or (None, {})
-print(found or feeding.NO_GPU)
+batch_bytes = sizes.pass_batch * 3 * 250 * 250 * 4
+copies = feeding.compare_copies(batch_bytes, device, sizes.pass_seconds)
+
+print(copies)
 course.claim(
     "a batch of images is copied to the GPU at least 1.2 times as fast from pinned memory as from pageable",
-    found and found.ratio(feeding.PINNED),
+    copies.pinned_ratio,
     feeding.NO_GPU,
     above=1.2,
 )
 course.claim(
     "from pinned memory, a non_blocking copy returns in less than a fifth of its time",
-    returns.get(feeding.PINNED),
+    copies.returns.get(feeding.PINNED),
     feeding.NO_GPU,
     below=0.2,
 )
 course.claim(
     "from pageable memory, a non_blocking copy keeps the processor for more than half of its time",
-    returns.get(feeding.PAGEABLE),
+    copies.returns.get(feeding.PAGEABLE),
     feeding.NO_GPU,
     above=0.5,
 )
@@ -101,13 +98,12 @@ print("\nRecorded copies:", recorded.step_lines("copies") or "nothing yet", sep=
 # non_blocking](https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html) measures this on a GPU, and shows
 # three surprises:
 #
-# - `non_blocking=True` helps even without pinned memory if a batch has many small tensors. The loop waits once, instead
-#   of after each tensor.
-# - `tensor.pin_memory()` in the training loop is often slower than a plain copy, because the loop waits for the
-#   pinning.
+# - `non_blocking=True` can help even without pinned memory if a batch has many small tensors. The loop waits once,
+#   instead of after each tensor.
+# - `tensor.pin_memory()` in the training loop can be slower than a plain copy, because the loop waits for the pinning.
 # - Your program may read a `non_blocking` copy *from* the GPU before it has arrived. Synchronise first.
 #
-# **Takeaway** A copy runs during a step only from pinned memory, with `non_blocking=True`, and on another stream.
+# **Takeaway** To run a copy during a step, copy from pinned memory, with `non_blocking=True`, on another stream.
 # Without the other stream, you only free the processor.
 
 # %% [markdown]
@@ -137,32 +133,24 @@ cases = {
     "tokens of 8 bytes, a million per second": (8, 1_000_000),
 }
 memory = feeding.memory_rate(sizes.pass_batch * 4 * image)
+
 print(
     f"     bus  extra copy: at {memory:.1f} GB/s within the memory of this machine, by one thread"
 )
-for what, case in cases.items():
-    print(
-        f"{feeding.copy_share(*case, BUS):8.3%}  {feeding.copy_share(*case, memory):10.3%}  {what}"
-    )
-print(
-    course.score(
-        "01/5",
-        "share of the time that the bus copies",
-        predicted_bus_share,
-        feeding.copy_share(4 * image, 2_000, BUS),
-        null=None,
-        form="{:.1%}",
-    )
-)
+for what, (bytes_per_item, items_per_second) in cases.items():
+    on_bus = feeding.copy_share(bytes_per_item, items_per_second, BUS)
+    in_memory = feeding.copy_share(bytes_per_item, items_per_second, memory)
+    print(f"{on_bus:8.3%}  {in_memory:10.3%}  {what}")
+
+said = "share of the time that the bus copies"
+share = feeding.copy_share(4 * image, 2_000, BUS)
+print(course.score("01/5", said, predicted_bus_share, share, null=None, form="{:.1%}"))
 
 # %% [markdown]
 # The first column is the most that prefetching from pinned memory can save. The second column is a guess at what
 # pinning saves. On a GPU you need no guess. If a copy from pageable memory takes $r$ times as long as one from pinned
 # memory, pinning saves $r - 1$ times the first column. The first claim of this part measures $r$, so you can test the
 # guess.
-#
-# The bus rarely starves a GPU that trains on images, because decoding them on the processor is far slower. Prefetching
-# pays off if data come straight from memory, as in unit 04, or if several GPUs share a slow bus.
 #
 # **Takeaway** Hiding copies saves at most the bytes per second divided by the speed of the bus. Compute that before you
 # write a prefetcher.
@@ -180,35 +168,35 @@ print(
 # %% tags=["experiment"]
 n_batches = comparison.steady_batches(2)
 steady = loader_passes.Repeated(heavy, n_batches * sizes.pass_batch)
-ways = {loader_passes.way_of(w): loaders.forked(steady, sizes.pass_batch, w) for w in (0, 1, 2)}
-ways["2 workers, unsent"] = loaders.forked(
-    steady, sizes.pass_batch, 2, collate_fn=feeding.stack_and_crop
-)
+ways = {
+    "0 workers": loaders.forked(steady, sizes.pass_batch, 0),
+    "1 worker": loaders.forked(steady, sizes.pass_batch, 1),
+    "2 workers": loaders.forked(steady, sizes.pass_batch, 2),
+    "2 workers, unsent": loaders.forked(
+        steady, sizes.pass_batch, 2, collate_fn=feeding.stack_and_crop
+    ),
+}
 with_two = course.solved(check.seconds_per_pass)(ways["2 workers"], n_batches)
-pause = feeding.sleeping(1.5 * with_two.quantile(0.5).item() / n_batches)
-rounds = [
-    {w: feeding.waiting(way, pause) for w, way in ways.items()}
-    for _ in range(sizes.pass_rounds[0] + 1)
-][1:]
-share = {w: [100 * found[w].share for found in rounds] for w in ways}
-dropping = {w: [100 * found[w].dropping for found in rounds] for w in ways}
-print(f"2 workers: {rounds[-1]['2 workers'].first:.3f} s until the first batch")
+seconds_per_batch = with_two.quantile(0.5).item() / n_batches
+pause = feeding.sleeping(1.5 * seconds_per_batch)
+
+waits = feeding.waiting_in_rounds(ways, pause, rounds=sizes.pass_rounds[0])
+
+print(f"2 workers: {waits.first['2 workers']:.3f} s until the first batch")
 course.claim(
     "in the steady state, the loop waits for a share that two workers lower by at least 10 percentage points",
-    comparison.difference_interval(share["0 workers"], share["2 workers"]),
+    comparison.difference_interval(waits.share["0 workers"], waits.share["2 workers"]),
     above=10,
 )
 course.claim(
     "dropping batches of whole images takes at least 2 percentage points more of the time than 8 × 8 pixels",
-    comparison.difference_interval(dropping["2 workers"], dropping["2 workers, unsent"]),
+    comparison.difference_interval(
+        waits.dropping["2 workers"], waits.dropping["2 workers, unsent"]
+    ),
     above=2,
 )
-plots.bars(
-    share,
-    "% of the time spent waiting",
-    "How long the loop waits after the first batch",
-    "{:.0f} %",
-)
+title = "How long the loop waits after the first batch"
+plots.bars(waits.share, "% of the time spent waiting", title, "{:.0f} %")
 
 # %% [markdown]
 # **Shown**: dropping a batch takes longer if the worker has sent more bytes, because nothing else differs between the
@@ -219,8 +207,7 @@ plots.bars(
 # Do not subtract the waiting of "unsent" from the waiting of two workers. Workers also build unsent batches faster, so
 # fewer of them are late.
 #
-# The printed line is about the first batch alone. In a short pass, it is most of the waiting. It says nothing about the
-# rest of a long training.
+# The printed line is about the first batch alone. It says nothing about the rest of a long training.
 #
 # **Takeaway** Measure the wait for the first batch apart from the rest. The rest is what a long training feels.
 
@@ -247,7 +234,7 @@ plots.streams()
 # | let a stream wait for that place only | `stream.wait_event(event)` |
 # | keep a tensor's memory until a stream has read it | `tensor.record_stream(stream)` |
 #
-# Most people forget the last line. PyTorch gives freed GPU memory back to the stream that allocated it. So when Python
+# The last line prevents a race. PyTorch gives freed GPU memory back to the stream that allocated it. So when Python
 # drops a batch, the side stream may copy the next one into the same memory while the computing stream still reads it.
 #
 # ### Exercise 1 · Move a batch
@@ -382,7 +369,9 @@ class Prefetcher:
     """
 
     def __init__(self, loader, device, cuda=torch.cuda):
-        self.loader, self.device, self.cuda = loader, torch.device(device), cuda
+        self.loader = loader
+        self.device = torch.device(device)
+        self.cuda = cuda
 
     def __len__(self):
         """Number of batches in a pass."""
@@ -403,9 +392,8 @@ class Prefetcher:
             computing = self.cuda.current_stream(self.device)
             computing.wait_event(is_copied)  # wait_stream would wait for the next copy too
             for tensor in batch:
-                tensor.record_stream(
-                    computing
-                )  # else its memory is free for a copy as soon as Python drops it
+                # else its memory is free for a copy as soon as Python drops it
+                tensor.record_stream(computing)
             yield batch
 
     def copies(self):
@@ -436,45 +424,44 @@ check.Prefetcher(Prefetcher, seed=8)
 # %%
 predicted_best_way = None  # such as "pageable, prefetcher"
 
-
 # %% tags=["experiment"]
-def fed(pinned):
-    """The two ways to feed the GPU with batches from memory of this kind, by name."""
-    batches = loaders.forked(
-        heavy,
-        sizes.batch_size,
-        loaders.cores(),
-        pin_memory=pinned,
-        collate_fn=lambda images: (default_collate(images),),
-    )
-    memory = feeding.PINNED if pinned else feeding.PAGEABLE
-    return {
-        f"{memory}, copy in the loop": feeding.InLoop(
-            batches, lambda batch: to_device_now(batch, device)
-        ),
-        f"{memory}, prefetcher": Prefetcher_now(batches, device),
-    }
+to_device_now = course.solved(check.to_device)
+Prefetcher_now = course.solved(check.Prefetcher)
 
 
-to_device_now, Prefetcher_now = course.solved(check.to_device), course.solved(check.Prefetcher)
-ways = fed(False) | fed(True) if device.type == "cuda" else {}
+def in_a_tuple(images):
+    return (default_collate(images),)
+
+
+def move(batch):
+    return to_device_now(batch, device)
+
+
+ways = {}
+if device.type == "cuda":
+    for memory in (feeding.PAGEABLE, feeding.PINNED):
+        batches = loaders.forked(
+            heavy,
+            sizes.batch_size,
+            loaders.cores(),
+            pin_memory=memory == feeding.PINNED,
+            collate_fn=in_a_tuple,
+        )
+        ways[f"{memory}, copy in the loop"] = feeding.InLoop(batches, move)
+        ways[f"{memory}, prefetcher"] = Prefetcher_now(batches, device)
 
 # %% tags=["experiment"]
 step = feeding.small_network(device)
-rounds = [
-    {way: 100 * feeding.idle_share(ways[way], step) for way in ways}
-    for _ in range(1 + sizes.pass_rounds[0])
-]
-idle = {
-    way: [found[way] for found in rounds[1:]] for way in ways
-}  # the first round starts workers and kernels
-best = min(idle, key=lambda way: sum(idle[way]), default=None)
+idle = feeding.idle_in_rounds(ways, step, rounds=sizes.pass_rounds[0])
+best = None
+gain = None
+if ways:
+    best = min(idle, key=lambda way: sum(idle[way]))
+    gain = comparison.difference_interval(
+        idle["pinned, copy in the loop"], idle["pinned, prefetcher"]
+    )
+
 print(course.score("01/5", "idle least", predicted_best_way, best))
-gain = (
-    comparison.difference_interval(idle["pinned, copy in the loop"], idle["pinned, prefetcher"])
-    if ways
-    else None
-)
 course.claim(
     "with pinned memory, the prefetcher leaves the GPU idle for a smaller share of the time than the copy in "
     "the loop, by at least 2 percentage points",
@@ -482,25 +469,25 @@ course.claim(
     feeding.NO_GPU,
     above=2,
 )
-plots.bars(
-    idle, "% of the time without a step", "The GPU, four ways to feed it", "{:.0f} %"
-) if idle else None
+plots.bars(idle, "% of the time without a step", "The GPU, four ways to feed it", "{:.0f} %")
 
 # %% [markdown]
 # torch's profiler shows on a timeline when the processor works, when copies run and when the GPU computes. Without a
 # GPU, the next cell draws nothing.
 
 # %% tags=["experiment"]
-watched = ("pageable, copy in the loop", "pinned, prefetcher") if ways else ()
 n_steps = min(6, len(heavy) // sizes.batch_size - 1)
-traces = {name: feeding.traced(name, ways[name], step, n_steps) for name in watched}
-for name, trace in traces.items():
-    print(
-        f"{name}: {feeding.overlapped(trace):.0%} of the copying runs while a kernel does (nan: no copy traced)"
-    )
-print("" if traces else feeding.NO_GPU)
-strips = {row: spans for trace in traces.values() for row, spans in trace.items()}
-plots.strips(strips) if strips else None
+strips = {}
+for name in ("pageable, copy in the loop", "pinned, prefetcher"):
+    if name not in ways:
+        print(f"{name}: {feeding.NO_GPU}")
+        continue
+    trace = feeding.traced(name, ways[name], step, n_steps)
+    share = feeding.overlapped(trace)
+    print(f"{name}: {share:.0%} of the copying runs while a kernel does (nan: no copy traced)")
+    strips.update(trace)
+
+plots.strips(strips)
 
 # %% [markdown]
 # **We think** that this small network waits mostly for decoding, which no prefetcher shortens. A prefetcher can even

@@ -3,9 +3,9 @@
 #
 # **Where does a run continue after it was stopped, and can threads replace the workers?**
 #
-# A machine fails in the middle of an epoch. If the checkpoint holds only the model, the resumed run repeats data. In
-# this part you write a loader that resumes at the batch where the run stopped. Then you write a loader whose workers
-# are threads, which need not send their batches. All exercises of this part are extra.
+# A machine fails in the middle of an epoch. If the checkpoint says nothing about the position in the data, the resumed
+# run cannot continue there. In this part you write a loader that resumes at the batch where the run stopped. Then you
+# write a loader whose workers are threads, which need not send their batches. All exercises of this part are extra.
 #
 # **You will be able to**
 #
@@ -33,12 +33,10 @@ from course.loading import loader_passes, loaders, threads
 from course.measure import comparison
 from course.plots import parallel_loading as plots
 
-warnings.filterwarnings(
-    "ignore", "This DataLoader will create"
-)  # more workers than cores: we try that on purpose
-warnings.filterwarnings(
-    "ignore", "This process .* is multi-threaded"
-)  # we fork on purpose, as part 8 explains
+# more workers than cores: we try that on purpose
+warnings.filterwarnings("ignore", "This DataLoader will create")
+# we fork on purpose, as part 8 explains
+warnings.filterwarnings("ignore", "This process .* is multi-threaded")
 print(course.machine())
 
 # %% tags=["experiment"]
@@ -46,7 +44,7 @@ torch.set_num_threads(1)  # as in a worker: one image is too little work for sev
 sizes = course.sizes("01_parallel_loading")
 LFWDataset_now = course.solved(check.LFWDataset)
 light = loaders.evenly_spaced(LFWDataset_now(lfw.folder(sizes.dataset)), sizes.images)
-compared = functools.partial(
+compare = functools.partial(
     loader_passes.compare_loaders,
     seconds_per_pass=course.solved(check.seconds_per_pass),
     rounds=sizes.pass_rounds,
@@ -78,20 +76,25 @@ def given_away(num_workers):
             away.append(k)
             yield [k]
 
-    forks = {"multiprocessing_context": "fork", "prefetch_factor": 2} if num_workers else {}
-    batches = iter(DataLoader(range(20), batch_sampler=sampler(), num_workers=num_workers, **forks))
+    options = {}
+    if num_workers > 0:
+        options = {"multiprocessing_context": "fork", "prefetch_factor": 2}
+    loader = DataLoader(range(20), batch_sampler=sampler(), num_workers=num_workers, **options)
+    batches = iter(loader)
     for _ in range(3):
         next(batches)
     return len(away)
 
 
 # %% tags=["experiment"]
-found = {num_workers: given_away(num_workers) for num_workers in (0, 1, 2, 3)}
-print(course.score("01/6", "batches given away", predicted_given_away, found[2], null=None))
+away = {workers: given_away(workers) for workers in (0, 1, 2, 3)}
+expected = {workers: 3 + 2 * workers for workers in away}
+
+print(course.score("01/6", "batches given away", predicted_given_away, away[2], null=None))
 course.claim(
     "the sampler is workers x prefetch_factor batches ahead of the loop",
-    all(away == 3 + 2 * w for w, away in found.items()),
-    f"{found}",
+    away == expected,
+    f"{away}",
 )
 
 # %% [markdown]
@@ -170,10 +173,8 @@ class ResumingLoader:
             num_workers,
             seed,
         )
-        self.epoch, self.done = (
-            0,
-            0,
-        )  # where the next pass begins: the epoch, and how many of its batches are done
+        # where the next pass begins: the epoch, and how many of its batches are done
+        self.epoch, self.done = (0, 0)
 
     def order(self, epoch):
         """The indices of each batch of an epoch, which follow from the seed and the epoch alone."""
@@ -195,9 +196,7 @@ class ResumingLoader:
         ### BEGIN SOLUTION
         left = self.order(self.epoch)[self.done :]
         for batch in self.batches(left):
-            self.done += (
-                1  # before the yield: the caller may ask for the state while it has the batch
-            )
+            self.done += 1  # before the yield: the caller may ask for the state
             yield batch
         self.epoch += 1
         self.done = 0
@@ -227,8 +226,7 @@ check.ResumingLoader(ResumingLoader, seed=31)
 
 # %% [markdown]
 # A run of two epochs stops after five batches of its second epoch. The next cells resume it in two ways: with your
-# state, and as scripts do that save only the model and the number of the epoch.
-
+# state, and with the number of the epoch alone.
 
 # %% tags=["experiment"]
 ResumingLoader_now = course.solved(check.ResumingLoader)
@@ -238,13 +236,15 @@ def seen(state, num_workers):
     """How often the second epoch sees each of 60 items: five batches, a cut, and what comes from `state` on."""
     times = collections.Counter()
     loader = ResumingLoader_now(range(60), 6, num_workers)
-    list(loader)
+    list(loader)  # the first epoch
     for k, batch in enumerate(loader):
         times.update(batch.tolist())
         if k == 4:
             break
     resumed = ResumingLoader_now(range(60), 6, num_workers)
-    resumed.load_state_dict(state or loader.state_dict())
+    if state is None:
+        state = loader.state_dict()
+    resumed.load_state_dict(state)
     for batch in resumed:
         times.update(batch.tolist())
     return times
@@ -253,21 +253,28 @@ def seen(state, num_workers):
 # %% tags=["experiment"]
 epoch_again = ResumingLoader_now(range(60), 6)
 list(epoch_again)
-twice = sum(n == 2 for n in seen(epoch_again.state_dict(), 2).values())
+with_epoch = seen(epoch_again.state_dict(), 2)
+twice = sum(times == 2 for times in with_epoch.values())
+
+with_state = []
+for workers in (0, 1, 2, 3):
+    times = seen(None, workers)
+    with_state.append(set(times.values()))
+
 print(f"only the epoch is saved: {twice} of 60 items come twice")
-exact = {num_workers: set(seen(None, num_workers).values()) for num_workers in (0, 1, 2, 3)}
 course.claim(
     "with the epoch alone, every item before the cut comes twice", twice == 30, f"{twice} of 60"
 )
 course.claim(
     "with its state, the loader gives each item once, with 0 to 3 workers",
-    all(times == {1} for times in exact.values()),
+    all(times == {1} for times in with_state),
 )
 
 # %% tags=["experiment"]
 past = len(light) // sizes.pass_batch // 2  # batches before the cut
+items_again = (past + 1) * sizes.pass_batch
 print(
-    f"By arithmetic, without workers: the first batch after the cut costs {(past + 1) * sizes.pass_batch} items if "
+    f"By arithmetic, without workers: the first batch after the cut costs {items_again} items if "
     f"the loader reads past {past} batches, {sizes.pass_batch} if it continues."
 )
 
@@ -341,12 +348,10 @@ class ThreadedLoader:
     """
 
     def __init__(self, load_into, batches, buffers, threads):
-        self.load_into, self.batches, self.buffers, self.threads = (
-            load_into,
-            batches,
-            buffers,
-            threads,
-        )
+        self.load_into = load_into
+        self.batches = batches
+        self.buffers = buffers
+        self.threads = threads
 
     def __len__(self):
         """Number of batches in a pass."""
@@ -354,9 +359,8 @@ class ThreadedLoader:
 
     def __iter__(self):
         """A new pass: yields tensors (n, ...), the first rows of a slot; passes do not overlap."""
-        with ThreadPoolExecutor(
-            self.threads
-        ) as pool:  # its threads end with the pass, however that ends
+        # its threads end with the pass, however that ends
+        with ThreadPoolExecutor(self.threads) as pool:
             yield from self.run(pool)
 
     def run(self, pool):
@@ -411,44 +415,48 @@ predicted_times_threads = None  # your number
 ThreadedLoader_now = course.solved(check.ThreadedLoader)
 decoder = loaders.JpegDecoder(light.paths)
 buffers = loaders.jpeg_buffers(light.paths, 3, sizes.pass_batch)
-many = threads.batches_of(len(light), sizes.pass_batch, comparison.steady_batches(2))
-of_torch = functools.partial(DataLoader, batch_sampler=many)
-forked = dict(num_workers=2, persistent_workers=True, multiprocessing_context="fork")
+decoded = threads.Decoded(decoder, buffers[0, 0], len(light))
+batches = threads.batches_of(len(light), sizes.pass_batch, comparison.steady_batches(2))
+
+
+def of_torch(dataset, workers):
+    """torch's loader of the same batches."""
+    options = {}
+    if workers > 0:
+        options = {"persistent_workers": True, "multiprocessing_context": "fork"}
+    return DataLoader(dataset, batch_sampler=batches, num_workers=workers, **options)
+
+
+two_threads = "torchvision, your ThreadedLoader, 2 threads"
 ways = {
-    "PIL, no workers": of_torch(light),
-    "PIL, two workers": of_torch(light, **forked),
-    "torchvision, no workers": of_torch(threads.Decoded(decoder, buffers[0, 0], len(light))),
-    "torchvision, two workers": of_torch(
-        threads.Decoded(decoder, buffers[0, 0], len(light)), **forked
-    ),
-    "torchvision, your ThreadedLoader, 1 thread": ThreadedLoader_now(decoder, many, buffers, 1),
-    "torchvision, your ThreadedLoader, 2 threads": ThreadedLoader_now(decoder, many, buffers, 2),
+    "PIL, no workers": of_torch(light, 0),
+    "PIL, two workers": of_torch(light, 2),
+    "torchvision, no workers": of_torch(decoded, 0),
+    "torchvision, two workers": of_torch(decoded, 2),
+    "torchvision, your ThreadedLoader, 1 thread": ThreadedLoader_now(decoder, batches, buffers, 1),
+    two_threads: ThreadedLoader_now(decoder, batches, buffers, 2),
 }
 threads.assert_equal(ways)
 
 # %% tags=["experiment"]
-race = compared(ways, len(many))
+race = compare(ways, len(batches))
+over_pil = race.ratio(two_threads)
+over_workers = race.ratio(two_threads, to="torchvision, two workers")
+
 print(race)
-two = "torchvision, your ThreadedLoader, 2 threads"
-print(
-    course.score(
-        "01/6",
-        "two threads against two workers, same decoder",
-        predicted_times_threads,
-        race.ratio(two, "torchvision, two workers"),
-    )
-)
+said = "two threads against two workers, same decoder"
+print(course.score("01/6", said, predicted_times_threads, over_workers))
 course.claim(
     "your loader of threads is at least twice as fast as PIL + ToTensor without workers",
-    race.ratio(two),
+    over_pil,
     above=2,
 )
 course.claim(
     "two threads are at least 10 % faster than two persistent workers with the same decoder",
-    race.ratio(two, "torchvision, two workers"),
+    over_workers,
     above=1.1,
 )
-plots.ratios(race, f"Your two threads are {race.ratio(two)} times as fast as PIL without workers")
+plots.ratios(race, f"Your two threads are {over_pil} times as fast as PIL without workers")
 
 # %% [markdown]
 # From the first loader to the last, three things change. For each of them, compare two rows:
@@ -457,8 +465,8 @@ plots.ratios(race, f"Your two threads are {race.ratio(two)} times as fast as PIL
 # - the slots (reused memory and its layout): torchvision without workers, or with one thread;
 # - the second thread: one thread, or two.
 #
-# **We think** that the workers lose mainly because they send floats. To test this, let both loaders yield bytes (part
-# 8).
+# **We think** that if the workers lose, it is mainly because they send floats. To test this, let both loaders yield
+# bytes (part 8).
 #
 # How much do the threads owe to decoders that release the lock? The last cell changes only what `load_into` does. It
 # decodes, or it computes in Python, which keeps the lock.
@@ -477,16 +485,21 @@ def in_python(index, out):
 
 # %% tags=["experiment"]
 gains = {}
-for what, work in {"decodes": decoder, "computes in Python": in_python}.items():
-    ways = {f"{what}, {n}": ThreadedLoader_now(work, many, buffers, n) for n in (1, 2)}
-    passes = compared(ways, len(many))
-    print(passes)
+for what, load_into in {"decodes": decoder, "computes in Python": in_python}.items():
+    of_threads = {
+        f"{what}, 1": ThreadedLoader_now(load_into, batches, buffers, 1),
+        f"{what}, 2": ThreadedLoader_now(load_into, batches, buffers, 2),
+    }
+    passes = compare(of_threads, len(batches))
     gains[what] = passes.ratio(f"{what}, 2")
-python = gains["computes in Python"]
-print(course.score("01/6", "two threads against one, in Python", predicted_python_threads, python))
+    print(passes)
+
+in_python_gain = gains["computes in Python"]
+said = "two threads against one, in Python"
+print(course.score("01/6", said, predicted_python_threads, in_python_gain))
 course.claim(
     "a second thread gains at least 10 % more if the threads decode than if they compute in Python",
-    comparison.quotient(gains["decodes"], python),
+    comparison.quotient(gains["decodes"], in_python_gain),
     above=1.1,
     otherwise="Look at the number of cores that the first cell prints, and at `sys._is_gil_enabled()` in "
     "Python 3.13 or later.",
@@ -496,15 +509,14 @@ course.claim(
 # **Shown**: the work of the threads decides what a second thread gains, because the last cell changes nothing else.
 # **Known**: Python code holds the interpreter's lock while it runs (Python's documentation of `threading`).
 #
-# Others load with threads, too. [SPDL](https://github.com/facebookresearch/spdl) decodes in threads that release the
-# lock. Builds of Python without the lock ([PEP 703](https://peps.python.org/pep-0703/)) run even Python code in
-# parallel.
+# <details><summary>Other loaders with threads</summary>
 #
-# A second thread that decodes may still gain less than a second core could give. **We think** that the threads wait for
-# the lock between two files, where Python code runs. To test this, decode larger images, so that this code takes a
-# smaller share of the time.
+# [SPDL](https://github.com/facebookresearch/spdl) decodes in threads that release the lock. Builds of Python without
+# the lock ([PEP 703](https://peps.python.org/pep-0703/)) run even Python code in parallel.
 #
 # torch's loader does more than yours. It collates any structure, pins batches in a thread, reads streams, and has a
 # `timeout`. To compare the loaders on all images, run `course bench lfw paths --batch-size 64`.
 #
-# **Takeaway** Threads share memory, so they send nothing. They pay off if the work releases Python's lock.
+# </details>
+#
+# **Takeaway** Threads share memory, so they send nothing. They can pay off if the work releases Python's lock.

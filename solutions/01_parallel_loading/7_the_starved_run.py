@@ -13,7 +13,7 @@
 # - say what a fix was worth, and how far the ceiling still is;
 # - confirm a fix by a count.
 #
-# **Minutes** 45 core · 45 in all · session 2
+# **Minutes** 47 core · 47 in all · session 2
 #
 # **Needs** `Ceiling` of part 1, `seconds_per_pass` of part 2 and `seed_worker` of part 3
 
@@ -40,12 +40,10 @@ from course.system.folders import data_folder
 from course.training import starved_run, starved_script
 from course.training.keep_source import LOADING, save_module
 
-warnings.filterwarnings(
-    "ignore", "This DataLoader will create"
-)  # more workers than cores, on a small machine
-warnings.filterwarnings(
-    "ignore", ".*use of fork\\(\\) may lead to deadlocks", DeprecationWarning
-)  # part 8 explains
+# more workers than cores, on a small machine
+warnings.filterwarnings("ignore", "This DataLoader will create")
+# part 8 explains
+warnings.filterwarnings("ignore", ".*use of fork\\(\\) may lead to deadlocks", DeprecationWarning)
 print(course.machine())
 
 # %% [markdown]
@@ -53,55 +51,58 @@ print(course.machine())
 #
 # The network learns to tell by how many quarter turns an image was rotated, which needs no labels (Gidaris, Singh and
 # Komodakis 2018, "Unsupervised representation learning by predicting image rotations"). It takes images of 60 × 60
-# pixels. The network is fine, but the rest of the script has six faults. The next cell prints that rest. How many
-# faults do you see?
+# pixels. Dataset, loader and loop have six faults. The next cell prints them. How many faults do you see?
 
 # %%
+# 53 lines to read
 print(inspect.getsource(starved_script))
 
 # %% [markdown]
-# The next cell draws its waterfall. As in part 1, a bar is what a step gains if one more stage is replayed from memory,
-# and the last bar is the step with data for free. (Part 1 drew these bars in another run, so its numbers differ a
-# little.)
+# The next cell draws the script's waterfall. As in part 1, a bar is what a step gains if one more stage is replayed
+# from memory, and the last bar is the step with data for free.
 
 # %% tags=["experiment"]
 torch.set_num_threads(1)  # the network is small, and the workers need the cores
 sizes = course.sizes("01_parallel_loading")
-task = starved_run.task(
-    lfw.folder(sizes.dataset), sizes.starved_images, sizes.batch_size, sizes.starved_epochs
-)
-Ceiling_now = course.solved(check.Ceiling)
+folder = lfw.folder(sizes.dataset)
+task = starved_run.task(folder, sizes.starved_images, sizes.batch_size, sizes.starved_epochs)
 measure = functools.partial(
     waterfall.measure,
-    replay=Ceiling_now,
+    replay=course.solved(check.Ceiling),
     transfer=starved_run.to_device,
     device=course.device(),
-    steps=sizes.waterfall_steps,
-    rounds=sizes.waterfall_rounds,
-    seconds=sizes.waterfall_seconds,
+    **sizes.waterfall,
 )
 learner = starved_run.Learner()
-found = {
-    "as found": measure(
-        starved_script.starved_loader(task.faces(starved_script.StarvedFaces), task.batch_size, 0),
-        learner.step,
-    )
-}
-print(found["as found"])
-plots.waterfall(
-    found, f"As found, training takes {found['as found'].share(waterfall.STEP):.0%} of a step"
-)
+script_faces = task.faces(starved_script.StarvedFaces)
+script_loader = starved_script.starved_loader(script_faces, task.batch_size, num_workers=0)
+
+as_found = measure(script_loader, learner.step)
+share = as_found.share(waterfall.STEP)
+
+print(as_found)
+plots.waterfall({"as found": as_found}, f"As found, training takes {share:.0%} of a step")
 
 # %% [markdown]
-# One fault has no bar, because it happens between the epochs. And did you spot the fault behind *collate*? The line
-# looks like a mere conversion. PyTorch warns of it, but the script silences the warning. The next cell changes only
-# that line:
+# One fault has no bar, because it happens between the epochs. And did you spot the fault behind *collate*? PyTorch
+# warns of it, but the script silences the warning. The next cell changes only this call in `as_floats`:
 
 # %% tags=["experiment"]
 faces = starved_script.StarvedFaces(task.train, starved_run.SIDE)
 arrays = [np.asarray(faces[k]) / 255 for k in range(8)]
-makers = {"list": lambda: torch.tensor(arrays), "stacked": lambda: torch.tensor(np.stack(arrays))}
-made = comparison.compare(makers, seconds=sizes.waterfall_seconds)
+
+
+def from_list():
+    return torch.tensor(arrays)
+
+
+def from_stacked_array():
+    return torch.tensor(np.stack(arrays))
+
+
+makers = {"list": from_list, "stacked": from_stacked_array}
+made = comparison.compare(makers, seconds=sizes.waterfall["seconds"])
+
 course.claim(
     "torch.tensor of one stacked array is more than ten times as fast as of a list of arrays",
     made.ratio("stacked"),
@@ -174,7 +175,9 @@ class LeanFaces(Dataset):
     """
 
     def __init__(self, paths, side, augment=None):
-        self.paths, self.side, self.augment = paths, side, augment
+        self.paths = paths
+        self.side = side
+        self.augment = augment
 
     def __len__(self):
         return len(self.paths)
@@ -183,9 +186,8 @@ class LeanFaces(Dataset):
         """Item i.  Raises: OSError for a file that is cut off."""
         ### BEGIN SOLUTION
         with Image.open(self.paths[i]) as file:
-            file.draft(
-                "RGB", (self.side, self.side)
-            )  # decodes 1/64, 1/16, 1/4 of the pixels, or all
+            # decodes 1/64, 1/16, 1/4 of the pixels, or all
+            file.draft("RGB", (self.side, self.side))
             picture = file.convert("RGB")  # raises OSError if the file is broken
         picture = picture.resize((self.side, self.side))
         if self.augment is not None:
@@ -207,21 +209,28 @@ check.LeanFaces(LeanFaces, seed=1991)
 
 # %% tags=["experiment"]
 LeanFaces_now = course.solved(check.LeanFaces)
+
 shown = []
-for faces in (starved_script.StarvedFaces, LeanFaces_now):
+for dataset in (starved_script.StarvedFaces, LeanFaces_now):
     torch.manual_seed(1)
-    data = task.faces(faces), faces(task.train, starved_run.SIDE)
-    shown += [data[k % 2][(k // 2) * len(task.train) // 3] / 255 for k in range(6)]
-apart = [(a - b).abs().mean().item() for a, b in zip(shown[1:6:2], shown[7::2], strict=True)]
-is_near = max(apart) < 0.03  # of 1
+    augmented = task.faces(dataset)
+    plain = dataset(task.train, starved_run.SIDE)
+    for k in range(3):
+        i = k * len(task.train) // 3
+        shown.append(augmented[i] / 255)
+        shown.append(plain[i] / 255)
+images = torch.stack(shown)
+distances = (images[1:6:2] - images[7::2]).abs().mean(dim=(1, 2, 3))  # of plain images
+largest = distances.max().item()
+is_near = largest < 0.03  # of 1
+
 course.claim(
     "without augmentation the script's dataset and yours yield nearly the same images",
     is_near,
-    f"on average {255 * max(apart):.1f} of 255 apart",
+    f"on average {255 * largest:.1f} of 255 apart",
 )
-plots.batch_grid(
-    torch.stack(shown), [f"{w}{a}" for w in ("script", "yours") for a in (", augmented", "") * 3], 6
-)
+titles = ["script, augmented", "script"] * 3 + ["yours, augmented", "yours"] * 3
+plots.batch_grid(images, titles, columns=6)
 
 # %% [markdown]
 # **Takeaway** Work on the pixels that the network gets, not on all pixels of the file.
@@ -359,9 +368,9 @@ check.lean_training(lean_training, seed=60)
 # The next cell draws three waterfalls on one axis: as found, with your dataset in the script's loader, and with your
 # dataset and your loader. Only the last one has workers. Remember that a bar shows only what the step *waits* for.
 #
-# **Predict**: after both fixes, which stage has the longest bar? Decoding and transforming are most of the work that is
-# left, but the workers do them while the network trains. Collating now stacks bytes. And receiving what workers send
-# costs the main process time.
+# **Predict**: after both fixes, which stage has the longest bar? Decoding and transforming take time, but the workers
+# do them while the network trains. Collating now stacks bytes. And receiving what workers send costs the main
+# process time.
 
 # %%
 predicted_longest_bar = None  # "read", "decode", "transform", "collate" or "transfer"
@@ -369,46 +378,35 @@ predicted_longest_bar = None  # "read", "decode", "transform", "collate" or "tra
 # %% tags=["experiment"]
 lean_loader_now = course.solved(check.lean_loader)
 workers = starved_run.usual_workers()
-lean = task.faces(LeanFaces_now)
-found["your dataset"] = measure(
-    starved_script.starved_loader(lean, task.batch_size, 0), learner.step
-)
-found["and your loader"] = measure(lean_loader_now(lean, task.batch_size, workers), learner.step)
-for name in ("your dataset", "and your loader"):
-    print(f"{name}:\n{found[name]}\n")
-rescued = found["and your loader"]
-print(
-    course.score(
-        "01/7",
-        "the longest bar after the repairs",
-        predicted_longest_bar,
-        rescued.longest,
-        null=None,
-    )
-)
+lean_faces = task.faces(LeanFaces_now)
+half_loader = starved_script.starved_loader(lean_faces, task.batch_size, num_workers=0)
+
+half_rescued = measure(half_loader, learner.step)
+rescued = measure(lean_loader_now(lean_faces, task.batch_size, workers), learner.step)
+
+print(f"your dataset:\n{half_rescued}\n")
+print(f"and your loader:\n{rescued}\n")
+said = "the longest bar after the repairs"
+print(course.score("01/7", said, predicted_longest_bar, rescued.longest, null=None))
 print(f"as found 1 process, rescued {1 + workers} on {loaders.cores()} cores")
-before, after = (1000 * one.step for one in (found["as found"], rescued))
-plots.waterfall(
-    found,
-    f"A step takes {before:.0f} ms as found, and {after:.0f} ms rescued, "
-    f"of which training takes {rescued.share(waterfall.STEP):.0%}",
+title = (
+    f"A step takes {1000 * as_found.step:.0f} ms as found, and {1000 * rescued.step:.0f} ms rescued, "
+    f"of which training takes {rescued.share(waterfall.STEP):.0%}"
 )
+found = {"as found": as_found, "your dataset": half_rescued, "and your loader": rescued}
+plots.waterfall(found, title)
 
 # %% [markdown]
-# **Shown**: between the first two waterfalls only the dataset changes, so it is your dataset that shortens *decode* and
-# *transform*. The figure does not say how much each of its three fixes did.
-#
-# Your loader changes three things: it has no list of arrays, it sends bytes instead of floats, and it has workers. The
-# cell on `torch.tensor` showed how slow the list is. **We think** that without the list, *collate* is short even
-# without workers. To test this, measure your loader with no workers.
+# **Shown**: between the first two waterfalls only the dataset changes, so your dataset makes the difference. The figure
+# does not say how much each of its three fixes did. Your loader changes three things: it has no list of arrays, it
+# sends bytes instead of floats, and it has workers.
 #
 # A loading bar that is left is work that these workers cannot hide behind the training. If such a bar is long, compare
 # the numbers of processes and cores that the cell prints:
 #
-# - If the cores are full, more workers do not help, but less work per item does. For example, keep the decoded items in
-#   memory, because they are small, and only augment them in each epoch. Or let a GPU that waits augment whole batches.
-# - If some cores are idle, more workers help. (This cell asks for four at most.) More workers also help if items wait
-#   for a disk (part 4).
+# - If the cores are full, do less work per item. For example, keep the decoded items in memory, because they are small,
+#   and only augment them in each epoch. Or let a GPU that waits augment whole batches.
+# - If some cores are idle, more workers may help. They may also help if items wait for a disk (part 4).
 #
 # **Takeaway** Fix the loading until its bars together are short compared with the step. If cores are idle, add workers.
 # If they are full, remove work.
@@ -427,25 +425,31 @@ plots.waterfall(
 predicted_times_as_fast = None  # your number
 
 # %% tags=["experiment"]
-starved = (
-    starved_script.StarvedFaces,
-    starved_script.starved_loader,
-    starved_script.starved_training,
-)
+lean_training_now = course.solved(check.lean_training)
 ladder = {
-    "the script": starved,
-    "your dataset": (LeanFaces_now, *starved[1:]),
-    "and your loader": (LeanFaces_now, lean_loader_now, starved[2]),
-    "and your training": (LeanFaces_now, lean_loader_now, course.solved(check.lean_training)),
+    "the script": (
+        starved_script.StarvedFaces,
+        starved_script.starved_loader,
+        starved_script.starved_training,
+    ),
+    "your dataset": (
+        LeanFaces_now,
+        starved_script.starved_loader,
+        starved_script.starved_training,
+    ),
+    "and your loader": (LeanFaces_now, lean_loader_now, starved_script.starved_training),
+    "and your training": (LeanFaces_now, lean_loader_now, lean_training_now),
 }
-reached = {name: [] for name in ladder}
+accuracies = {name: [] for name in ladder}
 
 
 def seconds_of(name):
     """Seconds of a whole training, with the next seed."""
     begin = time.perf_counter()
-    reached[name].append(task.run(ladder[name], seed=len(reached[name]))[-1])
-    return time.perf_counter() - begin
+    by_epoch = task.run(ladder[name], seed=len(accuracies[name]))
+    seconds = time.perf_counter() - begin
+    accuracies[name].append(by_epoch[-1])
+    return seconds
 
 
 trainings = comparison.compare_measured(
@@ -471,22 +475,24 @@ plots.ratios(trainings, f"With all three: {times} times as fast")
 
 # %% [markdown]
 # Does the network still learn as well? Your dataset augments after it downscales, so the network sees slightly
-# different images. This can change what it learns. So compare the accuracies of several seeds.
+# different images. So compare the accuracies of several seeds.
 
 # %% tags=["experiment"]
-pairs = list(zip(reached["and your training"], reached["the script"], strict=False))  # by seed
-change = comparison.difference_interval(*zip(*pairs, strict=True))
-for name, of_seeds in zip(("rescued", "as found"), zip(*pairs, strict=True), strict=True):
-    print(f"{name}: accuracies {', '.join(f'{accuracy:.2f}' for accuracy in of_seeds)}")
+n_seeds = min(len(accuracies["and your training"]), len(accuracies["the script"]))
+of_rescued = accuracies["and your training"][:n_seeds]
+of_script = accuracies["the script"][:n_seeds]
+change = comparison.difference_interval(of_rescued, of_script)
+
+print("rescued: accuracies " + ", ".join(f"{accuracy:.2f}" for accuracy in of_rescued))
+print("as found: accuracies " + ", ".join(f"{accuracy:.2f}" for accuracy in of_script))
 print(
-    f"accuracy after {task.epochs} epochs, {len(pairs)} seeds: rescued minus as found {change}; by chance 0.25"
+    f"accuracy after {task.epochs} epochs, {n_seeds} seeds: rescued minus as found {change}; by chance 0.25"
 )
 course.claim("the rescued training is at most 0.1 less accurate than as found", change, above=-0.1)
 
 # %% [markdown]
-# Chance is 0.25, so a loss of 0.1 would be a large part of what the network learns in so few epochs. The claim excludes
-# a broken training, but not a small loss of accuracy. The seed alone moves the accuracy by as much. A narrower
-# claim would need more seeds and more validation images.
+# If the claim holds, it excludes a broken training, but not a small loss of accuracy. The printed accuracies show how
+# much the seed alone changes. A narrower claim would need more seeds and more validation images.
 #
 # **Takeaway** You can speed up a starved training without touching the network. If you change what the network sees,
 # compare accuracies over several seeds.
@@ -498,7 +504,7 @@ course.claim("the rescued training is at most 0.1 less accurate than as found", 
 # "due" says what the count must be for the fault to be gone.
 
 # %% tags=["experiment"]
-before = starved_run.counted(task, starved)
+before = starved_run.counted(task, ladder["the script"])
 now = starved_run.counted(task, ladder["and your training"])
 gone = starved_run.faults_gone(before, now)
 course.claim("all six faults are gone", all(gone), f"{sum(gone)} of 6")
@@ -515,7 +521,7 @@ course.claim("all six faults are gone", all(gone), f"{sum(gone)} of 6")
 # | workers do not help | cores busy, CPU time per image (2) | fewer workers, fewer bytes to send |
 # | how many workers? | $a$, $c$, $n$ of one worker, and $T(0)$ (4) | the fewest that are nearly the best |
 # | all cores are full | the waterfall in one process (7) | `draft` (7), another decoder, threads (6) |
-# | a cold or remote disk | waiting against computing (4) | more workers; large files, such as tar shards |
+# | a cold or remote disk | waiting against computing (4) | more workers; larger files |
 # | sending a batch takes long | floats against bytes (8), tensors per batch (3) | `uint8` until the batch has arrived |
 # | each epoch starts late | time to the first batch (8) | `persistent_workers=True` |
 # | the queue runs empty now and then | batches ready (8) | a larger `prefetch_factor` |
@@ -533,22 +539,28 @@ course.claim("all six faults are gone", all(gone), f"{sum(gone)} of 6")
 # are at the ceiling.
 
 # %% tags=["experiment"]
-my_loader = lean_loader_now(lean, task.batch_size, workers)
+my_loader = lean_loader_now(lean_faces, task.batch_size, workers)
 my_step = starved_run.Learner().step
+
 mine = measure(my_loader, my_step, transfer=None)  # my_step moves the batch to the device
+report = course.checkup(my_loader, my_step, steps=20, minutes=sizes.checkup_minutes)
+
 print(mine, "\n")
-print(course.checkup(my_loader, my_step, steps=20, minutes=sizes.checkup_minutes))
+print(report)
 
 # %% [markdown]
-# The waterfall and the report may name different culprits and promise different gains. In the report, `cell:n` is line
-# n of the cell that defines a function. The report's line "if this took no time" removes only the
-# *waiting*. The waterfall also removes the workers, and so gives their cores back to the step.
+# In the report, `cell:n` is line n of the cell that defines a function. The report also lists what it does not advise,
+# and why. A script needs no notebook: `course checkup train.py` in a terminal gives the same kind of report.
+#
+# <details><summary>Why may the waterfall and the report disagree?</summary>
+#
+# The report's line "if this took no time" removes only the *waiting*. The waterfall also removes the workers, and so
+# gives their cores back to the step.
 #
 # **We think** that this explains the difference on a machine where workers and network share few cores. To test this,
 # compare the phases of the step in the check-up with the phases for a loader without workers.
 #
-# The report also lists what it does not advise, and why. A script needs no notebook: `course checkup train.py` in a
-# terminal gives the same report.
+# </details>
 #
 # **Takeaway** A loader is fast enough when the training does not wait for data.
 
@@ -559,8 +571,12 @@ print(course.checkup(my_loader, my_step, steps=20, minutes=sizes.checkup_minutes
 
 # %% tags=["experiment"]
 try:
-    kept = [course.solved(of) for of in (check.seconds_per_pass, check.Ceiling, check.seed_worker)]
-    file = save_module(data_folder() / "loading_tools.py", LOADING, kept)
+    tools = [
+        course.solved(check.seconds_per_pass),
+        course.solved(check.Ceiling),
+        course.solved(check.seed_worker),
+    ]
+    file = save_module(data_folder() / "loading_tools.py", LOADING, tools)
     print(f"saved: {file.name}, in your data folder")
 except CourseError as why:
     print(why)

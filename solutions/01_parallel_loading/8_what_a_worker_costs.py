@@ -17,7 +17,6 @@
 # **Needs** parts 1 and 2: your `LFWDataset` and `seconds_per_pass` are used if you solved them
 
 # %% locked="setup"
-import itertools
 import time
 import warnings
 from multiprocessing.reduction import ForkingPickler
@@ -33,12 +32,10 @@ from course.loading import inherited, loader_passes, loaders, worker_costs
 from course.measure import comparison
 from course.plots import parallel_loading as plots
 
-warnings.filterwarnings(
-    "ignore", "This DataLoader will create"
-)  # more workers than cores: we try that on purpose
-warnings.filterwarnings(
-    "ignore", ".*use of fork\\(\\) may lead to deadlocks", DeprecationWarning
-)  # see below
+# more workers than cores: we try that on purpose
+warnings.filterwarnings("ignore", "This DataLoader will create")
+# see below
+warnings.filterwarnings("ignore", ".*use of fork\\(\\) may lead to deadlocks", DeprecationWarning)
 print(course.machine())
 
 # %% tags=["experiment"]
@@ -46,11 +43,10 @@ torch.set_num_threads(1)  # as in a worker: one image is too little work for sev
 sizes = course.sizes("01_parallel_loading")
 LFWDataset_now = course.solved(check.LFWDataset)
 seconds_per_pass_now = course.solved(check.seconds_per_pass)
-limits = dict(rounds=sizes.pass_rounds, seconds=sizes.pass_seconds)  # of each comparison
+limits = {"rounds": sizes.pass_rounds, "seconds": sizes.pass_seconds}  # of each comparison
 folder = lfw.folder(sizes.dataset)
-forks = dict(
-    multiprocessing_context="fork"
-)  # classes from a notebook cell exist only in forked workers
+# classes from a notebook cell exist only in forked workers
+forks = {"multiprocessing_context": "fork"}
 
 # %% [markdown]
 # ## What does it cost to start a worker? · extra
@@ -72,11 +68,11 @@ starts = comparison.compare_measured(
     list(starting.loaders), starting.seconds, rounds=sizes.start_rounds
 )
 starting.close()
-print(starts)
 spawn = starts.ratio("fork", to="spawn")
-print(
-    course.score("01/8", "spawn takes as many times as long as fork", predicted_spawn_times, spawn)
-)
+
+print(starts)
+said = "spawn takes as many times as long as fork"
+print(course.score("01/8", said, predicted_spawn_times, spawn))
 course.claim(
     "two workers take more than five times as long to start by spawn as by fork", spawn, above=5
 )
@@ -90,15 +86,15 @@ course.claim(
     starts.ratio(worker_costs.PERSISTENT),
     above=2,
 )
-plots.seconds(
-    starts,
-    f"With two workers, spawn takes {spawn.estimate:.0f} times as long as fork to the first batch",
+title = (
+    f"With two workers, spawn takes {spawn.estimate:.0f} times as long as fork to the first batch"
 )
+plots.seconds(starts, title)
 
 # %% [markdown]
-# **Shown**: importing torch is what makes forkserver slow, because the preloading server differs only in what it has
-# imported. Without preloading, the helper has no torch, so every worker that it forks imports torch again. To preload
-# it, write at the top of a script, before any worker starts:
+# **Shown**: imports make forkserver slow, because the preloading server differs only in what it has imported. Without
+# preloading, the helper has no torch, so every worker that it forks imports torch again. To preload it, write at the
+# top of a script, before any worker starts:
 #
 # ```python
 # import multiprocessing
@@ -107,8 +103,8 @@ plots.seconds(
 #
 # Your list replaces Python's own, which is `["__main__"]`.
 #
-# **Takeaway** Starting a worker costs its imports. Let a forkserver preload them, or pay only once with
-# `persistent_workers=True`.
+# **Takeaway** A worker that does not inherit your imports repeats them. Let a forkserver preload them, or pay only once
+# with `persistent_workers=True`.
 
 # %% [markdown]
 # ## What does a worker inherit? · extra
@@ -119,28 +115,26 @@ plots.seconds(
 
 # %% tags=["experiment"]
 has = {method: inherited.inherited(method, "sizes") for method in worker_costs.METHODS}
-print(f"{'a worker':<46}" + "".join(f"{method:>12}" for method in has))
-for what in has["fork"]:
-    print(
-        f"{what:<46}"
-        + "".join(f"{'yes' if of_worker[what] else 'no':>12}" for of_worker in has.values())
-    )
-generator, shared, plain, module, notebook, held = has["fork"]
+every_method = list(has)
+
+print(inherited.table(has))
 course.claim(
     "workers repeat the numbers of the dataset's generator under every start method",
-    all(of_worker[generator] for of_worker in has.values()),
+    inherited.methods_with(has, inherited.GENERATOR) == every_method,
 )
 course.claim(
     "only a forked worker has the names that a notebook defines",
-    [method for method in has if has[method][notebook]] == ["fork"],
+    inherited.methods_with(has, inherited.NOTEBOOK) == ["fork"],
 )
 course.claim(
     "a lock that was held at the start stays locked in a forked worker and in no other",
-    [method for method in has if has[method][held]] == ["fork"],
+    inherited.methods_with(has, inherited.HELD) == ["fork"],
 )
+sees_shared = inherited.methods_with(has, inherited.SHARED)
+sees_plain = inherited.methods_with(has, inherited.PLAIN)
 course.claim(
     "under every start method a worker sees changes of shared memory, and not of a plain attribute",
-    all(of_worker[shared] and not of_worker[plain] for of_worker in has.values()),
+    sees_shared == every_method and sees_plain == [],
 )
 
 # %% [markdown]
@@ -155,7 +149,8 @@ course.claim(
 # - A forked worker may hang on a lock that another thread held. It also cannot use CUDA once your process has used it,
 #   so let the dataset return CPU tensors.
 #
-# **Takeaway** Every start method copies the dataset, its generator included. Only fork also copies your notebook.
+# **Takeaway** Under every start method, each worker has its own copy of the dataset's generator. Only fork also copies
+# your notebook.
 
 # %% [markdown]
 # ## Why does memory grow with workers? · extra
@@ -178,43 +173,32 @@ predicted_grown = None  # your number
 # %% tags=["experiment"]
 names = worker_costs.many_names(sizes.names)
 array = np.array([name.encode() for name in names])
-grown = {
-    "a list of str": worker_costs.grown_megabytes(worker_costs.Named(names), 2),
-    "one array": worker_costs.grown_megabytes(worker_costs.Named(array), 2),
-    "a list that nobody reads": worker_costs.grown_megabytes(
-        worker_costs.Named(names, reads=False), 2
-    ),
-}
-of_list, of_array, unread = grown.values()
-of_names = worker_costs.megabytes_of(names)
-print(
-    f"{len(names):,} names, {of_names:.0f} MB as a list of str, {array.nbytes / 1e6:.0f} MB as an array"
-)
-for what, mb in grown.items():
-    print(
-        f"{what}: {'no /proc here' if mb is None else ', '.join(f'{more:.1f} MB' for more in mb)} more, by epoch"
-    )
+of_list = worker_costs.grown_megabytes(worker_costs.Named(names), 2)
+of_array = worker_costs.grown_megabytes(worker_costs.Named(array), 2)
+unread = worker_costs.grown_megabytes(worker_costs.Named(names, reads=False), 2)
+
+list_mb = worker_costs.megabytes_of(names)
+array_mb = array.nbytes / 1e6
+print(f"{len(names):,} names, {list_mb:.0f} MB as a list of str, {array_mb:.0f} MB as an array")
+print(f"a list of str: {worker_costs.grown_shown(of_list)}")
+print(f"one array: {worker_costs.grown_shown(of_array)}")
+print(f"a list that nobody reads: {worker_costs.grown_shown(unread)}")
 
 # %% tags=["experiment"]
-after = of_list and of_list[0]
-print(
-    course.score(
-        "01/8",
-        "MB more after an epoch with the list",
-        predicted_grown,
-        after,
-        null=None,
-        form="{:.1f}",
-    )
-)
+after_an_epoch = None
+if of_list is not None:
+    after_an_epoch = of_list[0]
+
+said = "MB more after an epoch with the list"
+print(course.score("01/8", said, predicted_grown, after_an_epoch, null=None, form="{:.1f}"))
 course.claim(
     "workers that read a list of str copy at least half of its size, beyond workers that do not read it",
-    worker_costs.copied_share(of_list, unread, of_names),
+    worker_costs.copied_share(of_list, unread, list_mb),
     above=0.5,
 )
 course.claim(
     "workers that read one array copy less than half of its size, beyond workers that read nothing",
-    worker_costs.copied_share(of_array, unread, array.nbytes / 1e6),
+    worker_costs.copied_share(of_array, unread, array_mb),
     below=0.5,
 )
 
@@ -230,15 +214,13 @@ course.claim(
 # makes a new object, so nothing is written to the block. With spawn and forkserver, each worker has the whole list from
 # the start.
 #
-# Your `LFWDataset` keeps a list of paths. That is fine for thousands of files, but not for millions.
-#
-# **Takeaway** Keep paths and labels in one array or tensor, not in lists of Python objects.
+# **Takeaway** If there are many, keep paths and labels in one array or tensor, not in lists of Python objects.
 
 # %% [markdown]
 # ## What fills /dev/shm? · extra
 #
-# If the shared memory of a container is full, a training stops with `Bus error` or `unable to write to file`. How many
-# batches are in there at a time?
+# If the shared memory of a container is full, a training may stop with `Bus error` or `unable to write to file`. How
+# many batches are in there at a time?
 
 
 # %% tags=["experiment"]
@@ -246,7 +228,8 @@ class Same(Dataset):
     """The same item again and again."""
 
     def __init__(self, item, n):
-        self.item, self.n = item, n
+        self.item = item
+        self.n = n
 
     def __len__(self):
         return self.n
@@ -257,11 +240,18 @@ class Same(Dataset):
 
 # %% tags=["experiment"]
 image = torch.zeros(3, 250, 250, dtype=torch.uint8)
-found = {w: worker_costs.batches_in_shared_memory(Same(image.float(), 640), 32, w) for w in (1, 2)}
-print({w: "no /dev/shm here" if n is None else f"{n:.2f} batches" for w, n in found.items()})
+floats = Same(image.float(), 640)
+batches_held = {}
+for workers in (1, 2):
+    batches_held[workers] = worker_costs.batches_in_shared_memory(floats, 32, workers)
+
+print(worker_costs.held_shown(batches_held))
+is_as_expected = None
+if None not in batches_held.values():
+    is_as_expected = [round(n) for n in batches_held.values()] == [3, 5]
 course.claim(
     "the shared memory holds workers x prefetch_factor batches, and the one that the loop has",
-    None if None in found.values() else [round(n) for n in found.values()] == [3, 5],
+    is_as_expected,
 )
 
 # %% [markdown]
@@ -277,22 +267,22 @@ course.claim(
 # %% tags=["experiment"]
 torch.set_num_threads(2)  # else a forked worker could have its one thread from this process
 in_main = torch.get_num_threads()
-in_workers = {
-    n
-    for batch in DataLoader(worker_costs.Threads(), 2, num_workers=2, **forks)
-    for n in batch.tolist()
-}
+in_workers = set()
+for batch in DataLoader(worker_costs.Threads(), 2, num_workers=2, **forks):
+    in_workers.update(batch.tolist())
+torch.set_num_threads(1)
+
 course.claim(
     "torch computes with one thread in a worker",
     in_workers == {1},
     f"{in_workers}, in this process {in_main}",
 )
-torch.set_num_threads(1)
-print(worker_costs.shared_cores(loaders.cores(), 1, 2, 1))
+print(worker_costs.shared_cores(loaders.cores(), ranks=1, workers=2, threads=1))
 
 # %% tags=["experiment", "nbval-check-output"]
-for cores, ranks, workers, threads in ((64, 8, 8, 8), (64, 8, 7, 1), (8, 1, 8, 8)):
-    print(worker_costs.shared_cores(cores, ranks, workers, threads))
+print(worker_costs.shared_cores(64, ranks=8, workers=8, threads=8))
+print(worker_costs.shared_cores(64, ranks=8, workers=7, threads=1))
+print(worker_costs.shared_cores(8, ranks=1, workers=8, threads=8))
 
 # %% [markdown]
 # torch gives each worker one thread. Other libraries do not know that they run in a worker, so each worker may start as
@@ -304,8 +294,8 @@ for cores, ranks, workers, threads in ((64, 8, 8, 8), (64, 8, 7, 1), (8, 1, 8, 8
 # %% [markdown]
 # ## Do persistent workers notice a new epoch? · extra
 #
-# If you seed workers, an image gets another augmentation when you change the number of workers. A seed for each image
-# avoids that. The next cell makes such a seed from three numbers: run, epoch and index.
+# If you seed workers, an image may get another augmentation when you change the number of workers. A seed for each
+# image avoids that. The next cell makes such a seed from three numbers: run, epoch and index.
 #
 # The dataset keeps the number of the epoch, and the main process sets it before each epoch. But *persistent* workers
 # live for all epochs, with their own copy of the dataset. Do they see the new number?
@@ -322,7 +312,8 @@ class Augmented(Dataset):
     """The means of the first 12 images of `data`, augmented by (0, epoch, index) alone."""
 
     def __init__(self, data, shared):
-        self.data, self.epoch = data, torch.zeros(1, dtype=torch.int64)
+        self.data = data
+        self.epoch = torch.zeros(1, dtype=torch.int64)
         if shared:
             self.epoch.share_memory_()
 
@@ -334,9 +325,8 @@ class Augmented(Dataset):
         return 12
 
     def __getitem__(self, i):
-        with torch.random.fork_rng(
-            devices=()
-        ):  # with 0 workers, the training keeps its random numbers
+        # so the training keeps its random numbers if there are no workers
+        with torch.random.fork_rng(devices=()):
             torch.default_generator.manual_seed(sample_seed(0, int(self.epoch), i))
             return self.data[i].mean()
 
@@ -344,7 +334,8 @@ class Augmented(Dataset):
 # %% tags=["experiment"]
 def two_epochs(data, num_workers):
     """The 12 means of epochs 0 and 1, lists, from one loader."""
-    batches, epochs = loaders.forked(data, 4, num_workers), []
+    batches = loaders.forked(data, 4, num_workers)
+    epochs = []
     for epoch in range(2):
         data.set_epoch(epoch)
         epochs.append(torch.cat(list(batches)).tolist())
@@ -352,17 +343,21 @@ def two_epochs(data, num_workers):
 
 
 # %% tags=["experiment"]
-heavy = loaders.evenly_spaced(LFWDataset_now(folder, lfw.heavy_transform()), sizes.images)
-means = {n: two_epochs(Augmented(heavy, shared=True), n) for n in (0, 1, 3)}
+heavy = LFWDataset_now(folder, lfw.heavy_transform())
+heavy = loaders.evenly_spaced(heavy, sizes.images)
+means = {}
+for workers in (0, 1, 3):
+    means[workers] = two_epochs(Augmented(heavy, shared=True), workers)
+unshared = two_epochs(Augmented(heavy, shared=False), 2)
+
 course.claim(
     "with a seed per image, the augmentation of an image does not depend on the number of workers",
     means[0] == means[1] == means[3],
     f"image 9: {means[0][0][9]:.4f} with 0, 1 and 3 workers",
 )
-plain_epochs = two_epochs(Augmented(heavy, shared=False), 2)
 course.claim(
     "persistent workers repeat their augmentation if they do not see the epoch",
-    plain_epochs[0] == plain_epochs[1],
+    unshared[0] == unshared[1],
 )
 course.claim(
     "persistent workers do not repeat their augmentation if the epoch is in shared memory",
@@ -384,27 +379,34 @@ class Stream(IterableDataset):
     """The numbers 0 to n - 1; with `sharded`, each worker gives every num_workers-th one."""
 
     def __init__(self, n, sharded):
-        self.n, self.sharded = n, sharded
+        self.n = n
+        self.sharded = sharded
 
     def __iter__(self):
         info = get_worker_info()
-        first, step = (info.id, info.num_workers) if info and self.sharded else (0, 1)
-        return iter(range(first, self.n, step))
+        if info is not None and self.sharded:
+            return iter(range(info.id, self.n, info.num_workers))
+        return iter(range(self.n))
 
 
 # %% tags=["experiment"]
-arrived = {
-    s: [int(i) for b in DataLoader(Stream(8, s), 2, num_workers=2, **forks) for i in b]
-    for s in (False, True)
-}
-print(f"as it is: {arrived[False]}, {len(arrived[False])} numbers")
-print(f"sharded:  {arrived[True]}")
+def arrived(sharded):
+    """The numbers that two workers send, in the order in which the loop gets them."""
+    batches = DataLoader(Stream(8, sharded), 2, num_workers=2, **forks)
+    return torch.cat(list(batches)).tolist()
+
+
+as_it_is = arrived(sharded=False)
+divided = arrived(sharded=True)
+
+print(f"as it is: {as_it_is}, {len(as_it_is)} numbers")
+print(f"sharded:  {divided}")
 course.claim(
-    "each worker yields the whole stream unless the dataset divides it", len(arrived[False]) == 16
+    "each worker yields the whole stream unless the dataset divides it", len(as_it_is) == 16
 )
 course.claim(
     "with the stream sharded by worker, each number arrives once",
-    sorted(arrived[True]) == list(range(8)),
+    sorted(divided) == list(range(8)),
 )
 
 # %% [markdown]
@@ -426,31 +428,45 @@ course.claim(
 def examined(samples):
     """(whether the collated batch is in shared memory, the bytes of the message about it)."""
     batch = default_collate(samples)
-    return batch.is_shared(), len(ForkingPickler.dumps(batch))
+    message = ForkingPickler.dumps(batch)
+    return batch.is_shared(), len(message)
 
 
 # %% tags=["experiment"]
-seen = {
-    n: next(iter(DataLoader(Same(image, n), n, num_workers=1, collate_fn=examined, **forks)))
-    for n in (8, 64)
-}
-course.claim("a worker collates into shared memory", all(shared for shared, _ in seen.values()))
-is_as_short = seen[64][1] < seen[8][1] + 100
-course.claim("the message is as short for 64 images as for 8", is_as_short, f"{seen[64][1]} bytes")
+shared = []
+message_bytes = {}
+for n_images in (8, 64):
+    batches = DataLoader(
+        Same(image, n_images), n_images, num_workers=1, collate_fn=examined, **forks
+    )
+    is_shared, message_bytes[n_images] = next(iter(batches))
+    shared.append(is_shared)
+
+course.claim("a worker collates into shared memory", all(shared))
+is_as_short = message_bytes[64] < message_bytes[8] + 100
+course.claim(
+    "the message is as short for 64 images as for 8", is_as_short, f"{message_bytes[64]} bytes"
+)
 
 # %% tags=["experiment"]
 n_batches = sizes.handed_over
-items = {
-    "floats from a worker, 24 MB": image.float(),
-    "bytes from a worker, 6 MB": image,
-    "bytes of larger images, 24 MB": torch.zeros(3, 500, 500, dtype=torch.uint8),
+n_items = 32 * n_batches
+floats = Same(image.float(), n_items)
+large_image = torch.zeros(3, 500, 500, dtype=torch.uint8)
+ways = {
+    "floats from a worker, 24 MB": loaders.forked(floats, 32, 1),
+    "bytes from a worker, 6 MB": loaders.forked(Same(image, n_items), 32, 1),
+    "bytes of larger images, 24 MB": loaders.forked(Same(large_image, n_items), 32, 1),
+    "no worker, used memory": DataLoader(floats, 32),
+    "no worker, new shared memory": DataLoader(
+        floats, 32, collate_fn=loader_passes.collate_as_a_worker
+    ),
 }
+
 # %% tags=["experiment"]
-ways = {label: loaders.forked(Same(item, 32 * n_batches), 32, 1) for label, item in items.items()}
-floats, collate = Same(image.float(), 32 * n_batches), loader_passes.collate_as_a_worker
-ways["no worker, used memory"] = DataLoader(floats, 32)
-ways["no worker, new shared memory"] = DataLoader(floats, 32, collate_fn=collate)
 sent = loader_passes.compare_loaders(ways, n_batches, seconds_per_pass_now, **limits)
+as_bytes = sent.ratio("bytes from a worker, 6 MB")
+
 print(sent)
 course.claim(
     "sending floats takes as long as sending the same number of bytes of another type, within 20 %",
@@ -459,16 +475,15 @@ course.claim(
 )
 course.claim(
     "sending images as bytes is at least twice as fast as sending them as floats",
-    sent.ratio("bytes from a worker, 6 MB"),
+    as_bytes,
     above=2,
 )
-faster = sent.ratio("bytes from a worker, 6 MB")
-plots.ratios(sent, f"From a worker, bytes arrive {faster} times as fast as floats")
+plots.ratios(sent, f"From a worker, bytes arrive {as_bytes} times as fast as floats")
 
 # %% [markdown]
 # **Shown**: the two rows without a worker differ because of new shared memory, since nothing else changes between them.
 # Both send nothing. One stacks a batch in memory that an earlier batch used, the other in new shared memory, as a
-# worker does. (Larger batches get new memory in any case, see part 2.)
+# worker does.
 #
 # Do not subtract the time of a pass without a worker from one with a worker. With a worker, two processes share the
 # work: the worker builds a batch while your process drops another. So the time of a pass can hide what sending costs.
@@ -493,61 +508,42 @@ class Uneven(Dataset):
         return sizes.uneven
 
     def __getitem__(self, i):
-        time.sleep(0.04 if i % 45 == 44 else 0.001)
+        if i % 45 == 44:
+            time.sleep(0.04)
+        else:
+            time.sleep(0.001)
         return time.perf_counter()
 
 
 # %% tags=["experiment"]
-def queue_depth(factor):
-    """(moments in s, batches that the loop could take at each of them), two lists."""
-    loader = loaders.forked(Uneven(), 5, 2, prefetch_factor=factor)
-    begin, changes, ready = time.perf_counter(), [], 0
-    for batch in loader:
-        ready = max(
-            ready, batch.max().item() - begin
-        )  # batches come in order: it waits for those before it
-        changes += [(ready, 1), (time.perf_counter() - begin, -1)]
-        time.sleep(0.006)
-    moments = [moment for moment, _ in sorted(changes)]
-    return moments, list(itertools.accumulate(change for _, change in sorted(changes)))
-
-
-# %% tags=["experiment"]
-def empty_share(moments, depths):
-    """Share of the time in which nothing is ready."""
-    gaps = [b - a for a, b in itertools.pairwise(moments)]
-    return sum(gap for gap, depth in zip(gaps, depths[:-1], strict=True) if not depth) / sum(gaps)
-
-
-# %% tags=["experiment"]
+factors = {"prefetch_factor=1": 1, "prefetch_factor=4": 4}
 queues = {}
 
 
 def seconds_of(way):
-    """Seconds of the queue of a pass, which is kept for the figure."""
-    queues[way] = queue_depth(int(way[-1]))
-    return queues[way][0][-1]
+    """Seconds of a pass, whose queue is kept for the figure."""
+    loader = loaders.forked(Uneven(), 5, 2, prefetch_factor=factors[way])
+    queues[way] = worker_costs.queue_of(loader, step_seconds=0.006)
+    return queues[way].moments[-1]
 
 
-whole = comparison.compare_measured(
-    ["prefetch_factor=1", "prefetch_factor=4"], seconds_of, **limits
-)
+whole = comparison.compare_measured(list(factors), seconds_of, **limits)
+
 print(whole)
 course.claim(
     "with uneven work, prefetch_factor=4 is at least 5 % faster than 1",
     whole.ratio("prefetch_factor=4"),
     above=1.05,
 )
-plots.queue(
-    {
-        f"{way}: empty {empty_share(*queues[way]):.0%} of the time": queues[way]
-        for way in sorted(queues)
-    }
-)
+drawn = {}
+for way in factors:
+    queue = queues[way]
+    drawn[f"{way}: empty {queue.empty_share():.0%} of the time"] = queue
+plots.queue(drawn)
 
 # %% [markdown]
-# In the grey bands nothing is ready, and the loop waits. One slow item empties the short queue. The titles say for what
-# share of the time each queue is empty after the first batch.
+# In the grey bands nothing is ready, and the loop waits. The titles say for what share of the time each queue is empty
+# after the first batch.
 #
 # **Takeaway** Workers build workers × `prefetch_factor` batches ahead. Choose just enough to bridge the longest gap.
 
@@ -595,32 +591,45 @@ class RowsTogether(Rows):
     """Rows of a tensor, also a list of them in one call."""
 
     def __getitems__(self, indices):
-        return list(
-            self.data[indices]
-        )  # taken apart into a list of items, which the loader collates
+        rows = self.data[indices]
+        return list(rows)  # items, which the loader collates
 
 
 # %% tags=["experiment"]
 n_batches = comparison.steady_batches(0)
 table = torch.randn(256 * n_batches, 32)
-one_by_one, together = (DataLoader(data(table), 256, shuffle=True) for data in (Rows, RowsTogether))
-ways = {"__getitem__ per row": one_by_one, "__getitems__ per batch": together}
+ways = {
+    "__getitem__ per row": DataLoader(Rows(table), 256, shuffle=True),
+    "__getitems__ per batch": DataLoader(RowsTogether(table), 256, shuffle=True),
+}
 by_rows = loader_passes.compare_loaders(ways, n_batches, seconds_per_pass_now, **limits)
+together = by_rows.ratio("__getitems__ per batch")
+
 print(by_rows)
-faster = by_rows.ratio("__getitems__ per batch")
-print(
-    course.score("01/8", "__getitems__ over one look-up per row", predicted_times_as_fast, faster)
-)
+said = "__getitems__ over one look-up per row"
+print(course.score("01/8", said, predicted_times_as_fast, together))
 course.claim(
     "asking a dataset in memory by __getitems__ is less than twice as fast as asking it row by row",
-    faster,
+    together,
     below=2,
 )
 
 # %% tags=["experiment"]
-batch, rows = table[:256], list(table[:256])
-two = {"collate": lambda: default_collate(rows), "take apart": lambda: list(batch)}
-pieces = comparison.compare(two, seconds=sizes.pass_seconds)
+batch = table[:256]
+rows = list(batch)
+
+
+def collate():
+    return default_collate(rows)
+
+
+def take_apart():
+    return list(batch)
+
+
+pieces = comparison.compare(
+    {"collate": collate, "take apart": take_apart}, seconds=sizes.pass_seconds
+)
 course.claim(
     "taking a batch apart into 256 rows takes longer than collating them",
     pieces.ratio("take apart"),

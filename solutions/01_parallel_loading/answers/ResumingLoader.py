@@ -19,7 +19,7 @@ MISTAKES = {
     "CountsAfterTheYield": (
         "While the loop has a batch, your state does not count it, so it comes twice. Count it before the yield.",
         (
-            "            self.done += 1  # before the yield: the caller may ask for the state while it has the batch\n",
+            "            self.done += 1  # before the yield: the caller may ask for the state\n",
             "",
         ),
         ("yield batch", "yield batch\n            self.done += 1"),

@@ -52,8 +52,8 @@ MISTAKES = {
     "ranges": (
         "The indices of a batch are a range. The loop gets lists: list(range(...)).",
         (
-            "[list(range(start, min(start + batch_size, stop)))",
-            "[range(start, min(start + batch_size, stop))",
+            "list(range(start, min(start + batch_size, stop)))",
+            "range(start, min(start + batch_size, stop))",
         ),
     ),
     "worker_of_the_first_item": (
