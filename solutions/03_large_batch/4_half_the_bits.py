@@ -13,7 +13,7 @@
 # - say why a training in fp16 may need a loss scale, and one in bf16 none;
 # - find out whether 16 bits save time on your machine.
 #
-# **Minutes** 43 core · 110 in all · session 2
+# **Minutes** 46 core · 110 in all · session 2
 #
 # **Needs** part 3 (its answers are used if you solved it)
 
