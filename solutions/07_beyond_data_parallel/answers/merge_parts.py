@@ -38,7 +38,7 @@ MISTAKES = {
         (".clamp(min=torch.finfo(maxima.dtype).min)", ""),
     ),
     "one_maximum_for_all": (
-        "One maximum serves all queries, so the scales of other queries underflow to 0. Take the highest per query.",
+        "One maximum serves all queries, so scales of other queries underflow to 0. Take the highest per query.",
         ("maxima.amax(0)", "maxima.amax()"),
     ),
     "highest_at_least_zero": (
@@ -48,7 +48,7 @@ MISTAKES = {
         ("total.clamp(min=1)", "total.clamp(min=1e-30)"),
     ),
     "one_maximum_for_every_query": (
-        "One maximum serves all queries, so the scales of other queries underflow to 0. Take the highest of each query.",
+        "One maximum serves all queries, so scales of other queries underflow to 0. Take the highest of each query.",
         ("maxima.amax(0)", "maxima.amax()"),
         ("total.clamp(min=1)", "total.clamp(min=1e-30)"),
     ),
@@ -61,11 +61,11 @@ MISTAKES = {
         ("total.clamp(min=1)[:, None]", "(total + 1e-8)[:, None]"),
     ),
     "a_thousandth_added": (
-        "A small number is added to each denominator, so all results come out too small. Clamp the denominators instead.",
+        "A small number is added to each denominator, so all results are too small. Clamp the denominators instead.",
         ("total.clamp(min=1)[:, None]", "(total + 1e-3)[:, None]"),
     ),
     "a_hundred_thousandth_added": (
-        "A small number is added to each denominator, so all results come out too small. Clamp the denominators instead.",
+        "A small number is added to each denominator, so all results are too small. Clamp the denominators instead.",
         ("total.clamp(min=1)[:, None]", "(total + 1e-5)[:, None]"),
     ),
     "highest_from_zero": (
@@ -87,7 +87,7 @@ MISTAKES = {
         ("total.clamp(min=1)", "total.clamp(min=1e-30)"),
     ),
     "one_maximum_and_no_nan": (
-        "One maximum serves all queries, so the scales of other queries underflow to 0. Take the highest of each query.",
+        "One maximum serves all queries, so scales of other queries underflow to 0. Take the highest of each query.",
         ("maxima.amax(0)", "maxima.amax()"),
         ("merged / total.clamp(min=1)[:, None]", "(merged / total[:, None]).nan_to_num()"),
     ),
