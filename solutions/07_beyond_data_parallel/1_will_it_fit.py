@@ -3,8 +3,8 @@
 #
 # **Will this model train on these devices, and what would it take?**
 #
-# With a wrong answer, the job runs out of memory, or devices wait for each other. A few formulas tell you before you
-# rent anything. You check three of them against exact counts, and pick plans for ten clusters.
+# If you guess wrong, the job runs out of memory, or devices wait for each other. A few formulas give the answer before
+# you rent anything. You check three of them against exact counts, and pick plans for ten clusters.
 #
 # **You will be able to**
 #
@@ -48,8 +48,8 @@ print(course.machine())
 # Count the FLOPs of one training step, forward and backward. The products are:
 #
 # - **linear layers**: each block of width d has four, with 3d², d², 4d² and 4d² weights;
-# - **attention**: each block multiplies queries by keys, and then the attention weights by the values. Count all
-#   `columns` tokens of the sequence for every token, as if there were no causal mask;
+# - **attention**: each block multiplies queries by keys, and then the attention weights by the values. Ignore the
+#   causal mask: each token attends to all `columns` tokens of its sequence;
 # - **scores**: after the last block, a linear layer computes a score for each token of the vocabulary.
 #
 # ```python
@@ -155,8 +155,8 @@ course.claim(
 # %% [markdown]
 # ## Which state does a device keep?
 #
-# The *state* is the weights, their gradients and the optimizer's numbers. A *plan* says how devices share it. It has
-# three axes, whose sizes multiply to the number of devices:
+# The *state* is the weights, their gradients and the optimizer's numbers. A *plan* arranges the devices along three
+# axes. The sizes of the axes multiply to the number of devices:
 #
 # - **data** ranks compute different sequences with the same weights;
 # - **tensor** ranks split the layers, so each computes with a part of the weights (part 3);
@@ -177,6 +177,8 @@ course.claim(
 # - in stage 3, it also keeps only 1/N of the weights.
 #
 # ### Exercise 2 · The bytes of the state
+#
+# Compute the bytes that one device keeps.
 #
 # ```python
 # >>> state_bytes(80, Plan(data=2, tensor=4, stage=1))
@@ -279,8 +281,8 @@ course.claim(
 # ## Which activations does a device keep?
 #
 # A device whose state fits can still run out of memory on long sequences, because the forward pass saves *activations*
-# for the backward pass. The table lists what a block of width d saves per token, with fused attention. Tensor ranks cut
-# attention and the MLP, but not the norms.
+# for the backward pass. The table lists what a block of width d saves per token, with fused attention. Here, tensor
+# ranks cut attention and the MLP, but not the norms.
 #
 # | saved | numbers per token | on each of t tensor ranks |
 # |---|---|---|
@@ -290,8 +292,8 @@ course.claim(
 # | the logarithm of each softmax's sum, per head | heads | heads / t |
 # | the MLP before and after GELU | 8 d | 8 d / t |
 #
-# **Predict**: a model of 32 blocks of width 4096 computes one sequence of 2,048 tokens in bfloat16, without
-# checkpointing. How many GB do its blocks save?
+# **Predict**: a model of 32 blocks of width 4096 computes one sequence of 2,048 tokens, with 16 bits per number and
+# without checkpointing. How many GB do its blocks save?
 
 # %%
 predicted_gigabytes = None  # GB
@@ -299,9 +301,9 @@ predicted_gigabytes = None  # GB
 # %% [markdown]
 # A plan can save fewer bytes at a time:
 #
-# - **Micro-batches**: a data rank computes a few of its rows at a time, and adds up the gradients. The micro-batches
-#   whose activations it holds are *in flight*: one without a pipeline. In a pipeline of P ranks, the first rank has P
-#   in flight, or all if there are fewer. (This is the 1F1B schedule of part 4.)
+# - **Micro-batches**: a data rank computes a few of its rows at a time, and adds up the gradients. A micro-batch is *in
+#   flight* while the rank holds its activations. Without a pipeline, one is in flight. In a pipeline of P ranks, the
+#   first rank has P in flight, or all if there are fewer. (This is the 1F1B schedule of part 4.)
 # - **Checkpointing** saves only the input of each block, d numbers per token. The backward pass computes the blocks
 #   again, one at a time. So at the peak, one block has all its activations.
 #
@@ -438,9 +440,9 @@ course.claim(
 # | tensor | a block's activations, tokens · d | two all-reduces in forward and two in backward, per block |
 # | pipeline | a block's activations, tokens · d | to the next rank in forward, their gradient back |
 #
-# In stages 0 and 1, gradients add up on the rank and are sent once per step. (For this, torch's DDP needs `no_sync()`.)
-# In stages 2 and 3, no rank keeps all gradients, so they are sent after each micro-batch. With checkpointing, count the
-# two all-reduces of a block once more, for the second forward pass.
+# In stages 0 and 1, a rank adds up the gradients of its micro-batches, and sends them once per step. (For this, torch's
+# DDP needs `no_sync()`.) In stages 2 and 3, no rank keeps all gradients, so each rank sends them after every
+# micro-batch. Checkpointing runs forward twice, so count the two all-reduces of forward twice.
 #
 # ### Exercise 4 · The bytes that a device sends
 #
@@ -590,17 +592,16 @@ check.best_plan(best_plan, seed=852)
 # %% [markdown]
 # ## Which plan is best?
 #
-# If several plans fit, take the fastest. `plans.Costs` converts FLOPs and bytes to seconds:
+# If several plans fit, take the fastest. `plans.Costs` computes the seconds of a step from five assumptions:
 #
-# - Products run at half of the peak. Checkpointing computes a third more.
-# - Devices wait for each message of tensor and pipeline ranks. Tensor ranks send the activations of every block, and
-#   pipeline ranks send those of one block.
-# - P pipeline ranks with M micro-batches also wait for each other, for (P - 1) / M of the busy time. This is the
-#   *bubble* (part 4).
-# - The messages of data ranks travel while devices compute. Devices wait only if the messages take longer than the
-#   passes behind which they travel.
+# - **computing**: products run at half of the peak, and checkpointing adds a third;
+# - **tensor messages**: devices wait for the activations of every block;
+# - **pipeline messages**: devices wait for the activations of one block per rank;
+# - **the bubble** (part 4): P pipeline ranks with M micro-batches wait for each other, for (P - 1) / M of the busy
+#   time;
+# - **data messages**: they travel while devices compute, so devices wait only if the messages take longer.
 #
-# A plan can run if it uses all devices and fulfils four conditions:
+# A plan can run if it uses all devices, and if:
 #
 # - tensor ranks lie in one node, and divide the heads;
 # - pipeline ranks divide the layers;
@@ -618,7 +619,7 @@ for name, job in JOBS.items():
 # **Pick** plans for as many jobs as you like, as in the two examples. `Plan` takes `data`, `tensor`, `pipeline`,
 # `stage`, `micro_batches` and `checkpointing`.
 #
-# The cells below print the best plan of each job and what takes most of the lost time. *MFU* (model FLOPs utilization)
+# The cells below print the best plan of each job, and the main cause of its lost time. *MFU* (model FLOPs utilization)
 # is the share of the peak that the model's own arithmetic reaches, here at most half.
 #
 # **Predict**: in how many of the ten clusters are data ranks alone, with any stage, within 5 % of the best plan?
@@ -685,13 +686,14 @@ plots.over_best(
 )
 
 # %% [markdown]
-# Of equally fast plans, the cell prints the one that needs the least memory. For 1B, the DDP plan of the example is as
-# fast. On the last two clusters, data ranks alone cannot share the rows of the batch equally.
+# Of equally fast plans, the cell prints the one that needs the least memory. So it prints ZeRO-3 for 1B, although the
+# DDP plan of the example is as fast. On the last two clusters, data ranks alone cannot share the rows of the batch
+# equally.
 #
 # **Known**: split layers within a node, put a pipeline between nodes, and add data ranks for speed (Narayanan et al.
 # 2021, section 3).
 #
-# The next figure shows what one device keeps for 7B on eight A100.
+# The next figure shows what one device keeps for 7B on eight A100: the state, and the activations of the blocks.
 
 # %% tags=["experiment"]
 job = JOBS["7B on eight A100"]

@@ -37,8 +37,10 @@ print(course.machine())
 # a *shard* of every layer, 1/N of its numbers. As with DDP, each rank has its own batch.
 #
 # Before a layer computes, its shards are *gathered*: every rank gets the whole layer. After computing, each rank frees
-# it. `start_gather(shard)` does not wait. It returns a handle, and `handle.wait()` returns the whole layer once it has
-# arrived. So the next layer can travel while this one computes.
+# it.
+#
+# `start_gather(shard)` returns a handle without waiting. `handle.wait()` returns the whole layer once it has arrived.
+# So the next layer can travel while this one computes.
 #
 # **Predict**: a model has 8 layers. A layer takes 1 ms to gather and 1 ms to compute, so forward takes 16 ms without
 # overlap. What share of that time does forward take if each gather starts one layer ahead? Perhaps 1/2, because gathers
@@ -110,8 +112,9 @@ check.gathered_ahead(gathered_ahead, seed=2304)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# On the virtual network, each rank has a clock. Four ranks run 8 layers forward, once with your generator and once with
-# a loop that waits for each gather. Gathering a layer takes as long as computing it.
+# Four ranks run 8 layers forward, once with your generator and once with a loop that waits for each gather. They run on
+# a *virtual network*: ranks are threads, and each has a simulated clock. On this clock, gathering a layer takes as long
+# as computing it.
 
 # %% tags=["experiment"]
 gathered_ahead_now = course.solved(check.gathered_ahead)
@@ -162,10 +165,13 @@ plots.gather_lanes(
 #
 # ### Exercise 2 · Backward of one layer
 #
-# `layer_backward` gets the whole layer and the input that the layer had in forward. Compute the layer again, inside
-# `torch.enable_grad()`, because gradients may be switched off here. Then
-# `torch.autograd.grad(output, [whole, x], grad)` returns both gradients. Start to send the gradient of the weights, and
-# do not wait. Return the gradient of the input, because the layer before needs it.
+# Write the backward pass of one layer, in three steps:
+#
+# 1. Compute the layer again from `whole` and from `x`, its input in forward. Do it inside `torch.enable_grad()`,
+#    because gradients may be switched off.
+# 2. Get both gradients from `torch.autograd.grad(output, [whole, x], grad)`.
+# 3. Start to scatter the gradient of `whole`, and do not wait. Return the handle, and the gradient of `x`, which the
+#    layer before needs.
 #
 # **Points** 4 · **Extra** · **Difficulty** ●●○ · **Minutes** 7 · **Lines** 5
 #
@@ -239,8 +245,8 @@ check.layer_backward(layer_backward, seed=11277)
 predicted_bytes = None  # a factor
 
 # %% [markdown]
-# Four virtual ranks train a model. They gather with your generator, and `layer_backward` computes the backward of one
-# layer and starts to scatter its gradient. One process trains the same model with the mean gradient, as DDP does.
+# Four virtual ranks train a model with your generator and `layer_backward`. One process trains the same model with
+# the mean gradient, as DDP does. "Moved" is how far this process moved a weight at most.
 
 # %% tags=["experiment"]
 layer_backward_now = course.solved(check.layer_backward)
@@ -362,7 +368,7 @@ check.MasterShard(MasterShard, seed=1710)
 
 # %% [markdown]
 # In both trainings below, ranks gather weights in 16 bits and scatter gradients in 32. One training has your masters,
-# and the other keeps only the rounded numbers.
+# and the other keeps only the rounded numbers. "Moved" is again DDP's largest move.
 
 # %% tags=["experiment"]
 shard_of = {
@@ -380,8 +386,8 @@ for name, shard in shard_of.items():
     )
 
 # %% [markdown]
-# **Shown**: the two trainings differ only in the master, which keeps the small steps. Even with a master, a small
-# difference to DDP remains, because layers compute with rounded weights.
+# **Shown**: the two trainings differ only in the master. With it, the weights end closer to DDP's. A small difference
+# remains, because layers compute with rounded weights.
 #
 # **Known**: `MixedPrecisionPolicy(param_dtype=torch.bfloat16)` of `fully_shard` keeps such masters. It also scatters
 # gradients in bfloat16, unless `reduce_dtype` says otherwise (its documentation).
@@ -466,5 +472,5 @@ course.claim(
 # %% [markdown]
 # **Shown** by the clock: gathering sets the time on a slow network, and computing sets it on a fast one.
 #
-# **Takeaway** With overlap, each layer but one costs the longer of gather and compute. The first gather and the last
-# computation are added.
+# **Takeaway** With overlap, each layer but one costs the longer of gather and compute. Add the first gather and the
+# last computation.

@@ -50,8 +50,8 @@ sizes = course.sizes("07_beyond_data_parallel")
 # - **by rows**: each rank uses some of the *inputs*. It computes one term of every output, so the ranks must sum their
 #   terms.
 #
-# An MLP has two linear layers with a GELU between them. Cut the first layer by columns, so each rank gets some hidden
-# units and applies the GELU to them. Cut the second layer by rows, because each rank then needs exactly the hidden
+# An MLP has two linear layers with a GELU between them. Cut the first layer by columns. Each rank then computes some
+# hidden units, and applies the GELU to them. Cut the second layer by rows. Each rank then needs exactly the hidden
 # units that it has.
 
 # %%
@@ -445,8 +445,8 @@ course.claim(
 )
 
 # %% [markdown]
-# **Shown**: only the seeds differ between the two runs. Equal units get equal gradients, so they stay equal, and no
-# error is raised.
+# **Shown**: only the seeds differ between the two runs. Units with equal incoming and equal outgoing weights get equal
+# gradients, so they stay equal. No error is raised.
 #
 # **Known**: the training of SmolLM3 was restarted after a trillion tokens, because all its tensor-parallel ranks had
 # the same seed (Hugging Face 2025, "The Smol Training Playbook").
@@ -457,21 +457,20 @@ course.claim(
 # %% [markdown]
 # ## Which seeds does a rank need, and what does one seed cost? · extra
 #
-# A different seed on each rank is wrong, too, because some numbers must be equal on all ranks. If every rank holds the
-# whole position embedding, all ranks must draw the same weights for it. Dropout on a whole activation must drop the
-# same numbers on all ranks that hold it.
+# A different seed on each rank is wrong, too. Ranks that hold the same position embedding must draw the same weights
+# for it. Ranks that hold the same activation must drop the same numbers of it.
 #
 # ### Exercise 5 · A seed for each purpose
 #
 # Ranks form a grid: `data_rank` says which batch a rank gets, and `tensor_rank` says which part of each layer it keeps.
 # Before a rank draws numbers, it sets a seed for their purpose:
 #
-# - `"whole parameters"`, such as a position embedding, and `"split parameters"`. Ranks with different batches hold the
-#   same weights.
-# - `"whole dropout"` of an activation that all tensor ranks hold, such as the output of a block, and `"split dropout"`
-#   inside the split part. Each batch is dropped differently.
+# - `"whole parameters"`: weights that all tensor ranks hold;
+# - `"split parameters"`: weights of which each tensor rank holds a part;
+# - `"whole dropout"`: dropout of an activation that all tensor ranks hold;
+# - `"split dropout"`: dropout of an activation of which each tensor rank holds a part.
 #
-# Two purposes may share a seed.
+# Ranks with different batches hold the same weights, but drop different numbers. Two purposes may share a seed.
 #
 # **Points** 3 · **Extra** · **Difficulty** ●●○ · **Minutes** 5 · **Lines** 5
 #
@@ -558,8 +557,8 @@ plots.seed_losses(
 )
 
 # %% [markdown]
-# **Shown**: only the seeds differ between the two trainings of a pair. A test before the first step finds the mistake:
-# no two ranks may hold equal parts of a random weight matrix.
+# **Shown**: only the seeds differ between the two trainings of a pair. Test for the mistake before the first step: no
+# two ranks may hold equal parts of a random weight matrix.
 #
 # **Takeaway** Ranks that hold parts draw different numbers, and ranks that hold copies draw equal ones.
 
@@ -663,9 +662,11 @@ course.claim(
 
 # %% [markdown]
 # With fewer than 3 × dim tokens in a batch, a tensor rank sends less than a data rank. But in one step, N tensor ranks
-# compute one batch, and N data ranks compute N batches. Tensor ranks also wait for each sum, because the next layer
-# needs it. Data ranks can send during backward. **Known**: therefore keep tensor ranks within a machine, whose GPUs
-# have fast links (Narayanan et al. 2021, arXiv:2104.04473, section 3.2).
+# compute one batch, and N data ranks compute N batches.
+#
+# Tensor ranks must wait for each sum, because the next layer needs it. Data ranks can send during backward. **Known**:
+# so keep tensor ranks within a machine, whose GPUs have fast links (Narayanan et al. 2021, arXiv:2104.04473, section
+# 3.2).
 #
 # **Takeaway** Data parallel sends gradients, and tensor parallel sends activations. The next layer cannot start without
 # the activations.

@@ -159,19 +159,19 @@ print(drawing(schedule))
 # %% [markdown]
 # ## How many micro-batches does a rank hold? · extra
 #
-# A rank *holds* a micro-batch, because it keeps the activations, from its forward pass to the end of its backward pass.
-# So the schedule decides how many activations a rank keeps.
+# A rank *holds* a micro-batch from its forward pass to the end of its backward pass: it keeps the activations. So the
+# schedule decides how many activations a rank keeps.
 #
 # ### Exercise 2 · How many micro-batches live
 #
 # Go through a schedule, and count how many micro-batches each rank holds.
 #
-# **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 3 · **Lines** 6
-#
 # ```python
 # >>> most_live([(0, 0, "F", 0), (0, 2, "B", 0), (0, 1, "F", 1), (0, 3, "B", 1)])
 # [2]
 # ```
+#
+# **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 3 · **Lines** 6
 #
 # **Must** return, per rank, the most micro-batches whose forward pass has begun and whose backward pass is not over.
 #
@@ -234,7 +234,7 @@ predicted_held = None  # times
 # %% [markdown]
 # ### Exercise 3 · The 1F1B schedule
 #
-# A rank needs no clock. It does its passes in a fixed *order*, and waits until it has what the next pass needs. Of P
+# Return the *order* of a rank's passes, without times. The rank waits until it has what the next pass needs. Of P
 # ranks, rank r begins with P - r forward passes. Then it alternates: one backward, one forward. The remaining backward
 # passes follow.
 #
@@ -367,9 +367,9 @@ plots.pipeline(
 # | `wire.receive("B", m)` | waits for the gradient of the output, and returns it |
 # | `wire.send("B", m, grad)` | starts to send the gradient of the input |
 #
-# Received tensors have no graph. The first and the last rank need no special case, because `wire` runs the embedding,
-# forward and backward. On the last rank, `receive("B", m)` computes the loss of what you sent, and returns the gradient
-# of the *mean* over all micro-batches.
+# Received tensors have no graph. The first and the last rank need no special case. On the first rank, `wire` runs the
+# embedding, forward and backward. On the last rank, `receive("B", m)` computes the loss of what you sent, and returns
+# the gradient of the *mean* over all micro-batches.
 #
 # **Points** 4 · **Extra** · **Difficulty** ●●○ · **Minutes** 5 · **Lines** 10
 #
@@ -430,9 +430,9 @@ check.run_order(run_order, seed=3104)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Four virtual ranks compute the gradients of the small GPT of unit 02, which has 8 blocks. The hooks of part 1 count
-# what autograd saves for the blocks, without the embedding and the scores. On the virtual clock, a forward pass takes
-# one second, a backward pass two, and a message none.
+# Four virtual ranks compute the gradients of a small GPT with 8 blocks. Hooks count what autograd saves for the
+# blocks. On the virtual clock of a rank, a forward pass takes one second, and a backward pass takes two. Messages take
+# no time.
 
 # %% tags=["experiment"]
 run_order_now = course.solved(check.run_order)
@@ -495,8 +495,9 @@ print(
 plots.pipeline(passes, SECONDS, f"With long backward passes, too, 1F1B waits {share} of the time")
 
 # %% [markdown]
-# **Shown** by the clocks: waiting and work grow by the same factor, so the bubble stays the same. One slow rank is
-# different: every micro-batch passes through it, so the others wait.
+# **Shown** by the clocks: waiting and work grow by the same factor, so the bubble stays the same.
+#
+# If only one rank is slow, the others wait for it, because every micro-batch passes through all ranks.
 #
 # **Takeaway** If all ranks take equally long, a long backward pass does not change the bubble. So cut the model into
 # equally long parts.

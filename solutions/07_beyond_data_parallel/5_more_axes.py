@@ -5,7 +5,7 @@
 #
 # A sequence can be too long for one device, a large job can fail, and a network can be slow. Each section answers one
 # such problem with a short exercise. All sections are extra, so pick the ones that your cluster needs. Each stands
-# alone, except that the second one uses the ring of the first.
+# alone, but the second needs the first.
 #
 # **You will be able to**
 #
@@ -368,6 +368,7 @@ check.save_interval(save_interval, seed=1974)
 # %% [markdown]
 # A job has 60 days of work for 4096 devices. On average, each of them fails once in five years. A save takes two
 # minutes, and a restart takes ten. Failures are drawn at random, and runs with the same seed have the same failures.
+# The line of the figure is the mean time that Daly computes for each interval.
 
 # %% tags=["experiment"]
 save_interval_now = course.solved(check.save_interval)
@@ -440,14 +441,14 @@ course.claim(
 # %% [markdown]
 # ## What if only one expert sees a token? · extra
 #
-# A *mixture of experts* has many MLPs, the experts. Here, a router picks one of them for each token. So more experts
-# add weights, but a token takes the FLOPs of one expert.
+# A *mixture of experts* has many MLPs, the experts, and a router. Here, the router picks one expert for each token. So
+# more experts add weights, but a token takes the FLOPs of one expert.
 #
 # With *expert parallel*, the experts lie on different ranks. Tokens travel to their expert, and the outputs travel
 # back. Each way takes one *all-to-all*, in which every rank sends a block to every other rank.
 #
-# Here, the blocks have a fixed size, because each expert has `capacity` places for the tokens of a rank. A token whose
-# expert is full is *dropped*: it skips the layer.
+# Each expert has `capacity` places for the tokens of a rank, so all blocks have the same size. A token whose expert is
+# full is *dropped*: it skips the layer.
 #
 # **Predict**: 64 tokens, 8 experts, and exactly 8 places for each expert. The router has learned nothing, so its
 # choices are random. What share of the tokens is dropped? Perhaps none, because there is a place for each token.
@@ -584,22 +585,21 @@ course.claim(
 )
 
 # %% [markdown]
-# **Shown** by the counts: all places travel, full or empty. So a higher capacity drops fewer tokens and sends more
-# bytes.
+# **Shown** by the count: all places travel, full or empty.
 #
 # **Known**: a term in the loss rewards a router that spreads its tokens evenly (Fedus et al. 2021).
 #
-# **Takeaway** More experts add weights, but no FLOPs per token in an expert. The capacity decides how many bytes
-# travel. The capacity and the router decide how many tokens are dropped.
+# **Takeaway** More experts add weights, but a token still takes the FLOPs of one. The capacity decides how many bytes
+# travel. Capacity and router decide how many tokens are dropped.
 
 # %% [markdown]
 # ## Can a checkpoint of six ranks be loaded on four? · extra
 #
 # Each rank saves its own shard, because the whole model does not fit on one device. After a failure, fewer ranks may be
-# left, so the shards must be cut again. Each new rank reads only the pieces that it needs.
+# left, and each needs a larger shard. So each new rank reads pieces of the old shards.
 #
-# All parameters are one flat list, whose length is `numbers`. Each of N ranks has ceil(numbers / N) of them, in order,
-# and zeros fill up the last shards.
+# Here, all parameters are one flat list, whose length is `numbers`. Each of N ranks has ceil(numbers / N) of them, in
+# order. Zeros fill up the last shards.
 #
 # ### Exercise 5 · The pieces to read
 #
@@ -702,12 +702,12 @@ course.claim(
 # ## What if ranks meet only now and then? · extra
 #
 # DDP averages gradients in every step, which can take most of the time on a slow network. With *local steps* (local
-# SGD, DiLoCo), each rank takes H steps alone, and then the ranks *meet* once: they average their weights. There are as
-# many weights as gradients, so this sends 1/H of the bytes.
+# SGD, DiLoCo), each rank takes H steps alone. Then the ranks *meet*: they combine their weights once. There are as many
+# weights as gradients, so this sends 1/H of the bytes.
 #
 # All ranks begin with the weights `start`. When they meet, each rank has other weights, its `end`. The *outer gradient*
-# is `start` minus the mean of the ends. An *outer optimizer* takes one step with it, here SGD with Nesterov momentum as
-# in DiLoCo:
+# is `start` minus the mean of the ends. An *outer optimizer* takes one step with this gradient. Ours is SGD with
+# Nesterov momentum, as in DiLoCo:
 #
 # | quantity | formula |
 # |---|---|
@@ -770,9 +770,11 @@ check.outer_step(outer_step, seed=2311)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Our ranks take steps of plain SGD. With H = 1, outer learning rate 1 and no momentum, this must be DDP. So we compare
-# it with torch's DDP on two real ranks. Then four ranks train a small network for 64 steps, with 16 local steps and
-# with one. As a control, one rank trains alone.
+# Our ranks take steps of plain SGD, and the outer optimizer has learning rate 1 and no momentum:
+#
+# - With H = 1, this must be DDP. The first cell compares it with torch's DDP on two real ranks.
+# - In the second cell, four ranks train a small network for 64 steps, with H = 16 and with H = 1. As a control, one
+#   rank trains alone.
 
 # %% tags=["experiment"]
 outer_step_now = course.solved(check.outer_step)
@@ -809,8 +811,8 @@ course.claim(
 
 # %% [markdown]
 # **Shown**: in these short trainings, it matters little whether four ranks meet in every step or in every sixteenth.
-# **We think** the reason is that all ranks draw from the same data. To test it, let the distribution of the inputs
-# depend on `rank` in `local_steps.batch`.
+# **We think** the reason is that all ranks draw from the same distribution. To test it, let the distribution of the
+# inputs depend on `rank` in `local_steps.batch`.
 #
 # **Takeaway** Without momentum, an outer step with learning rate 1 averages weights. After one step of SGD per rank,
 # this is DDP. After H steps, it sends 1/H of the bytes.

@@ -81,8 +81,8 @@ MISTAKES = {
         ),
     ),
     "BiasDividedByN": (
-        "The last bias is divided by the world size and added before the sum, but each rank's "
-        "share gets the whole gradient: a step is N times too large. Add the whole bias after the sum.",
+        "Each rank keeps 1/N of the last bias, but this share gets the whole gradient, so a step is N times too large. "
+        "Add the whole bias after the sum.",
         ("narrow.bias.detach().clone())", "narrow.bias.detach() / world_size)"),
         (
             "F.linear(hidden, self.narrow_weight)",

@@ -26,11 +26,11 @@ MISTAKES = {
         ("maxima - highest", "highest - maxima"),
     ),
     "not_divided": (
-        "The weights of a row do not add up to 1. Divide by the scaled denominators.",
+        "The attention weights of a query do not add up to 1. Divide by the scaled denominators.",
         (" / total.clamp(min=1)[:, None]", ""),
     ),
     "overflow": (
-        "exp of a large maximum is inf, and of a very negative one 0. Subtract the highest maximum of the row first.",
+        "exp of a large maximum is inf, and of a very negative one 0. Subtract the query's highest maximum first.",
         ("maxima - highest", "maxima"),
     ),
     "nan_rows": (
@@ -38,7 +38,7 @@ MISTAKES = {
         (".clamp(min=torch.finfo(maxima.dtype).min)", ""),
     ),
     "one_maximum_for_all": (
-        "One maximum serves all queries, so the scales of other rows underflow to 0. Take the highest per query.",
+        "One maximum serves all queries, so scales of other queries underflow to 0. Take the highest per query.",
         ("maxima.amax(0)", "maxima.amax()"),
     ),
     "highest_at_least_zero": (
@@ -48,24 +48,24 @@ MISTAKES = {
         ("total.clamp(min=1)", "total.clamp(min=1e-30)"),
     ),
     "one_maximum_for_every_query": (
-        "One maximum serves all queries, so the scales of other rows underflow to 0. Take the highest of each query.",
+        "One maximum serves all queries, so scales of other queries underflow to 0. Take the highest of each query.",
         ("maxima.amax(0)", "maxima.amax()"),
         ("total.clamp(min=1)", "total.clamp(min=1e-30)"),
     ),
     "small_number_added": (
-        "A small number is added to each denominator, so all rows are a little too small. Clamp the denominators.",
+        "A small number is added to each denominator, so all results are a little too small. Clamp the denominators.",
         ("total.clamp(min=1)[:, None]", "(total + 1e-6)[:, None]"),
     ),
     "smaller_number_added": (
-        "A small number is added to each denominator, so all rows come out too small. Clamp the denominators.",
+        "A small number is added to each denominator, so all results come out too small. Clamp the denominators.",
         ("total.clamp(min=1)[:, None]", "(total + 1e-8)[:, None]"),
     ),
     "a_thousandth_added": (
-        "A small number is added to each denominator, so all rows come out too small. Clamp the denominators instead.",
+        "A small number is added to each denominator, so all results are too small. Clamp the denominators instead.",
         ("total.clamp(min=1)[:, None]", "(total + 1e-3)[:, None]"),
     ),
     "a_hundred_thousandth_added": (
-        "A small number is added to each denominator, so all rows come out too small. Clamp the denominators instead.",
+        "A small number is added to each denominator, so all results are too small. Clamp the denominators instead.",
         ("total.clamp(min=1)[:, None]", "(total + 1e-5)[:, None]"),
     ),
     "highest_from_zero": (
@@ -74,7 +74,7 @@ MISTAKES = {
         (".clamp(min=torch.finfo(maxima.dtype).min)", ".clamp(min=0)"),
     ),
     "masked_ranks_left_out": (
-        "A rank is left out if one of its queries sees no key there, and its other rows are lost. Give that row the "
+        "A rank is left out if one query sees none of its keys, so other queries lose these keys. Give that query the "
         "scale 0.",
         (
             "torch.exp(maxima - highest)",
@@ -82,12 +82,12 @@ MISTAKES = {
         ),
     ),
     "overflow_and_a_small_clamp": (
-        "exp of a large maximum is inf, and of a very negative one 0. Subtract the highest maximum of the row first.",
+        "exp of a large maximum is inf, and of a very negative one 0. Subtract the query's highest maximum first.",
         ("maxima - highest", "maxima"),
         ("total.clamp(min=1)", "total.clamp(min=1e-30)"),
     ),
     "one_maximum_and_no_nan": (
-        "One maximum serves all queries, so the scales of other rows underflow to 0. Take the highest of each query.",
+        "One maximum serves all queries, so scales of other queries underflow to 0. Take the highest of each query.",
         ("maxima.amax(0)", "maxima.amax()"),
         ("merged / total.clamp(min=1)[:, None]", "(merged / total[:, None]).nan_to_num()"),
     ),
