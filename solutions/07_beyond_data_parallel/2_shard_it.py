@@ -256,7 +256,8 @@ factor = training.sent / sharded_layers.ddp_bytes(4)
 
 print(
     f"{training.sent:,.0f} bytes per step and rank; "
-    f"weights differ from DDP's by {training.difference:.1e}, moved by {training.moved:.1e}"
+    f"weights differ from DDP's by {training.difference:.1e}; "
+    f"DDP moved them by up to {training.moved:.1e}"
 )
 print(course.score("07/2", "bytes of a sharded step over DDP's", predicted_bytes, factor))
 course.claim("sharded layers reach the weights of DDP to 1e-6", round(training.difference, 6) == 0)
@@ -382,7 +383,8 @@ for name, shard in shard_of.items():
     factor = training.sent / sharded_layers.ddp_bytes(4)
     print(
         f"{name:<14} {factor:g} times DDP's bytes in 32 bits; "
-        f"weights differ from DDP's by {training.difference:.1e}, moved by {training.moved:.1e}"
+        f"weights differ from DDP's by {training.difference:.1e}; "
+        f"DDP moved them by up to {training.moved:.1e}"
     )
 
 # %% [markdown]

@@ -412,7 +412,7 @@ plots.save_intervals(
 
 # %% tags=["experiment"]
 course.claim(
-    "simulated runs take what Daly's formula expects, to 1 %",
+    "simulated runs take the time that Daly's model expects, to 1 %",
     failures.over_expected(run, best, SEEDS),
     within=(0.99, 1.01),
 )
