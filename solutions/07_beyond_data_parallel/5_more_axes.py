@@ -579,7 +579,7 @@ course.claim(
     round(max(differences), 6) == 0,
 )
 course.claim(
-    "two all-to-alls send (N - 1) / N of all places twice, however the tokens are routed",
+    "two all-to-alls send (N - 1) / N of all places twice",
     sent_bytes == RANKS * 2 * bytes_of_places * (RANKS - 1) // RANKS,
     f"{sent_bytes:,} bytes",
 )
