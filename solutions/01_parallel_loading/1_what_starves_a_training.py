@@ -469,11 +469,14 @@ plots.waterfall({"as found": as_found})
 # training itself. The thin grey line at the end of a bar is its *whisker*: the bar may end anywhere along it (interval
 # of 95 %).
 #
-# The printed *null* compares the unchanged step with itself, so it shows the noise. A bar may be noise if it is as
-# short as the null, if its interval reaches 0, or if it is below 0 (drawn with a black frame).
+# The printed *null* compares the unchanged step with itself, so it shows the noise. A bar may be noise in three cases:
 #
-# A bar shows a *stall*: the time that the step waits for a stage, not the time that the stage takes. If workers load
-# while the network computes, this work adds nothing to a bar.
+# - it is as short as the null;
+# - its interval reaches 0;
+# - it is below 0 (drawn with a black frame).
+#
+# A bar shows a *stall*: the time that a stage adds to the step. The stage itself may take longer, because workers can
+# do its work while the network computes.
 #
 # The waterfall reads its items once before the clock starts, so it cannot show a cold disk. If your data are larger
 # than memory, or on a remote disk, a real epoch may wait longer for *read* than the bar says.

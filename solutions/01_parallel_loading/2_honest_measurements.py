@@ -69,8 +69,8 @@ print(f"no workers, again: {ratios} times as fast as no workers")
 
 # %% [markdown]
 # The last line compares a loader with itself. Such a *control*, or A/A test, shows differences that the setting cannot
-# have caused. If its numbers are alike and far from 1, the very first pass was different. It was *cold*: for example,
-# it may have read files from the disk. If they scatter, something disturbed the passes, such as other programs.
+# have caused. If its numbers are alike and far from 1, the very first pass was different. For example, it was *cold*:
+# it had to read the files from the disk. If they scatter, something disturbed the passes, such as other programs.
 #
 # The pass with two workers also started the workers and ended them. By default a `DataLoader` does that in every epoch.
 # With `persistent_workers=True`, which `loaders.forked` sets, it does so once.
@@ -258,8 +258,8 @@ course.claim("two workers are less than 1.5 times as fast as none with ToTensor"
 # %% [markdown]
 # If an interval contains 1, this run has not decided which setting is faster. That is not the same as "no difference".
 #
-# To prove a difference of 10 %, you need an interval of about ±5 %, and an interval of half the width needs about four
-# times as many rounds. The last printed line computes that for your machine.
+# The last printed line asks for an interval of half the difference: ±5 % for a difference of 10 %. An interval of half
+# the width needs about four times as many rounds.
 #
 # **Takeaway** A speed-up is a ratio with an interval. Compare in rounds, with a control. A noisier machine needs more
 # rounds.
@@ -267,9 +267,9 @@ course.claim("two workers are less than 1.5 times as fast as none with ToTensor"
 # %% [markdown]
 # ## Do two workers help more if there is more work per image?
 #
-# Workers divide the work per image, but add a cost per batch. So they should help more if an image takes more work.
-# `lfw.heavy_transform()` turns, zooms, mirrors and recolours each image, then makes a tensor. A batch has as many bytes
-# as before.
+# Workers divide the work per image, but each batch has to be sent. So they should help more if an image takes more
+# work. `lfw.heavy_transform()` turns, zooms, mirrors and recolours each image, then makes a tensor. A batch has as many
+# bytes as before.
 
 # %% tags=["experiment"]
 more_transforms = []  # add some of v2, such as v2.GaussianBlur(5)

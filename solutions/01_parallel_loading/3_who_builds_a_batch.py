@@ -4,14 +4,14 @@
 # **Which process does what, and what must you tell it?**
 #
 # A loader with workers is several processes, and some of its errors raise no exception. For example, augmentations
-# repeat. In this part you ask the processes who builds which batch, and write down the plan of an epoch. Then you give
-# each worker random numbers that differ from the others' and that a second run repeats.
+# repeat. In this part you ask the processes who builds which batch, and write down the plan of an epoch. Then you seed
+# the workers, so that each draws other numbers and a second run repeats them.
 #
 # **You will be able to**
 #
 # - say which worker builds which batch;
 # - seed workers so that they differ, and so that a second run repeats them;
-# - recognise data for which workers only cost time.
+# - recognise data that a loader should look up in whole batches.
 #
 # **Minutes** 32 core · 38 in all
 #
@@ -296,9 +296,9 @@ course.claim(
 )
 
 # %% [markdown]
-# On Linux the memory of a tensor is an open file of the worker. To get that file, your process opens a connection to
-# the worker. **Shown** by the counts: with the same number of workers, only the number of tensors changes the
-# connections.
+# On Linux, the memory of a tensor is a file that the worker keeps open. To get this file, your process opens a
+# connection to the worker. **Shown** by the counts: with the same number of workers, only the number of tensors changes
+# the connections.
 #
 # **Known**: the documentation of `torch.multiprocessing` describes this strategy, `file_descriptor`. With the strategy
 # `file_system`, the message holds the name of a file, and your process needs no connection.
@@ -344,9 +344,9 @@ title = "One batch at a time without workers, two at a time with two"
 plots.timeline(drawn, title, main=one_batch.MAIN)
 
 # %% [markdown]
-# Each row is a process, and each box is a batch. Each of the two workers builds every other batch. So they win only if
-# a batch takes them less than twice as long as it takes the main process. The figure shows the start of one pass, so
-# take the speeds from the printed lines.
+# Each row is a process, and each box is a batch. Two workers build two batches at a time. If the loop only loads, they
+# can win only if a batch takes them less than twice as long as the main process. The figure shows the start of one
+# pass, so take the speeds from the printed lines.
 #
 # **We think** that a worker takes longer mainly because it writes the batch into new shared memory. To test this, let
 # the dataset return 8 × 8 pixels per image.

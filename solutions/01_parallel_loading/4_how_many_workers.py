@@ -188,13 +188,11 @@ for workers, seconds in zip((1, 2, 4), predicted.tolist(), strict=True):
 # %% [markdown]
 # ## Can one worker predict the others?
 #
-# Workers that sleep need no core, but real workers do. So test the formula on a loader that computes.
-# `loaders.OneWorker` runs it with one worker. It asks the system how much CPU time the worker ($a$) and the main
-# process ($c$) used per batch.
+# Workers that sleep need no core, but real workers do. So test the formula on a loader that computes. The cell runs it
+# with one worker, and asks the system how much CPU time the worker ($a$) and the main process ($c$) used per batch.
 #
-# And $n$? Two cores that compute simultaneously may do less than twice the work of one. `loaders.effective_cores`
-# measures this without a loader. It makes items in one process, and in as many processes as there are cores. The ratio
-# of the two speeds is $n$.
+# And $n$? Two cores that compute simultaneously may do less than twice the work of one. So the cell makes items in one
+# process, and in as many processes as there are cores. The ratio of the two speeds is $n$.
 #
 # Then come whole passes with other numbers of workers. Because a machine's speed drifts, each round measures one
 # worker, $n$ and all other passes, in random order. The passes are compared with what the costs of *this* round
@@ -267,9 +265,9 @@ course.claim(
 # %% [markdown]
 # ## What does the formula leave out? · extra
 #
-# The formula describes an endless pass, but real passes end. The figure draws a short pass, batch by batch. It uses the
-# times that your machine takes to build batches with the heavy transform. A step of the loop takes a third of their
-# mean, and each worker has its own core.
+# The formula describes an endless pass, but real passes end. The figure simulates a short pass. Its batches take as
+# long as batches with the heavy transform take on your machine. A step takes a third of their mean, and each worker has
+# its own core.
 #
 # Move the figure's sliders. **With how many workers does the loop wait only for the first batch? And with a step of 0
 # ms, why do 10 batches with 4 workers take nearly as long as 12?**
@@ -385,9 +383,11 @@ course.claim(
 # %% [markdown]
 # ## How many workers, if the disk is slow? · extra
 #
-# Your files may be on a remote disk. A sleep of 5 ms per image stands for that. A worker that waits needs no core, so
-# the cell calls your formula twice and takes the longer time. One call has the seconds by the clock and
-# `cores=math.inf`. The other has the CPU seconds and the effective cores.
+# Your files may be on a remote disk. Here, a sleep of 5 ms per image stands for the wait. A worker that waits needs no
+# core, so the cell predicts two times and takes the longer one:
+#
+# - by the clock, with the wait and `cores=math.inf`;
+# - by the cores, with the CPU seconds and the effective cores.
 #
 # **Predict**: which number of workers is fastest?
 

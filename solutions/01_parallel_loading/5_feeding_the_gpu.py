@@ -98,8 +98,8 @@ print("\nRecorded copies:", recorded.step_lines("copies") or "nothing yet", sep=
 # non_blocking](https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html) measures this on a GPU, and shows
 # three surprises:
 #
-# - `non_blocking=True` can help even without pinned memory if a batch has many small tensors. The loop waits once,
-#   instead of after each tensor.
+# - `non_blocking=True` can help even without pinned memory if a batch has many small tensors. The loop waits for
+#   the GPU once, not after each tensor.
 # - `tensor.pin_memory()` in the training loop can be slower than a plain copy, because the loop waits for the pinning.
 # - Your program may read a `non_blocking` copy *from* the GPU before it has arrived. Synchronise first.
 #
@@ -147,10 +147,9 @@ share = feeding.copy_share(4 * image, 2_000, BUS)
 print(course.score("01/5", said, predicted_bus_share, share, null=None, form="{:.1%}"))
 
 # %% [markdown]
-# The first column is the most that prefetching from pinned memory can save. The second column is a guess at what
-# pinning saves. On a GPU you need no guess. If a copy from pageable memory takes $r$ times as long as one from pinned
-# memory, pinning saves $r - 1$ times the first column. The first claim of this part measures $r$, so you can test the
-# guess.
+# Prefetching from pinned memory saves at most the first column. The second column is a guess at what pinning saves.
+# With a GPU you can test it. The first claim of this part measures $r$: how many times as fast a copy from pinned
+# memory is as one from pageable memory. Pinning saves $r - 1$ times the first column.
 #
 # **Takeaway** Hiding copies saves at most the bytes per second divided by the speed of the bus. Compute that before you
 # write a prefetcher.
@@ -158,9 +157,10 @@ print(course.score("01/5", said, predicted_bus_share, share, null=None, form="{:
 # %% [markdown]
 # ## How long does the loop wait? · extra
 #
-# If a GPU computes the step, a faster loader saves the time that the loop waits, so measure that time. The next cell
-# sleeps instead of a GPU's step, because the processor is free while a GPU computes. The sleep takes 1.5 times as long
-# as two workers need for a batch, so only the first batch should be late. Does the loop still wait?
+# If a GPU computes the step, a faster loader saves the time that the loop waits, so measure that time. In the next cell
+# a sleep stands for the GPU's step, because the processor is free while a GPU computes. The sleep takes 1.5 times as
+# long as two workers need for a batch. So with two workers, only the first batch should be late. Does the loop still
+# wait?
 #
 # The cell also measures how long it takes to drop a batch, whose memory goes back to the system. The workers of its
 # last row send only 8 × 8 pixels of each image.

@@ -108,7 +108,7 @@ course.claim(
 #
 # Which batch comes next depends on the number of the epoch, on its order, and on the position in it. If the order
 # follows from a seed and the number of the epoch, two numbers are enough: the epoch and the position. The loop asks for
-# these numbers while your generator stands at its `yield`, so count a batch before you yield it.
+# these numbers while your generator stands at its `yield`.
 #
 # ### Exercise 1 · A loader that resumes
 #
@@ -121,8 +121,12 @@ course.claim(
 # - read no item again that comes before that position.
 #
 # ```python
-# >>> ResumingLoader(range(6), 2).state_dict() == ResumingLoader(range(6), 2).state_dict()
-# True
+# >>> loader = ResumingLoader(range(6), 2)
+# >>> first = next(iter(loader))
+# >>> resumed = ResumingLoader(range(6), 2)
+# >>> resumed.load_state_dict(loader.state_dict())
+# >>> len(list(resumed))
+# 2
 # ```
 #
 # **You may assume** that a state is loaded into a new loader, and that nobody uses the stopped loader again. The state
@@ -279,7 +283,7 @@ print(
 )
 
 # %% [markdown]
-# Two things are still missing. A worker that starts again draws other random numbers. If the augmentations must be
+# Two things are still missing. The state does not contain the workers' random numbers. If the augmentations must be
 # equal, too, seed each image by run, epoch and index (part 8). And a stream has no order of indices, so each worker
 # must save how far it has read, as torchdata's loader does.
 #
@@ -297,9 +301,9 @@ print(
 #
 # ### Exercise 2 · The loader of threads
 #
-# Write the generator `run`, in which the threads of `pool` write items into *slots*. A slot is memory for one batch,
-# which you use again and again. Batch k goes into the first rows of slot k % slots, and `load_into(index, row)` writes
-# each item. With a single slot, start a batch when the caller asks for it.
+# Write the generator `run`. It yields batches whose items the threads of `pool` write into *slots*. A slot is memory
+# for one batch, which you use again and again. Batch k goes into the first rows of slot k % slots. To write one item,
+# call `load_into(index, row)`. With a single slot, start a batch when the caller asks for it.
 #
 # `pool.submit(f, x)` returns a future immediately. `future.result()` waits, and raises what `f` raised. You may add
 # methods to the class.
@@ -401,9 +405,8 @@ check.ThreadedLoader(ThreadedLoader, seed=12)
 
 # %% [markdown]
 # Are threads faster? All loaders in the next cell yield batches of equal floats, and torch's workers stay alive between
-# passes. A worker makes each image, stacks a batch in new memory, and sends it. Your threads decode into slots that
-# already exist. The layout differs, too: a worker stores a batch channel by channel, and your slots store the colours
-# of a pixel together, as the decoder writes them.
+# passes. A worker stacks each batch in new memory and sends it. Your threads decode into slots that already exist. The
+# slots also have another layout: the colours of a pixel are next to each other, as the decoder writes them.
 #
 # **Predict**: with the same decoder, how many times as fast as two persistent workers are two threads? More than 1, if
 # sending batches costs much. About 1, if only decoding counts. Less than 1, if the lock stops the threads.

@@ -9,7 +9,7 @@
 #
 # **You will be able to**
 #
-# - decode and augment hardly more pixels than the network gets;
+# - decode and augment only about as many pixels as the network gets;
 # - say what a fix was worth, and how far the ceiling still is;
 # - confirm a fix by a count.
 #
@@ -51,7 +51,7 @@ print(course.machine())
 #
 # The network learns to tell by how many quarter turns an image was rotated, which needs no labels (Gidaris, Singh and
 # Komodakis 2018, "Unsupervised representation learning by predicting image rotations"). It takes images of 60 × 60
-# pixels. Dataset, loader and loop have six faults. The next cell prints them. How many faults do you see?
+# pixels. The next cell prints the dataset, the loader and the loop. Together they have six faults. How many do you see?
 
 # %%
 # 53 lines to read
@@ -366,7 +366,8 @@ check.lean_training(lean_training, seed=60)
 # ## Which bars are gone?
 #
 # The next cell draws three waterfalls on one axis: as found, with your dataset in the script's loader, and with your
-# dataset and your loader. Only the last one has workers. Remember that a bar shows only what the step *waits* for.
+# dataset and your loader. Only the last one has workers. Remember that a bar shows what a stage adds to the step, not
+# how long the stage takes.
 #
 # **Predict**: after both fixes, which stage has the longest bar? Decoding and transforming take time, but the workers
 # do them while the network trains. Collating now stacks bytes. And receiving what workers send costs the main
@@ -398,11 +399,11 @@ plots.waterfall(found, title)
 
 # %% [markdown]
 # **Shown**: between the first two waterfalls only the dataset changes, so your dataset makes the difference. The figure
-# does not say how much each of its three fixes did. Your loader changes three things: it has no list of arrays, it
-# sends bytes instead of floats, and it has workers.
+# does not say how much each of its three fixes did. Your loader changes three things: it has no list of arrays, its
+# batches are bytes instead of floats, and it has workers.
 #
-# A loading bar that is left is work that these workers cannot hide behind the training. If such a bar is long, compare
-# the numbers of processes and cores that the cell prints:
+# If a loading bar is still long, these workers cannot hide its work behind the training. Compare the numbers of
+# processes and cores that the cell prints:
 #
 # - If the cores are full, do less work per item. For example, keep the decoded items in memory, because they are small,
 #   and only augment them in each epoch. Or let a GPU that waits augment whole batches.
@@ -519,7 +520,7 @@ course.claim("all six faults are gone", all(gone), f"{sum(gone)} of 6")
 # |---|---|---|
 # | the device waits | share of waiting, the ceiling, the waterfall (1) | the longest bar first |
 # | workers do not help | cores busy, CPU time per image (2) | fewer workers, fewer bytes to send |
-# | how many workers? | $a$, $c$, $n$ of one worker, and $T(0)$ (4) | the fewest that are nearly the best |
+# | how many workers? | $a$ and $c$ of one worker, $n$, and $T(0)$ (4) | the fewest that are nearly the best |
 # | all cores are full | the waterfall in one process (7) | `draft` (7), another decoder, threads (6) |
 # | a cold or remote disk | waiting against computing (4) | more workers; larger files |
 # | sending a batch takes long | floats against bytes (8), tensors per batch (3) | `uint8` until the batch has arrived |
@@ -552,15 +553,11 @@ print(report)
 # In the report, `cell:n` is line n of the cell that defines a function. The report also lists what it does not advise,
 # and why. A script needs no notebook: `course checkup train.py` in a terminal gives the same kind of report.
 #
-# <details><summary>Why may the waterfall and the report disagree?</summary>
-#
-# The report's line "if this took no time" removes only the *waiting*. The waterfall also removes the workers, and so
-# gives their cores back to the step.
+# The waterfall and the report may disagree. The report's line "if this took no time" removes only the *waiting*. The
+# waterfall also removes the workers, and so gives their cores back to the step.
 #
 # **We think** that this explains the difference on a machine where workers and network share few cores. To test this,
 # compare the phases of the step in the check-up with the phases for a loader without workers.
-#
-# </details>
 #
 # **Takeaway** A loader is fast enough when the training does not wait for data.
 

@@ -566,7 +566,8 @@ plots.queue(drawn)
 # loader collates. Is this as fast as looking up the whole batch?
 #
 # **Predict**: how many times as fast as one look-up per row is `__getitems__`, with batches of 256 rows? As fast as one
-# look-up per batch in part 3, if the look-ups take most of the time. Hardly faster, if the stacking does.
+# look-up per batch in part 3, if the look-ups take most of the time. Hardly faster, if the time goes into handling 256
+# small tensors.
 
 # %%
 predicted_times_as_fast = None  # your number
@@ -655,8 +656,8 @@ course.claim(
 # %% [markdown] answer="advice" points=4
 # <!-- BEGIN SOLUTION -->
 # There is no work to divide: an item is a lookup of about a microsecond. What takes the time is the Python loop
-# over the items of a batch, the collation of many small tensors, and, with workers, one message and one more copy
-# through shared memory for each batch. Workers divide the first two and add the last two, and sixteen of them also
+# over the items of a batch, the collation of many small tensors, and, with workers, one message and new shared
+# memory for each batch. Workers divide the first two and add the last two, and sixteen of them also
 # take the cores from the loop that feeds the GPU.
 #
 # First I would measure the share of the loop that waits for data, with the step and without it. If it does not wait,

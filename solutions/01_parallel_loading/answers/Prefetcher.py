@@ -47,7 +47,7 @@ MISTAKES = {
         ("record_stream(computing)", "record_stream(self.side)"),
     ),
     "NothingAhead": (
-        "Each batch is drawn and copied when it is asked for, so that nothing is under way while computing. Queue the "
+        "Each batch is drawn and copied when it is asked for, so no copy runs during a step. Queue the "
         "next copy before you yield this batch.",
         ("            ready = next(copies, None)  #", "            #"),
         ("yield batch\n", "yield batch\n            ready = next(copies, None)\n"),

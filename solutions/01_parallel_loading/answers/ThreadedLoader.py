@@ -17,12 +17,12 @@ MISTAKES = {
         ("== len(self.buffers)", "== 1"),
     ),
     "NothingAhead": (
-        "A batch is begun when it is asked for, so that no thread works while the caller does. Keep all slots but the "
-        "caller's in work.",
+        "A batch is started when it is asked for, so no thread works while the caller does. Fill all slots but the "
+        "caller's ahead of time.",
         ("== len(self.buffers)", "== 1"),
     ),
     "OneTooMany": (
-        "One batch more is begun than there are slots: threads write into the batch that the caller has. Begin it "
+        "One batch too many is in progress, so threads write into the batch that the caller has. Start it "
         "when the next one is asked for.",
         ("== len(self.buffers)", "> len(self.buffers)"),
     ),

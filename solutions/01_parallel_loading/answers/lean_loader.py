@@ -11,7 +11,7 @@ MISTAKES = {
         ("    workers =", "    num_workers = 0\n    workers ="),
     ),
     "started_again": (
-        "The workers end with each epoch and start again in the next: set persistent_workers.",
+        "The workers end with each epoch and start again in the next. Set persistent_workers=True.",
         ('"persistent_workers": True, ', ""),
     ),
     "list_of_arrays": (

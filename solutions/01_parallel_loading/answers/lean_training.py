@@ -12,7 +12,7 @@ MISTAKES = {
         ("accuracy(images)", "accuracy(read())"),
     ),
     "keeps_batches": (
-        "The batches of the first pass are kept and used again: an epoch is a new pass of the loader.",
+        "The batches of the first pass are kept and used again. Iterate over the loader in each epoch.",
         ("    reached = []", "    loader, reached = list(loader), []"),
     ),
     "only_at_the_end": (
