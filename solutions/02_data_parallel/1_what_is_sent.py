@@ -86,8 +86,8 @@ plots.ddp_steps()
 # A message has two ends. Rank 0 calls `dist.send(tensor, dst=1)`. Rank 1 calls `dist.recv(tensor, src=0)`, which writes
 # into its tensor of the same shape and dtype. In `swap`, each of two ranks sends its number to the other.
 #
-# **Predict**: how many ranks reach the end of `swap`? 2, because both send what the other one receives? Or fewer,
-# because of the order?
+# **Predict**: how many ranks reach the end of `swap`? Perhaps 2, because each sends what the other one receives.
+# Perhaps fewer, because of the order of the calls.
 
 # %%
 predicted_returned = None  # ranks

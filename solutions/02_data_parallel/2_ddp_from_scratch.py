@@ -125,7 +125,7 @@ course.claim(
 # Buffers travel in `eval()` mode, too. So rank 0 must not evaluate the wrapper alone: it may call a broadcast that no
 # other rank joins. Let it evaluate `model.module`.
 #
-# **Takeaway** DDP sends parameters once and, by default, gradients in every backward and buffers before a forward.
+# **Takeaway** By default, DDP sends parameters once, buffers before each forward, and gradients in each backward.
 #
 # <details><summary>Why does the first step look different?</summary>
 #
@@ -319,8 +319,8 @@ class FlatDDP(nn.Module):
 
 
 # %% [markdown]
-# **Predict** for two ranks: how many times as long as with torch's DDP does a step take with a message per parameter?
-# Both send the same bytes, so 1 if only bytes cost time. More if each message costs time, too.
+# **Predict** for two ranks: by which factor is a step with a message per parameter longer than a step of torch's DDP?
+# Perhaps 1, because both send the same bytes. Perhaps more, because each message costs time, too.
 
 # %%
 predicted_naive = None  # your number
@@ -376,8 +376,8 @@ title = f"Naive takes {naive_over_torch.estimate:.2f} times as long as torch's D
 plots.step_ratios(compared, title)
 
 # %% [markdown]
-# Every message has a fixed cost: the call, waking another process or, on a GPU, launching a kernel. Flat pays it once,
-# but copies all gradients. If flat is faster than naive, the messages that it saves cost more than its copies.
+# Every message has a fixed cost: the call, waking another process or, on a GPU, launching a kernel. Flat pays it
+# once, but copies all gradients. If flat is faster than naive, the calls that it saves cost more than its copies.
 #
 # **Takeaway** Send few messages, because each costs time however small it is.
 
@@ -396,8 +396,8 @@ plots.step_ratios(compared, title)
 #
 # So one message after backward ends after about 2 *B*, or later.
 #
-# **Predict**: torch's DDP with a cap of 1 MiB sends the buckets printed above. What share of the time of one message
-# after backward does it need?
+# **Predict**: torch's DDP, with a cap of 1 MiB, sends the buckets printed above. How long does it take, as a share of
+# the time with one message after backward?
 
 # %%
 predicted_share = None  # a number from 0 to 1
@@ -435,11 +435,11 @@ plots.overlap_lanes(typical_rounds, title)
 # (The drawing shows one typical round of each wrapper; the title compares all rounds.)
 #
 # Two things cannot be hidden: the wait for the first bucket, and the last message. The first bucket holds more than a
-# sixth of the bytes. If backward spends its time as the bytes are spread, the card starts after about *B*/6 and then
-# needs *B*. The share is then 7/6 *B* over 2 *B*, or 0.58, at best.
+# sixth of the bytes. Suppose that backward needs equally long for each byte of gradients. Then the card starts after
+# about *B*/6 and needs *B*. If one message after backward takes 2 *B*, the share is 7/12, or 0.58.
 #
-# If backward takes longer in the lower half, **we think** that the simulated card uses the cores that compute. A spare
-# core per rank would test that.
+# In the lower half, backward includes the copies into buckets. If it takes much longer there, **we think** that the
+# simulated card also uses the cores that compute. A spare core per rank would test that.
 #
 # **Takeaway** Overlap hides at most the shorter of backward and messages. The wait for the first bucket and the last
 # message always remain.
@@ -746,16 +746,20 @@ course.claim(
 )
 
 # %% [markdown]
-# Without overlap, backward and messages take *B* + *W*, if the wire needs *W*. With a bucket per block, they should
-# take *B* + *W*/8 on a fast wire and *B*/8 + *W* on a slow one. So overlap should save the largest *share* where the
-# wire needs as long as backward.
+# The wire needs *W* for all gradients. Without overlap, backward and messages take *B* + *W*. With a bucket per
+# block, this should fall
 #
-# On the slow wire, the simulated card takes most of the time, so there the formula should be nearly right. Where the
-# blue line is above the grey one, overlap costs more than it hides.
+# - to *B* + *W*/8 on a fast wire, where only the last message is not hidden;
+# - to *B*/8 + *W* on a slow wire, where the card waits only for the first bucket.
+#
+# So overlap should save the largest share where *W* equals *B*. On the slow wire, the formula should be nearly right,
+# because the simulated card takes most of the time.
+#
+# Where the blue line is above the grey one, overlap costs more than it hides.
 #
 # Where the computed time is too short, **we think** that the formula leaves out two things: copies into buckets, and
-# messages that compete for the cores. One message after backward has the copies, but sends nothing while backward
-# computes. To see what the copies cost, compare the grey line with *B* + *W*, which the cell prints.
+# messages that compete for the cores. To see what the copies cost, compare the grey line with *B* + *W*, which the
+# cell prints. One message after backward has the copies, but sends nothing while backward computes.
 #
 # **Takeaway** Compare every prediction and every measurement with a lower bound first: here the longer of backward and
 # messages.

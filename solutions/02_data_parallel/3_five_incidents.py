@@ -205,8 +205,8 @@ course.claim(
 # *micro-batches*. Weight the mean loss of each micro-batch by its share of the samples, and the sum is the gradient of
 # one large batch.
 #
-# The loop below has the faults of two published loops. NVIDIA's NCF example (DeepLearningExamples, `ncf.py`) divides by
-# nothing and skips the last micro-batches. Lambda's distributed training guide steps at `i_step % grad_accum == 0`.
+# The loop below has the faults of two published loops. NVIDIA's NCF example (DeepLearningExamples, `ncf.py`) does not
+# divide, and skips the last micro-batches. Lambda's distributed training guide steps at `i_step % grad_accum == 0`.
 
 
 # %% locked="published_accumulation"
@@ -398,8 +398,8 @@ class_of_sample = [sample // 6 for sample in range(24)]
 plots.shards(dealt, class_of_sample, "Without set_epoch, both epochs deal out alike")
 
 # %% [markdown]
-# Without `set_epoch`, every epoch repeats the order of the first one, so its batches are the same, too. **The test** is
-# one line: `assert list(sampler) != order_of_the_last_epoch`.
+# Without `set_epoch`, every epoch repeats the order of the first one, and so its batches. **The test** is one line:
+# `assert list(sampler) != order_of_previous_epoch`.
 #
 # **Takeaway** All ranks need the same seed. Call `set_epoch` before each epoch, so that it gets its own order.
 
@@ -438,8 +438,8 @@ plots.shards(dealt, class_of_sample, "Without set_epoch, both epochs deal out al
 #
 # <details><summary>Hint 1</summary>
 #
-# What must all ranks have in common so that no sample is drawn by two of them? And what happens to that if the seed
-# holds the rank?
+# What must all ranks have in common so that no sample is drawn by two of them? And what happens if the seed depends
+# on the rank?
 #
 # </details>
 #
@@ -713,7 +713,7 @@ course.claim(
 )
 
 # %% [markdown]
-# Rank 0 waits in `all_reduce`, which rank 1 never called: it is already in `barrier`. Every rank must call the same
+# Rank 0 waits in `all_reduce`. Rank 1 never called it, and waits in `barrier`. Every rank must call the same
 # collectives in the same order. So the `all_reduce` belongs outside the `if`, and only the `print` inside.
 #
 # Evaluating the DDP wrapper on rank 0 alone is the same fault if the model has buffers (part 2).
@@ -967,7 +967,7 @@ course.claim(
 # sends messages in every such layer. Two shortcuts fail:
 #
 # - The mean of the ranks' variances leaves out how far apart their means are.
-# - "Mean of squares minus squared mean" subtracts two nearly equal numbers, which loses digits.
+# - "Mean of squares minus squared mean" loses digits if the mean is large: it subtracts two nearly equal numbers.
 
 # %% [markdown]
 # ### Exercise 5 · Moments of all ranks
@@ -981,7 +981,7 @@ course.claim(
 #
 # - return the same two tensors (C,), of the dtype of `x`, on every rank
 # - call at most 2 operations of `torch.distributed`, with bytes that do not depend on the number of samples
-# - stay accurate at mean 10,000 and deviation 1 in float32, and in float16: compute and send float64
+# - compute and send float64, so that float16 works, and float32 at mean 10,000 and deviation 1
 #
 # **You may assume** that some rank has a sample; others may have none.
 #

@@ -50,8 +50,9 @@ sizes = course.sizes("02_data_parallel")
 # ## Which GPU is mine?
 #
 # Each process of a training needs a GPU of its machine that no other process uses. A *launcher* such as `torchrun`
-# starts the processes of a machine, usually one per GPU, and gives each two numbers in its environment. `RANK` counts
-# all processes of the training. `LOCAL_RANK` counts the processes of one machine, as CUDA counts its GPUs.
+# starts the processes of a machine, usually one per GPU, and gives each two numbers in its environment. `RANK` is its
+# number among all processes of the training. `LOCAL_RANK` is its number on its machine. CUDA numbers the GPUs of a
+# machine in the same way, from 0.
 #
 # | two machines, two GPUs each | first | first | second | second |
 # |---|---|---|---|---|
@@ -393,9 +394,9 @@ check.Checkpoint(Checkpoint, seed=271)
 # Now torchrun starts your training three times, as on a cluster that takes machines away. Rank 0 writes a checkpoint
 # every 10 steps, and when a start ends as planned.
 #
-# 1. On two ranks. After 13 steps, rank 1 gets SIGKILL, the signal that Linux sends when memory runs out. torchrun
+# 1. On two ranks. In step 14, rank 1 gets SIGKILL, the signal that Linux sends when memory runs out. torchrun
 #    restarts both ranks (`--max-restarts 1`), and they stop after step 25.
-# 2. On one rank, which is killed in step 38.
+# 2. On one rank, which gets SIGKILL in step 38.
 # 3. On two ranks again, to the end.
 #
 # **Predict**: after how many steps does the last start resume?
@@ -439,8 +440,8 @@ title = "Four lives on 2, 2, 1 and 2 ranks: one loss curve"
 plots.lives_of_ranks(undisturbed, losses, lived, save_every, title)
 
 # %% [markdown]
-# Each run of the processes is a *life*. After a kill, the next life repeats the steps since the last checkpoint, a
-# dotted line, and finds the same losses. A kill costs these steps and the time to start.
+# Each run of the processes is a *life*. A dotted line is a checkpoint. After a kill, the next life repeats the steps
+# since the last checkpoint and gets the same losses. A kill costs these steps and the time to start.
 #
 # The losses agree to rounding. They need not agree bit by bit, because another number of ranks sums in another order.
 #
@@ -453,15 +454,16 @@ plots.lives_of_ranks(undisturbed, losses, lived, save_every, title)
 #   `torch.cuda.set_device` gets that device, too.
 # - *Dropout* draws from each rank's own generator. Save `torch.get_rng_state()` and `torch.cuda.get_rng_state()` of
 #   every rank. They fit only the same number of ranks; on another number, the training is valid but not equal.
-# - A *scheduler* such as Slurm sends SIGTERM some time before SIGKILL. Catch it (`signal.signal`), set a flag, and
-#   write a checkpoint after the step. All ranks must do so in the same step, so all-reduce the flag.
+# - A *cluster* that takes a machine away, for example under Slurm, sends SIGTERM some time before SIGKILL. Catch it
+#   (`signal.signal`), set a flag, and write a checkpoint after the step. All ranks must do so in the same step, so
+#   all-reduce the flag.
 # - *Large or sharded models* may not fit into the memory of rank 0. `torch.distributed.checkpoint` lets each rank write
 #   its part and can load the parts on another number of ranks.
 # - `weights_only=True` (the default since torch 2.6) refuses pickled code. With `map_location="cuda"`, a generator's
 #   state is on the GPU, and `set_state` refuses it. So load to the CPU.
 # - A `DataLoader` with workers prefetches. Count the batches that were trained, not the batches that were loaded.
-# - The files in `scripts/` end with `os._exit(0)`, which the cells above do not print, because torch 2.13 with gloo
-#   sometimes aborts while Python exits. The training is over by then, so do not copy this line.
+# - The files in `scripts/` end with `os._exit(0)`, because torch 2.13 with gloo sometimes aborts while Python exits.
+#   The cells above do not print this line. Do not copy it.
 #
 # </details>
 #

@@ -191,7 +191,7 @@ for i, n in enumerate(ranks):
 # ## Where is the rest of the step lost?
 #
 # Ideally, one batch on N ranks takes 1/N of a step on one rank. Everything above that is lost. The comparison above
-# also timed two steps with something switched off:
+# also timed two steps with something switched off, *alone* and *silent*:
 #
 # | step | rank 0 | other ranks | gradients sent |
 # |---|---|---|---|
@@ -226,8 +226,8 @@ plots.scaling(ranks, strong, weak, most_ranks, lost)
 # %% [markdown]
 # - *A small batch* (alone minus 1/N): the optimizer's work does not shrink with the batch, and a small batch may not
 #   fill a GPU. A larger batch per rank makes this share smaller.
-# - *Others compute too* (silent minus alone): a step lasts as long as the slowest rank needs. **We think** that on a
-#   CPU, shared memory and caches cost most of the rest. To test that, use two GPUs: less should be lost.
+# - *Others compute too* (silent minus alone): a step lasts as long as the slowest rank needs. On a CPU, ranks also
+#   share memory and caches.
 # - *Sending* (shared minus silent): messages that backward does not hide (part 2), and copies into buckets. Fewer
 #   bytes, a larger batch per rank or a faster wire can help.
 #
@@ -242,7 +242,7 @@ plots.scaling(ranks, strong, weak, most_ranks, lost)
 # - *Both late*: each of two ranks gets its batch late, by about the time of one step.
 # - *One late*: rank 1 alone gets its batch late, by about the time of two steps.
 #
-# **Predict** for *one late*: how many steps without delay does one step last?
+# **Predict** for *one late*: how many times as long as a step on time does a step take?
 
 # %%
 predicted_straggler = None  # your number
@@ -460,9 +460,10 @@ print("sent, in multiples of the tensor:", *multiples_sent)
 # %% [markdown]
 # ## Would a second GPU help your training?
 #
-# `course.checkup` watches a training, here the small GPT on one rank. From the bytes of the gradients and the times of
-# a step and its backward, the line "DDP" predicts how efficient DDP would be. It needs your `all_reduce_seconds` of
-# part 1. The figure draws the same step with torch's buckets (part 2), as if the model had ten equal layers.
+# `course.checkup` watches a training, here the small GPT on one rank. Its line "DDP" predicts how efficient DDP would
+# be, from the bytes of the gradients and the times of a step and its backward. This line needs `all_reduce_seconds`
+# (part 1, extra); the figure does not. The figure draws the same step with torch's buckets (part 2), as if the model
+# had ten equal layers.
 #
 # Put your own loader and step here. Or run `course checkup --json report.json train.py` in a terminal, and read its
 # file with `layers_of_checkup(json.load(open("report.json")))`.
@@ -505,9 +506,9 @@ figures.step_timeline(layers, gbit=25, latency_ms=0.02, **TORCH_BUCKETS)
 # The prediction assumes weak scaling: each rank computes as long as before, and the global batch doubles (unit 03). It
 # also assumes that ranks never wait for each other's work, share nothing, and send without using computing time.
 #
-# You measured weak scaling above: "a batch per rank" in the first figure. There each rank had twice as many sequences,
-# so messages should weigh *less*. If that gain is below the prediction for a fast wire, **we think** that copies and
-# messages compete for the cores that compute. A spare core per rank would test that.
+# You measured weak scaling above: "a batch per rank" in the first figure. There each rank had twice as many
+# sequences, so messages should take a *smaller* share of the step. If that gain is below the prediction for a fast
+# wire, one of these assumptions fails on your machine.
 #
 # **Takeaway** *Before* you rent a second GPU, compare bytes of gradients over bandwidth with the time of backward.
 

@@ -106,10 +106,13 @@ print(course.score("02/6", "images per call of the model", predicted_images, n_s
 # %% [markdown]
 # ## How does one process compute on many devices? · extra
 #
-# You build DataParallel, so that you can count every message. We call devices *places*, because the list may hold the
-# same device several times. All data goes through `transfers = distributed.Transfers(devices)`, which logs messages.
-# `transfers.send(tensors, source, target)` sends a list of tensors from one place to another as one message and returns
-# the copies. Gradients flow back through the copies. Place 0, the first device, sends messages to itself, too.
+# You build DataParallel, so that you can count every message. The list of devices may hold the same device several
+# times, so we number its *places*. Place 0 is the first device.
+#
+# All data goes through `transfers = distributed.Transfers(devices)`, which logs messages.
+#
+# `transfers.send(tensors, source, target)` sends a list of tensors from one place to another as one message and
+# returns the copies. Gradients flow back through the copies. Place 0 sends messages to itself, too.
 
 # %% [markdown]
 # ### Exercise 1 · Scatter a batch
@@ -417,14 +420,15 @@ course.claim(
 # size or a number of GPUs. But the copies of model and gradients have the same size for every batch, while computing
 # grows with the batch. So the factor need not be a constant.
 #
-# The next cell computes one batch by the model alone, by your DataParallel with two threads, and by two processes of
-# one thread (or GPU) each. On a CPU this cannot confirm the factor for GPUs. Two variants look for the causes:
+# The next cell computes one batch in three ways: by the model alone, by your DataParallel with two threads, and by
+# DDP with two processes of one thread (or GPU) each. On a CPU this cannot confirm the factor for GPUs. Two variants
+# of the forward look for the causes:
 #
 # - *replicas kept* copies the model once, before the clock starts. That is correct only while nobody changes the
 #   weights.
 # - *two processes* computes half of the batch in each process, and sends nothing.
 #
-# With fewer than two GPUs, `nn.DataParallel` is the model alone, so it has no line.
+# With fewer than two GPUs, `nn.DataParallel` has no line, because it is the model alone.
 #
 # **Predict** for the smallest batch: how many times as fast as your DataParallel is a step of DDP? The quotation says 2
 # to 3. Perhaps less, because with a small batch both spend most of the step on messages.

@@ -326,8 +326,9 @@ check.gathered(gathered, seed=474)
 print(inspect.getsource(sharded_training.ShardedUnit))
 
 # %% [markdown]
-# `checkpoint` is *our* trick for stage 3. It throws away all that the layer saved, including the gathered weights, and
-# runs the layer's forward again before its backward. So the weights are gathered twice, and forward is computed twice.
+# In stage 3, *we* free the gathered weights with torch's `checkpoint`. It throws away all that the layer saved,
+# including these weights, and runs the layer's forward again before its backward. So the weights are gathered twice,
+# and forward is computed twice.
 #
 # Torch's `fully_shard(layer)` can also free the gathered weights after forward and gather them again for backward. But
 # it keeps the activations, so it does **not** compute twice.

@@ -581,10 +581,11 @@ plots.formula_and_ranks(sizes.bytes, list(by_formula.values()), curves)
 # draws them together for small tensors. Below them are the tree and doubling, with 4 messages each. By the formula, the
 # naive way is never the fastest, whatever the latency and the bandwidth are. Is it here?
 #
-# **We think** that ranks which send at the same time wait for a core. The two numbers come from one pair. In the naive
-# way `dst` receives one message after the other, but in the ring all ranks send and receive. To test it, compare the
-# panels on a machine with a core per rank. (The ways also differ in their calls: the ring and doubling use `isend` and
-# `irecv`, the other two `send` and `recv`.)
+# The two numbers of the formula come from one pair, while the other ranks wait. In the naive way `dst` receives one
+# message after the other, but in the ring all ranks send and receive. **We think** that ranks which send at the same
+# time wait for a core. To test it, compare the panels on a machine with a core per rank.
+#
+# The ways also differ in their calls: the ring and doubling use `isend` and `irecv`, the other two `send` and `recv`.
 #
 # **Takeaway** A formula fitted to one pair can be wrong when all ranks send. Measure with all ranks at work.
 

@@ -99,7 +99,7 @@ MISTAKES = {
         ("p.grad /= dist.get_world_size()", "pass"),
     ),
     "WithoutKeywords": (
-        "The module is given its inputs, not the keyword arguments. Hand on *args and **kwargs.",
+        "The keyword arguments do not reach the module. Pass on *args and **kwargs.",
         ("module(*args, **kwargs)", "module(*args)"),
     ),
 }

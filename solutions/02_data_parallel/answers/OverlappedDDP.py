@@ -47,8 +47,8 @@ MISTAKES = {
         ),
     ),
     "OneAtATime": (
-        "When a bucket is launched, those behind it may have been full for long; only one of them is looked at, and "
-        "the others wait for the next gradient. Launch all that are ready: `while`, not `if`.",
+        "Each call launches one bucket at most, although the buckets behind it may be complete, too. Launch all that "
+        "are complete: `while`, not `if`.",
         (
             "while len(self.works) < len(self.buckets) and",
             "if len(self.works) < len(self.buckets) and",

@@ -31,7 +31,7 @@ MISTAKES = {
         ("self.weights.copy_(self.all_gather(self.shard.detach()))", "pass"),
     ),
     "GatheredIntoAName": (
-        "The gathered weights are lost: a name is given to them. Copy them into self.weights.",
+        "The gathered weights get a name, but self.weights keeps its values. Copy them into self.weights.",
         (
             "weights.copy_(self.all_gather(self.shard.detach()))",
             "weights = self.all_gather(self.shard.detach())",

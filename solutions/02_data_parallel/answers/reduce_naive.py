@@ -11,7 +11,8 @@ MISTAKES = {
         ("tensor += part", "tensor = tensor + part"),
     ),
     "received_on_top": (
-        "It is received straight into the tensor, so the last message is all that is left. Receive aside.",
+        "Each message is received into `tensor` itself, so only the last one is left. Receive into a second "
+        "tensor, and add that.",
         ("dist.recv(part, other)\n                tensor += part", "dist.recv(tensor, other)"),
     ),
     "without_its_own": (

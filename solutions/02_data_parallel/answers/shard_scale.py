@@ -9,7 +9,7 @@ MISTAKES = {
         (" * world_size", ""),
     ),
     "upside_down": (
-        "The fraction is upside down: a rank with more samples must count more, not less. Put n_local above.",
+        "The fraction is upside down: a rank with more samples must count more. Put n_local in the numerator.",
         ("n_local * world_size / n_total", "n_total / (n_local * world_size)"),
     ),
     "upside_down_but_for_none": (
@@ -17,7 +17,7 @@ MISTAKES = {
         ("n_local * world_size / n_total", "n_total / (n_local * world_size) if n_local else 0.0"),
     ),
     "upside_down_and_never_zero": (
-        "The fraction is upside down, and a rank without samples gets a weight. Put n_local above.",
+        "The fraction is upside down, and a rank without samples gets a weight. Put n_local in the numerator.",
         ("n_local * world_size / n_total", "n_total / (world_size * max(n_local, 1))"),
     ),
     "all_over_local": (
@@ -38,8 +38,8 @@ MISTAKES = {
         ("n_local * world_size / n_total", "n_local / n_total / world_size"),
     ),
     "sum_instead_of_mean": (
-        "This is the number of samples. Right if the local loss is a mean that must become a sum, but the result is "
-        "to be the mean over all: divide by n_total.",
+        "This factor turns the local mean into a sum, but DDP's gradient must be that of the mean over all samples. "
+        "Divide by n_total.",
         ("n_local * world_size / n_total", "float(n_local * world_size)"),
     ),
 }

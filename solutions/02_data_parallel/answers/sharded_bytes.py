@@ -18,7 +18,7 @@ MISTAKES = {
         ('"parameters": shard if stage >= 3', '"parameters": shard if stage >= 1'),
     ),
     "numbers": (
-        "Those are numbers. A float32 number has 4 bytes.",
+        "You count numbers, not bytes. A float32 number has 4 bytes.",
         ("4 * n_parameters", "n_parameters"),
     ),
     "gathered_once": (
