@@ -143,10 +143,8 @@ check.draw_rows(draw_rows, seed=257)
 # **Predict** How many times as fast is an epoch with two workers, and with batched indexing?
 #
 # - If memory bandwidth is the limit, both gain little.
-# - If Python's calls take the time and sending is cheap, two workers nearly double the speed, and batched indexing
-#   gains far more.
-# - If Python's calls take the time and sending costs as much as the workers save, workers gain nothing, and batched
-#   indexing gains far more.
+# - If Python's calls take the time, batched indexing gains most. Two workers nearly double the speed if sending is
+#   cheap. They gain nothing if sending costs as much as they save.
 
 # %%
 predicted_workers = None  # times as fast as no workers
@@ -211,8 +209,7 @@ del loaders[WORKERS]  # which ends their processes
 del loaders[ONE_ROW]
 
 # %% [markdown]
-# **Shown** Batched indexing delivers the same bytes, but it handles no single rows. So the time it saves is the
-# overhead per row.
+# **Shown** Batched indexing delivers the same bytes without handling single rows. So it saves the overhead per row.
 #
 # Two workers share this overhead. If they gain little, **we think** that sending costs as much as sharing saves,
 # because each batch is written into new shared memory. To test it, let the workers send copies of one ready batch.
@@ -296,8 +293,7 @@ check.gather(gather, seed=418)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# The next cells measure five ways to assemble a batch, for small and for large batches. Their claims say what
-# `index_select` gains, when a new tensor costs page faults, and what a buffer gains.
+# The next cells measure five ways to assemble a batch, for small and for large batches.
 #
 # **Predict** Batches of 34 MiB are gathered one after the other, each into a new tensor. How many page faults does a
 # batch cost? If the C library keeps the memory of the last batch for the next one, there are none. If it returns this
@@ -439,8 +435,7 @@ plots.page_faults(sizes.fresh_mib, page_faults)
 # freed.
 #
 # Batches can be this large: 256 images of 224 × 224 pixels take 147 MiB in float32. The variables can help a loader
-# without workers, and a step on the CPU. A worker writes its batch into shared memory, and torch itself keeps freed
-# blocks of a GPU, so they change neither.
+# without workers, and a step on the CPU. They do not change how torch allocates memory on a GPU.
 #
 # **Takeaway** If your batches are larger than what the allocator keeps, raise its limit or reuse a buffer.
 
@@ -493,8 +488,6 @@ plots.epoch_times(
 )
 
 # %% [markdown]
-# With several threads, a gather can be faster than `memcpy` with *one*.
-#
 # **Takeaway** Compare a loader with `memcpy` of the same bytes and *with the same number of threads*.
 
 # %% [markdown]

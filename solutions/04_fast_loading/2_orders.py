@@ -130,7 +130,7 @@ check.random_order(random_order, seed=613)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Can batches be mixed while the disk reads many rows per request? In this part, a *page* is `page_rows` consecutive
+# Can an order mix the rows and still read many of them per request? In this part, a *page* is `page_rows` consecutive
 # rows of the file, which one request reads. CorgiPile (Xu et al. 2022) shuffles the pages and cuts them into
 # *windows* of W pages. Then it reads one window after the other into memory, and shuffles the rows of each.
 #
@@ -334,8 +334,10 @@ check.batch_bias(batch_bias, seed=358)
 # - The window itself is a draw of W random pages.
 #
 # **Predict** With windows of *one* page, how many times the variance of random batches do the batch means have? (The
-# first cell printed B.) Then W grows. If the share of the file in memory decides, a second page makes hardly any
-# difference. If B / W decides, twice as many pages nearly halve the variance.
+# first cell printed B.)
+#
+# What happens as W grows? If the share of the file in memory decides, a second page changes hardly anything. If B / W
+# decides, twice as many pages nearly halve the variance.
 
 # %%
 predicted_at_one = None  # times
@@ -390,9 +392,9 @@ course.claim(
 plots.bias(window_sizes, [found.estimate for found in times_random.values()], batch)
 
 # %% [markdown]
-# With s² for the variance of all values, the two draws have the variances s² / B and about s² / W. Random batches
-# have s² / B, so windows have **1 + B / W** times as much. The size of the file does not matter while a window is a
-# small part of it.
+# Let s² be the variance of all values. Together, the two draws have a variance of about s² / B + s² / W. Random
+# batches have s² / B, so windows have about **1 + B / W** times as much. The size of the file does not matter while a
+# window is a small part of it.
 #
 # The rule assumes that the rows of a page are alike. **Shown** If the rows were shuffled once, when the file was
 # written, each page is itself a random draw. Then batches of one-page windows vary as random ones do.
@@ -460,18 +462,14 @@ megabytes = file.table.nbytes / 1e6
 print(f"{megabytes:.1f} MB, {rows // page_rows} pages of {page_bytes:,} bytes; {read_from}")
 
 # %% [markdown]
-# The next cells measure and print a table of the orders. Three of its columns are about the disk and memory, and four
-# about learning:
+# The next cells print a table of the orders. Its columns are:
 #
 # - *times the file*: bytes from the disk per epoch, over the bytes of the file;
 # - *kB held*: the pages that are in memory at the same time;
-# - *V / V₀* of one batch, and *of ten* in a row, because SGD with a learning rate of 1 / 10 averages about ten
-#   batches;
-# - *excess loss*: the loss minus the loss of the true weights;
+# - *V / V₀* of one batch, and *of ten* in a row, because SGD averages about ten batches here (its learning rate is
+#   1 / 10);
+# - *excess loss*: the mean loss in the second epoch, minus the loss of the true weights;
 # - *of it, b*: the part of the excess loss that comes from the intercept.
-#
-# The claims compare windows of B pages with a random order, in seconds, bytes and loss. They also say what the order
-# of the file costs, and whether V / V₀ sees this.
 
 # %% tags=["experiment"]
 in_memory = {name: f"{name}, file in memory" for name in (B_PAGES, RANDOM)}
@@ -583,8 +581,8 @@ plots.order_against_learning(
 # time. To test it, gather the rows from a mapping, which makes no calls.
 #
 # **Shown** Windows of one page and the order of the file have batches of the same variance, but very different
-# losses. Neighbouring batches of a sorted file are alike, so SGD follows them and forgets the rest. Windows read the
-# pages in random order. V / V₀ of ten batches in a row tells the two orders apart.
+# losses. They differ in the order of the batches: in file order neighbouring batches are alike, while windows read the
+# pages in random order. V / V₀ of ten batches in a row tells the two apart.
 #
 # **Takeaway** Read windows of pages: few, large requests. To compare how orders learn, take V / V₀ of as many batches
 # as your SGD averages, here ten.

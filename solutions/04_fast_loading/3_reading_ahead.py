@@ -181,11 +181,8 @@ def epoch(buffers, step):
 
 
 # %% [markdown]
-# The next cells measure steps of five lengths, from a quarter of a fill to four fills. Each round runs one epoch of
-# each of four ways: both kinds of step, with one buffer and with three.
-#
-# The claims decide how much of the predicted gain is found, first for a step as long as a fill, then for all lengths of
-# the step that waits.
+# The next cells measure steps of five lengths, from a quarter of a fill to four fills. Each round runs both kinds of
+# step, with one buffer and with three.
 
 # %% tags=["experiment"]
 epoch(1, computing)  # not counted: it warms up threads and memory
@@ -325,8 +322,8 @@ plots.timelines(
 
 # %% [markdown]
 # **Shown** Only the step differs between the two kinds: one needs the machine's cores and memory, the other hardly
-# does. So if the step that computes gains less, reading and computing compete. The formula promises too much if its
-# times were measured alone.
+# does. So if the step that computes gains less, reading and computing compete. Then the formula promises too much from
+# times that were measured alone.
 #
 # **We think** that they compete for cores, because the products use all of them. To test it, call
 # `torch.set_num_threads(1)` above the measurement. If you have two cores, this leaves one to the reader.
@@ -355,16 +352,18 @@ figures.pipeline(fill_milliseconds, step_milliseconds, workers=1, batches=8, pre
 #   system guesses that they come next. `madvise(MADV_RANDOM)` tells it not to.
 # - A *page read* asks for many rows in one call. With `O_DIRECT` it bypasses the page cache.
 #
-# Each way runs two epochs from a cold start, once with room for the whole file and once with room for a quarter. To
-# emulate the small memory, the cell drops the file from the page cache whenever a quarter of it has come from the
-# disk. The table also counts *major faults*: touches of a mapped page that waited for the disk.
+# Each way runs two epochs from a cold start, once with room for the whole file and once with room for a quarter. The
+# small memory is emulated: before a batch, the cell drops the file from the page cache if a quarter of it has come from
+# the disk since the last drop. Within a batch, nothing is dropped.
+#
+# The table also counts *major faults*: touches of a mapped page that waited for the disk.
 #
 # **Predict** Random rows come from a mapping, with room for a quarter of the file. How many times the bytes of the
 # file come from the disk per epoch?
 #
 # - If only what is missing is read, three quarters of the file come.
 # - If each row is read once, the file comes about once.
-# - If neighbours are read, and dropped before they are used, it comes several times.
+# - If neighbours are read, and dropped before they are used, it comes several times, at most once per batch.
 
 # %%
 predicted_rereads = None  # times the bytes of the file
@@ -441,8 +440,9 @@ course.claim(
 # With room for the file, epoch 2 reads hardly anything from the disk. Only `O_DIRECT` reads the file every time.
 # Without room, each fault of a mapping brings neighbours, and many of them are dropped before they are used.
 #
-# **Shown** `MADV_RANDOM` changes only that. A fault then brings one memory page, so fewer bytes come from the disk,
-# but the program waits for a fault at every memory page. Page reads bring every page of rows once, in large requests.
+# **Shown** `MADV_RANDOM` only turns the neighbours off. A fault then brings one memory page, so fewer bytes come from
+# the disk. But the program waits for a fault at every memory page that is not in memory. Page reads bring every page of
+# rows once, in large requests.
 #
 # **Known** The disk's setting `read_ahead_kb` limits how much a fault brings (Linux,
 # Documentation/ABI/stable/sysfs-block). The cell prints yours.
@@ -519,8 +519,8 @@ plots.memory(memory, x_bytes)
 # *queued*: the call returns immediately, and the bytes are read from the buffer later. For this the buffer must be
 # *pinned*, which keeps its memory in place.
 #
-# Nobody may write into the buffer before the copy ends. But the loader will, as soon as you ask it for the next
-# batch. So somebody has to wait. `course.loading.copies.DeviceCopies` offers two ways to wait:
+# The loader refills its buffer as soon as you ask for the next batch. So the copy must end before you ask.
+# `course.loading.copies.DeviceCopies` starts copies and waits for them:
 #
 # | call | what it does | who waits |
 # |---|---|---|

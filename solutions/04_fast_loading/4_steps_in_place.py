@@ -4,7 +4,7 @@
 # **What does a step cost when the loader is no longer in its way?**
 #
 # Once loading is fast, FFCV's guide advises to normalise and update in place. You follow this advice and find out why
-# it helps. Then you compare your step with `torch.compile`, and fix the guide's loop.
+# it helps. Then you compare your step with `torch.compile`, and fix a loop that resembles the guide's.
 #
 # **You will be able to**
 #
@@ -82,7 +82,7 @@ mean, std = mean_and_std_now(on_device(loader))
 # %% [markdown]
 # ## What do new tensors cost?
 #
-# Once batches come fast, you wait for the step. What do tensors cost that a step makes as large as its batch?
+# Once batches come fast, you wait for the step. What does it cost if the step makes tensors as large as its batch?
 #
 # In the guide's step, the model predicts $z w + b$, with $z = (x - \text{mean}) / \text{std}$. Its residual is
 # $r = z w + b - y$, and the gradients of half the mean of $r^2$ are $z^T r / n$ and the mean of $r$. The guide writes
@@ -178,13 +178,10 @@ check.step_in_place(step_in_place, seed=77)
 # Five steps run over the same loader, with batches of `sizes.step_rows` rows:
 #
 # - *new tensors*: the guide's step;
-# - *own buffers*: the guide's step, but its two large results go into two buffers;
+# - *own buffers*: the guide's step, which writes $x - \text{mean}$ and $z$ into two buffers;
 # - *in place*: your step;
 # - *two passes*: a step that normalises the weights instead of the data (you can write it in an extra section below);
 # - *torch.compile*: the guide's step, compiled.
-#
-# The first two cells define an epoch of each. The claims decide what working in place gains, what fewer passes gain,
-# and whether the compiler does as well.
 
 # %% tags=["experiment"]
 # batches of over 32 MiB: glibc returns such memory when it is freed (part 1)
@@ -331,9 +328,9 @@ course.claim(
 )
 
 # %% [markdown]
-# **Shown** Only the setting of the C library changed. So new memory cost the part of the gain that went away, and the
-# rest has another reason. The step with own buffers needs no new memory, and makes the same six passes as the step in
-# place. They differ only in where they write.
+# **Shown** Only the setting of the C library changed. So the part of the gain that went away was the price of new
+# memory. The rest has another reason. The step with own buffers needs no new memory, and makes the same six passes as
+# the step in place. The two differ only in where they write.
 #
 # **We think** that this reason is the cache. A processor fetches memory before it writes to it, and other memory takes
 # room in the cache. To test it, take batches so small that they fit into the cache with both buffers.
@@ -349,8 +346,7 @@ course.claim(
 # Whether your own step pays for page faults depends on the size of its tensors, and on what the process has freed
 # before (part 1). So count them. From here on, this notebook keeps freed memory.
 #
-# **Takeaway** Equal arithmetic need not take equal time, because new memory and passes cost, too. Change one of them at
-# a time.
+# **Takeaway** New memory and passes cost time, too, not only arithmetic. Change one of them at a time.
 
 # %% [markdown]
 # ## Does the step learn? · extra
@@ -413,9 +409,9 @@ course.claim(
 # %% [markdown]
 # ## How busy is the step?
 #
-# Should you now improve the loader or the step? Look at the *utilisation*, the share of an epoch in which the step
-# computes. It is the time of the steps alone, on a batch that is there already, over the time of the epoch. A faster
-# loader can gain the rest at most. The step here is the one in two passes.
+# Should you now improve the loader or the step? Look at the *utilisation*: the time of the steps alone, on a batch that
+# is already in memory, over the time of the epoch. A faster loader can gain the rest at most. The step here is the one
+# in two passes.
 
 # %% tags=["experiment"]
 STANDARD = "TensorDataset"
@@ -451,16 +447,13 @@ course.claim(
 )
 
 # %% [markdown]
-# To judge a loader, compare the epoch with the step *without* a loader. Do not time the loader alone, because without
-# a step it has the cache and all cores for itself.
-#
 # **Takeaway** If utilisation is low, work on the loader. If it is high, work on the step.
 
 # %% [markdown]
 # ## What is wrong with a published example?
 #
-# A loop can be fast and still report wrong numbers. The function below resembles FFCV's guide. It runs, but it has six
-# faults. Can you find them from their symptoms?
+# A loop can be fast and still report wrong numbers. The function below resembles the loop of FFCV's guide. It runs, but
+# it has six faults, three of them the guide's. Can you find them from their symptoms?
 
 
 # %% locked="published_fit"
@@ -1052,13 +1045,13 @@ def svrg(problem, lr, batch_size):
 
 # %% [markdown]
 # The next cells solve six problems with many rows and six with few, each to a rough and to a tight target. SGD and
-# SVRG each count with the best of three learning rates. The passes of the other two are not counted. SGD's learning
-# rate falls to zero, over the number of passes that suits it best. After 32 passes we stop.
+# SVRG try three learning rates, and only the passes with the best rate count. SGD's rate falls to zero at its last
+# pass. We stop each method after 32 passes.
 #
 # **Predict** Which of CG, SGD and SVRG needs the fewest passes to the *tight* target, with many rows?
 #
 # - CG makes one step per pass, however many rows there are.
-# - SGD has its floor.
+# - SGD has noise in its batches, so its learning rate has to fall.
 # - SVRG makes a step for every 20 rows in each second pass.
 
 # %%

@@ -138,11 +138,11 @@ check.shuffle_buffer(shuffle_buffer, seed=811)
 # - If the buffer holds only neighbours, it is nearly as much as without any shuffle, which is about B.
 #
 # Then hold a sixteenth of the samples in memory. Random batches have the ratio 1, so call what is above 1 the
-# *excess*. How many times as large is the excess of windows as the excess of the buffer over shuffled shards?
+# *excess*. Divide the excess of windows by the excess of the buffer over shuffled shards. What do you get?
 #
-# - If memory decides, both are equal.
-# - If it matters how long a sample stays, they differ. A window is emptied before the next one is filled, and a
-#   buffer keeps some samples for long.
+# - If memory decides, the quotient is 1.
+# - If it matters how long a sample stays, it is not 1. A window is emptied before the next one is filled, but a buffer
+#   keeps some samples for long.
 
 # %%
 predicted_in_order = None  # times the variance of random batches
@@ -207,8 +207,8 @@ course.claim(
 # **Shown** Only the order of the shards differs between the first two ways, and it decides. In file order, most of
 # what is in the buffer comes from one stretch of the file, so each batch does, too.
 #
-# With shuffled shards, the ratio is close to 1 + BS / 2K. For windows of the same memory it is about 1 + BS / K,
-# and less if the memory is a large part of the file.
+# With shuffled shards, the ratio is about 1 + BS / 2K. With windows it is about 1 + BS / K. Both are smaller if the
+# memory is a large part of the file.
 #
 # <details><summary>Where does 1 + BS / 2K come from?</summary>
 #
@@ -240,7 +240,7 @@ course.claim(
 #   distance; Hugging Face's buffer over shuffled shards;
 # - *JPEGs*: a folder in random order; tar shards in order, with your buffer; tar shards shuffled, with your buffer.
 #
-# In a name, "its algorithm" means that the library is not installed, so we wrote its shuffle again. Windows and buffer
+# If a library is not installed, our own code makes its shuffle, and its name says "its algorithm". Windows and buffer
 # hold the same K samples. `py1e` spreads a shard over about K samples, by default over at least 262,144.
 #
 # Before you run the cell, choose the loader that you would take.
@@ -310,8 +310,9 @@ course.claim(
 #
 # <details><summary>Which numbers of × files come from our emulation?</summary>
 #
-# A loader that has read four times its files is stopped, and the rest of its epoch is extrapolated. Our emulation also
-# drops what was read ahead. Without that, the token file in order would be read once.
+# A loader that has read four times its files is stopped, and the rest of its epoch is extrapolated. Our emulation drops
+# files only between batches, so a batch reads the token file once at most. It also drops what was read ahead. Without
+# that, the token file in order would be read once.
 #
 # </details>
 #
