@@ -395,7 +395,7 @@ course.claim(
     rank_0_first != rank_0_second,
 )
 class_of_sample = [sample // 6 for sample in range(24)]
-plots.shards(dealt, class_of_sample, "Without set_epoch, both epochs deal out alike")
+plots.shards(dealt, class_of_sample, "Without set_epoch, both epochs have the same shards")
 
 # %% [markdown]
 # Without `set_epoch`, every epoch repeats the order of the first one, and so its batches. **The test** is one line:

@@ -211,7 +211,7 @@ for n, causes in lost.items():
     shares = "; ".join(f"{cause} {share}" for cause, share in causes.items())
     print(f"{n} ranks: 1/N {1 / n:.2f}; {shares}")
 course.claim(
-    "on two ranks, sending the gradients takes at least 2 % of a step on one rank that backward does not hide",
+    "on two ranks, the part of sending that backward does not hide takes at least 2 % of a step on one rank",
     lost[2]["sending"],
     above=0.02,
 )
