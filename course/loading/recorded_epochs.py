@@ -176,7 +176,7 @@ class ColdReading:
         """A new loader; the mapping that it reads from is added to `mappings`."""
         if way in (PAGES, DIRECT):
             is_direct = way == DIRECT
-            return self.file.loader("quasi-random", rows=self.rows, threads=2, direct=is_direct)
+            return self.file.loader("quasi-random", rows=self.rows, threads=1, direct=is_direct)
         advice = getattr(mmap, "MADV_RANDOM", None) if way == MAPPED_RANDOM else None
         mapping, table = map_rows(self.file.path, self.rows, self.file.stride, advice)
         mappings.append(mapping)
