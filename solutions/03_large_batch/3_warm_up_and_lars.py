@@ -567,8 +567,8 @@ course.claim(
 # - LARS with `exclude_1d=True`: its biases move as under SGD;
 # - Adam, without ramp and decay.
 #
-# **Predict**: by how many points of HR@10 (a point is 0.01) is LARS, with a trust ratio for all tensors, ahead of SGD
-# at 192 times the batch?
+# **Predict** the lead of LARS, with a trust ratio for all tensors, over SGD at 192 times the batch. Count in points of
+# HR@10 (a point is 0.01).
 
 # %%
 predicted_lars = None  # points of HR@10, 0 if tuning is all that SGD lacked
@@ -893,8 +893,8 @@ class WildLARS(torch.optim.Optimizer):
 # %% [markdown]
 # ### Exercise 4 · Show it
 #
-# Write an experiment that finds out, for any optimizer class, whether a bias that starts at zero stays there,
-# although it always gets a gradient.
+# Write an experiment that tests any optimizer class. Does a bias that starts at zero stay there, although it always
+# gets a gradient?
 #
 # **Must**
 # - make the optimizer as `optimizer_class(params, lr=...)`, with a one-dimensional float32 bias of zeros in `params`;

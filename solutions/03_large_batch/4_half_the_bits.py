@@ -60,7 +60,7 @@ print(experiment)
 # batch in pieces, weight each piece by its share of the rows, and let the optimizer step after the last one.
 #
 # **Known** In 2024, widely used trainers were found to average the mean losses of pieces with different numbers of
-# tokens, so the tokens of short pieces weighed too much (reference 5). Divide the sum over each piece by the count of
+# tokens (reference 5). So the tokens of short pieces weighed too much. Divide the sum over each piece by the count of
 # the whole batch instead.
 #
 # <details><summary>What changes with batch norm, or under DDP?</summary>

@@ -143,10 +143,10 @@ check.noise_scale(noise_scale, seed=17)
 # part 4.
 #
 # **Must**
-# - `norm()` returns the norm of the gradients of all parameters of all groups (skip those without one), in Adam's units
-#   where `optimizer.state[p]` has an `exp_avg_sq` (`betas` and `eps` are in the group, `step` in the state);
-# - `after_backward()` notes, after the first piece of an update, the norm of that piece's own mean gradient, and after
-#   the last piece the norm of the batch's;
+# - `norm()` returns the norm of all gradients, over all groups (skip parameters without one), in Adam's units where
+#   `optimizer.state[p]` has an `exp_avg_sq` (`betas` and `eps` are in the group, `step` in the state);
+# - `after_backward()` notes two norms per update: after the first piece, that of the piece's own mean gradient, and
+#   after the last, that of the batch's;
 # - both are appended to `small` and `large` when the update is complete, and not before.
 #
 # ```python
@@ -413,9 +413,9 @@ course.claim(
 )
 
 # %% [markdown]
-# You need not hit the best batch exactly. By the formula, half or twice $B^*$ takes at most an eighth longer. A
-# machine with a larger $c / s$ has a larger best batch. **Known** How far a larger batch saves updates differs very
-# much between models and data sets (Shallue et al., reference 2), so measure it for your own.
+# You need not hit the best batch exactly. By the formula, half or twice $B^*$ takes at most an eighth longer. A machine
+# with a larger $c / s$ has a larger best batch. **Known** How many updates a larger batch saves differs very much
+# between models and data sets (Shallue et al., reference 2).
 #
 # The curve can miss in two ways. Between the two timed batches, $c + s B$ may miss the seconds of an update (part 1).
 # The updates may differ, too. **We think** that, where they do, it is because the noise scale grows during a training,

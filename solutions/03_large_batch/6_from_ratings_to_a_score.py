@@ -397,7 +397,7 @@ course.claim(
 # ## What does careless data preparation cost? · extra
 #
 # Two functions prepared the data above, and a mistake in either would not raise an error. The first chooses the test.
-# If the test row were drawn at random, the model would learn from its user's future, so we hold out the *latest* choice
+# If the test row were drawn at random, the model would learn from its user's future. So we hold out the *latest* choice
 # of each user.
 #
 # The second function draws the zeros. A drawn film may be one that the user would have liked, and we accept that. But a
