@@ -9,7 +9,7 @@
 #
 # **You will be able to**
 #
-# - predict how throughput grows with the batch size, and say where it stops growing;
+# - predict how throughput grows with the batch size, and say where it levels off;
 # - say whether a baseline has converged before you compare anything with it;
 # - tell a training that has made too little progress from one that generalises badly.
 #
@@ -61,9 +61,9 @@ plots.neumf_diagram()
 # Each user's latest film is kept for the test, and the one before it for validation. Every score in this part is on
 # validation.
 #
-# **HR@10 with sampled negatives** ranks the held-out film among 100 films that the user never rated. It is the share of
-# users whose film is among the first ten. **NDCG@10** also counts how high the film comes. Guessing reaches about a
-# tenth. A ranking by popularity, the same for all users, is harder to beat.
+# To score a model, each user's held-out film is ranked among 100 films that the user never rated. **HR@10 with sampled
+# negatives** is the share of users whose film is among the first ten. **NDCG@10** also counts how high the film comes.
+# Guessing reaches about a tenth. A ranking by popularity, the same for all users, is harder to beat.
 
 # %% tags=["experiment"]
 experiment = Experiment(sizes)
@@ -138,7 +138,7 @@ ways = {times: updates(batch) for times, batch in timed_batches.items()}
 compared = compare(ways, device=course.device(), seconds=sizes.seconds, progress=False)
 
 # %% [markdown]
-# The smallest and the largest batch give $c$ and $s$, and the batches between them test the formula.
+# The smallest and the largest batch give $c$ and $s$. A claim tests the formula at 16×.
 
 # %% tags=["experiment"]
 seconds = {}  # per update
@@ -182,7 +182,7 @@ course.claim(
 )
 
 # %% [markdown]
-# At $B = c / s$, the samples of an update cost as much as the update itself.
+# At $B = c / s$, the samples of an update cost as much as its fixed costs.
 #
 # <details><summary>Why may a sample cost less in a large batch?</summary>
 #
@@ -195,7 +195,7 @@ course.claim(
 # **Takeaway** By the formula, a batch of $c / s$ samples reaches half of the highest throughput.
 
 # %% [markdown]
-# ## What does it lose?
+# ## What does a larger batch lose?
 #
 # Speed is worth little if the model ends worse. **Known** Published results point to two reasons:
 #
@@ -285,11 +285,12 @@ print(course.score("03/1", "what costs the score", predicted_cause, cause))
 # %% [markdown]
 # ## Was it the batch, or the learning rate?
 #
-# The large batch made too few updates at *this* learning rate. At a better one, as many might be enough. Adam divides
-# each coordinate of the gradient by its recent size, so how far a weight moves depends mostly on the learning rate.
+# The large batch made too few updates at *this* learning rate. At a larger one, as many updates might be enough. The
+# cell tries this with Adam. Adam divides each coordinate of the gradient by its recent size, so the learning rate
+# mostly decides how far a weight moves.
 #
-# The cell trains Adam for half as many epochs: at 1×, at 16× with the same learning rate, and at 16× with one tuned for
-# it. Both runs at 16× make equally many updates. **If the batch itself did harm, could a learning rate repair it?**
+# Adam trains for half as many epochs: at 1×, at 16× with the same learning rate, and at 16× with one tuned for it. Both
+# runs at 16× make equally many updates. **Does the third run reach the score of the first?**
 
 # %% tags=["experiment"]
 half_epochs = max(1, epochs // 2)
@@ -317,8 +318,7 @@ course.claim(
 
 # %% [markdown]
 # **Shown** From the second row to the third, only the learning rate changes. If the third row is as good as the first,
-# then neither the batch nor the number of updates did the harm. The small batch's learning rate made each update too
-# short.
+# Adam needs no more updates at 16×. With the small batch's learning rate, each update was too short.
 #
 # **Takeaway** Before you say what a large batch loses, tune its learning rate.
 
@@ -430,9 +430,9 @@ course.claim("20 of your steps lead to the same weights as torch.optim.SGD", is_
 # gradient is 0. Then the weights before it have nothing to learn from. We call a unit of the MLP **silent** if it
 # outputs 0 for all of 8,192 samples.
 #
-# The published NeuMF starts with an output bias near 0, so the untrained model gives every pair about one half.
-# Ours starts at the log odds of a positive. **Does that matter?** The cell trains half an epoch with SGD, with three
-# seeds for each start. It uses twice the learning rate of the small batch.
+# The published NeuMF starts with an output bias near 0, so the untrained model gives every pair about one half. Ours
+# starts at the log odds of a positive. **How much of the last layer does each start silence?** The cell trains half an
+# epoch with SGD, with three seeds for each start. It uses twice the learning rate of the small batch.
 
 # %% tags=["experiment"]
 twice_the_lr = sgd(2 * sizes.base_lr)
@@ -468,7 +468,7 @@ course.claim(
 # data and another learning rate, too. A model whose last layer is silent can still score well, because its GMF half
 # learns.
 #
-# **Takeaway** A score does not show a dead layer. Count silent units before you tune.
+# **Takeaway** A score does not show a silent layer. Count silent units before you tune.
 
 # %% [markdown]
 # ## References

@@ -127,11 +127,10 @@ check.scaled_lr(scaled_lr, seed=256)
 #
 # Search a grid of learning rates, `start` times powers of `factor`. `score(lr)` trains once and returns a score, where
 # larger is better, or NaN if the run diverged. Trainings take long, so run few. Begin at `start`, which does not
-# diverge in the check. Then always try a neighbour, above or below, of the best learning rate so far. Return the best
-# one once both its neighbours were tried.
+# diverge in the check. Then always try a neighbour of the best learning rate so far, above or below it.
 #
 # **Must**
-# - return the best learning rate after both its neighbours were tried, or after `most` runs;
+# - return the best learning rate once both its neighbours were tried, or after `most` runs;
 # - train each learning rate once;
 # - count NaN as worse than any number.
 #
@@ -201,7 +200,7 @@ check.sweep(sweep, seed=4)
 # %% [markdown]
 # Now sweep SGD and Adam at 16× and at 192×, with one run per learning rate. **Predict** SGD's best learning rate at
 # 16×, as a multiple of the small batch's. The linear rule says 16. Krizhevsky's square root, which keeps the variance
-# of a step the same, says 4. If the learning rate may not grow at all, it is 1.
+# of a step the same, says 4. If the old learning rate stays the best, it is 1.
 
 # %%
 predicted_multiple = None  # your number: SGD's best learning rate at 16x over the small batch's
@@ -241,19 +240,19 @@ what = "best rate of SGD at 16x over the small batch's"
 print(course.score("03/2", what, predicted_multiple, multiple))
 
 # %% [markdown]
-# SGD was swept from two starts: the unchanged learning rate and the one of the linear rule. If they found learning
-# rates that are more than a factor of 4 apart, at least one sweep stopped early. A sweep only goes uphill, so a small
-# hill, a lucky seed or a start that diverges can stop it.
+# SGD was swept from two starts: the unchanged learning rate and the one of the linear rule. If their results are more
+# than a factor of 4 apart, at least one sweep missed the best learning rate. A sweep only goes uphill, so a small hill,
+# a lucky seed or a start that diverges can stop it.
 #
-# **Takeaway** Tune every contestant with the same sweep, start it where a rule points, and trust a best value only
-# between two that are worse.
+# **Takeaway** Tune every contestant with the same sweep. A best value between two worse ones may be a small hill, so
+# sweep from a second start, too.
 
 # %% [markdown]
 # ## How far does the linear rule lead?
 #
 # A sweep sees one column. The recorded map shows all columns for SGD, with as many epochs as in part 1. Each square is
-# one training. Red frames mark the squares nearest to what your sweep just ran; the numbers are the recorded ones. A
-# run that diverged counts as 0, and guessing scores about a tenth.
+# one training, with its recorded score. A run that diverged has 0, and guessing has about a tenth. Red frames mark the
+# squares nearest to the runs of your sweep.
 #
 # The orange line is the linear rule, from the best learning rate of the smallest batch. Move the slider "power of the
 # batch size" to 0.5 (square root) and to 0 (constant). **Which line stays on dark squares, and up to which batch?**
@@ -273,8 +272,8 @@ figures.rate_maps(maps, "NCF, SGD", rate=sizes.map_rate, here=here)
 # A score does not show which half of the model trains. So the cell also prints the share of **silent** ReLUs in the
 # last MLP layer, which output 0 for all of 8,192 samples.
 #
-# **Predict** which share of the lost HR@10 the rule restores at 16×. If the gradient hardly changes over 16 small
-# steps, it restores all. If the loss is too steep for long steps, it restores nothing.
+# **Predict** which share of the lost HR@10 the rule restores at 16× with these seeds. If one long step does what 16
+# short ones do, it restores all. If long steps overshoot, it may restore nothing.
 
 # %%
 predicted_restored = None  # your number: 0 = nothing of the lost HR@10, 1 = all of it
@@ -344,11 +343,10 @@ course.claim(
 # **Shown** At 16×, the three ways of SGD differ only in the learning rate. Where the whole last MLP layer is silent,
 # the logit comes from the GMF half alone, however high the score.
 #
-# <details><summary>Why may the square root do worse than both its neighbours?</summary>
+# <details><summary>Why is the square root so low with some seeds?</summary>
 #
-# **We think** there are two reasons. This learning rate already silences the MLP with some seeds: in its rows above,
-# the worst seeds should be the silent ones. And it is still too small for the GMF half. To test this, give the GMF
-# tables a larger learning rate.
+# **We think** that this learning rate silences the MLP with these seeds: in the rows above, the worst seeds should be
+# the silent ones. And it is too small for the GMF half. To test this, give the GMF tables a larger learning rate.
 #
 # </details>
 #
@@ -357,13 +355,12 @@ course.claim(
 # %% [markdown]
 # ## Does another model have the same ridge?
 #
-# The ridge of one model says little about yours. The switch above the figure shows the map of NCF for Adam and LARS,
-# too, and maps of a small transformer on drawn text and of a CNN on Fashion-MNIST. The last two train for one epoch.
-# Draw your rule over each.
+# The switch above the figure shows more maps: NCF with Adam and with LARS, a small transformer on drawn text, and a CNN
+# on Fashion-MNIST. The transformer and the CNN train for one epoch. Draw your rule over each map.
 #
-# Then ask all maps a stricter question. A rule starts at the best square of the smallest batch. **Up to which batch
-# does it reach at least nine tenths of each column's best score?** Half way between two squares, the lower learning
-# rate counts. A square that was not run ends the rule.
+# The table asks more of a rule. The rule starts at the best square of the smallest batch. **Up to which batch does it
+# reach at least nine tenths of each column's best score?** Halfway between two squares, the lower learning rate counts.
+# A square that was not run ends the rule.
 
 # %% tags=["experiment"]
 print(

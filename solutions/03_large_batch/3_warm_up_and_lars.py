@@ -119,7 +119,7 @@ plots.layer_ratios(drawn, title)
 # moves.
 
 # %% [markdown]
-# ## When does a warm-up decide?
+# ## When does a training need a warm-up?
 #
 # A *warm-up* starts with a small learning rate and raises it, so the first updates are small. **Known** Goyal et al.
 # trained ResNet-50 with 32 times the batch. A gradual warm-up lowered the error from 24.8 % to 23.7 %, nearly that of
@@ -128,8 +128,8 @@ plots.layer_ratios(drawn, title)
 # %% [markdown]
 # ### Exercise 1 · Linear warm-up
 #
-# Let the learning rate grow by equal amounts from the small batch's to the large batch's, and then stay. The ramp may
-# end between two steps, so do not round its length.
+# Raise the learning rate by the same amount at each step, from the small batch's to the large batch's. Then keep it.
+# The ramp may end between two steps, so do not round its length.
 #
 # **Must**
 # - give step 0 exactly `base_lr`, and lie on the straight line in the warm-up;
@@ -187,13 +187,13 @@ check.linear_warmup(linear_warmup, seed=512)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# A warm-up can matter with a small batch, too. The cell trains a deep transformer with Adam. Its blocks are
-# *post-norm*: they normalise after each addition, as in Vaswani et al. 2017. Two of the ramps grow by equal factors
-# (exercise 3). **Which of the four trainings learn?**
+# A warm-up can matter with a small batch, too. The cell trains a deep transformer with Adam, without a ramp and with
+# three ramps. Its blocks are *post-norm*: they normalise after each addition, as in Vaswani et al. 2017. Two of the
+# ramps grow by equal factors (exercise 3). **Which of the four trainings learn?**
 #
-# In the figure, a line is the middle seed and a band holds all seeds. The upper dashed line is the loss of a model
-# that knows only how frequent each token is. The lower one is the loss of the table from which the text was drawn:
-# in it, the last two tokens decide how likely each next one is.
+# In the figure, a line is the middle seed and a band holds all seeds. At the upper dashed line, a model knows only how
+# frequent each token is. At the lower one, it knows the table from which the text was drawn: the last two tokens decide
+# how likely each next one is.
 
 # %% tags=["experiment"]
 text = warmed_transformers.text_of_pairs(sizes.warm_rows, course.device())
@@ -276,14 +276,14 @@ plots.warm_up(runs, levels, title)
 # - *The weights*: the initial weights do not survive steps of that size. In post-norm blocks, gradients near the
 #   output start large (Xiong et al. 2020, arXiv:2002.04745).
 #
-# A wait tells them apart. For a quarter of the steps the learning rate is 0, so Adam collects its averages and the
+# A wait tells them apart. For a quarter of the steps the learning rate is 0: Adam collects its averages, and the
 # weights stay. Then the learning rate jumps to its full value. If the averages were at fault, the training now learns.
 #
 # **Predict**: does this training learn or fail?
 #
-# Two controls run after it. Both keep the mean square of the wait and start the mean gradient from 0 again:
+# The cell also trains two controls. Both keep the mean square of the wait, and start the mean gradient from 0 again:
 #
-# - one applies Adam's bias correction to the new mean, so its first steps have full size;
+# - one corrects the bias of the new mean, as Adam does, so its first steps have full size;
 # - one does not, so its first steps are short.
 
 # %%
@@ -334,13 +334,13 @@ course.claim(
 )
 
 # %% [markdown]
-# **Shown** Where the first two claims hold, these averages are not enough. The two controls differ only in the size of
-# their first steps. Where the third claim holds, too, short first steps are enough.
+# **Shown** Where the first two claims hold, full averages are not enough. The two controls differ only in the size of
+# their first steps. Where the third claim holds, too, this size decides.
 #
-# <details><summary>Liu et al. cured their training by a wait. Why?</summary>
+# <details><summary>Liu et al. repaired a training by a wait. What did they do differently?</summary>
 #
-# **Known** They changed neither the weights nor the mean gradient meanwhile. So the mean gradient was still 0, and the
-# steps after the wait began short, too.
+# **Known** During their wait, neither the weights nor the mean gradient changed. So the mean gradient was still 0 after
+# it, as in the two controls.
 #
 # </details>
 #
@@ -567,8 +567,8 @@ course.claim(
 # - LARS with `exclude_1d=True`: its biases move as under SGD;
 # - Adam, without ramp and decay.
 #
-# **Predict**: by how many points of HR@10 (a point is 0.01) is LARS, with a trust ratio for all tensors, ahead of SGD
-# at 192 times the batch?
+# **Predict** the lead of LARS, with a trust ratio for all tensors, over SGD at 192 times the batch. Count in points of
+# HR@10 (a point is 0.01).
 
 # %%
 predicted_lars = None  # points of HR@10, 0 if tuning is all that SGD lacked
@@ -636,8 +636,8 @@ plots.by_seed(scores, {"popularity": experiment.popularity}, "HR@10", title)
 # ## Where does LARS stop winning? · extra
 #
 # With smaller batches, SGD makes more updates, so a trust ratio may gain less. The cell compares both optimizers at 16
-# times the base batch, with the same schedule as above. At the scale `laptop`, it also does so at 4 times, where each
-# has one peak, the best of a grid that we searched with two seeds. A seed that diverged has the score 0.
+# times the base batch, with the same schedule as above. At the scale `laptop`, it also compares them at 4 times, each
+# at one peak, which we found with two seeds. A seed that diverged has the score 0.
 #
 # **What is left of LARS' lead, and what does a trust ratio cost?**
 
@@ -693,17 +693,16 @@ course.claim(
 # %% [markdown]
 # ## How many learning rates does Adam need? · extra
 #
-# At 192 times the batch, what does Adam have that SGD lacks? Like momentum, it averages the gradient over the last
-# updates. Unlike SGD, it also divides each coordinate by $\sqrt v$, the root of its mean square. So a coordinate with
-# small gradients moves about as far as one with large gradients.
+# At 192 times the batch, what does Adam have that SGD lacks? Both combine the gradients of the last updates. Adam
+# also divides each coordinate by $\sqrt v$, the root of its mean square. So a coordinate with small gradients moves
+# about as far as one with large gradients.
 #
-# How finely does this have to be done? `SharedScaleAdam` is Adam with one choice: a mean square $v$ for each
-# coordinate, which is Adam itself, for each tensor, or for the whole model. With one $v$ for the model, all coordinates
-# keep their proportions, as under SGD with momentum. Each variant tries three learning rates. Some seeds choose the
-# best, and others judge it.
+# Does every coordinate need its own $v$? `SharedScaleAdam` keeps one $v$ for each coordinate, which is Adam itself, for
+# each tensor, or for the whole model. With one $v$ for the model, all coordinates keep their proportions, as under SGD
+# with momentum. Each variant tries three learning rates. Some seeds choose the best, and others judge it.
 #
 # **Predict** which share of Adam's lead over one scale for the model remains with one scale per tensor. Say 0 if every
-# coordinate needs its own learning rate, and 1 if a learning rate for every layer is enough.
+# coordinate needs its own scale, and 1 if one per tensor is enough.
 
 # %%
 predicted_share = None  # your number from 0 to 1
@@ -750,8 +749,7 @@ plots.by_seed(rows, {"popularity": experiment.popularity}, "HR@10", title)
 # **Shown** The three differ in how the scale is shared, each at its own best learning rate. Where the first claim
 # holds, a scale for each tensor gains at least 20 points. Where the second holds, too, a finer one adds at most 5.
 #
-# **Takeaway** Where one scale per tensor does as well as Adam, a learning rate for every layer is most of Adam's gain
-# over a single scale.
+# **Takeaway** One scale per tensor can give most of what Adam gains over one scale for the model.
 
 # %% [markdown]
 # ## Can you write the other ramp? · extra
@@ -895,8 +893,8 @@ class WildLARS(torch.optim.Optimizer):
 # %% [markdown]
 # ### Exercise 4 · Show it
 #
-# Write an experiment that finds out, for any optimizer class, whether a bias that starts at zero stays there,
-# although it always gets a gradient.
+# Write an experiment that tests any optimizer class. Does a bias that starts at zero stay there, although it always
+# gets a gradient?
 #
 # **Must**
 # - make the optimizer as `optimizer_class(params, lr=...)`, with a one-dimensional float32 bias of zeros in `params`;
@@ -970,8 +968,9 @@ for optimizer_class in (WildLARS, course.solved(check.LARS), torch.optim.SGD):
 # %% [markdown]
 # ### Exercise 5 · Fix the schedule
 #
-# Compute `wild_decay(step, 5, 1.0)` for steps 0 to 10. The counter that `WildLARS` calls an epoch goes up with every
-# *step*, so a training runs past the end of the schedule. Write the decay so that it is correct past the end, too.
+# The counter that `WildLARS` calls an epoch goes up with every *step*, so a training runs past the end of the schedule.
+# To see what happens there, compute `wild_decay(step, 5, 1.0)` for steps 0 to 10. Then write a decay that is correct
+# past the end, too.
 #
 # **Must** return `lr * (1 - step / max_steps) ** power` before `max_steps`, and exactly 0.0 from there on, for any
 # `power > 0`, also 0.5 or 3.

@@ -60,7 +60,7 @@ print(experiment)
 # batch in pieces, weight each piece by its share of the rows, and let the optimizer step after the last one.
 #
 # **Known** In 2024, widely used trainers were found to average the mean losses of pieces with different numbers of
-# tokens, so the tokens of short pieces weighed too much (reference 5). Divide the sum over each piece by the count of
+# tokens (reference 5). So the tokens of short pieces weighed too much. Divide the sum over each piece by the count of
 # the whole batch instead.
 #
 # <details><summary>What changes with batch norm, or under DDP?</summary>
@@ -212,6 +212,10 @@ course.claim(
 )
 
 # %% [markdown]
+# **Known** Autocast runs matrix products in 16 bits (documentation of `torch.amp`), so autograd keeps their inputs in
+# 16 bits. The products of the GMF half are element by element, and stay in fp32. So not all of these bytes are
+# halved.
+#
 # Do pieces take longer? The cell times an update.
 
 # %% tags=["experiment"]
@@ -227,9 +231,6 @@ course.claim(
 )
 
 # %% [markdown]
-# **Known** Autocast runs matrix products in 16 bits (documentation of `torch.amp`), so autograd keeps their inputs in
-# 16 bits. The products of the GMF half are element by element, and stay in fp32. So not all of these bytes are halved.
-#
 # **We think** that pieces take longer, where they do, because each piece pays part 1's fixed costs again. To test it,
 # make the pieces larger.
 #
@@ -241,8 +242,8 @@ course.claim(
 # **Known** When the object detector SSD was trained in fp16, most of the activations' non-zero gradients became zero,
 # and the training diverged (reference 6).
 #
-# The bits of the exponent set the range of a format: outside it, a number becomes zero or infinite. The other bits
-# set the spacing, so fewer of them lose digits.
+# The bits of the exponent set the range of a format: outside it, a number becomes zero or infinite. The other bits set
+# the spacing: fewer bits, fewer digits.
 #
 # | format | exponent bits | largest | smallest normal | smallest above 0 | spacing at 1 |
 # |---|---|---|---|---|---|
@@ -250,9 +251,9 @@ course.claim(
 # | fp16 | 5 | 65504 | 6.1e-5 (2^-14) | 6.0e-8 (2^-24) | 9.8e-4 |
 # | bf16 | 8 | 3.4e38 | 1.2e-38 | 9.2e-41 | 7.8e-3 |
 #
-# Under `torch.amp.autocast`, weights, optimizer and `p.grad` stay in fp32. The gradients of what a linear layer
-# returns are 16-bit, and they are the activations' gradients below. A mean loss weights each row by $1/B$, so they
-# shrink as the batch grows. A gradient that becomes zero trains nothing. **How many become zero?**
+# Under `torch.amp.autocast`, weights, optimizer and `p.grad` stay in fp32. The gradients of a linear layer's outputs
+# are 16-bit. We call them the activations' gradients. A mean loss weights each row by $1/B$, so they shrink as the
+# batch grows. A gradient that becomes zero trains nothing. **How many become zero?**
 
 # %% tags=["experiment"]
 small = []  # percent of the non-zero gradients, per batch size
@@ -419,14 +420,14 @@ check.amp_step(amp_step, seed=13)
 # Gradients can vanish in fp16. Does the training then fail? The cell trains a deeper version of NeuMF's MLP half alone,
 # because there the gradient of an embedding passes through five layers.
 #
-# NVIDIA trains NeuMF with batches of $2^{20}$ samples. The cell takes fewer rows and makes their gradients as small
-# as in that batch: it multiplies the mean loss by the number of rows over $2^{20}$. Before the update, it divides the
-# gradients by the same factor. Four ways make the same updates, except for what 16 bits lose:
+# NVIDIA trains NeuMF with batches of $2^{20}$ samples. The cell takes fewer rows and makes their gradients as small as
+# in that batch: it multiplies the mean loss by a factor, the number of rows over $2^{20}$. Before the update, it
+# divides the gradients by the same factor. Four ways make the same updates, except for what 16 bits lose:
 #
-# - *fp32*, where this factor would change nothing;
-# - *fp16 without a scale*: the factor stays as it is;
-# - *fp16 with a scaler*: the scale starts $2^{16}$ times higher, which is torch's default, and adapts;
-# - *bf16*: the factor stays as it is.
+# - *fp32*: without the factor, which would change nothing;
+# - *fp16 without a scale*: the factor alone;
+# - *fp16 with a scaler*: the factor times a loss scale, which starts at $2^{16}$, torch's default, and adapts;
+# - *bf16*: the factor alone.
 #
 # **Predict** the loss at the end of fp16 without a scale over the loss of fp32.
 #
@@ -505,9 +506,11 @@ course.claim(
 # 16 bits may save time as well, but not on every machine. NVIDIA GPUs since Ampere (2020) and some CPUs multiply bf16
 # in hardware. The cell times an update of the large model, and a matrix product alone, on *your* machine.
 #
-# **Predict** how many times as fast the update is in bf16. If bytes decide, half the bits are twice as fast. If
-# the processor has instructions for products of bf16, a product may gain more, and the update a part of it. If your
-# processor has to convert each number, it may be below 1.
+# **Predict** how many times as fast the update is in bf16.
+#
+# - Is it 2, because half the bytes move?
+# - Is it more, because the processor multiplies bf16 in hardware?
+# - Is it below 1, because the processor has to convert each number?
 
 # %%
 predicted_speedup = None  # your number: seconds in fp32 over seconds in bf16
@@ -568,9 +571,9 @@ course.claim(
 # %% [markdown]
 # ## Does the whole recipe work?
 #
-# Remedies that work one by one need not work together. So combine four at 192 times the batch: LARS, the schedule of
-# part 3, mixed precision, and weight decay of $10^{-4}$. Then take ingredients out, with the same seeds. The second
-# way has no weight decay, the third also no mixed precision. **Does the whole recipe end highest?**
+# So far you tested ingredients one by one. Now combine four at 192 times the batch: LARS, the schedule of part 3, mixed
+# precision, and weight decay of $10^{-4}$. Then take ingredients out, with the same seeds. The second way has no weight
+# decay, the third also no mixed precision. **Does the whole recipe end highest?**
 
 # %% tags=["experiment"]
 Lars = course.solved(check.LARS)
@@ -641,7 +644,7 @@ course.claim(
 # $w$. Where $\beta \lVert w \rVert$ exceeds $\lVert g \rVert$, the layer mostly shrinks. To test it, print both norms
 # per layer.
 #
-# **Takeaway** A recipe can do worse than some of its ingredients. Take them out one by one before you trust it.
+# **Takeaway** A recipe can do better without one of its ingredients. Take them out one by one before you trust it.
 
 # %% [markdown]
 # ## Can you find the scale yourself? · extra

@@ -48,13 +48,13 @@ print(experiment)
 #
 # $$\lVert g_B \rVert^2 = \lVert G \rVert^2 + S / B .$$
 #
-# where $S$ is the noise of one sample: the sum of the variances of its gradient over all parameters. At $B = S /
-# \lVert G \rVert^2$, signal and noise are equal. This batch size is the **gradient noise scale**. McCandlish et al.
-# (2018, reference 1) take it as an estimate of the *critical batch* $B_c$ in
+# Here $S$ is the noise of one sample: the sum of the variances of its gradient over all parameters. Signal and noise
+# are equal at $B = S / \lVert G \rVert^2$. This batch size is the **gradient noise scale**. McCandlish et al. (2018,
+# reference 1) take it as an estimate of the *critical batch* $B_c$ in
 #
 # $$\text{updates to the target} = u\,(1 + B_c / B).$$
 #
-# where $u$ is the fewest updates that any batch needs. By this formula, twice the batch nearly halves the updates far
+# Here $u$ is the fewest updates that any batch needs. By this formula, twice the batch nearly halves the updates far
 # below $B_c$. Far above $B_c$, a larger batch saves nearly nothing.
 
 # %% [markdown]
@@ -143,10 +143,10 @@ check.noise_scale(noise_scale, seed=17)
 # part 4.
 #
 # **Must**
-# - `norm()` returns the norm of the gradients of all parameters of all groups (skip those without one), in Adam's units
-#   where `optimizer.state[p]` has an `exp_avg_sq` (`betas` and `eps` are in the group, `step` in the state);
-# - `after_backward()` notes, after the first piece of an update, the norm of that piece's own mean gradient, and after
-#   the last piece the norm of the batch's;
+# - `norm()` returns the norm of all gradients, over all groups (skip parameters without one), in Adam's units where
+#   `optimizer.state[p]` has an `exp_avg_sq` (`betas` and `eps` are in the group, `step` in the state);
+# - `after_backward()` notes two norms per update: after the first piece, that of the piece's own mean gradient, and
+#   after the last, that of the batch's;
 # - both are appended to `small` and `large` when the update is complete, and not before.
 #
 # ```python
@@ -295,8 +295,8 @@ course.claim(
 )
 
 # %% [markdown]
-# **Takeaway** A training in micro-batches or on ranks already has gradients of two batch sizes. Take their norms in the
-# units in which your optimizer moves.
+# **Takeaway** A training in micro-batches or on ranks already has gradients of two batch sizes. Its noise scale depends
+# on the units of their norms.
 
 # %% [markdown]
 # ## Which batch is fastest?
@@ -413,12 +413,14 @@ course.claim(
 )
 
 # %% [markdown]
-# You need not hit the best batch exactly. By the formula, half or twice $B^*$ takes at most an eighth longer. A
-# machine with a larger $c / s$ has a larger best batch. **Known** How far a larger batch saves updates differs very
-# much between models and data sets (Shallue et al., reference 2), so measure it for your own.
+# You need not hit the best batch exactly. By the formula, half or twice $B^*$ takes at most an eighth longer. A machine
+# with a larger $c / s$ has a larger best batch. **Known** How many updates a larger batch saves differs very much
+# between models and data sets (Shallue et al., reference 2).
 #
-# **We think** that the curve errs because the noise scale grows during a training, and one number stands for all of
-# it. To test it, print the meter's value for the first and the last third of the updates.
+# The curve can miss in two ways. Between the two timed batches, $c + s B$ may miss the seconds of an update (part 1).
+# The updates may differ, too. **We think** that, where they do, it is because the noise scale grows during a training,
+# and one number stands for all of it. To test it, print the meter's value for the first and the last third of the
+# updates.
 #
 # <details><summary>What changes with more ranks?</summary>
 #
@@ -439,8 +441,8 @@ course.claim(
 # Here Adam trains one epoch as before, and continues in one of three ways:
 #
 # - *falling learning rate*: divided by four, twice;
-# - *growing batch*: multiplied by four, twice, which is the rule for SGD (for Adam, the square root of reference 4
-#   would ask for 16);
+# - *growing batch*: multiplied by four, twice, by the rule for SGD (for Adam, the square root of reference 4 asks
+#   for 16);
 # - *neither*.
 
 # %% tags=["experiment"]
@@ -486,8 +488,8 @@ course.claim(
 )
 
 # %% [markdown]
-# First ask whether a falling learning rate helped at all. If the constant one ends as high or higher, it did not. Then
-# the first claim only says that a growing batch loses about as much.
+# First compare the falling learning rate with the constant one. If the constant one ends as high or higher, the fall
+# did not help. Then the first claim only says that a growing batch loses about as much.
 #
 # **Takeaway** Late in a training, a larger batch can take the place of a smaller learning rate. Compare both with a
 # training that changes neither.
@@ -625,14 +627,15 @@ course.claim(
 )
 
 # %% [markdown]
-# The two numbers may differ several times over, or be infinite. Read them as orders of magnitude.
+# The first number is over all steps, the second and the third over the last ones. The noise scale may change during a
+# training, so compare the last two. Even they may differ several times over, or be infinite.
 #
-# <details><summary>Why do the two differ?</summary>
+# <details><summary>Why do the second and the third differ?</summary>
 #
 # A batch far below the noise scale holds hardly any signal, so $\lVert G \rVert^2$ is a small difference of two large
 # numbers. And your meter compares pieces of one update, while the check-up compares steps, between which the weights
-# move. **We think** that these are the reasons. To test it, train with a learning rate near 0: then the two should
-# come close over the last steps.
+# move. **We think** that these are the reasons. To test it, train with a learning rate near 0: then the two should come
+# close.
 #
 # </details>
 #

@@ -158,13 +158,13 @@ check.neumf_forward(neumf_forward, seed=2017)
 # %% [markdown]
 # ## How can a broken model get a perfect score? · extra
 #
-# A score is a ranking that was counted. Each user's held-out film is ranked among 100 films that the user has never
-# seen. **HR@10** is the share of users whose film has one of the ten best scores. **NDCG@10** gives a hit at 0-based
-# rank $r$ the value $1 / \log_2(r + 2)$, and a miss nothing.
+# To score a model, each user's held-out film is ranked among 100 films that the user has never seen. **HR@10** is the
+# share of users whose film has one of the ten best scores. **NDCG@10** gives a hit at 0-based rank $r$ the value
+# $1 / \log_2(r + 2)$, and a miss nothing.
 #
-# Three things distort this count. The 100 films are drawn with repetition, so one film may count twice. The held-out
-# film may win a tie of *equal* scores. And a training that diverges gives NaN. With NaN, `<`, `>` and `==` are False,
-# so no film seems to precede the held-out one.
+# Three things distort these scores. The 100 films are drawn with repetition, so one film may count twice. Scores may be
+# *equal*, so that films tie. And a training that diverges gives NaN. With NaN, `<`, `>` and `==` are False, so no film
+# seems to precede the held-out one.
 
 # %% [markdown]
 # ### Exercise 2 · Hit rate and NDCG
@@ -243,8 +243,8 @@ check.rank_metrics(rank_metrics, seed=7)
 
 # %% [markdown]
 # Two models know nothing: one says 0 for every pair, one says NaN. **Predict** the HR@10 of the first if a candidate
-# precedes the film only when its score is *larger*, which is the comparison that one writes first. Nothing is larger
-# than an equal score, so does the film come first or last?
+# precedes the film only when its score is *larger*, which is the obvious comparison. Among equal scores, does the film
+# come first or last?
 
 # %%
 predicted_hit_rate_of_a_constant = None  # your number: HR@10 of the model that says 0, with >
@@ -319,8 +319,8 @@ course.claim(
 # that it can rank two models in another order than the same metric over all films does, even in expectation. So the
 # cell also ranks each test film among *all* films that its user never took.
 #
-# **Predict** what remains of a sampled HR@10 if all films compete. A model that guesses has 10 of 101 places in one
-# ranking, and 10 of all films in the other. A good model leaves most films behind in both.
+# **Predict** NeuMF's HR@10 if all films compete. A model that guesses has 10 of 101 places in one ranking, and 10 of
+# all films in the other. Does NeuMF lose by the same factor? Or less, because it leaves most films behind in both?
 
 # %%
 predicted_full = None  # your number: NeuMF's HR@10 among all films
@@ -397,7 +397,7 @@ course.claim(
 # ## What does careless data preparation cost? · extra
 #
 # Two functions prepared the data above, and a mistake in either would not raise an error. The first chooses the test.
-# If the test row were drawn at random, the model would learn from its user's future, so we hold out the *latest* choice
+# If the test row were drawn at random, the model would learn from its user's future. So we hold out the *latest* choice
 # of each user.
 #
 # The second function draws the zeros. A drawn film may be one that the user would have liked, and we accept that. But a

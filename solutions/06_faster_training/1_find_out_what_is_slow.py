@@ -1088,7 +1088,7 @@ course.claim(
 
 # %% locked="wild_evaluate"
 def wild_evaluate(model, batches, device):
-    """Accuracy in percent, with four faults.  Do not use it."""
+    """Accuracy in percent, with faults.  Do not use it."""
     outputs_list = []
     correct = 0.0
     total = 0
@@ -1185,7 +1185,7 @@ mean_before = norm.running_mean.clone()
 
 
 def wild():
-    """Evaluate with the four faults, in percent."""
+    """Evaluate with the faults, in percent."""
     return wild_evaluate(model, by_100, device)
 
 

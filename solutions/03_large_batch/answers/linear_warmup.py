@@ -26,7 +26,7 @@ MISTAKES = {
         ("(lr - base_lr)", "lr"),
     ),
     "larger_of_both": (
-        "The larger of base_lr and lr * step / length has a flat piece first. The line itself starts at base_lr.",
+        "The ramp is the larger of base_lr and lr * step / length, so it starts flat. Let it rise from step 0.",
         (
             "base_lr + (lr - base_lr) * step / warmup_steps",
             "max(base_lr, lr * step / warmup_steps)",
