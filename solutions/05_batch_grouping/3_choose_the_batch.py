@@ -596,8 +596,8 @@ course.claim(
 # **Shown** In the first control, texts meet at random. So its gap to random batches comes from the unequal size of its
 # updates, in tokens and in texts.
 #
-# **We think** that texts of one kind cause the gap that the second control closes. To test this, keep the share of
-# texts of each kind, too.
+# **We think** that texts of one kind cause the gap that the second control closes. To test this, keep each
+# kind's share of the texts instead of the tokens.
 #
 # Your loss of Exercise 2 cannot repair this. It gives all tokens of one step the same weight, but not the tokens of
 # different steps.
