@@ -81,7 +81,7 @@ plots.padding_cells({"before padding": list(some.split(1)), "padded": some})
 # its number of cells per token. A waste of 1 means no padding, and a waste of 4 means that three of four cells are
 # padding.
 #
-# **Predict** The cell above printed your sets. Cut the first one into batches of 256, unsorted. How much waste do these
+# **Predict** A cell above printed your sets. Cut the first one into batches of 256, unsorted. How much waste do these
 # batches have? Is it the longest length divided by the mean length? Or less, because few batches hold a sequence of
 # the longest length?
 
@@ -374,7 +374,7 @@ course.claim(
 
 # %% [markdown]
 # The tokens stayed the same and only the width grew, so the padding alone costs these bytes and this time (**Shown**).
-# A step has costs of three kinds:
+# The time of a step has three parts:
 #
 # - linear maps compute each cell, and the number of cells grows with the width;
 # - attention computes each pair of cells, and the number of pairs grows faster than the width;
@@ -398,8 +398,8 @@ course.claim(
 )
 
 # %% [markdown]
-# Only the mask differs between the two ways. If both take the same time, the mask saves no time (**Shown**). This test
-# says little unless pairs take much of the time, so unless the time of fused attention grew faster than the width.
+# Only the mask differs between the two ways. If both take the same time, the mask saves no time (**Shown**). The test
+# needs pairs that take much of the time. They do if the time of fused attention grew faster than the width.
 #
 # **Takeaway** Bytes grow with the width, and faster than the width if attention is written out. A mask hides padding
 # but does not make it free.
@@ -438,7 +438,7 @@ course.claim("reserved memory does not fall with the padding", stays, reserves)
 
 # %% [markdown]
 # In asym's notebook, `nvidia-smi` read 4,353 MiB after the training in one rectangle, and the same after the training
-# in groups. PyTorch keeps the memory that the first training reserved, so the second reading could not be lower.
+# in groups. PyTorch keeps memory that it has reserved, so the second reading does not show what the groups need.
 #
 # **Takeaway** To compare memory, call `torch.cuda.reset_peak_memory_stats()` before each run, and read
 # `torch.cuda.max_memory_allocated()` after it.

@@ -247,9 +247,9 @@ course.claim("gradients of groups equal those of the padded batch", same_gradien
 # Groups save cells, but call the model four times per batch. To see which matters more, you time an epoch in
 # rectangles and an epoch in groups, both in batches of 256. The set has four lengths, so four groups leave no padding.
 #
-# **Predict** How many times as fast as one rectangle are your groups, with the largest embedding? As many times as the
-# rectangle has more cells, which part 1 counted for `demo`? Fewer, because each group adds calls? Or more, because
-# smaller tensors fit into a cache?
+# **Predict** With the largest embedding, how many times as fast as one rectangle are your groups? Is it the ratio of
+# their cells, which part 1 counted for `demo`? Is it less, because each group adds calls? Or more, because smaller
+# tensors fit into a cache?
 
 # %%
 predicted_speedup = None  # times as fast, e.g. 4.0
@@ -452,8 +452,8 @@ course.claim("the quadratic cost raises each of four thresholds but the last", r
 # ## How many groups are fastest?
 #
 # Each further group removes padding, but adds calls. A simple model is *time = a · groups + b · cells*. The times of
-# one group and of the most groups give a and b. Does the model predict the times between, and does it choose a good
-# number of groups?
+# one group and of the most groups give a and b. Does the model predict the other times? Does it choose a good number
+# of groups?
 #
 # **Predict** How many groups are fastest for a batch of log-normal lengths? The cell tries twelve numbers from 1 to 64,
 # but no more groups than lengths. Few, because calls cost much, or many, because cells do?
@@ -537,9 +537,8 @@ course.claim(
 # A smaller batch has fewer cells, but needs the same four groups. To see what the calls alone cost, you also time
 # batches of only four sequences, one of each length.
 #
-# **Predict** How many times as fast as one rectangle are groups in batches of 32, with the smallest embedding? About as
-# many times as in batches of 256, because most cells are padding in both? Or fewer, because each call works on fewer
-# cells?
+# **Predict** How many times as fast as one rectangle are groups in batches of 32, with the smallest embedding? Are
+# groups faster, because most cells are still padding? Or slower, because each call works on few cells?
 
 # %%
 predicted_small = None  # times as fast, e.g. 2.0
@@ -617,8 +616,8 @@ course.claim(
 #
 # <details><summary>Why were groups slower on the recorded H200 at embedding size 64, even in batches of 256?</summary>
 #
-# **We think** that launches are only a part of the reason, because the CPU waits for the GPU at each `nonzero` and each
-# `int(lengths.max())`. To test this, compute the groups from a copy of the lengths on the CPU.
+# **We think** that one reason is that the CPU waits for the GPU at each `nonzero` and each `int(lengths.max())`. To
+# test this, compute the groups from a copy of the lengths on the CPU.
 #
 # </details>
 #
@@ -656,8 +655,8 @@ course.claim(
 #
 # **Points** 4 · **Extra** · **Difficulty** ●●○ · **Minutes** 22 · **Lines** 10
 #
-# **Source** `find_thresholds(lengths, cost_fn, k, num_trials)` of asym, which leaves out the longest length and
-# equalises the costs of neighbouring groups instead of climbing.
+# **Source** `find_thresholds(lengths, cost_fn, k, num_trials)` of asym, which leaves out the longest length, and
+# equalises the costs of neighbouring groups instead of moving to a cheaper neighbour.
 #
 # <details><summary>Hint 1</summary>
 #

@@ -209,7 +209,7 @@ course.claim(
 )
 
 # %% [markdown]
-# The printed share is that of the last piece, which holds the longest sequences. Their lengths are furthest apart.
+# The last of the 50 pieces holds the longest sequences, whose lengths are furthest apart.
 #
 # **Takeaway** Sorting inside windows of many shuffled batches removes most of the padding.
 
@@ -235,10 +235,10 @@ for n, window in [(batch_size, 50), (eighth, 50), (eighth, 400)]:
     print(f"{setting}: {removed:.0%} of the padding removed")
 
 # %% [markdown]
-# As many batches remove nearly as much, and as many sequences remove more than before. A sorted window is cut into as
-# many pieces as it has batches, and a batch pads only the lengths of its piece.
+# Compare the last two lines with the first one. A sorted window is cut into as many pieces as it has batches, and a
+# batch pads only the lengths of its piece.
 #
-# **Takeaway** Choose the size of a window in batches, and take some more of them if batches are small.
+# **Takeaway** Choose the size of a window in batches, and take some more if batches are small.
 
 # %% [markdown]
 # ## What do you take home?
@@ -267,8 +267,8 @@ except CourseError as why:
 # With your sampler, one batch holds many tokens and the next one few. If each batch averages its own loss, some tokens
 # count more than others, and no error is raised.
 #
-# To train on, you take invented texts for a small language model, `RaggedTransformer`, which predicts each next token.
-# Long texts are mostly of one kind and short texts of the other, like articles and chats.
+# You test this with a small language model, `RaggedTransformer`, which predicts each next token. Its texts are
+# invented. Long texts are mostly of one kind and short texts of the other, like articles and chats.
 #
 # A training step often takes several batches, in one of two ways:
 #
@@ -279,8 +279,7 @@ except CourseError as why:
 # ### Exercise 2 · The loss of a batch
 #
 # Write the loss of one padded batch, so that all batches of a step together give the gradient of the mean over all
-# tokens of the step. `total` is the number of these tokens. Each rank counts its own tokens, and an `all_reduce` adds
-# them up.
+# tokens of the step. `total` is the number of these tokens. (Ranks would find it with an `all_reduce`.)
 #
 # ```python
 # >>> losses = torch.tensor([[1.0, 2.0, 9.0]])  # the last cell is padding
@@ -340,12 +339,12 @@ check.ragged_loss(ragged_loss, seed=5)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Now four ranks get four batches of your sampler. For six shuffles, you compare the average of their gradients with
-# the gradient of all their tokens together. Random batches are the control.
+# Now four ranks run the untrained model on four batches of your sampler. For six shuffles, you compare the average of
+# their gradients with the gradient of all their tokens together. Random batches are the control.
 #
 # **Predict** Every rank takes the mean over its own tokens. By how many per cent of the true gradient's norm is the
-# average over the ranks off? It would be exact if all batches held equally many tokens. It would be nearly exact if
-# short and long texts had similar gradients.
+# average over the ranks off? Is it little, because short and long texts have similar gradients? Or much, because the
+# batches hold unequal numbers of tokens?
 
 # %%
 my_guess_of_the_error = None  # per cent of the gradient's norm
@@ -419,11 +418,11 @@ course.claim(
 # | order | an update takes |
 # |---|---|
 # | random | one batch of any lengths |
-# | windows | one batch of your sampler, windows of 50 |
+# | windows | one batch of your sampler, windows of 50, which hold most of these texts or all of them |
 # | accumulated windows | four micro-batches, each with a quarter of the texts; a window has as many texts as above |
 #
 # A batch of your sampler has texts of similar lengths, so many batches are mostly of one kind. That could make each
-# update worse. But batches have less padding, so the same number of cells allows more updates.
+# update worse. But batches have less padding, so the same number of cells allows more updates, in more epochs.
 #
 # Each training lasts until it has computed as many cells as the training in random order. You count cells and not
 # seconds, so a busy machine does not change the result.
@@ -517,9 +516,9 @@ course.claim(
 )
 
 # %% [markdown]
-# If time followed the cells, both printed ratios of seconds would be 1. **We think** that more batches make a ratio
-# larger, because each has its calls. Shorter rows make it smaller, because attention has fewer pairs of tokens per
-# cell. To test it, time one batch of each order.
+# If time followed the cells, both printed ratios of seconds would be 1. **We think** that small batches take more time
+# per cell, because each batch needs its calls. Short rows take less, because attention has fewer pairs per cell. To
+# test this, time batches with different numbers of rows and columns.
 #
 # **Takeaway** If the target depends on the length, sorted batches can make each update worse but cheaper. Try to
 # accumulate over several batches, and compare orders after equal cells, too.
@@ -541,12 +540,12 @@ course.claim(
 # %% [markdown]
 # ## Why is the update of a sorted batch worse? · extra
 #
-# If you know the reason, you know what to repair. There are two suspects:
+# There are two suspects:
 #
 # - The texts of a batch are alike.
-# - Updates differ in their number of *tokens*, while Adam moves the weights about as far on few tokens as on many.
+# - Updates differ in their number of *tokens*. Adam moves the weights about as far on few tokens as on many.
 #
-# The first control, "same tokens", draws texts at random until a batch has at least as many tokens as a batch of your
+# The first control, "same tokens", fills each batch with random texts until it has the tokens of a batch of your
 # sampler. So its updates differ about as much in tokens, but its texts have all lengths.
 
 
@@ -574,7 +573,8 @@ course.claim("windows end above random texts with the same tokens per update", b
 
 # %% [markdown]
 # The texts of a sorted batch are alike in length and in kind. In the second control they are alike in length only,
-# because each text keeps its length but gets its kind at random. Both kinds keep their expected share of the tokens.
+# because each text keeps its length but gets its kind at random. Each kind keeps its expected share of the tokens, but
+# not of the texts.
 
 # %% tags=["experiment"]
 unrelated = sequences.text(size.text_rows, 0, kind_follows_length=False)
@@ -593,14 +593,16 @@ course.claim(
 )
 
 # %% [markdown]
-# **Shown** In the first control, texts meet at random, so its gap to random batches comes from the unequal size of its
-# updates, in tokens and in texts. The second control changes only whether the kind follows the length. So the gap that
-# it closes comes from texts of one kind.
+# **Shown** In the first control, texts meet at random. So its gap to random batches comes from the unequal size of its
+# updates, in tokens and in texts.
+#
+# **We think** that texts of one kind cause the gap that the second control closes. To test this, keep each
+# kind's share of the texts instead of the tokens.
 #
 # Your loss of Exercise 2 cannot repair this. It gives all tokens of one step the same weight, but not the tokens of
 # different steps.
 #
-# **Takeaway** Give updates equal numbers of tokens, and mix in each update what your target depends on.
+# **Takeaway** Avoid updates of very unequal size, and mix in each update what your target depends on.
 
 # %% [markdown]
 # ## Does it matter when you stop? · extra

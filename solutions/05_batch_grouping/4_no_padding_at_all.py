@@ -98,9 +98,8 @@ plots.flat_and_blocks(torch.tensor([2, 7, 1, 4, 3]))
 #
 # <details><summary>Hint 2</summary>
 #
-# `torch.cat` joins the tokens, and it joins one `torch.arange(n)` per sequence to the positions. The borders are
-# `torch.tensor([0, *lengths]).cumsum(0)`, and `.int()` makes them int32. Or without a loop: a position is the place in
-# the row minus the place where the sequence begins, which `repeat_interleave` gives to each token.
+# `torch.cat` joins the tokens. It also joins one `torch.arange(n)` per sequence to the positions. The borders are
+# `torch.tensor([0, *lengths]).cumsum(0)`, and `.int()` makes them int32.
 #
 # </details>
 
@@ -263,8 +262,8 @@ course.claim(
 #
 # <details><summary>What changes with rotary positions?</summary>
 #
-# **Known** With rotary position embeddings (Su et al. 2021, arXiv:2104.09864) attention depends on the distance of two
-# tokens only. So positions may run on, but borders must still be closed.
+# **Known** Rotary position embeddings (Su et al. 2021, arXiv:2104.09864) tell attention only the distance between two
+# positions. So positions may run on, but borders must still be closed.
 #
 # </details>
 
@@ -327,7 +326,8 @@ for way, batches in first_epoch.items():
 
 # %% [markdown]
 # Linear maps compute every cell. Under a dense mask, attention computes every pair of cells in a row, hidden ones
-# included.
+# included. Padded batches need no such mask. Their causal kernel may skip the pairs with later tokens, which you
+# counted, too.
 #
 # **Predict** How many times as fast as bucketed batches are packed rows? Does the time follow the cells printed above?
 # Does it follow the pairs? Or does it lie between the two?
@@ -433,7 +433,7 @@ course.claim(
 # The memory is what the largest batch keeps for the backward pass. A bucket of long texts can be as large as a random
 # batch, so bucketing need not lower this maximum.
 #
-# By the counts above, bucketed batches leave little padding, too, and have fewer pairs. So packed rows need not be
+# Bucketed batches leave little padding, too. They have fewer pairs and no dense mask, so packed rows need not be
 # faster. But a packed batch stays a random sample, because it holds the texts of a random batch.
 #
 # **Takeaway** Packing removes padding without choosing which texts meet. Under a dense mask, compare short rows with
@@ -441,8 +441,8 @@ course.claim(
 #
 # <details><summary>When may a row be long?</summary>
 #
-# Where the flat row is slower than short rows, **we think** that its hidden pairs are the reason, although the number
-# of rows differs, too. To test this, pack into rows of twice the length.
+# Where the flat row is slower than short rows, **we think** that its hidden pairs are the reason. To test this, pack
+# twice as many texts into as many rows of twice the length, and compare the tokens per second.
 #
 # **Known** Kernels for variable lengths skip the pairs of different sequences (`flash_attn_varlen_func` of the library
 # flash-attn). With such a kernel a row may be long. An extra section tries the one of PyTorch.
@@ -484,7 +484,7 @@ course.claim(
 #
 # `torch.arange(n).repeat_interleave(lengths)` gives each token the number of its sequence. `scatter_reduce(0, index,
 # values, "amax")` on a tensor of −∞ takes maxima by an index of the values' shape. `torch.segment_reduce(values,
-# "max", lengths=lengths)` does both.
+# "max", lengths=lengths)` needs no index.
 #
 # </details>
 
@@ -743,8 +743,8 @@ course.claim(
 # al. 2024, arXiv:2412.05496) divides the mask into blocks of 128 × 128 and skips blocks that are False throughout.
 #
 # The next cell runs it uncompiled and forward only, which shows its result but not its speed. On CUDA the cell after
-# it times the block mask, FlexAttention and PyTorch's kernel for variable lengths, which takes cumulative lengths like
-# your `cu_seqlens`. That kernel needs half precision, so all three get the same tensors in bfloat16.
+# it times the block mask, FlexAttention and PyTorch's kernel for variable lengths. That kernel takes cumulative
+# lengths like your `cu_seqlens`. It needs half precision, so all three get the same tensors in bfloat16.
 
 # %% tags=["experiment"]
 owner = torch.arange(len(few), device=device).repeat_interleave(few)
@@ -800,12 +800,13 @@ course.claim(
 # `torch.compile` compiles a graph for the shapes that it sees, which takes time, and padded batches have many widths.
 # The argument `dynamic` decides what happens at a new width:
 #
-# - with `False`, the model is compiled again;
+# - with `False`, each new width gets another graph;
 # - with `None`, the default, a size that has changed becomes dynamic;
 # - with `True`, sizes are dynamic from the start.
 #
 # Where shapes must be static, as in CUDA graphs, you can pad each batch to the next of k *edges*. The cell counts the
-# graphs of the forward pass, but does not compile them to machine code.
+# graphs of the forward pass, but does not compile them to machine code. It raises the limit of graphs after which
+# PyTorch stops compiling.
 #
 # **How many graphs does the default make for all batches of an epoch?**
 
@@ -958,8 +959,8 @@ print(f"packed rows of twice the longest: {waste_of_rows:.2f} cells per token")
 # %% [markdown]
 # ## Which way fits your data?
 #
-# A quoted claim is the evidence for its line, and you find its numbers above or in the part that is named. A line that
-# names only a part rests on what you counted and measured there.
+# A quoted claim is the evidence for its line. Its numbers are above, or in the part that is named. A line without a
+# claim rests on what you counted and measured in that part.
 #
 # - **Nearly equal lengths**: pad. Count cells per token first (part 1).
 # - **A transformer, on CUDA with a kernel for variable lengths**: pack, and pass `cu_seqlens`. In Hugging Face
@@ -972,7 +973,7 @@ print(f"packed rows of twice the longest: {waste_of_rows:.2f} cells per token")
 #   buckets were not compared here.
 # - **A recurrence that needs too much memory**: a packed sequence. "for a recurrence a packed sequence needs fewer
 #   bytes than four groups".
-# - **A fixed batch whose cells cost more than its calls**: a few groups (part 2).
+# - **A fixed batch where the saved cells cost more than the added calls**: a few groups (part 2).
 # - **A target that follows the length**: pack, or accumulate over buckets. "after equally many updates, accumulated
 #   windows end below plain windows" (part 3).
 # - **Several ranks**: balance cells, or use a budget. "with a budget ranks wait for a smaller share of their time than

@@ -45,7 +45,7 @@ MISTAKES = {
         ("np.random.default_rng((self.seed, self.epoch))", "self.rng"),
     ),
     "SeedIgnored": (
-        "The seed is ignored: two trainings with other seeds see the same batches.",
+        "The seed is ignored: trainings with different seeds see the same batches.",
         ("((self.seed, self.epoch))", "(self.epoch)"),
     ),
     "SeedOfAHash": (
@@ -98,7 +98,7 @@ MISTAKES = {
         ("piece[self.lengths[piece].argsort()]", "self.lengths[piece].argsort()"),
     ),
     "PlacesInTheOrder": (
-        "Places in the shuffled order are yielded, not the sequences that stand there. Index it: `order[places]`.",
+        "You yield places in the shuffled order, not the sequences at these places. Index it: `order[places]`.",
         (
             "piece = piece[self.lengths[piece].argsort()]",
             "piece = self.lengths[piece].argsort() + sum(map(len, batches))",
@@ -140,7 +140,7 @@ MISTAKES = {
         ("piece[self.lengths[piece].argsort()]", "self.lengths[piece].sort().values"),
     ),
     "IndexByIndex": (
-        "Single indices are yielded. Yield one list of indices per batch.",
+        "You yield single indices. Yield one list of indices per batch.",
         ("yield batches", "yield from batches"),
     ),
 }

@@ -34,7 +34,7 @@ MISTAKES = {
         ("(upto[j] - upto[i])", "upto[j]"),
     ),
     "greatest": (
-        "The greatest cost is looked for. Take the least: min, not max.",
+        "You take the greatest cost. Take the least: min, not max.",
         ("(upto[j] - upto[i])", "(upto[i] - upto[j])"),
     ),
     "one_group_too_few": (
@@ -75,7 +75,7 @@ def equal_ranges(lengths, groups, cost=lambda length: length):
 
 
 @mistake(
-    "Thresholds are added one at a time, each the best then, and never moved again: not the best together."
+    "You add one threshold after the other and never move it again. The best single steps are not the best set."
 )
 def greedy(lengths, groups, cost=lambda length: length):
     occurring = lengths.unique().tolist()

@@ -17,7 +17,7 @@ MISTAKES = {
         ("            thresholds = moved\n", "            thresholds = moved\n            break\n"),
     ),
     "uphill": (
-        "Your search moves to the dearest neighbour. Take the cheapest: min, not max.",
+        "Your search moves to the most expensive neighbour. Take the cheapest: min, not max.",
         ("moved = min(", "moved = max("),
         ("if cost(moved) >= cost(thresholds)", "if cost(moved) <= cost(thresholds)"),
         ("return min(found", "return max(found"),

@@ -88,7 +88,7 @@ MISTAKES = {
         ("cumsum(0) - lengths", "cumsum(0)"),
     ),
     "mask_from_the_tokens": (
-        "The mask is read off the tokens, but a token may be 0 like the padding. Compare columns with lengths.",
+        "You make the mask from the tokens, but a token may be 0 like the padding. Compare columns with lengths.",
         ("module(x, mask)", "module(x, mask & (x != 0))"),
     ),
     "inverted_mask": (

@@ -28,7 +28,7 @@ MISTAKES = {
         (TAKEN, "batches[rank * steps : (rank + 1) * steps]"),
     ),
     "repeated_without_need": (
-        "Where world_size divides the number of batches, none is missing, and yet world_size batches are repeated.",
+        "If world_size divides the number of batches, no batch is missing, but you repeat world_size batches.",
         ("-(-len(batches) // world_size)", "len(batches) // world_size + 1"),
     ),
     "remainder_repeated": (

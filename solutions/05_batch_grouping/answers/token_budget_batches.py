@@ -60,7 +60,7 @@ MISTAKES = {
         ("(len(batches[-1]) + 1) *", "len(batches[-1]) *"),
     ),
     "width_of_the_new": (
-        "Only the length of the new sequence is looked at. A longer one in the batch still sets the width.",
+        "You use only the length of the new sequence. A longer one in the batch still sets the width.",
         ("max(longest, length) > budget", "length > budget"),
     ),
     "first_one_not_counted": (

@@ -14,7 +14,7 @@ MISTAKES = {
         ("if torch", "if not torch"),
     ),
     "those_without_gradients": (
-        "A parameter without a gradient is held to be untouched. Gradients do not train: compare the values.",
+        "You compare gradients, but only the optimizer changes a parameter. Compare the values.",
         ("torch.equal(parameter, before[name])", "parameter.grad is None"),
     ),
     "sums_compared": (
@@ -45,11 +45,11 @@ MISTAKES = {
         ("named_parameters() if", "state_dict().items() if"),
     ),
     "compared_with_tolerance": (
-        "allclose takes small changes for none. A small learning rate makes small changes: compare with torch.equal.",
+        "allclose ignores small changes. A small learning rate makes small changes: compare with torch.equal.",
         ("torch.equal", "torch.allclose"),
     ),
     "never_trained": (
-        "`train` is never called, so nothing can change. Call train() between the two looks.",
+        "`train` is never called, so nothing can change. Call train() before you compare.",
         ("    train()\n", ""),
     ),
     "parameters_instead_of_names": (
