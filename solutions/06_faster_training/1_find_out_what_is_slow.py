@@ -75,9 +75,9 @@ def new_model():
 # that makes one image at a time, a `DataLoader` without workers, and Adam. `course.checkup` watches it, reports where
 # its time goes, and tries what might help.
 #
-# **Predict**: which share of the time does Adam's update take, from 0 to 1? Say a small one if operations count: the
-# update makes a dozen per weight, but forward and backward use each weight for all images. Say a larger one if bytes
-# count: the update reads and writes each weight and its two moments.
+# **Predict**: which share of the time does Adam's update take, from 0 to 1? Say a small one if the time follows the
+# operations: the update makes a dozen per weight, and forward and backward make more. Say a larger one if the time
+# follows the bytes: the update reads and writes each weight and its two moments.
 
 # %%
 predicted_optimizer_share = None  # your number
@@ -109,8 +109,9 @@ share = phases["optimizer"].share
 print(course.score("06/1", "share of Adam's update", predicted_optimizer_share, share, null=None))
 
 # %% [markdown]
-# For each change that it advises, the report says what the change can gain at best, and what it gained here, with an
-# interval of 95 %. The next sections show where these numbers come from.
+# Read the shares of the phases and the table of advice, and skip the other lines. For each change, the table says what
+# it can gain at best, and what it gained here, with an interval of 95 %. The next sections show where these numbers
+# come from.
 #
 # **Takeaway** Look at the whole step before you change a line of it.
 
@@ -540,9 +541,8 @@ course.claim(
 )
 
 # %% [markdown]
-# **Shown** Two rows change only the arithmetic, one changes only the bytes, and the others change both. The operation
-# waits for the one whose change also changes the time. If the time stays although both double, most of it is the call
-# itself.
+# **Shown** Two rows change only the arithmetic, and one changes only the bytes. If such a change also changes the time,
+# the operation waits for what was changed. If the time stays although both double, most of it is the call itself.
 #
 # **We think** that a step of one image waits mostly for the update and for the start of each operation. To test it,
 # leave the update out.
@@ -562,9 +562,9 @@ course.claim(
 # You can now test the cheap items of the checklist, each with and without. A dot says how many times as fast the item
 # makes the work, the thick line is its interval, and the thin grey line is the control.
 #
-# `as_tensor` and gradients set to None appear twice: in a step of the network, where they touch little, and in work of
-# which they touch much. The checklist also says to take four workers per GPU. You have one device, so the cell compares
-# four with two.
+# `as_tensor` and gradients set to None appear twice: in a step of the network, and in work of which they change a
+# larger part. The checklist also says to take four workers per GPU. You have one device, so the cell compares four with
+# two.
 
 # %% tags=["experiment"]
 n = size.worker_steps * batch_size
@@ -733,8 +733,9 @@ course.claim(
 # %% [markdown]
 # ## On which machine does advice flip?
 #
-# The *flip map* has a row per piece of advice and a column per machine. Your own results are entered in cells with a
-# frame, which the text calls "here". Extra sections of this part and parts 2 to 4 measure most of the other rows.
+# The *flip map* has a row per piece of advice and a column per machine. A cell with a frame holds what this notebook
+# has measured, and the text calls it "here". Extra sections of this part and parts 2 to 4 measure most of the other
+# rows.
 #
 # To guess which advice flips, ask which part of the step it changes, and how large that part is on the other machine.
 # If a GPU makes the arithmetic shorter, data and the start of each operation take a larger share.
@@ -762,8 +763,9 @@ map_plots.flip_map(flips)
 #
 # <details><summary>How to read the colours of the map</summary>
 #
-# A pale cell comes from an older record without an interval, so a ratio has a colour there only from a tenth on. A
-# difference in accuracy is the mean of a few seeds, so it stays grey there. Results of smoke scale are not entered.
+# A pale cell comes from an older record without an interval, so a ratio has a colour there only if it differs from 1 by
+# a tenth or more. A difference in accuracy is the mean of a few seeds, so it stays grey there. Results of smoke scale
+# are not entered.
 #
 # </details>
 #
@@ -813,10 +815,13 @@ for name, model_step in models.items():
 plots.roofline(roof, operations)
 
 # %% [markdown]
-# The dotted line is the *ridge*. Dots near the slope, left of the ridge, are memory-bound, so faster arithmetic does
-# not help them. A dot above the slope may read its numbers from a cache. A dot above the flat part is faster than the
-# product that measured the roof, or does less arithmetic than is counted. Dots far below the roof wait for something
-# else.
+# The dotted line is the *ridge*.
+#
+# - Dots near the slope, left of the ridge, are memory-bound, so faster arithmetic does not help them.
+# - Dots far below the roof wait for something else.
+# - A dot above the slope may read its numbers from a cache.
+# - A dot above the flat part is faster than the product that measured the roof, or does less arithmetic than is
+#   counted.
 #
 # *Model FLOPs utilisation* (MFU) is one number for the whole step: the arithmetic of the model's products, divided by
 # what the machine could have computed in that time. Papers take the machine's speed from its data sheet. Here it is the
@@ -867,9 +872,9 @@ course.claim(
 # ## Which lines wait for the device? · extra
 #
 # One line that prints a loss can make a GPU wait. The processor runs ahead and fills the GPU's queue of operations.
-# When a line needs a *number*, the processor waits until the queue is empty, and then the GPU has nothing to do. A CPU
-# has no such queue, but you can count the calls that would wait on a GPU: which of the twelve lines in the cell after
-# the exercise would?
+# When a line needs a *number*, the processor waits until the queue is empty. Then the GPU has nothing to do. A CPU has
+# no such queue, but you can count the calls that would wait on a GPU. A cell after the exercise has twelve lines: which
+# of them would wait?
 
 # %% [markdown]
 # ### Exercise 3 · Count hidden waits
@@ -1083,7 +1088,7 @@ course.claim(
 # %% [markdown]
 # ## Does your evaluation change your model? · extra
 #
-# An evaluation may be wrong and slow without an error. We wrote the function below, and gave it four faults:
+# An evaluation may be wrong and slow without an error. We wrote the function below, and put faults into it:
 
 
 # %% locked="wild_evaluate"
@@ -1105,12 +1110,13 @@ def wild_evaluate(model, batches, device):
 
 
 # %% [markdown]
-# You can see four symptoms:
+# You can see these symptoms:
 #
 # - Two evaluations of the same model give different accuracies, because dropout still draws.
 # - BatchNorm's running means move, although nobody trains.
-# - Batches of 64 raise an IndexError, and only 100 images of a batch of 128 count.
-# - Memory grows with the set, and each image waits for the device.
+# - A batch of 64 raises an IndexError, and of a batch of 128 only 100 images count.
+# - Memory grows with the set.
+# - Each image waits for the device.
 #
 # ### Exercise 4 · Fix the evaluation
 #
@@ -1230,8 +1236,8 @@ course.claim(
 # %% [markdown]
 # **Takeaway** Evaluate in eval mode and inference mode, count on the device, and ask for one number at the end.
 #
-# The function does not show one more fault. If you evaluate on the *test* images every few steps and keep the best
-# step, you tune on the test set.
+# One more fault is not in the function. If you evaluate on the *test* images every few steps and keep the best step,
+# you tune on the test set.
 
 # %% [markdown]
 # ## Do you need both normalised inputs and BatchNorm? · extra

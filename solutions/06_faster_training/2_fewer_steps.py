@@ -61,9 +61,9 @@ print(
 )
 
 # %% [markdown]
-# All trainings here use one network, three convolutions with BatchNorm and a linear layer. It is so small that you can
-# afford hundreds of trainings, and they are compared by their validation accuracy. A *schedule* is a list with the
-# learning rate and the momentum of each step, so its length is the number of steps.
+# The network has three convolutions with BatchNorm and a linear layer. It is so small that you can afford hundreds of
+# trainings. They are compared by their validation accuracy. A *schedule* is a list with the learning rate and the
+# momentum of each step, so its length is the number of steps.
 #
 # The cells use four functions of `course/training/short_run.py`:
 #
@@ -337,11 +337,11 @@ course.claim(
 )
 
 # %% [markdown]
-# **Shown** The two trainings are equal for four fifths of their steps, so the fall alone explains the difference.
+# **Shown** The two trainings are equal for four fifths of their steps, so the fall alone explains the difference. If
+# the lowest of the four peaks was best for the constant learning rate, a lower one may be better still.
 #
-# **We think** that the rise helps in another way, which the highest peak shows. One cycle stays there only for a
-# moment, after a warm-up and with less momentum, so it forgives a peak that is too high. If you cannot afford to tune,
-# this may matter most. To tell the causes apart, give cosine a warm-up, or one cycle a fixed momentum.
+# **We think** that the rise helps at the highest peak. One cycle stays there only for a moment, after a warm-up and
+# with less momentum. To tell the causes apart, give cosine a warm-up, or one cycle a fixed momentum.
 #
 # **Known** Linear decay to zero was at least as good as other schedules on many tasks when each was tuned (Defazio et
 # al. 2023, arXiv:2310.07831; for language models Bergsma et al. 2025, arXiv:2502.15938).
@@ -420,7 +420,7 @@ if room > 0:
 
 # %% [markdown]
 # **Known** Three coins agree in a quarter of all cases, equally often on each side. If nearly all agreements favour one
-# schedule, it is ahead with most of our seeds at these two peaks. At another peak it may be behind.
+# schedule, it is ahead with most of our seeds at these two peaks.
 #
 # How many seeds do you need? Let s be the standard deviation of the paired differences. The interval of n seeds reaches
 # about 2 s / √n to each side, so half the difference takes four times the seeds. Equal seeds can make s smaller,
@@ -485,14 +485,8 @@ print(
 # %% [markdown]
 # **Known** With a constant learning rate the weights move around a minimum, at a distance that depends on the noise of
 # the gradient. Late in a training more steps hardly bring them closer, but a smaller learning rate does (Bottou, Curtis
-# and Nocedal 2018, arXiv:1606.04838, section 4.2). Our trainings are short, so the figure shows that more steps still
-# help a constant learning rate.
-#
-# <details><summary>What this comparison may miss</summary>
-#
-# If the lowest of the four peaks was best for the constant learning rate, a lower one may be better still.
-#
-# </details>
+# and Nocedal 2018, arXiv:1606.04838, section 4.2). Our trainings are short: look at the figure, do more steps still
+# help your constant learning rate?
 #
 # **Takeaway** A decay to zero can replace steps of a constant learning rate. Decide the length first.
 
@@ -667,8 +661,8 @@ course.claim(
 #
 # <details><summary>Hint 3</summary>
 #
-# Keep `good`, the largest that fits, and `bad`, the smallest that does not, or `limit + 1`. Double `good` until that
-# fails or passes the limit; then halve the gap while `bad - good > 1`.
+# Keep `good`, the largest that fits, and `bad`, the smallest that does not, or `limit + 1`. Double `good`, at most to
+# `limit`, until that fails or reaches the limit. Then halve the gap while `bad - good > 1`.
 #
 # </details>
 
@@ -815,9 +809,8 @@ course.claim(
 )
 
 # %% [markdown]
-# The claim about time depends on the machine, so read what the other machines recorded. If a small batch leaves a GPU
-# idle, fewer steps take less time. On two cores a larger step takes longer: compare the printed milliseconds with the
-# batch sizes.
+# The claim about time depends on the machine, so read what the other machines recorded. Compare the printed
+# milliseconds with the batch sizes: if a larger step takes as long as a small one, fewer steps take less time.
 #
 # **Known** Far above the *critical batch*, more samples per step save hardly any steps (McCandlish and colleagues 2018,
 # arXiv:1812.06162). Large batches may also generalise worse; unit 03 tests it.

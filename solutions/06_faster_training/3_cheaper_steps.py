@@ -3,8 +3,9 @@
 #
 # **Which changes make a single step faster, on which network, and which only look as if they should?**
 #
-# Part 2 needed fewer steps. This part keeps the number of steps and makes each step cheaper. A profile says what each
-# change can gain, and a measurement then says what it gains, on a small convolutional network and on a small GPT.
+# Part 2 needed fewer steps. This part keeps the number of steps and makes each step cheaper. A profile says which share
+# of the step a change is meant for. A measurement then says what the change gains, on a small convolutional network and
+# on a small GPT.
 #
 # **You will be able to**
 #
@@ -84,9 +85,9 @@ print(f"steps of {size.step_batch} images, and of {size.gpt_rows} x {size.gpt_co
 # | compiled model | `torch.compile` | point-wise operations, norms |
 # | CUDA graphs | one call starts many recorded kernels (NVIDIA) | the gaps between kernels |
 #
-# A profile of the rung before gives a bound. If a change touches the share $s$ of the step and makes it free, the step
-# is $1 / (1 - s)$ times as fast. The share counts what the last column names, so a change that also speeds up other
-# work may gain more. Each bound comes from a profile of a few steps, so it is rough.
+# A profile of the rung before gives a bound. What the last column names takes the share $s$ of the step. If the change
+# makes this share free and leaves the rest alone, the step is $1 / (1 - s)$ times as fast. A change that also speeds up
+# other work may gain more. Each bound comes from a profile of a few steps, so it is rough.
 
 # %% tags=["experiment"]
 rungs = {}  # {network: {change: a training step with it and those before}}
@@ -108,14 +109,14 @@ for name, network_bounds in bounds.items():
         print(f"  {rung:<16} {text}")
 
 # %% [markdown]
-# **Takeaway** Before you write a change, profile the step: a change that touches little cannot gain much.
+# **Takeaway** Before you write a change, profile the step, and look up the share that the change is meant for.
 
 # %% [markdown]
 # ## Which rung wins on which network?
 #
-# A bound says what is possible, not what happens: the new kernel takes time, too, and may even be slower than the old
-# one. So measure. Each rung is compared with the last rung before it that runs here, in rounds of random order. The
-# baseline runs twice, and the ratio of the two is the control.
+# A bound is not yet a gain: the new kernel takes time, too, and may even be slower than the old one. So measure. Each
+# rung is compared with the last rung before it that runs here, in rounds of random order. The baseline runs twice, and
+# the ratio of the two is the control.
 #
 # **Predict**: which rung gains most on the convolutional network, and which on the small GPT? Use the bounds. For 16
 # bits, ask whether your processor has instructions for them (`amx_bf16` or `avx512_bf16` in `lscpu`) or your GPU has
@@ -211,7 +212,7 @@ course.claim(
 )
 
 # %% [markdown]
-# Compare the bounds with the gains: a gain may stay far below its bound. If a gain exceeds its bound, the change also
+# Compare the bounds with the gains. A gain may stay far below its bound. If a gain exceeds its bound, the change also
 # speeds up work outside its share, or the profile missed the share. For example, 16 bits also halve the bytes of
 # point-wise operations between products.
 #
@@ -228,7 +229,7 @@ course.claim(
 #
 # </details>
 #
-# **Takeaway** A bound says which rungs to skip. Only the ladder says which rung wins, on your network and your machine.
+# **Takeaway** Only the ladder says which rung wins, on your network and your machine.
 
 # %% [markdown]
 # ## Does a faster step learn as much?
@@ -272,7 +273,7 @@ course.claim(
 # If 16 bits are faster, why not store the whole model in 16 bits? bf16 keeps the range of float32 and stores seven
 # binary digits after the first. So a weight of 0.1 can only move in steps of 1/2048.
 #
-# **Predict**: the weights of FashionCNN, stored in bf16, get an update of 1e-5 each, as Adam makes it at the end of a
+# **Predict**: store the weights of FashionCNN in bf16, and add 1e-5 to each. Adam makes such updates at the end of a
 # schedule. Which share of the weights stays where it is? Most weights lie between a thousandth and a twentieth. bf16
 # keeps an update that is larger than 1/256 of the weight, and loses one that is smaller than 1/512 of it.
 
@@ -368,7 +369,7 @@ course.claim(
 # ```
 #
 # If you clip gradients, call `scaler.unscale_(optimizer)` first, because otherwise you clip the scaled gradients. The
-# next cells make one step of length 1 with this call and without it.
+# next cells clip a step to length 1, with this call and without it.
 
 
 # %% tags=["experiment"]
@@ -418,8 +419,8 @@ course.claim(
 #
 # <details><summary>Hint 1</summary>
 #
-# Of clearing, forward, loss, backward and update: which write numbers that the next step starts from? Those need all
-# their digits.
+# The update writes the weights that the next step starts from, so it needs all their digits. Which lines compute the
+# loss from the images?
 #
 # </details>
 #
@@ -486,8 +487,8 @@ check.autocast_region(autocast_region, seed=17)
 # A rung tells you *whether* a change helps this network. To say whether it will help yours, you have to know *why*. So
 # change one suspected cause alone:
 #
-# - Do 16 bits need large products? The control makes the same step with a sixteenth of the images. Both steps have none
-#   of the ladder's other changes, so the gains may differ.
+# - Do 16 bits need large products? The control makes the same step with a sixteenth of the images. Neither step has the
+#   ladder's other changes, so the gain may differ from the rung's.
 # - How much can a fused optimizer gain at all? The control times the update alone.
 # - Which layer gains from channels last? Each layer runs alone in both layouts.
 # - Does SDPA need long sequences? Attention runs alone, on rows of two lengths with equally many tokens together.
@@ -595,14 +596,11 @@ course.claim(
 # - **16 bits**: **Shown** The two steps differ only in the number of images. **We think** that with few images the
 #   products are small, and Adam's update, which stays in 32 bits, takes a larger share. To tell the two apart, leave
 #   the update out of both steps.
-# - **Channels last**: **Shown** Each layer runs alone in both layouts, so the rows say which layers gain. **We think**
-#   that a layer gains where it works pixel by pixel, because the channels of a pixel are neighbours in memory. To test
-#   it, give the layer one channel, because then both layouts are the same.
+# - **Channels last**: **Shown** Each layer runs alone in both layouts, so the rows say which layers gain.
 # - **SDPA**: **Known** Its fused kernels do not write the table of all scores, which grows with the square of the row
 #   (Dao et al. 2022, arXiv:2205.14135). For the same number of tokens, longer rows make a larger table.
 #
-# **Takeaway** Change one suspected cause alone. 16 bits pay where the machine has units for them, and products take
-# much of the step.
+# **Takeaway** To explain a gain, change one suspected cause alone.
 
 # %% [markdown]
 # ## When is compiling paid back?

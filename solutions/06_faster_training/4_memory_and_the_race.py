@@ -157,9 +157,9 @@ course.claim(
 # - *Seconds per image* do not depend on the seed. `compare` measures them for all nine pieces in interleaved rounds,
 #   with everything as the base.
 #
-# We count images only for the pieces that may change what is learned: batch, cycle, bfloat16 and smoothing. We also
-# count them for the bias, which changes only rounding, so its row shows what chance does. The other four change at most
-# rounding and what is drawn at random, so the table says "the same".
+# We count images for the pieces that may change what is learned: batch, cycle, bfloat16 and smoothing. We also count
+# them for the bias, which BatchNorm subtracts, so compare its row with theirs. The other four change at most rounding
+# and what is drawn at random. We do not count images for them, and the table says "the same".
 #
 # **Predict**: which piece saves the most time when you multiply both factors? Ask what costs the plain script most:
 # arithmetic (bfloat16), waiting for data (data in memory), or too many images (one cycle).
@@ -238,9 +238,6 @@ course.claim(
 #   BF16, tensor cores on GPUs). Elsewhere it is emulated and may lose.
 # - **Batch**: **Known** A larger batch makes fewer updates, so it may need more images (unit 03). But it pays the fixed
 #   cost of an update less often. The product of the two columns decides.
-# - **Cycle**: If it saves few images on your machine, **we think** that our rule is why. The accuracy with a constant
-#   learning rate jumps from look to look, and the first crossing counts, even by luck. To test it, raise `target`, or
-#   count the second look above it.
 # - **Bias**: **Known** BatchNorm subtracts the mean, and the bias with it (Ioffe and Szegedy 2015). If this row is
 #   green or orange in the column "images", suspect chance first.
 #
@@ -314,8 +311,8 @@ plots.leaderboard(board)
 # | you see | measure | then try | part |
 # |---|---|---|---|
 # | the device waits between steps | the share of "data" in a profile | workers, data in memory | 1, unit 01 |
-# | twice the batch takes the same time | steps with two batch sizes | larger batch, fused update, compiling | 2, 3 |
-# | the time grows with the batch | the ladder, with a control | 16 bits, channels last, compiling | 3 |
+# | a slow step, no wait for data | does twice the batch take as long? | larger batch, fused update, compiling | 2, 3 |
+# | a slow step, no wait for data | does twice the batch take longer? | 16 bits, channels last, compiling | 3 |
 # | out of memory | bytes kept per image | 16 bits, checkpointing, accumulation | this part |
 # | the loss explodes or is NaN | the norm of the gradients | lower learning rate, clipping, scaler for fp16 | 2, 3 |
 # | the loss falls slowly | the range test | another learning rate, a decay to zero | 2 |
@@ -647,9 +644,9 @@ course.claim(
 )
 
 # %% [markdown]
-# **Shown** Two of the gradients lie far apart, and differ by the mask alone. No error says so.
+# **Shown** The gradients of the two masks lie far apart, and only the mask differs. No error says so.
 #
-# **Takeaway** A second run must repeat the first one in all that it reads: random numbers, precision, statistics.
+# **Takeaway** A second run must repeat the first one in all that it reads, such as random numbers and precision.
 
 # %% [markdown]
 # ## How many segments? · extra

@@ -103,7 +103,7 @@ MISTAKES = {
         ),
     ),
     "never_updated": (
-        "The scaler is never updated, so its scale stays. Call scaler.update() at the end of a step.",
+        "The scaler is never updated, so its next step raises an error. Call scaler.update() at the end of a step.",
         ("scaler.update()", ""),
     ),
     "with_its_graph": (
