@@ -387,7 +387,7 @@ check.activation_bytes(activation_bytes, seed=639)
 # The cell runs the four blocks of the small model in float32, with and without checkpointing. Hooks count the bytes
 # that autograd saves.
 
-# %%
+# %% tags=["experiment"]
 activation_bytes_now = course.solved(check.activation_bytes)
 x = torch.randn(2, small.columns, small.width, requires_grad=True)
 
