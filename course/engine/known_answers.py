@@ -134,7 +134,7 @@ def _replaced(source: str, old: str, new: str, where: str) -> str:
 
 
 def _pattern(code: str) -> re.Pattern[str]:
-    """Matches the code with any white space between its words and signs, and as it is at its ends."""
+    """Matches the code with any white space between its words, and as it is at its ends."""
     head = code[: len(code) - len(code.lstrip())]
     tail = code[len(code.rstrip()) :]
     words = [re.escape(word) for word in _WORDS.findall(code.strip())]
