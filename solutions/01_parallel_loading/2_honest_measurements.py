@@ -247,8 +247,8 @@ rounds_10 = light.passes.rounds_for("2 workers", 0.1)
 rounds_5 = light.passes.rounds_for("2 workers", 0.05)
 
 print(light)
-said = "two workers with ToTensor"
-print(course.score("01/2", said, predicted_speedup_plain, two, null=1))
+said_of_two = "two workers with ToTensor"
+print(course.score("01/2", said_of_two, predicted_speedup_plain, two, null=1))
 print(
     f"on this machine, a difference of 10 % takes about {rounds_10} rounds, one of 5 % {rounds_5}"
 )

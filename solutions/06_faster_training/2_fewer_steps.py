@@ -1077,7 +1077,7 @@ check.clip_grad_norm(clip_grad_norm, seed=6)
 # gradients are clipped or not. The limit is the largest norm of the quarter before, so clipping hardly acts on healthy
 # batches.
 
-# %% tags=["experiment"]
+# %%
 clip_now = course.solved(check.clip_grad_norm)
 
 
