@@ -51,6 +51,12 @@ def scale() -> str:
     return name
 
 
+def own_gpus() -> int:
+    """How many ranks have their own GPU; 0 where there is one GPU at most, and ranks use cores."""
+    gpus = torch.cuda.device_count() if device().type == "cuda" else 0
+    return gpus if gpus > 1 else 0
+
+
 def cores() -> int:
     """The logical cores that this process may use.
 

@@ -86,9 +86,3 @@ def test_a_budget_ends_where_more_is_saved_for_backward():
 
 def test_the_spread_of_paired_differences_is_in_points():
     assert contest.paired_spread([0.52, 0.54, 0.56], [0.5, 0.5, 0.5]) == pytest.approx(2)
-
-
-def test_schedules_differ_by_their_largest_difference_in_any_number():
-    schedule = [(0.1, 0.9), (0.2, 0.8)]
-    assert contest.largest_difference(schedule, schedule) == 0
-    assert contest.largest_difference(schedule, [(0.1, 0.9), (0.2, 0.85)]) == pytest.approx(0.05)

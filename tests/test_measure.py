@@ -188,3 +188,19 @@ def test_the_clock_stops_when_the_device_is_done(monkeypatch):
     comparison.compare(ways, progress=False, seconds=0, most_rounds=7)
     triples = [events[k : k + 3] for k in range(0, len(events), 3)]
     assert len(triples) == 2 + 7 * 3 and all(kind in (["wait", "a", "wait"], ["wait", "b", "wait"]) for kind in triples)
+
+
+def test_lists_differ_by_their_largest_difference_in_any_number():
+    schedule = [(0.1, 0.9), (0.2, 0.8)]
+    assert comparison.largest_difference(schedule, schedule) == 0
+    assert comparison.largest_difference(schedule, [(0.1, 0.9), (0.2, 0.85)]) == pytest.approx(0.05)
+    assert comparison.largest_difference([1.0, 2.0], [1.0, 1.5]) == 0.5
+
+
+def test_the_largest_gains_are_those_that_none_surely_exceeds():
+    wide = comparison.Interval(3.0, 1.2, 5.0)
+    narrow = comparison.Interval(2.5, 2.4, 2.6)
+    smaller = comparison.Interval(2.0, 1.9, 2.1)
+    gains = {"wide": wide, "narrow": narrow, "smaller": smaller}
+    assert comparison.largest_gains(gains) == ["wide", "narrow"], "the narrow one is larger than 2.1 for sure"
+    assert comparison.largest_gains({"none": comparison.Interval(1.0, 0.9, 1.1)}) == []

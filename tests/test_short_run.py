@@ -46,9 +46,19 @@ def test_a_target_is_reached_at_the_first_look_or_never():
     assert lab.steps_to(1.1, batch_size=8, lr=0.01, seed=0, most_steps=3) == math.inf
 
 
-def test_a_step_is_the_same_each_time_but_for_the_weights():
-    step = _lab().step_of(batch_size=8, lr=0.01)
+def test_a_step_is_the_same_each_time_but_for_the_weights(monkeypatch):
+    lab = _lab()
+    drawn = []
+
+    def noted(*arguments):
+        for batch in ShortRuns.batches_of(lab, *arguments):
+            drawn.append(batch)
+            yield batch
+
+    monkeypatch.setattr(lab, "batches_of", noted)
+    step = lab.step_of(batch_size=8, lr=0.01)
     before = torch.get_rng_state()
     step()
     step()
     assert torch.equal(before, torch.get_rng_state())
+    assert len(drawn) == 1, "another batch each time"

@@ -105,12 +105,12 @@ def bound_of_data(facts: Facts, part: float = 1.0, costs: Costs | None = None) -
     Args:
         costs: of the step alone (default: those of the trials).
     """
-    rest = 1 - facts.phases.share(DATA) * part
+    saved = facts.phases.share(DATA) * part
     costs = costs or facts.trials.costs
     if costs is not None:
         computing = facts.phases.share(FORWARD, BACKWARD, OPTIMIZER)
-        rest -= max(0.0, computing - costs.step / facts.seconds.median)
-    return bound(1 - rest)
+        saved += max(0.0, computing - costs.step / facts.seconds.median)
+    return bound(saved)
 
 
 @functools.cache

@@ -255,8 +255,11 @@ def loader(watch: Watch) -> Loader | None:
     one = watch.seen.train_loader()
     if one is None:
         return None
-    starts = [step.started for step in watch.steps if step.started]
-    n_starts = max(1, len(starts))
+    first_steps = [number for number, step in enumerate(watch.steps) if step.started]
+    starts = [watch.steps[number].started for number in first_steps]
+    steps_per_start = float(len(watch.steps))
+    if len(starts) > 1:  # the last epoch may not have ended
+        steps_per_start = (first_steps[-1] - first_steps[0]) / (len(starts) - 1)
     return Loader(
         dataset=type(one.dataset).__name__,
         batch_size=one.batch_size,
@@ -266,7 +269,7 @@ def loader(watch: Watch) -> Loader | None:
         prefetch=one.prefetch_factor,
         starts=len(starts),
         start_seconds=statistics.median(starts) if starts else 0.0,
-        steps_per_start=len(watch.steps) / n_starts,
+        steps_per_start=steps_per_start,
         iterable=isinstance(one.dataset, IterableDataset),
     )
 

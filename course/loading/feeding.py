@@ -8,7 +8,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -76,14 +76,24 @@ def waiting_in_rounds(ways: Mapping[str, Iterable], step: Step, rounds: int) -> 
 
     One round before them, which starts workers, is not kept.
     """
-    found = WaitingRounds({}, {way: [] for way in ways}, {way: [] for way in ways})
+    found = WaitingRounds({}, {}, {})
+    for way, waited in _in_rounds(waiting, ways, step, rounds).items():
+        found.first[way] = waited[-1].first
+        found.share[way] = [100 * one.share for one in waited]
+        found.dropping[way] = [100 * one.dropping for one in waited]
+    return found
+
+
+def _in_rounds(
+    measure: Callable[[Iterable, Step], Any], ways: Mapping[str, Iterable], step: Step, rounds: int
+) -> dict[str, list]:
+    """What `measure` gives of each way in each of `rounds` passes, after one that is not kept."""
+    found: dict[str, list] = {way: [] for way in ways}
     for number in range(1 + rounds):
         for way, batches in ways.items():
-            waited = waiting(batches, step)
-            found.first[way] = waited.first
+            measured = measure(batches, step)
             if number > 0:
-                found.share[way].append(100 * waited.share)
-                found.dropping[way].append(100 * waited.dropping)
+                found[way].append(measured)
     return found
 
 
@@ -206,13 +216,8 @@ def idle_in_rounds(ways: Mapping[str, Iterable], step: Step, rounds: int) -> dic
 
     One round before them, which starts workers and kernels, is not kept.
     """
-    idle: dict[str, list[float]] = {way: [] for way in ways}
-    for number in range(1 + rounds):
-        for way, batches in ways.items():
-            share = idle_share(batches, step)
-            if number > 0:
-                idle[way].append(100 * share)
-    return idle
+    idle = _in_rounds(idle_share, ways, step, rounds)
+    return {way: [100 * share for share in shares] for way, shares in idle.items()}
 
 
 def traced(name: str, batches: Iterable, step: Step, n: int = 6) -> dict[str, Spans]:

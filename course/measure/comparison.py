@@ -22,6 +22,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -206,10 +207,8 @@ def verdict_on(ratio: Interval) -> str:
 def largest_gains(gains: Mapping[str, Interval]) -> list[str]:
     """The names of the ratios that are FASTER, without those that another surely exceeds."""
     proven = {name: gain for name, gain in gains.items() if verdict_on(gain) == FASTER}
-    if not proven:
-        return []
-    largest = max(proven.values(), key=lambda gain: gain.estimate)
-    return [name for name, gain in proven.items() if gain.high >= largest.low]
+    most_for_sure = max((gain.low for gain in proven.values()), default=0.0)
+    return [name for name, gain in proven.items() if gain.high >= most_for_sure]
 
 
 def furthest(intervals: Iterable[Interval]) -> Interval:
@@ -391,6 +390,13 @@ def _distance(estimate: float, limit: float, other: float, other_limit: float) -
     if min(numbers) <= 0 or math.isinf(max(numbers)):
         return math.inf
     return math.hypot(math.log(limit / estimate), math.log(other_limit / other))
+
+
+def largest_difference(numbers: Sequence[Any], others: Sequence[Any]) -> float:
+    """The largest absolute difference of two equally long lists of numbers, or of tuples."""
+    one = torch.tensor(numbers, dtype=torch.float64)
+    other = torch.tensor(others, dtype=torch.float64)
+    return (one - other).abs().max().item()
 
 
 def difference_interval(scores: Sequence[float], others: Sequence[float]) -> Interval:

@@ -149,7 +149,7 @@ def _label_ends(ax: Axes, x: float, ends: Mapping[str, float]) -> None:
     """Write {text: y} to the right of the last points of lines; neighbours share one label."""
     together = []  # of (texts, their y)
     for text, y in sorted(ends.items(), key=lambda end: end[1]):
-        if together and y < 1.15 * together[-1][1][-1]:
+        if together and y < 1.3 * together[-1][1][-1]:
             together[-1][0].append(text)
             together[-1][1].append(y)
         else:

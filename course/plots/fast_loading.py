@@ -10,6 +10,7 @@ from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from course.loading.batch_ways import MEMORY_PAGE, MIB
 from course.loading.real_formats import Judged
 from course.measure.comparison import Comparison, Interval
 from course.measure.traffic import Moved
@@ -28,7 +29,6 @@ from course.plots.style import (
     ticks_at,
 )
 
-PAGE_BYTES = 4096
 NEARLY_RANDOM = 1.5  # times the variance of random batches
 FRUGAL = 2  # times the files are read
 SAME_LOSS = 0.3  # two excess losses whose logarithms differ by less stand at one height
@@ -48,7 +48,7 @@ def page_faults(mebibytes: Sequence[int], faults: Mapping[str, Sequence[float]])
     """
     figure, ax = axes(7.4, 3.0)
     sizes = np.array(mebibytes)
-    pages = sizes * 2**20 / PAGE_BYTES
+    pages = sizes * MIB / MEMORY_PAGE
     default = next(iter(faults.values()))
     many = sizes[np.array(default) > pages / 2]
     if len(many):

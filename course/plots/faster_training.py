@@ -71,6 +71,8 @@ KIND_COLORS = {  # of operations
 }
 MARK = dict(color="black", ls="--")  # a value that was chosen or published
 BOARD_ENTRIES_MAX = 12
+FINE_TICKS = (0.5, 0.7, 0.8, 0.9, 1, 1.2, 1.4, 1.7, 2, 3, 5)  # of times as fast
+COARSE_TICKS = (0.5, 1, 2, 3, 5, 10, 20)
 
 # of training.race and measure.roofline, which a figure does not import
 Run = Any
@@ -241,7 +243,7 @@ def advice_ratios(compared: Mapping[str, Comparison | str], xlabel: str) -> Figu
     ax.axvline(1, color=GREY, lw=1, ls=":")
     ax.set(yticks=range(len(compared)), yticklabels=compared, xscale="log", xlabel=xlabel)
     low, high = ax.get_xlim()
-    ticks = np.array([0.5, 0.7, 0.8, 0.9, 1, 1.2, 1.4, 1.7, 2, 3, 5, 10, 20])
+    ticks = np.array(COARSE_TICKS if high / low > 5 else FINE_TICKS)
     ticks_at(ax, ticks[(low <= ticks) & (ticks <= high)], "{:g}")
     ax.set_ylim(len(compared) - 0.5, -0.5)
     ax.legend(ncols=5, frameon=False, loc="lower center", bbox_to_anchor=(0.4, 1.0), fontsize=8)
@@ -532,10 +534,7 @@ def to_target(
         plain_log(ax.yaxis)
         ticks_at(ax, sorted(batches))
     fewest = _least(_medians(reached["scaled"], 0))
-    fastest = _least(_medians(reached["scaled"], 1))
-    figure.suptitle(
-        f"Learning rate scaled, medians: {fewest} needs the fewest steps, {fastest} the least time"
-    )
+    figure.suptitle(f"Learning rate scaled: batches of {fewest} need the fewest steps (medians)")
     return figure
 
 

@@ -183,14 +183,15 @@ def waterfall(found: Mapping[str, Waterfall], title: str | None = None) -> Figur
         right = 1000 * one.step
         for y, (stage, bar) in enumerate(one.bars.items()):
             ms = bar.scaled(1000)
-            edge = "none" if ms.estimate >= 0 else "black"
+            shown = round(ms.estimate, 1) + 0.0  # no "-0.0"
+            edge = "none" if shown >= 0 else "black"
             left = right - ms.estimate
             ax.barh(y, ms.estimate, left=left, color=STAGE_COLORS[stage], ec=edge, height=0.7)
             end = max(left, right)
             if math.isfinite(ms.high - ms.low):  # whiskers at the end that the stage decides
                 ax.plot([right - ms.high, right - ms.low], [y, y], color=GREY, lw=1)
                 end = min(1.1 * longest, max(end, right - ms.low))
-            words = f"{round(ms.estimate, 1) + 0.0:.1f} ms, {percent(one.share(stage))}"
+            words = f"{shown:.1f} ms, {percent(one.share(stage))}"
             label_point(ax, words, (end, y), fontsize=8)
             right = left
         rows(ax, one.bars, fontsize=8)
@@ -443,7 +444,7 @@ def stages(parts: Mapping[str, Mapping[str, float]], title: str) -> Figure:
 
 
 def strips(
-    runs: Mapping[str, Sequence[tuple[str, int, float, float]]], title: str = ""
+    runs: Mapping[str, Sequence[tuple[str, int, float, float]]],
 ) -> Figure | None:
     """Draw where time goes in each of {title: [(label, number, start, end)]}, a strip each.
 
@@ -463,7 +464,7 @@ def strips(
     for label, color in zip(labels, COLORS, strict=False):
         ax.barh(0, 0, color=color, label=label)  # for the legend
     rows(ax, runs)
-    ax.set(xlabel="time, ms", title=title)
+    ax.set_xlabel("time, ms")
     figure.legend(frameon=False, fontsize=8, ncols=len(labels), loc="outside lower center")
     return figure
 

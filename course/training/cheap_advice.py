@@ -82,9 +82,11 @@ class Patient:
 
     # ---- batches
 
-    def loader(self, num_workers: int = 0, **options: Any) -> DataLoader:
-        """A shuffling DataLoader of the tensors in memory."""
-        data = TensorDataset(self.images, self.labels)
+    def loader(
+        self, num_workers: int = 0, dataset: Dataset | None = None, **options: Any
+    ) -> DataLoader:
+        """A shuffling DataLoader of a data set of images (default: the tensors in memory)."""
+        data = TensorDataset(self.images, self.labels) if dataset is None else dataset
         return forked(data, self.batch_size, num_workers, shuffle=True, **options)
 
     def slices(self) -> Iterator[tuple[Tensor, Tensor]]:
@@ -154,12 +156,9 @@ class Patient:
         Args:
             dataset: of images (default: the tensors in memory).
         """
-        if dataset is None:
-            dataset = TensorDataset(self.images, self.labels)
         works = {}
         for n_workers in numbers:
-            loader = forked(dataset, self.batch_size, n_workers, shuffle=True)
-            works[f"{n_workers} workers"] = self.train(loader)
+            works[f"{n_workers} workers"] = self.train(self.loader(n_workers, dataset))
         return works
 
     def validate(self, context: Callable[[], Any]) -> Work:

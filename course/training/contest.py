@@ -101,14 +101,6 @@ def of_scheduler(steps: int, **options: object) -> Schedule:
     return made
 
 
-def largest_difference(schedule: Schedule, other: Schedule) -> float:
-    """The largest absolute difference of two equally long Schedules, in any number of any step."""
-    differences = torch.tensor(schedule, dtype=torch.float64) - torch.tensor(
-        other, dtype=torch.float64
-    )
-    return differences.abs().max().item()
-
-
 SCHEDULES = {
     "constant": constant,
     "cyclic": cyclic,

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from course.device import device as course_device
+from course.device import own_gpus
 from course.measure.comparison import Comparison, Interval
 from course.parallel.counting import Transfers
 from course.parallel.distributed import run_ranks
@@ -38,11 +39,8 @@ READY_MADE = ("forward, nn.DataParallel", "step, nn.DataParallel")
 
 def places() -> list[torch.device]:
     """The places on which a batch is computed: all GPUs, or one device PLACES times below two."""
-    device = course_device()
-    gpus = torch.cuda.device_count() if device.type == "cuda" else 0
-    if gpus > 1:
-        return [torch.device("cuda", number) for number in range(gpus)]
-    return [device] * PLACES
+    gpus = [torch.device("cuda", number) for number in range(own_gpus())]
+    return gpus or [course_device()] * PLACES
 
 
 class ByHand(NamedTuple):

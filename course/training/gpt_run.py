@@ -107,14 +107,6 @@ def train(run: Run, until: int = STEPS, loss_of: Callable[..., Tensor] = token_m
     return run
 
 
-def largest_difference(losses: list[float], expected: list[float]) -> float:
-    """The largest absolute difference of two loss curves at the same step."""
-    difference = torch.tensor(losses, dtype=torch.float64) - torch.tensor(
-        expected, dtype=torch.float64
-    )
-    return difference.abs().max().item()
-
-
 # ---- faults that the unit shows
 
 

@@ -25,9 +25,11 @@ from course.training.ragged_transformer import (
     loss_on,
     padded_losses,
 )
+from course.training.segments import relative_difference
 
 Batch = Sequence[int]
 Losses = Callable[[nn.Module, Sequence[Tensor]], tuple[Tensor, Tensor]]
+
 LEARNING_RATE = 3e-3
 
 
@@ -289,7 +291,7 @@ def errors_of_gradient(
     for way, of_ranks in ways.items():
         gradients = [gradient_of(model, loss) for loss in of_ranks]
         averaged = torch.stack(gradients).mean(0)
-        found[way] = ((averaged - expected).norm() / expected.norm()).item()
+        found[way] = relative_difference(averaged, expected)
     return found
 
 

@@ -12,8 +12,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from course.device import cores
-from course.device import device as course_device
+from course.device import cores, own_gpus
 from course.measure.comparison import Comparison, Interval, difference_interval
 from course.parallel.timing import compare_measured_on_ranks, compare_on_ranks
 from course.training.small_gpt import gpt_step, random_tokens, small_gpt
@@ -36,15 +35,9 @@ def own_device() -> torch.device:
     )
 
 
-def _own_gpus() -> int:
-    """How many ranks have their own GPU; 0 where there is one GPU at most, and ranks use cores."""
-    gpus = torch.cuda.device_count() if course_device().type == "cuda" else 0
-    return gpus if gpus > 1 else 0
-
-
 def ranks_with_own_device() -> int:
     """How many ranks have their own GPU, or their own core where there is one GPU at most."""
-    return _own_gpus() or max(2, cores())
+    return own_gpus() or max(2, cores())
 
 
 def compared_steps(
@@ -236,7 +229,7 @@ def peak_flops(size: int = 1024, rounds: int = 7) -> float:
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    a = torch.randn(size, size, device="cuda" if _own_gpus() else "cpu")
+    a = torch.randn(size, size, device="cuda" if own_gpus() else "cpu")
     fastest = float("inf")
     for _ in range(rounds):
         started = time.perf_counter()

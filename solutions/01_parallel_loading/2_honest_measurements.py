@@ -213,8 +213,8 @@ course.claim(
 plots.rounds_of_workers(slept, batches, workers=4, ms=20)
 
 # %% [markdown]
-# **Shown**: only the number of batches changes. The grey line counts the batches of the worker that builds most. The
-# longer the pass, the less one batch more or less matters.
+# **Shown**: only the number of batches changes. The grey line follows from counting the batches of the worker that
+# builds most. The longer the pass, the less one batch more or less matters.
 #
 # **Takeaway** Time a loader in its steady state: with running workers, over at least 40 batches, and over a multiple of
 # the number of workers.

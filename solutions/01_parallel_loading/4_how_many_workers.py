@@ -76,22 +76,22 @@ print(course.score("01/4", said, predicted_ms_four, ms[4], null=48))
 
 # %% tags=["experiment"]
 course.claim(
-    "two workers that sleep take half as long as one, within 10 %",
+    "two workers that sleep are twice as fast as one, within 10 %",
     slept.passes.ratio("2 workers", to="1 worker"),
     within=(2 / 1.1, 2 * 1.1),
 )
 course.claim(
-    "four workers that sleep take as long as the loop sleeps, within 20 %",
+    "with four workers, a batch is four times as fast as without: only the loop's sleep is left, within 20 %",
     slept.ratio(4),
     within=(4 / 1.2, 4 * 1.2),
 )
 
 # %% [markdown]
-# The worker and the loop sleep at the same time, for different batches. So with one worker, a batch takes 36 ms and not
-# 48. Two workers alternate, so a batch is ready every 18 ms. With four workers a batch is ready every 9 ms, but the
-# loop still takes 12.
+# The worker and the loop sleep at the same time, for different batches. So with one worker, a batch takes 36 ms instead
+# of 48 ms. Two workers alternate, so a batch is ready every 18 ms. With four workers a batch is ready every 9 ms, but
+# the loop still takes 12. A real pass takes somewhat longer.
 #
-# **Takeaway** A pipeline takes as long as its slowest stage, not as long as all stages together.
+# **Takeaway** A pipeline takes about as long as its slowest stage, not as long as all stages together.
 
 # %% [markdown]
 # ## What is the time with w workers?
@@ -428,8 +428,9 @@ course.claim(
 plots.predicted_workers({"5 ms of waiting": of_disk}, small)
 
 # %% [markdown]
-# If the fastest number is the largest one tried, more may be faster still, unless the predicted line is flat there. Any
-# number of workers can sleep simultaneously. But a real disk or network serves only so many requests at a time.
+# If the fastest number is the largest one tried, more may be faster still. Where the predicted line is flat, the
+# formula expects no gain. With many workers on few cores, a pass may take clearly longer than predicted. Any number of
+# workers can sleep simultaneously. But a real disk or network serves only so many requests at a time.
 #
 # **Takeaway** A worker that waits needs no core. Slow storage can keep more workers busy than there are cores.
 

@@ -202,13 +202,13 @@ title = f"The loop waits {without:.0f} % of the time without workers, {with_two:
 plots.bars(waits.share, "% of the time spent waiting", title, "{:.0f} %")
 
 # %% [markdown]
-# **Shown**: dropping a batch takes longer if the worker has sent more bytes, because nothing else differs between the
-# two ways with two workers. Only the claim counts the time to drop, and the bars leave it out. In `for batch in
-# loader`, Python drops the old batch when it takes the new one, so this time looks like waiting. The main process drops
-# the batch. So fewer bytes help, and more workers do not.
+# **Shown**: dropping a batch takes longer if the worker has sent more bytes, because only the collate function differs
+# between the two ways with two workers. Only the claim counts the time to drop, and the bars leave it out. In `for
+# batch in loader`, Python drops the old batch when it takes the new one, so this time looks like waiting. The main
+# process drops the batch. So fewer bytes help, and more workers do not.
 #
-# Do not subtract the waiting of "unsent" from the waiting of two workers. Workers also build unsent batches faster, so
-# fewer of them are late.
+# If the bar of two workers is above 0, the loop still waits for some batches after the first one. Do not subtract the
+# bar of "unsent" from it. Workers may also build unsent batches faster, so the bars may differ for two reasons.
 #
 # The printed line is about the first batch alone. It says nothing about the rest of a long training.
 #
@@ -418,8 +418,8 @@ check.Prefetcher(Prefetcher, seed=8)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# What does your prefetcher gain? With a GPU, the next cell trains a small network on the heavy faces in four ways: from
-# pinned or pageable memory, with the copy in the loop or with your prefetcher. It counts the GPU as idle when no step
+# What does your prefetcher gain? With a GPU, the next cells train a small network on the heavy faces in four ways: from
+# pinned or pageable memory, with the copy in the loop or with your prefetcher. They count the GPU as idle when no step
 # runs.
 #
 # **Predict**: which of the four leaves the GPU idle least?

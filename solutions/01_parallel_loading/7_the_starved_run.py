@@ -62,7 +62,7 @@ print(inspect.getsource(starved_script))
 # from memory, and the last bar is the step with data for free.
 
 # %% tags=["experiment"]
-torch.set_num_threads(1)  # the network is small, and the workers need the cores
+torch.set_num_threads(1)  # so that a bar does not depend on how threads share the cores
 sizes = course.sizes("01_parallel_loading")
 folder = lfw.folder(sizes.dataset)
 task = starved_run.task(folder, sizes.starved_images, sizes.batch_size, sizes.starved_epochs)
@@ -550,8 +550,9 @@ print(mine, "\n")
 print(report)
 
 # %% [markdown]
-# In the report, `cell:n` is line n of the cell that defines a function. The report also lists what it does not advise,
-# and why. A script needs no notebook: `course checkup train.py` in a terminal gives the same kind of report.
+# In the report, `cell:n` is line n of the cell whose code runs: the cell of a class, or the one above. The report also
+# lists what it does not advise, and why. A script needs no notebook: `course checkup train.py` in a terminal gives the
+# same kind of report.
 #
 # The waterfall and the report may disagree. The report's line "if this took no time" removes only the *waiting*. The
 # waterfall also removes the workers, and so gives their cores back to the step.

@@ -204,7 +204,8 @@ course.claim(
 
 # %% [markdown]
 # **Shown**: reading the list is what copies it, because the null differs only in that nobody reads. (The claims give
-# shares of the size of the list or array, with the range over the epochs.) In an epoch, only one of the workers reads a
+# shares of the size of the list or array, with the range over the epochs. Below 0, these workers grew less than those
+# of the null.) In an epoch, only one of the workers reads a
 # name, but the system copies whole pages, which hold dozens of names. Once all pages are copied, the growth ends. If
 # your memory keeps growing, look for another leak.
 #
@@ -633,8 +634,8 @@ pieces = comparison.compare(
 )
 course.claim(
     "taking a batch apart into 256 rows takes longer than collating them",
-    pieces.ratio("take apart"),
-    below=1,
+    pieces.ratio("collate", to="take apart"),
+    above=1,
 )
 
 # %% [markdown]

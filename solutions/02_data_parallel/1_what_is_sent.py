@@ -34,8 +34,8 @@ sizes = course.sizes("02_data_parallel")
 
 # %% [markdown]
 # **The unit** is about training one model on many devices. In session 1 (parts 1 to 3) you count messages, build
-# DistributedDataParallel and find the faults of five trainings. In session 2 (parts 4 and 5) you move to `torchrun` and
-# learn why two devices are not twice as fast.
+# DistributedDataParallel and find the faults of five trainings. In session 2 (parts 4 to 6) you move to
+# `torchrun`, learn why two devices are not twice as fast, and see what DataParallel does.
 #
 # Replace each `None` by your prediction before you run the next cell. Later cells use your answer if it passed its
 # check, or else the reference solution if your copy of the course has it. Leave the empty cell after each check alone:
@@ -361,8 +361,8 @@ check.ring_all_reduce(ring_all_reduce, seed=505)
 # %% [markdown]
 # ## How much does each rank send?
 #
-# gloo sends through TCP, and Linux counts the bytes of every TCP connection. On Linux, the next cell reads these counts
-# for your ring and for torch's own all-reduce.
+# gloo sends through TCP, and Linux counts the bytes of every TCP connection. On Linux, the cell after your prediction
+# reads these counts for your ring and for torch's own all-reduce.
 #
 # **Predict**: four ranks all-reduce a tensor with your ring. How many times its size does each rank send? Perhaps 3,
 # because each of the three others needs what this rank has. Perhaps less, because neighbours add on the way.

@@ -761,6 +761,8 @@ course.claim(
 # messages that compete for the cores. To see what the copies cost, compare the grey line with *B* + *W*, which the
 # cell prints. One message after backward has the copies, but sends nothing while backward computes.
 #
+# An interval may reach below the bound, which is an estimate, too.
+#
 # **Takeaway** Compare every prediction and every measurement with a lower bound first: here the longer of backward and
 # messages.
 

@@ -36,6 +36,7 @@ from torch.utils.data import DistributedSampler, Sampler
 
 import course
 from course.checks import data_parallel as check
+from course.measure.comparison import largest_difference
 from course.parallel import lost_peer
 from course.parallel.distributed import run_ranks
 from course.plots import data_parallel as plots
@@ -65,7 +66,7 @@ one_process = gpt_run.train(gpt_run.new_run()).losses
 two_ranks = gpt_run.train(gpt_run.new_run(), loss_of=mean_of_means).losses
 
 print(f"first loss: {one_process[0]:.6f} on one rank, {two_ranks[0]:.6f} on two")
-is_same_curve = gpt_run.largest_difference(two_ranks, one_process) <= 1e-6
+is_same_curve = largest_difference(two_ranks, one_process) <= 1e-6
 course.claim(
     "with a mean loss per rank, two ranks do not have the loss curve of one process",
     not is_same_curve,
@@ -171,7 +172,7 @@ print(course.score("02/3", what, predicted_weight, weight_ratio, null=None))
 
 # %% tags=["experiment"]
 repaired = gpt_run.train(gpt_run.new_run(), loss_of=scaled_means).losses
-difference = gpt_run.largest_difference(repaired, one_process)
+difference = largest_difference(repaired, one_process)
 
 print(f"with your factors the curves differ by at most {difference:.1e}")
 is_same_curve = difference <= 1e-6
@@ -839,7 +840,8 @@ plots.against_undisturbed(one_process, curves, title)
 # ## Which line can be left out? · extra
 #
 # A published script wraps the model in `DDP`, draws with `DistributedSampler`, and calls `dist.barrier()` before each
-# batch. A launcher sets environment variables for it. The next cells leave these out one by one.
+# batch. A launcher sets environment variables for it. The next cells leave these out one by one, except
+# `LOCAL_RANK` (part 4).
 #
 # **Predict**: which of the three lines can go without changing the final weights?
 

@@ -35,6 +35,7 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 import course
 from course.checks import data_parallel as check
 from course.datasets import fashion
+from course.measure.comparison import largest_difference
 from course.parallel import lives
 from course.parallel.distributed import run_ranks
 from course.plots import data_parallel as plots
@@ -429,7 +430,7 @@ what = "steps that are done when the last start resumes"
 print(course.score("02/4", what, predicted_step, lived[-1].steps[0], null=None))
 
 losses = last_checkpoint["losses"]
-difference = gpt_run.largest_difference(losses, undisturbed)
+difference = largest_difference(losses, undisturbed)
 print(f"largest difference from the loss curve of one process: {difference:.1e}")
 is_same_curve = difference <= 1e-6
 course.claim(

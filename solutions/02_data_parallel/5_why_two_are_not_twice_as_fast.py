@@ -237,7 +237,8 @@ plots.scaling(ranks, strong, weak, most_ranks, lost)
 # ## What does a late rank cost?
 #
 # So far all ranks had the same amount of work. In practice one rank may be late, a *straggler*: its batch is longer,
-# its loader stalls, or its GPU is throttled. The next cell delays batches in two ways, with the same mean delay:
+# its loader stalls, or its GPU is throttled. The cell after your prediction delays batches in two ways, with the same
+# mean delay:
 #
 # - *Both late*: each of two ranks gets its batch late, by about the time of one step.
 # - *One late*: rank 1 alone gets its batch late, by about the time of two steps.

@@ -420,9 +420,9 @@ course.claim(
 # size or a number of GPUs. But the copies of model and gradients have the same size for every batch, while computing
 # grows with the batch. So the factor need not be a constant.
 #
-# The next cell computes one batch in three ways: by the model alone, by your DataParallel with two threads, and by
-# DDP with two processes of one thread (or GPU) each. On a CPU this cannot confirm the factor for GPUs. Two variants
-# of the forward look for the causes:
+# The cell after your prediction computes one batch in three ways: by the model alone, by your DataParallel with two
+# threads, and by DDP with two processes of one thread (or GPU) each. On a CPU this cannot confirm the factor for GPUs.
+# Two variants of the forward look for the causes:
 #
 # - *replicas kept* copies the model once, before the clock starts. That is correct only while nobody changes the
 #   weights.
@@ -494,8 +494,8 @@ plots.against_alone(batch_sizes, panels, controls, title)
 # %% [markdown]
 # Ideally, two devices need half the time.
 #
-# - **Shown**: "replicas kept" differs from "by hand" only in making the replicas, so the distance between them is what
-#   that costs.
+# - "Replicas kept" differs from "by hand" only in making the replicas. So where their intervals do not overlap, the
+#   distance between them is what that costs.
 # - "Replicas kept" and "two processes" compute the same halves. The first also scatters, gathers and starts threads,
 #   and its threads share the GIL. **We think** that the GIL and the threads cost most of the distance. To test it, time
 #   scatter and gather alone: they must take much less.

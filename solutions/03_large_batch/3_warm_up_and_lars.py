@@ -263,7 +263,8 @@ levels = {"token frequencies": text.constant, "the table itself": text.table}
 plots.warm_up(runs, levels, title)
 
 # %% [markdown]
-# Where the claims hold, the ramp decides whether this network learns, and its shape matters less.
+# Where the claims hold, a ramp that is long enough decides whether this network learns, and its shape matters less. If
+# the band of the short ramp reaches up to the token frequencies, that ramp was too short for some seeds.
 #
 # **Takeaway** A warm-up can decide whether a training works, even with a small batch.
 #

@@ -227,12 +227,13 @@ course.claim(
     "an update in 12 pieces takes at most 10 % longer than the whole batch",
     compared.ratio(WHOLE, to=PIECES),
     below=1.1,
-    otherwise="Larger pieces tell whether the fixed costs of each piece take the time.",
+    otherwise="Part 1 names two causes: fixed costs, and the product of table rows.",
 )
 
 # %% [markdown]
-# **We think** that pieces take longer, where they do, because each piece pays part 1's fixed costs again. To test it,
-# make the pieces larger.
+# **We think** that pieces take longer, where they do, for two reasons of part 1: each piece pays the fixed costs again,
+# and a piece may be too small for the shortcut that multiplies each table row once. To tell them apart, set
+# `course.training.models.TABLE_PRODUCTS_FROM` to infinity and time both again.
 #
 # **Takeaway** With micro-batches, the bytes kept for backward follow the micro-batch, not the batch.
 
@@ -476,7 +477,7 @@ what = "loss of fp16 without a scale over loss of fp32"
 print(course.score("03/4", what, predicted_alone, times_as_high))
 
 course.claim(
-    "in fp16 without a loss scale, a deep network at batch 2^20 learns nothing: its loss is 0.49 or more",
+    "in fp16 without a loss scale, a deep network at batch 2^20 is no better than a constant: its loss is 0.49 or more",
     signed_rank_interval(losses[ALONE]),
     above=0.49,
 )
@@ -494,6 +495,9 @@ course.claim(
 # %% [markdown]
 # **Shown** The two ways in fp16 differ only in the loss scale. Where the claims hold, the small gradients are the
 # reason. Adam cannot make up for a gradient that is zero.
+#
+# Where a seed ends far above the constant model, **we think** the few gradients that survive mislead it, because Adam
+# divides them by their own small size. To test it, train these seeds with SGD.
 #
 # If you clip gradients, call `scaler.unscale_(optimizer)` first. Until then the gradients carry the scale.
 #

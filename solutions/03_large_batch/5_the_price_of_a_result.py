@@ -125,8 +125,8 @@ check.noise_scale(noise_scale, seed=17)
 # costs two norms per update.
 #
 # Take the norms in the units in which your optimizer moves. Adam divides each coordinate by $\sqrt{v}$, the root of
-# its mean square. So for Adam you measure $\sqrt{\sum g^2 / (\sqrt{v} + \epsilon)}$, with $v$ = `exp_avg_sq` / $(1 -
-# \beta_2^t)$.
+# its mean square. So for Adam you measure $\sqrt{\sum g^2 / (\sqrt{v} + \epsilon)}$, with
+# $v$ = `exp_avg_sq` / $(1 - \beta_2^t)$.
 #
 # <details><summary>Why the root of v, and not v?</summary>
 #

@@ -388,8 +388,8 @@ course.claim(
 # Read the comparison with care. Both models use the learning rate that was tuned for NeuMF, so the dot product is not
 # tuned. And all seeds are judged on the same users, so the interval says nothing about other users.
 #
-# On the stand-in, **we think** the dot product does well because the films were drawn with a dot product of tastes and
-# genres. To test it, train on real MovieLens.
+# The stand-in's films were drawn with a dot product of tastes and genres, which may favour the dot product there. Real
+# ratings give it no such help.
 #
 # **Takeaway** Name the candidates when you quote a score, and pair the seeds when you compare two models.
 

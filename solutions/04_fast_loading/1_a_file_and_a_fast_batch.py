@@ -211,7 +211,7 @@ del loaders[ONE_ROW]
 # %% [markdown]
 # **Shown** Batched indexing delivers the same bytes without handling single rows. So it saves the overhead per row.
 #
-# Two workers share this overhead. If they gain little, **we think** that sending costs as much as sharing saves,
+# Two workers share this overhead. If they gain little or nothing, **we think** that sending costs what sharing saves,
 # because each batch is written into new shared memory. To test it, let the workers send copies of one ready batch.
 #
 # **Takeaway** Fetch a whole batch in one call before you add workers.
@@ -592,7 +592,8 @@ course.claim(
 )
 
 # %% [markdown]
-# Opening reads nothing, however large the file is. Your `gather` works on the mapped file, too.
+# **Known** Opening maps the file and reads none of its rows (`man 2 mmap`). Your `gather` works on the mapped file,
+# too.
 #
 # **Takeaway** Rows of equal size need no index and no parsing. Map the file: touching a row reads it.
 

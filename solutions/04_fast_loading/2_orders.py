@@ -406,7 +406,8 @@ plots.bias(window_sizes, [found.estimate for found in times_random.values()], ba
 # ## What does an order cost in seconds, and in loss?
 #
 # How much loss does a fast order cost? You train a regression on a file whose rows are sorted by y. Each row has 128
-# bytes. The file is dropped from the page cache before each read, as if it were much larger than RAM.
+# bytes. The file is dropped from the page cache before each read that does not continue the one before it, as if it
+# were much larger than RAM.
 #
 # The reader ([page_reader.py](../../course/loading/page_reader.py)) makes one request per page, and puts each row
 # directly in its place in the shuffled window. In random order, it requests single rows. For each of them the disk
@@ -465,7 +466,7 @@ print(f"{megabytes:.1f} MB, {rows // page_rows} pages of {page_bytes:,} bytes; {
 # The next cells print a table of the orders. Its columns are:
 #
 # - *times the file*: bytes from the disk per epoch, over the bytes of the file;
-# - *kB held*: the pages that are in memory at the same time;
+# - *kB held*: the pages (in random order: the rows) that are in memory at the same time;
 # - *V / V₀* of one batch, and *of ten* in a row, because SGD averages about ten batches here (its learning rate is
 #   1 / 10);
 # - *excess loss*: the mean loss in the second epoch, minus the loss of the true weights;

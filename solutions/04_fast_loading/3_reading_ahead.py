@@ -181,8 +181,8 @@ def epoch(buffers, step):
 
 
 # %% [markdown]
-# The next cells measure steps of five lengths, from a quarter of a fill to four fills. Each round runs both kinds of
-# step, with one buffer and with three.
+# The next cells measure steps of five lengths, from about a quarter of a fill to about four. Each round runs both kinds
+# of step, with one buffer and with three.
 
 # %% tags=["experiment"]
 epoch(1, computing)  # not counted: it warms up threads and memory
@@ -293,9 +293,10 @@ course.claim(
 
 # %% tags=["experiment"]
 ran = epochs_of[1]
+typical = {key: recorded_epochs.typical(runs) for key, runs in ran.items()}
 for kind in gains:
-    alone = recorded_epochs.typical(ran[kind, 1])
-    ahead = recorded_epochs.typical(ran[kind, 3])
+    alone = typical[kind, 1]
+    ahead = typical[kind, 3]
     fill_longer = ahead.median(READ) / alone.median(READ)
     step_longer = ahead.median(COMPUTE) / alone.median(COMPUTE)
     print(
@@ -314,9 +315,9 @@ course.claim(
 )
 plots.timelines(
     {
-        "computing, 1 buffer": recorded_epochs.typical(ran["computing", 1]).events,
-        "computing, 3 buffers": recorded_epochs.typical(ran["computing", 3]).events,
-        "waiting, 3 buffers": recorded_epochs.typical(ran["waiting", 3]).events,
+        "computing, 1 buffer": typical["computing", 1].events,
+        "computing, 3 buffers": typical["computing", 3].events,
+        "waiting, 3 buffers": typical["waiting", 3].events,
     }
 )
 
@@ -332,7 +333,7 @@ plots.timelines(
 # number of buffers.
 
 # %% tags=["experiment"]
-alone = recorded_epochs.typical(ran["computing", 1])
+alone = typical["computing", 1]
 fill_milliseconds = [1000 * seconds for seconds in alone.durations(READ)]
 step_milliseconds = 1000 * alone.median(COMPUTE)
 figures.pipeline(fill_milliseconds, step_milliseconds, workers=1, batches=8, prefetch=2)
@@ -363,7 +364,7 @@ figures.pipeline(fill_milliseconds, step_milliseconds, workers=1, batches=8, pre
 #
 # - If only what is missing is read, three quarters of the file come.
 # - If each row is read once, the file comes about once.
-# - If neighbours are read, and dropped before they are used, it comes several times, at most once per batch.
+# - If neighbours are read, and dropped before they are used, it comes several times, at most about once per batch.
 
 # %%
 predicted_rereads = None  # times the bytes of the file
@@ -413,7 +414,7 @@ course.claim(
     otherwise=f"Your disk may fetch few neighbours. {unknown}",
 )
 course.claim(
-    "page reads fetch less than 1.5 times the bytes of the file, with room and without",
+    "page reads fetch less than 1.5 times the bytes of the file in the first epoch, with room and without",
     is_little,
     ", ".join(f"{share:.2f}" for share in by_pages) + " times",
     otherwise=unknown,
@@ -441,8 +442,9 @@ course.claim(
 # Without room, each fault of a mapping brings neighbours, and many of them are dropped before they are used.
 #
 # **Shown** `MADV_RANDOM` only turns the neighbours off. A fault then brings one memory page, so fewer bytes come from
-# the disk. But the program waits for a fault at every memory page that is not in memory. Page reads bring every page of
-# rows once, in large requests.
+# the disk. But the program waits for a fault at every memory page that is not in memory. Page reads ask for
+# every page of rows once, in large requests. With `O_DIRECT` nothing else comes from the disk. The seconds in the
+# figure are of single epochs, so compare bytes there.
 #
 # **Known** The disk's setting `read_ahead_kb` limits how much a fault brings (Linux,
 # Documentation/ABI/stable/sysfs-block). The cell prints yours.

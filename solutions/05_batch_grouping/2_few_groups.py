@@ -609,12 +609,13 @@ course.claim(
 # small batch each call works on fewer cells. It also has less padding per token, as part 1 counted.
 #
 # If four groups of one sequence take longer than the rectangle, their calls alone cost more than the whole rectangle.
-# Two groups have half the calls, so they may win where four do not.
+# Two groups have half the calls but more padding, so they can be faster than four in small models, and slower in large
+# ones.
 #
 # **Takeaway** Groups pay where the saved cells cost more than the added calls. Large layers and large batches favour
 # them.
 #
-# <details><summary>Why were groups slower on the recorded H200 at embedding size 64, even in batches of 256?</summary>
+# <details><summary>Why were groups slower on the recorded GPUs at embedding size 64, even in batches of 256?</summary>
 #
 # **We think** that one reason is that the CPU waits for the GPU at each `nonzero` and each `int(lengths.max())`. To
 # test this, compute the groups from a copy of the lengths on the CPU.

@@ -236,7 +236,8 @@ for n, window in [(batch_size, 50), (eighth, 50), (eighth, 400)]:
 
 # %% [markdown]
 # Compare the last two lines with the first one. A sorted window is cut into as many pieces as it has batches, and a
-# batch pads only the lengths of its piece.
+# batch pads only the lengths of its piece. As many batches remove a little less than before, and as many sequences a
+# little more. So the window that you need lies between.
 #
 # **Takeaway** Choose the size of a window in batches, and take some more if batches are small.
 
@@ -596,7 +597,7 @@ course.claim(
 # **Shown** In the first control, texts meet at random. So its gap to random batches comes from the unequal size of its
 # updates, in tokens and in texts.
 #
-# **We think** that texts of one kind cause the gap that the second control closes. To test this, keep each
+# **We think** that texts of one kind cause the part of the gap that the second control closes. To test this, keep each
 # kind's share of the texts instead of the tokens.
 #
 # Your loss of Exercise 2 cannot repair this. It gives all tokens of one step the same weight, but not the tokens of
@@ -768,7 +769,8 @@ plots.padding_cells(drawn, f"The largest batch has {most} cells by number, {boun
 # %% [markdown]
 # ## How long do ranks wait? · extra
 #
-# A synchronous training step takes as long as its slowest rank, so unequal batches make the other ranks wait.
+# A synchronous training step takes as long as its slowest rank, so unequal batches make the other ranks wait. This
+# section continues the one on the largest batch.
 #
 # ### Exercise 4 · Batches for the ranks
 #

@@ -541,8 +541,8 @@ course.claim(
 )
 
 # %% [markdown]
-# **Shown** Two rows change only the arithmetic, and one changes only the bytes. If such a change also changes the time,
-# the operation waits for what was changed. If the time stays although both double, most of it is the call itself.
+# **Shown** Two rows change only the arithmetic, and one changes only the bytes. If the time grows almost as much, the
+# operation waits for what was changed. If the time stays although both double, most of it is the call itself.
 #
 # **We think** that a step of one image waits mostly for the update and for the start of each operation. To test it,
 # leave the update out.
@@ -830,8 +830,7 @@ plots.roofline(roof, operations)
 # The last column is the load: what `top` calls %CPU, divided by torch's threads. It says nothing about a GPU.
 
 # %% tags=["experiment"]
-width = size.regime_width
-ways = {"matrix product": product(width, width, width)}
+ways = {"matrix product": square}
 ways |= models
 ways["comparing numbers"] = one_limit
 arithmetic = {name: roofline.product_flops(found) for name, found in operations.items()}
@@ -1046,7 +1045,6 @@ def log_once(model, optimizer, batches):
 
 
 # %% tags=["experiment"]
-batches = cheap_advice.Patient(new_model(), images[:few], labels[:few], batch_size).on_device()
 waits = {}
 mean_losses = {}
 for loop in (log_each_step, log_once):
@@ -1056,16 +1054,16 @@ for loop in (log_each_step, log_once):
 
     def keep_mean(name=name, loop=loop, model=model, optimizer=optimizer):
         """Train with the loop, and keep its mean loss."""
-        mean_losses[name] = loop(model, optimizer, batches)
+        mean_losses[name] = loop(model, optimizer, on_device)
 
     waits[name] = syncs_now(keep_mean)
     kinds = ", ".join(sorted(set(waits[name])))
-    print(f"{name:<14} {len(waits[name]):4d} waits in {len(batches)} steps: {kinds}")
+    print(f"{name:<14} {len(waits[name]):4d} waits in {len(on_device)} steps: {kinds}")
 
 # %% tags=["experiment"]
 n_each = len(waits["log_each_step"])
 n_once = len(waits["log_once"])
-waits_as_said = n_each > len(batches) and n_once == 1
+waits_as_said = n_each > len(on_device) and n_once == 1
 course.claim(
     "logging each step waits several times in each step, logging once waits once",
     waits_as_said,
@@ -1185,7 +1183,7 @@ evaluate_now = course.solved(check.evaluate_fast)
 held = TensorDataset(held_images[: size.eval_images], held_labels[: size.eval_images])
 by_100 = list(DataLoader(held, 100))  # the only batch size that the faulty loop can do
 model = new_model()
-log_once(model, torch.optim.Adam(model.parameters()), batches)
+log_once(model, torch.optim.Adam(model.parameters()), on_device)
 norm = next(layer for layer in model.modules() if isinstance(layer, nn.BatchNorm2d))
 mean_before = norm.running_mean.clone()
 

@@ -34,7 +34,7 @@ import course
 from course.checks import faster_training as check
 from course.datasets import fashion
 from course.learner.predictions import leaders
-from course.measure.comparison import compare, product, ratio_interval
+from course.measure.comparison import compare, largest_difference, product, ratio_interval
 from course.plots import faster_training as plots
 from course.training import contest
 from course.training.short_run import AdamBy, ShortRuns, sgd
@@ -368,7 +368,7 @@ course.claim(
 # makes them all. They share seeds, so they are not independent, but they show how much a study of three seeds varies.
 #
 # **Predict**: in which share of these studies is the same schedule ahead with every seed? If the schedules are equal,
-# three coins decide. The more they differ, the larger the share.
+# three coins decide. If they differ much, the share is larger.
 
 # %%
 predicted_share = None  # between 0 and 1
@@ -595,7 +595,7 @@ mine = []
 for step in range(n_steps):
     mine.append(one_cycle_now(step, size.few_epochs, steps_per_epoch, peak))
 
-difference = contest.largest_difference(mine, contest.one_cycle(peak, n_steps))
+difference = largest_difference(mine, contest.one_cycle(peak, n_steps))
 is_equal = difference < 1e-12
 course.claim(
     "your one cycle equals torch's OneCycleLR up to rounding",

@@ -87,7 +87,8 @@ print(f"steps of {size.step_batch} images, and of {size.gpt_rows} x {size.gpt_co
 #
 # A profile of the rung before gives a bound. What the last column names takes the share $s$ of the step. If the change
 # makes this share free and leaves the rest alone, the step is $1 / (1 - s)$ times as fast. A change that also speeds up
-# other work may gain more. Each bound comes from a profile of a few steps, so it is rough.
+# other work may gain more. Each bound comes from a profile of a few steps, so it is rough. The figure
+# shows another profile.
 
 # %% tags=["experiment"]
 rungs = {}  # {network: {change: a training step with it and those before}}

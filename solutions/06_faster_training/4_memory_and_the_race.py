@@ -78,7 +78,8 @@ data = fashion.load(size.dataset)
 #   target earlier. The target is reached where a straight line between two looks crosses it.
 # - **The clock** runs while a contestant converts images and trains. It stands still during our looks. A recipe that
 #   evaluates once per epoch also pays for its own evaluations.
-# - **A control.** Everything runs twice with each seed. Every difference between the two is noise.
+# - **A control.** Everything runs twice with each seed. Every difference between the two comes from the
+#   machine, not from the recipe. If the interval of the control leaves out 1, do not trust a gain of that size.
 #
 # <details><summary>Details of the cycle and of the race</summary>
 #

@@ -5,7 +5,7 @@ from course.checkup.facts import THREADS, Facts
 from course.checkup.predict import bound_of_way
 
 NAME = "threads"
-PART = "01/4"
+PART = "01/8"
 PLANTED = ("one_thread",)
 
 

@@ -27,7 +27,7 @@ def check(facts: Facts) -> Advice | None:
     if not ways and waits > DATA_WAITS_MIN and now == 0:
         text = "give the DataLoader workers (now 0)"
         most = bound_of_data(facts)
-        if facts.loader.iterable:  # a stream is not read twice, so its batches have no cost
+        if facts.loader.iterable:  # the formula does not know whether workers share out its rows
             text = f"{text}, and let its dataset {SHARD}"
             return Advice(NAME, text, PART, most, gain=most)
         seconds = seconds_of_workers(facts)
