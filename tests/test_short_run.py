@@ -47,16 +47,16 @@ def test_a_target_is_reached_at_the_first_look_or_never():
 
 
 def test_a_step_is_the_same_each_time_but_for_the_weights(monkeypatch):
-    lab = _lab()
     drawn = []
+    batches_of = ShortRuns.batches_of
 
     def noted(*arguments):
-        for batch in ShortRuns.batches_of(lab, *arguments):
+        for batch in batches_of(*arguments):
             drawn.append(batch)
             yield batch
 
-    monkeypatch.setattr(lab, "batches_of", noted)
-    step = lab.step_of(batch_size=8, lr=0.01)
+    monkeypatch.setattr(ShortRuns, "batches_of", noted)
+    step = _lab().step_of(batch_size=8, lr=0.01)
     before = torch.get_rng_state()
     step()
     step()
