@@ -13,7 +13,7 @@
 # - say whether a baseline has converged before you compare anything with it;
 # - tell a training that has made too little progress from one that generalises badly.
 #
-# **Minutes** 16 core · 35 in all
+# **Minutes** 15 core · 34 in all
 #
 # **Needs** PyTorch: you have written a training loop
 

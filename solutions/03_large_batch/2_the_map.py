@@ -13,7 +13,7 @@
 # - find a learning rate whose neighbours are both worse, with few runs;
 # - read from a map how far a scaling rule stays on the ridge, for other models and optimizers, too.
 #
-# **Minutes** 32 core · 37 in all
+# **Minutes** 33 core · 38 in all
 #
 # **Needs** the model of part 1
 
