@@ -37,9 +37,9 @@ print(course.machine())
 # %% [markdown]
 # ## How much does a step compute?
 #
-# A step cannot be faster than its arithmetic allows, so we count the arithmetic first. In a large GPT, nearly all of it
-# is matrix products. The product of an (n, k) and a (k, m) matrix takes n · m · k multiplications and about as many
-# additions, so we count 2 n m k *FLOPs* (floating-point operations).
+# A step cannot be faster than its arithmetic allows. In a large GPT, nearly all of it is matrix products. The product
+# of an (n, k) and a (k, m) matrix takes n · m · k multiplications and about as many additions. So we count 2 n m k
+# *FLOPs* (floating-point operations).
 #
 # ### Exercise 1 · The FLOPs of a step
 #
@@ -297,8 +297,8 @@ course.claim(
 # | the logarithm of each softmax's sum, per head | heads | heads / t |
 # | the MLP before and after GELU | 8 d | 8 d / t |
 #
-# **Predict**: a model of 32 blocks of width 4096 computes one sequence of 2,048 tokens, with 16 bits per number and
-# without checkpointing. How many GB do its blocks save?
+# **Predict**: a model of 32 blocks of width 4096 computes one sequence of 2,048 tokens, with 16 bits per number. How
+# many GB do its blocks save?
 
 # %%
 predicted_gigabytes = None  # GB
@@ -668,7 +668,7 @@ plots.over_best(
 )
 
 # %% [markdown]
-# Of equally fast plans, the cell prints the one that needs the least memory. So it prints ZeRO-3 for 1B, although the
+# Of equally fast plans, the table shows the one that needs the least memory. So it shows ZeRO-3 for 1B, although the
 # DDP plan of the example is as fast. On one device, there is nothing to split. On the last two clusters, data ranks
 # alone cannot share the rows of the batch equally.
 #
