@@ -599,7 +599,7 @@ check.best_plan(best_plan, seed=852)
 # - a plan with a pipeline has stage 0 or 1, as in DeepSpeed.
 #
 # The cell prints ten jobs and their clusters. GB is the memory that training may fill on a device. GB/s is how fast a
-# device sends within its node, and to other nodes. A node has up to eight devices; each of the 16 desktops has one.
+# device sends within its node, and to other nodes. A node has up to eight devices; a desktop has one.
 
 # %%
 for name, job in JOBS.items():
