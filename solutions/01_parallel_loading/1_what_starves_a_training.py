@@ -12,7 +12,7 @@
 # - split the time of a step into the stages of loading;
 # - write the dataset and the loader that you need to train on a folder of images.
 #
-# **Minutes** 32 core · 41 in all
+# **Minutes** 31 core · 40 in all
 #
 # **Needs** nothing
 

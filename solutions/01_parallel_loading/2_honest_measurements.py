@@ -12,7 +12,7 @@
 # - compare two settings in rounds, with a control and an interval;
 # - say why a speed-up is smaller than the number of workers.
 #
-# **Minutes** 27 core · 33 in all
+# **Minutes** 26 core · 32 in all
 #
 # **Needs** part 1: your `LFWDataset` is used if you solved it
 

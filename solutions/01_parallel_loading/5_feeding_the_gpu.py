@@ -15,7 +15,7 @@
 # - measure what share of its time a training loop waits;
 # - overlap copies with computing, without a race and without making the processor wait.
 #
-# **Minutes** 8 core · 65 in all · session 2
+# **Minutes** 6 core · 63 in all · session 2
 #
 # **Needs** parts 1 and 2: your `LFWDataset` and `seconds_per_pass` are used if you solved them
 
