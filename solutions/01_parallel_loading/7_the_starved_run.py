@@ -542,9 +542,9 @@ plots.waterfall({"my training": mine})
 # also lists the facts, and what was tried and is not advised. For a script, run `course checkup train.py` in a
 # terminal. If the report advises more threads, remember that this notebook has given torch only one.
 #
-# The waterfall and the report answer different questions. The report gives the median of single steps, the waterfall the
-# mean over a pass. In the report, *data* is only the time that the loop waits. In the waterfall, a replay also stops
-# the workers, which gives their cores back to the step.
+# The waterfall and the report answer different questions. The report gives the median of single steps, the waterfall
+# the mean over a pass. In the report, *data* is only the time that the loop waits. In the waterfall, a replay also
+# stops the workers, which gives their cores back to the step.
 #
 # **Takeaway** A loader is fast enough when the training does not wait for data.
 
