@@ -310,6 +310,8 @@ def test_in_a_notebook_a_loader_and_a_step_are_enough():
 
     found = course.checkup(loader, step, steps=8, only_watch=True)
     assert found.data["loader"]["batch_size"] == 8 and "Check-up of your loader and step" in str(found)
+    assert "backward" in found.brief and found.brief.splitlines()[0] == str(found).splitlines()[0]
+    assert "memory" not in found.brief
     json.loads(found.json())
     with pytest.raises(CourseError, match="step must train"):
         course.checkup(loader, lambda batch: None, steps=8)

@@ -158,8 +158,9 @@ def test_predictions_and_bars_stand_beside_intervals():
     case = CheckedForecast(None, predicted={1: 2.0, 2: 1.25}, measured=measured, missed={})
     (ax,) = parallel_loading.predicted_workers({"plain": case}, 8).axes[:1]
     assert ax.get_title() == "plain: 0.72 to 0.88 times the prediction"
-    (ax,) = parallel_loading.bars({"a": Interval(2.0, 1.5, 3.0), "b": 1.0}, "ms", "title", "{:.1f}").axes
-    assert [text.get_text() for text in ax.texts] == ["2.0", "1.0"] and "interval" in ax.get_xlabel()
+    (ax,) = parallel_loading.bars({"a": [1.0, 2.0, 3.0], "b": [10.0] * 3}, "the time", "title").axes
+    assert [text.get_text() for text in ax.texts] == ["2 %", "10 %"] and ax.get_xlabel().startswith("% of the time")
+    assert parallel_loading.bars({}, "the time", "title") is None
 
 
 def test_ranks_are_drawn_by_their_ratios():

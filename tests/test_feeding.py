@@ -28,17 +28,25 @@ def test_dropping_a_batch_is_not_waiting(monkeypatch):
     # after the first batch: three steps, two batches waited for, three dropped
     assert found.first == 1
     assert found.share == 2 / 23
-    assert found.dropping == 6 / 23
 
 
 def test_the_round_that_starts_workers_is_not_kept(monkeypatch):
     shares = iter([0.9, 0.25, 0.5])
-    monkeypatch.setattr(feeding, "waiting", lambda batches, step: feeding.Waiting(2.0, next(shares), 0.0))
+    monkeypatch.setattr(feeding, "waiting", lambda batches, step: feeding.Waiting(2.0, next(shares)))
     found = feeding.waiting_in_rounds({"a way": []}, step=None, rounds=2)
     assert found.share == {"a way": [25.0, 50.0]} and found.first == {"a way": 2.0}
     shares = iter([0.9, 0.25, 0.5])
     monkeypatch.setattr(feeding, "idle_share", lambda batches, step: next(shares))
     assert feeding.idle_in_rounds({"a way": []}, step=None, rounds=2) == {"a way": [25.0, 50.0]}
+
+
+def test_the_way_that_idles_least_is_named_and_compared():
+    idle = {"a": [50.0] * 6, "b": [30.0] * 6}
+    assert feeding.least_idle(idle) == "b"
+    assert feeding.less_idle(idle, "b", than="a").estimate == 20
+    assert feeding.least_idle({}) is None and feeding.less_idle({}, "b", than="a") is None
+    cpu = torch.device("cpu")
+    assert feeding.ways_to_feed([torch.zeros(1)], 1, cpu, move=None, prefetch=None) == {}
 
 
 def test_without_a_gpu_nothing_is_copied():

@@ -216,6 +216,13 @@ def test_the_tools_of_unit_01_work_without_the_course(tmp_path):
     assert names["seed_worker"](0) is None
 
 
+def test_what_cannot_be_saved_is_said(tmp_path, monkeypatch):
+    unit = load_solutions("01_parallel_loading")
+    monkeypatch.setattr(keep_source, "data_folder", lambda: tmp_path)
+    assert keep_source.saved("tools.py", keep_source.LOADING, [unit.Ceiling]) == "saved: tools.py, in your data folder"
+    assert "copy its cell" in keep_source.saved("tools.py", keep_source.LOADING, [len])
+
+
 def test_the_saved_module_works_without_the_course(unit, tmp_path):
     file = keep_source.save_batches(tmp_path / "ragged_batches.py", [unit.BucketBatchSampler, unit.pad_batch], 4, 2)
     text = file.read_text()

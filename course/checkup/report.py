@@ -68,6 +68,13 @@ class Report:
 
         return text(self, coloured)
 
+    @property
+    def brief(self) -> str:
+        """The verdict, the phases and the advice, without the facts behind them."""
+        from course.checkup.text import brief  # which imports Report
+
+        return brief(self)
+
     def json(self) -> str:
         """All of `data`, as JSON."""
         return json.dumps(self.data, indent=1, default=_plain)

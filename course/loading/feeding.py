@@ -5,7 +5,6 @@ it stays undecided.
 """
 
 import math
-import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -14,8 +13,17 @@ import torch
 from torch import Tensor
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile, record_function
+from torch.utils.data import Dataset, default_collate
 
-from course.measure.comparison import Comparison, Interval, compare, ratio_interval
+from course.device import cores
+from course.loading.loaders import forked
+from course.measure.comparison import (
+    Comparison,
+    Interval,
+    compare,
+    difference_interval,
+    ratio_interval,
+)
 
 NO_GPU = "no GPU here"
 Step = Callable[[object], object]
@@ -27,35 +35,32 @@ WAITS, QUEUES = "waits for a batch", "queues the step"
 
 
 class Waiting(NamedTuple):
-    """How long the loop waits for its data in a pass, and how long it takes to drop batches."""
+    """How long the loop waits for its data in a pass."""
 
     first: float  # seconds, for the first batch
     share: float  # of the time after the first batch, from 0 to 1
-    dropping: float  # share of the same time in which the loop drops a batch that it has used
 
 
 def waiting(batches: Iterable, step: Step) -> Waiting:
     """The Waiting of a pass that calls step(batch) for each batch.
 
-    A batch is dropped after its step. In `for batch in batches`, that happens while the next one is
-    asked for and looks like waiting.
+    A batch is dropped after its step, which is not waiting. In `for batch in batches`, that happens
+    while the next one is asked for.
     """
     source = iter(batches)
     begin = time.perf_counter()
     batch = next(source, None)
     served = time.perf_counter()
     first, after_first = served - begin, served
-    waited = dropped = 0.0
+    waited = 0.0
     while batch is not None:
         step(batch)
-        stepped = time.perf_counter()
         batch = None
         asked = time.perf_counter()
         batch = next(source, None)
-        dropped += asked - stepped
         waited += time.perf_counter() - asked
     whole = time.perf_counter() - after_first
-    return Waiting(first, waited / whole, dropped / whole)
+    return Waiting(first, waited / whole)
 
 
 def sleeping(seconds: float) -> Step:
@@ -68,7 +73,6 @@ class WaitingRounds(NamedTuple):
 
     first: dict[str, float]  # seconds, for the first batch of the last round
     share: dict[str, list[float]]  # percent of the time after the first batch, per round
-    dropping: dict[str, list[float]]  # percent of the same time, per round
 
 
 def waiting_in_rounds(ways: Mapping[str, Iterable], step: Step, rounds: int) -> WaitingRounds:
@@ -76,11 +80,10 @@ def waiting_in_rounds(ways: Mapping[str, Iterable], step: Step, rounds: int) -> 
 
     One round before them, which starts workers, is not kept.
     """
-    found = WaitingRounds({}, {}, {})
+    found = WaitingRounds({}, {})
     for way, waited in _in_rounds(waiting, ways, step, rounds).items():
         found.first[way] = waited[-1].first
         found.share[way] = [100 * one.share for one in waited]
-        found.dropping[way] = [100 * one.dropping for one in waited]
     return found
 
 
@@ -145,18 +148,6 @@ def copy_share(
     return bytes_per_item * items_per_second / (1e9 * gigabytes_per_second)
 
 
-def memory_rate(nbytes: int, repeats: int = 15) -> float:
-    """Gigabytes per second at which this machine copies `nbytes` within its memory, the median."""
-    source = torch.ones(nbytes, dtype=torch.uint8)
-    target = torch.zeros(nbytes, dtype=torch.uint8)
-    seconds = []
-    for _ in range(repeats):
-        begin = time.perf_counter()
-        target.copy_(source)
-        seconds.append(time.perf_counter() - begin)
-    return nbytes / statistics.median(seconds) / 1e9
-
-
 def stack_and_crop(images: Sequence[Tensor]) -> Tensor:
     """A corner of every image, of a batch that stays where it was stacked."""
     return torch.stack(list(images))[:, :, :8, :8].clone()
@@ -171,6 +162,41 @@ class InLoop:
 
     def __iter__(self) -> Iterator:
         return map(self.move, self.loader)
+
+
+def ways_to_feed(
+    dataset: Dataset,
+    batch_size: int,
+    device: torch.device,
+    move: Callable[[object], object],
+    prefetch: Callable[[Iterable], Iterable],
+) -> dict[str, Iterable]:
+    """{way: batches on `device`} from pinned or pageable memory; none without a GPU.
+
+    Each batch of the loaders is a tuple of one tensor.
+
+    Args:
+        move: moves a batch in the loop that asks for it.
+        prefetch: makes batches on the device of a loader.
+    """
+    ways: dict[str, Iterable] = {}
+    if device.type != "cuda":
+        return ways
+    for memory in (PAGEABLE, PINNED):
+        batches = forked(
+            dataset,
+            batch_size,
+            cores(),
+            pin_memory=memory == PINNED,
+            collate_fn=_in_a_tuple,
+        )
+        ways[f"{memory}, copy in the loop"] = InLoop(batches, move)
+        ways[f"{memory}, prefetcher"] = prefetch(batches)
+    return ways
+
+
+def _in_a_tuple(images):
+    return (default_collate(images),)
 
 
 def small_network(device: torch.device) -> Step:
@@ -220,7 +246,19 @@ def idle_in_rounds(ways: Mapping[str, Iterable], step: Step, rounds: int) -> dic
     return {way: [100 * share for share in shares] for way, shares in idle.items()}
 
 
-def traced(name: str, batches: Iterable, step: Step, n: int = 6) -> dict[str, Spans]:
+def least_idle(idle: Mapping[str, list[float]]) -> str | None:
+    """The way that leaves the GPU idle least; None if there are none."""
+    return min(idle, key=lambda way: sum(idle[way]), default=None)
+
+
+def less_idle(idle: Mapping[str, list[float]], way: str, than: str) -> Interval | None:
+    """By how many percentage points `way` leaves the GPU idle less; None if it is not there."""
+    if way not in idle:
+        return None
+    return difference_interval(idle[than], idle[way])
+
+
+def traced(name: str, batches: Iterable, step: Step, n: int) -> dict[str, Spans]:
     """What the processor, the copies and the GPU do in `n` steps: {row of a figure: spans}."""
     source = iter(batches)
     step(next(source))

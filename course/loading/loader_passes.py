@@ -19,9 +19,6 @@ from torch.utils.data import Dataset, default_collate
 from course.loading.loaders import OneWorker, WorkerCosts, effective_cores, forked
 from course.measure import usage
 from course.measure.comparison import (
-    FEWEST_ROUNDS,
-    HALF_WIDTH,
-    MOST_ROUNDS,
     Comparison,
     Interval,
     compare_measured,
@@ -161,10 +158,7 @@ def compare_workers(
     step: Callable[[object], object] | None = None,
     synchronize: Callable[[], object] | None = None,
     collate_fn: Callable[[list], object] | None = None,
-    half_width: float = HALF_WIDTH,
-    rounds: tuple[int, int] = (FEWEST_ROUNDS, MOST_ROUNDS),
-    seconds: float = 60.0,
-    progress: bool = True,
+    **limits: Any,
 ) -> WorkerComparison:
     """The WorkerComparison of passes over `data`; the first of `workers` is the base.
 
@@ -176,7 +170,7 @@ def compare_workers(
         step: what the loop does with a batch (default: nothing).
         synchronize: waits for the work that `step` queues.
         collate_fn: makes a batch of items (default: that of torch).
-        half_width, rounds, seconds, progress: as in compare_measured.
+        limits: as in compare_loaders.
     """
     n_batches = batches_for(workers)
     repeated = Repeated(data, n_batches * batch_size)
@@ -194,14 +188,7 @@ def compare_workers(
         cpu_of[way, taken.item()] = usage.cpu_seconds() - before
         return taken.item()
 
-    passes = compare_measured(
-        list(loaders),
-        measure,
-        half_width=half_width,
-        rounds=rounds,
-        seconds=seconds,
-        progress=progress,
-    )
+    passes = compare_measured(list(loaders), measure, **{"progress": True} | limits)
     cpu = {}
     for way, of_rounds in passes.seconds.items():
         used = [cpu_of[way, taken] for taken in of_rounds.tolist()]

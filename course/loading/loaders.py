@@ -213,13 +213,13 @@ class OneWorker:
         return WorkerCosts((self._booked - booked_before) / n, sum(wall) / n, main / n)
 
 
-def one_worker_costs(dataset: Dataset, batch_size: int, passes: int = 3) -> WorkerCosts:
-    """The mean WorkerCosts of `passes` whole passes over `dataset`.
+def one_worker_costs(dataset: Dataset, batch_size: int) -> WorkerCosts:
+    """The mean WorkerCosts of three whole passes over `dataset`.
 
     One pass before them is not counted.
     """
     worker = OneWorker(dataset, batch_size)
-    costs = torch.tensor([worker.costs() for _ in range(passes)], dtype=torch.float64)
+    costs = torch.tensor([worker.costs() for _ in range(3)], dtype=torch.float64)
     return WorkerCosts(*costs.mean(0).tolist())
 
 

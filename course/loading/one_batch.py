@@ -109,9 +109,7 @@ def _of_tensors(n):
     return lambda items: [default_collate(items) for _ in range(n)]
 
 
-def messages(
-    dataset: Dataset, batch_size: int, num_workers: int, tensors: int = 1
-) -> dict[str, int]:
+def messages(dataset: Dataset, batch_size: int, num_workers: int, tensors: int) -> dict[str, int]:
     """What the main process does in a pass to get its batches from workers, counted.
 
     It has SENT messages to the workers through queues and RECEIVED some. Where a worker passes

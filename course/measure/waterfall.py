@@ -56,6 +56,7 @@ ITEMS = "make items"  # read, decode and transform where PIL opens no file
 AS_IT_IS = "nothing replayed"
 KEPT_ITEMS = 256  # that are replayed, at most
 STEPS = 8  # of a pass without workers
+WAITING_STEPS = 40  # of `waiting`, at most
 KEPT, AFTER_LOADING = "a kept batch", "a kept batch, after another was loaded"
 Replay = Callable[..., Iterable]  # (source, n, stage=None) -> an iterable that replays it
 
@@ -192,12 +193,11 @@ def waiting(
     loader: Iterable,
     step: Callable[[Any], object],
     device: torch.device | str = "cpu",
-    most_steps: int = 40,
 ) -> Interval:
-    """The share of its time that a training waits for its next batch, over the steps of a pass."""
+    """The share of its time that a training waits for its next batch, over 40 steps at most."""
     shares = []
     begin = now(device)
-    for batch in itertools.islice(loader, most_steps):
+    for batch in itertools.islice(loader, WAITING_STEPS):
         served = now(device)
         step(batch)
         end = now(device)

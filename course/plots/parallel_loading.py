@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from course.loading.loader_passes import CheckedForecast, WorkerComparison
-from course.measure.comparison import FASTER, Comparison, Interval
+from course.measure.comparison import FASTER, Comparison
 from course.measure.waterfall import (
     COLLATE,
     DECODE,
@@ -58,7 +58,7 @@ STAGE_COLORS = {
 }
 
 
-def batch_grid(images: Tensor, titles: Sequence[str] | None = None, columns: int = 8) -> Figure:
+def batch_grid(images: Tensor, titles: Sequence[str], columns: int = 8) -> Figure:
     """Draw a batch of images in rows of `columns`.
 
     Args:
@@ -73,7 +73,7 @@ def batch_grid(images: Tensor, titles: Sequence[str] | None = None, columns: int
     pictures = images.cpu().clamp(0, 1).permute(0, 2, 3, 1).numpy()  # (n, H, W, 3)
     for k, picture in enumerate(pictures):
         grid.flat[k].imshow(picture)
-        grid.flat[k].set_title(titles[k] if titles else "", fontsize="small")
+        grid.flat[k].set_title(titles[k], fontsize="small")
     plt.close(figure)
     return figure
 
@@ -280,7 +280,7 @@ def cpu(logical: int, physical: int) -> Figure:
     return figure
 
 
-def loader_diagram(num_workers: int = 4, batch_size: int = 8) -> Figure:
+def loader_diagram(num_workers: int, batch_size: int) -> Figure:
     """Draw main process and workers.
 
     Index lists go out, messages come back, pixels lie in shared memory.
@@ -341,7 +341,7 @@ def streams() -> Figure:
     return figure
 
 
-def timeline(spans: Sequence[tuple[str, int, float, float]], title: str, main: str = "") -> Figure:
+def timeline(spans: Sequence[tuple[str, int, float, float]], title: str, main: str) -> Figure:
     """Draw who did what when: one row per process, a bar for each batch that is built.
 
     Args:
@@ -395,51 +395,26 @@ def predicted_workers(cases: Mapping[str, CheckedForecast], batch_size: int) -> 
     return figure
 
 
-def bars(
-    values: Mapping[str, float | Interval | Sequence[float] | Tensor],
-    xlabel: str,
-    title: str,
-    form: str = "{:,.0f}",
-) -> Figure | None:
-    """Draw one horizontal bar for each value, with the number in the format `form`.
+def bars(percents: Mapping[str, Sequence[float]], what: str, title: str) -> Figure | None:
+    """Draw one horizontal bar for the percents of each way: their median, and their range.
 
-    A whisker is the interval of an Interval, and the range of samples, whose bar is the median.
-    None if there are no values.
+    Args:
+        percents: {way: a percent per round}; none of them draws nothing.
+        what: the axis is "% of `what`".
     """
-    if not values:
+    if not percents:
         return None
-    figure, ax = axes(7.6, 0.9 + 0.36 * len(values))
-    whisker = "median, lowest to highest"
-    for y, of_row in enumerate(values.values()):
-        if isinstance(of_row, Interval):
-            whisker = "whisker: interval"
-            middle, reach = middle_and_reach([of_row])
-        else:
-            samples = torch.as_tensor(of_row, dtype=torch.float64).reshape(1, -1)
-            middle, reach = middle_and_reach(samples)
+    figure, ax = axes(7.6, 0.9 + 0.36 * len(percents))
+    for y, of_rounds in enumerate(percents.values()):
+        samples = torch.tensor(of_rounds, dtype=torch.float64).reshape(1, -1)
+        middle, reach = middle_and_reach(samples)
         length = middle.item()
         style = dict(color=BLUE, ecolor=GREY, capsize=3, height=0.6)
         ax.barh(y, length, xerr=reach.tolist(), **style)
-        end = length + reach[1].item()
-        label_point(ax, form.format(length), (end, y), fontsize=9)
-    rows(ax, values)
+        label_point(ax, f"{length:.0f} %", (length + reach[1].item(), y), fontsize=9)
+    rows(ax, percents)
     ax.margins(x=0.12)
-    ax.set(xlabel=f"{xlabel} ({whisker})", title=title, xlim=(0, None))
-    return figure
-
-
-def stages(parts: Mapping[str, Mapping[str, float]], title: str) -> Figure:
-    """Draw what an image costs: one stacked bar for each of {label: {stage: microseconds}}."""
-    figure, ax = axes(8.2, 1.4 + 0.5 * len(parts))
-    names = _in_order(name for of_bar in parts.values() for name in of_bar)
-    left = torch.zeros(len(parts))
-    for name, color in zip(names, (*COLORS, GREY, "#aaaaaa"), strict=False):
-        widths = torch.tensor([of_bar.get(name, 0.0) for of_bar in parts.values()])
-        ax.barh(range(len(parts)), widths, left=left, color=color, label=name, height=0.6)
-        left += widths
-    rows(ax, parts)
-    ax.set(xlabel="µs per image", title=title)
-    figure.legend(frameon=False, fontsize=8, ncols=4, loc="outside lower center")
+    ax.set(xlabel=f"% of {what} (median, lowest to highest)", title=title, xlim=(0, None))
     return figure
 
 

@@ -8,6 +8,7 @@ from types import FunctionType
 
 from course.errors import CourseError
 from course.system.files import write_text
+from course.system.folders import data_folder
 
 BATCHES = '''"""Batches of ragged sequences, from unit 05 of the course: keep it, change it.
 
@@ -72,6 +73,15 @@ def _functions(thing: type | FunctionType) -> Iterator[FunctionType]:
 def save_batches(file: Path, answers: list[type | Callable], batch_size: int, window: int) -> Path:
     """Write BucketBatchSampler and pad_batch, the `answers`, as a module; see `save_module`."""
     return save_module(file, BATCHES.format(batch_size=batch_size, window=window), answers)
+
+
+def saved(name: str, header: str, answers: list[type | Callable]) -> str:
+    """Write the file `name` in the data folder as save_module does; say so, or why it failed."""
+    try:
+        file = save_module(data_folder() / name, header, answers)
+    except CourseError as why:
+        return str(why)
+    return f"saved: {file.name}, in your data folder"
 
 
 def save_module(file: Path, header: str, answers: list[type | Callable]) -> Path:

@@ -12,7 +12,7 @@
 # - split the time of a step into the stages of loading;
 # - write the dataset and the loader that you need to train on a folder of images.
 #
-# **Minutes** 32 core · 41 in all
+# **Minutes** 31 core · 40 in all
 #
 # **Needs** nothing
 
@@ -79,9 +79,9 @@ course.claim(
 )
 
 # %% [markdown]
-# **Predict**: if its batches came for free, replayed from memory, how many times as fast would this training be? If it
-# waits for a share $w$ of its time and nothing else changes, the answer is $1 / (1 - w)$. Compute this from the number
-# above. Go higher if you think that loading also slows the step down. Go lower if you think that a replay costs time.
+# **Predict**: how many times as fast would this training be if its batches were replayed from memory? If it waits for a
+# share $w$ of its time, and only the waiting goes away, the answer is $1 / (1 - w)$. Go higher if you think that
+# loading also slows the step down, and lower if you think that a replay costs time.
 
 # %%
 predicted_free = None  # your number: 2 = twice as fast
@@ -92,7 +92,8 @@ predicted_free = None  # your number: 2 = twice as fast
 # %% [markdown]
 # ## When is a file read?
 #
-# The system limits how many files a process may have open. So you need to know when PIL opens, reads and closes a file.
+# Your dataset must not leave files open, because a process may have only so many. So you need to know when PIL opens,
+# reads and closes a file.
 #
 # Labeled Faces in the Wild (LFW) is a folder of 13,233 JPEG files of 250 × 250 pixels, named
 # `<Person>/<Person>_0001.jpg`. If the output above says "stand-in", you have drawn faces instead, in files of the same
@@ -469,11 +470,9 @@ plots.waterfall({"as found": as_found})
 # training itself. The thin grey line at the end of a bar is its *whisker*: the bar may end anywhere along it (interval
 # of 95 %).
 #
-# The printed *null* compares the unchanged step with itself, so it shows the noise. A bar may be noise in three cases:
-#
-# - it is as short as the null;
-# - its interval reaches 0;
-# - it is below 0 (drawn with a black frame).
+# The printed *null* compares the unchanged step with itself, so its interval shows the noise. Do not trust a bar that
+# lies inside this interval, nor one whose own interval reaches 0 ("may be 0"). A bar with a black frame is negative:
+# with this stage replayed, the step took longer.
 #
 # A bar shows a *stall*: the time that a stage adds to the step. The stage itself may take longer, because workers can
 # do its work while the network computes.
@@ -502,7 +501,7 @@ plots.waterfall({"as found": as_found})
 # **Takeaway** Replay a stage from memory, and the step tells you what the stage costs. Start with the longest bar.
 
 # %% [markdown]
-# ## Does loading slow the step down?
+# ## Does loading slow the step down? · extra
 #
 # You now have two ceilings: the replay, and $1 / (1 - w)$ from the first section. They agree only if a step takes as
 # long after a replay as after loading. The next cell trains on one kept batch in two ways: alone, or each time after it
@@ -524,15 +523,6 @@ course.claim(
 # %% [markdown]
 # **Shown**: if the interval of the third number lies above 1, loading slows the step down, because nothing else
 # differs. The replay saves this time, too, and $1 / (1 - w)$ does not count it.
-#
-# <details><summary>Why?</summary>
-#
-# **We think** that loading pushes the step's weights and code out of the processor's caches. To test this, replace the
-# loading by `torch.ones(8_000_000)`, which overwrites the caches. Then replace it by `sum(k * k for k in
-# range(60_000))`, which takes time but touches little memory. If both slow the step down alike, the caches are not the
-# reason.
-#
-# </details>
 #
 # **Takeaway** A replay can gain twice: the loop no longer waits, and the step itself may run faster.
 

@@ -89,7 +89,7 @@ course.claim(
 # %% [markdown]
 # The worker and the loop sleep at the same time, for different batches. So with one worker, a batch takes 36 ms instead
 # of 48 ms. Two workers alternate, so a batch is ready every 18 ms. With four workers a batch is ready every 9 ms, but
-# the loop still takes 12. A real pass takes somewhat longer.
+# the loop still takes 12. A pass takes somewhat longer, because the loop also waits for the first batch.
 #
 # **Takeaway** A pipeline takes about as long as its slowest stage, not as long as all stages together.
 
@@ -188,15 +188,13 @@ for workers, seconds in zip((1, 2, 4), predicted.tolist(), strict=True):
 # %% [markdown]
 # ## Can one worker predict the others?
 #
-# Workers that sleep need no core, but real workers do. So test the formula on a loader that computes. The cell runs it
-# with one worker, and asks the system how much CPU time the worker ($a$) and the main process ($c$) used per batch.
+# Workers that sleep need no core, but real workers do. So test the formula on a loader that computes. Each round
+# measures, in random order:
 #
-# And $n$? Two cores that compute simultaneously may do less than twice the work of one. So the cell makes items in one
-# process, and in as many processes as there are cores. The ratio of the two speeds is $n$.
-#
-# Then come whole passes with other numbers of workers. Because a machine's speed drifts, each round measures one
-# worker, $n$ and all other passes, in random order. The passes are compared with what the costs of *this* round
-# predict.
+# - $a$ and $c$: the CPU time that one worker and the main process use per batch;
+# - $n$: the speed at which one process per core makes items, divided by the speed of a single process (two cores may do
+#   less than twice the work of one);
+# - passes with other numbers of workers, whose times the formula must predict from $a$, $c$ and $n$ of this round.
 #
 # **Predict**: how many times as fast as one worker are two, according to the formula, with the heavy transform? Twice
 # as fast, if your cores keep up. Less, if the workers and the main process together need more cores than there are.
@@ -210,7 +208,7 @@ LFWDataset_now = course.solved(check.LFWDataset)
 folder = lfw.folder(sizes.dataset)
 plain = loaders.evenly_spaced(LFWDataset_now(folder), sizes.images)
 heavy = LFWDataset_now(folder, lfw.heavy_transform())
-heavy.paths = plain.paths[::2]  # half of them: each takes longer
+heavy = loaders.evenly_spaced(heavy, sizes.images // 2)  # fewer: each takes longer
 held_out = sorted({2, 4, loaders.cores(), 2 * loaders.cores()} - {1})
 
 # measures one worker, the cores and all passes in the same rounds, then applies your formula
@@ -283,6 +281,8 @@ mean_ms = sum(load_ms) / len(load_ms)
 figures.pipeline(load_ms, mean_ms / 3, workers=1, batches=20)
 
 # %% [markdown]
+# A step takes a third of the mean loading time, so three workers can keep up if batches take equal times.
+#
 # Each of four workers builds every fourth batch. Of 10 batches, two workers build three each. Of 12 batches, all four
 # do. So both passes take about as long as three batches of one worker.
 #
@@ -351,32 +351,17 @@ check.choose_workers(choose_workers)
 check.choose_workers(choose_workers, seed=1984)
 ### END HIDDEN TESTS
 
-# %% [markdown]
-# ### Is the choice any good?
-
 # %% tags=["experiment"]
 choose_now = course.solved(check.choose_workers)
 
-losses = []
 for label, of_data in forecasts.items():
     candidates = {0: of_data.measured[0].estimate, **of_data.predicted}
     chosen = choose_now(candidates)
     fastest = of_data.fastest([0, 1, *held_out])
-    loss = of_data.times_as_long(chosen, fastest)
-    losses.append(loss)
-    print(
-        f"{label}: take {chosen}; fastest measured {fastest}; the choice takes {loss} times as long"
-    )
-
-course.claim(
-    "the number chosen from the prediction takes at most 15 % longer than the fastest one measured",
-    comparison.furthest(losses),
-    below=1.15,
-)
+    print(f"{label}: take {chosen}; fastest measured: {fastest}")
 
 # %% [markdown]
-# On two cores, all numbers from two workers on have the same prediction, so there is little to get wrong. More cores
-# make a harder test.
+# On two cores, all numbers from two workers on have the same prediction, so any of them may be measured as fastest.
 #
 # **Takeaway** Take the fewest workers that are nearly the best, zero included.
 

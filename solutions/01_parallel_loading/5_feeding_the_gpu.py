@@ -15,7 +15,7 @@
 # - measure what share of its time a training loop waits;
 # - overlap copies with computing, without a race and without making the processor wait.
 #
-# **Minutes** 8 core · 65 in all · session 2
+# **Minutes** 6 core · 63 in all · session 2
 #
 # **Needs** parts 1 and 2: your `LFWDataset` and `seconds_per_pass` are used if you solved them
 
@@ -30,7 +30,6 @@ import copy
 import statistics
 
 import torch
-from torch.utils.data import default_collate
 
 import course
 from course.checks import parallel_loading as check
@@ -58,7 +57,7 @@ heavy = loaders.evenly_spaced(heavy, sizes.images)
 # Two options decide whether your loop waits for a copy to the GPU. A GPU can fetch a batch from memory by itself, while
 # the processor does something else. That works only from *pinned* memory, whose pages the system may not move. Ordinary
 # memory is *pageable*. From there, the driver first copies each piece into a pinned buffer, and your program waits for
-# that.
+# that. A GPU takes its work from queues, which are called *streams*. Work in two streams may overlap.
 #
 # - With `DataLoader(..., pin_memory=True)`, a thread of your process copies each batch into pinned memory. The extra
 #   copy still happens, but this thread makes it while your loop runs.
@@ -93,7 +92,7 @@ print("\nRecorded copies:", recorded.step_lines("copies") or "nothing yet", sep=
 
 # %% [markdown]
 # The printed lines come from `course bench gpu copies`, which copies from pinned memory while a matrix product runs in
-# another queue. They show that a copy can hide behind computing. The claims also cover pageable memory.
+# another stream. They show that a copy can hide behind computing.
 #
 # **Known**: PyTorch's tutorial [on pin_memory and
 # non_blocking](https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html) measures this on a GPU, and shows
@@ -114,9 +113,6 @@ print("\nRecorded copies:", recorded.step_lines("copies") or "nothing yet", sep=
 # by the bytes per second that the bus can carry. This is the share of the time in which the bus copies, if the memory
 # is pinned. A prefetcher hides these copies behind the steps, so it saves at most this share.
 #
-# From pageable memory a copy takes longer, and pinning saves the difference. **We think** that this difference is about
-# as long as the extra copy within memory, which you can measure without a GPU.
-#
 # **Predict**: a loader yields 2,000 LFW images per second as floats, and the bus of an H200 carries 55 GB/s. For what
 # share of the time does the bus copy?
 
@@ -133,24 +129,18 @@ cases = {
     "rows of 4,000 floats in memory (unit 04), a million per second": (16_000, 1_000_000),
     "tokens of 8 bytes, a million per second": (8, 1_000_000),
 }
-memory = feeding.memory_rate(sizes.pass_batch * 4 * image)
 
-print(
-    f"     bus  extra copy: at {memory:.1f} GB/s within the memory of this machine, by one thread"
-)
 for what, (bytes_per_item, items_per_second) in cases.items():
     on_bus = feeding.copy_share(bytes_per_item, items_per_second, BUS)
-    in_memory = feeding.copy_share(bytes_per_item, items_per_second, memory)
-    print(f"{on_bus:8.3%}  {in_memory:10.3%}  {what}")
+    print(f"{on_bus:8.3%}  {what}")
 
 said = "share of the time that the bus copies"
 share = feeding.copy_share(4 * image, 2_000, BUS)
 print(course.score("01/5", said, predicted_bus_share, share, null=None, form="{:.1%}"))
 
 # %% [markdown]
-# Prefetching from pinned memory saves at most the first column. The second column is a guess at what pinning saves.
-# With a GPU you can test it. The first claim of this part measures $r$: how many times as fast a copy from pinned
-# memory is as one from pageable memory. Pinning saves $r - 1$ times the first column.
+# And pinning? The first claim of this part says $r$: how many times as fast a copy from pinned memory is as one from
+# pageable memory. If your loop waits for its copies, pinning saves $r - 1$ times the printed share.
 #
 # **Takeaway** Hiding copies saves at most the bytes per second divided by the speed of the bus. Compute that before you
 # write a prefetcher.
@@ -162,9 +152,6 @@ print(course.score("01/5", said, predicted_bus_share, share, null=None, form="{:
 # a sleep stands for the GPU's step, because the processor is free while a GPU computes. The sleep takes 1.5 times as
 # long as two workers need for a batch. So with two workers, only the first batch should be late. Does the loop still
 # wait?
-#
-# The cell also measures how long it takes to drop a batch, whose memory goes back to the system. The workers of its
-# last row send only 8 × 8 pixels of each image.
 
 # %% tags=["experiment"]
 n_batches = comparison.steady_batches(2)
@@ -173,12 +160,10 @@ ways = {
     "0 workers": loaders.forked(steady, sizes.pass_batch, 0),
     "1 worker": loaders.forked(steady, sizes.pass_batch, 1),
     "2 workers": loaders.forked(steady, sizes.pass_batch, 2),
-    "2 workers, unsent": loaders.forked(
-        steady, sizes.pass_batch, 2, collate_fn=feeding.stack_and_crop
-    ),
 }
-with_two = course.solved(check.seconds_per_pass)(ways["2 workers"], n_batches)
-seconds_per_batch = with_two.quantile(0.5).item() / n_batches
+seconds_per_pass_now = course.solved(check.seconds_per_pass)
+passes = seconds_per_pass_now(ways["2 workers"], n_batches)
+seconds_per_batch = passes.median().item() / n_batches
 pause = feeding.sleeping(1.5 * seconds_per_batch)
 
 waits = feeding.waiting_in_rounds(ways, pause, rounds=sizes.pass_rounds[0])
@@ -189,37 +174,24 @@ course.claim(
     comparison.difference_interval(waits.share["0 workers"], waits.share["2 workers"]),
     above=10,
 )
-course.claim(
-    "dropping batches of whole images takes at least 2 percentage points more of the time than 8 × 8 pixels",
-    comparison.difference_interval(
-        waits.dropping["2 workers"], waits.dropping["2 workers, unsent"]
-    ),
-    above=2,
-)
 without = statistics.median(waits.share["0 workers"])
 with_two = statistics.median(waits.share["2 workers"])
 title = f"The loop waits {without:.0f} % of the time without workers, {with_two:.0f} % with two"
-plots.bars(waits.share, "% of the time spent waiting", title, "{:.0f} %")
+plots.bars(waits.share, "the time spent waiting", title)
 
 # %% [markdown]
-# **Shown**: dropping a batch takes longer if the worker has sent more bytes, because only the collate function differs
-# between the two ways with two workers. Only the claim counts the time to drop, and the bars leave it out. In `for
-# batch in loader`, Python drops the old batch when it takes the new one, so this time looks like waiting. The main
-# process drops the batch. So fewer bytes help, and more workers do not.
-#
-# If the bar of two workers is above 0, the loop still waits for some batches after the first one. Do not subtract the
-# bar of "unsent" from it. Workers may also build unsent batches faster, so the bars may differ for two reasons.
-#
-# The printed line is about the first batch alone. It says nothing about the rest of a long training.
+# The bars leave out the first batch, whose wait the printed line says. They include the time to take a batch that is
+# ready: your process reads a message and maps shared memory (part 3). So a bar of two workers above 0 does not prove
+# that batches were late.
 #
 # **Takeaway** Measure the wait for the first batch apart from the rest. The rest is what a long training feels.
 
 # %% [markdown]
 # ## How can a GPU copy and compute at the same time? · extra
 #
-# To hide a copy, you need two queues. The processor does not run a step on a GPU: it *queues* the work and returns
-# immediately. Such a queue is called a *stream*. Work in one stream runs in order, and work in two streams may overlap.
-# So copies go to a side stream, and steps go to the computing stream.
+# To hide a copy, you need two streams. The processor does not run a step on a GPU: it queues the work in a stream and
+# returns immediately. Work in one stream runs in order, and work in two streams may overlap. So copies go to a side
+# stream, and steps go to the computing stream.
 #
 # A step must not read a batch that is still being copied. An *event* marks a place in a stream, and another stream can
 # wait for that place. Then the GPU waits, not the processor. (A loop that reads `loss.item()` after each step makes the
@@ -432,37 +404,21 @@ to_device_now = course.solved(check.to_device)
 Prefetcher_now = course.solved(check.Prefetcher)
 
 
-def in_a_tuple(images):
-    return (default_collate(images),)
-
-
 def move(batch):
     return to_device_now(batch, device)
 
 
-ways = {}
-if device.type == "cuda":
-    for memory in (feeding.PAGEABLE, feeding.PINNED):
-        batches = loaders.forked(
-            heavy,
-            sizes.batch_size,
-            loaders.cores(),
-            pin_memory=memory == feeding.PINNED,
-            collate_fn=in_a_tuple,
-        )
-        ways[f"{memory}, copy in the loop"] = feeding.InLoop(batches, move)
-        ways[f"{memory}, prefetcher"] = Prefetcher_now(batches, device)
+def prefetch(batches):
+    return Prefetcher_now(batches, device)
+
+
+ways = feeding.ways_to_feed(heavy, sizes.batch_size, device, move, prefetch)
 
 # %% tags=["experiment"]
 step = feeding.small_network(device)
 idle = feeding.idle_in_rounds(ways, step, rounds=sizes.pass_rounds[0])
-best = None
-gain = None
-if ways:
-    best = min(idle, key=lambda way: sum(idle[way]))
-    gain = comparison.difference_interval(
-        idle["pinned, copy in the loop"], idle["pinned, prefetcher"]
-    )
+best = feeding.least_idle(idle)
+gain = feeding.less_idle(idle, "pinned, prefetcher", than="pinned, copy in the loop")
 
 print(course.score("01/5", "idle least", predicted_best_way, best))
 course.claim(
@@ -472,7 +428,7 @@ course.claim(
     feeding.NO_GPU,
     above=2,
 )
-plots.bars(idle, "% of the time without a step", "The GPU, four ways to feed it", "{:.0f} %")
+plots.bars(idle, "the time without a step", "The GPU, four ways to feed it")
 
 # %% [markdown]
 # torch's profiler shows on a timeline when the processor works, when copies run and when the GPU computes. Without a
@@ -481,13 +437,12 @@ plots.bars(idle, "% of the time without a step", "The GPU, four ways to feed it"
 # %% tags=["experiment"]
 n_steps = min(6, len(heavy) // sizes.batch_size - 1)
 strips = {}
-for name in ("pageable, copy in the loop", "pinned, prefetcher"):
-    if name not in ways:
-        print(f"{name}: {feeding.NO_GPU}")
+for name in ways:
+    if name not in ("pageable, copy in the loop", "pinned, prefetcher"):
         continue
     trace = feeding.traced(name, ways[name], step, n_steps)
-    share = feeding.overlapped(trace)
-    print(f"{name}: {share:.0%} of the copying runs while a kernel does (nan: no copy traced)")
+    overlapped = feeding.overlapped(trace)
+    print(f"{name}: {overlapped:.0%} of the copying runs while a kernel does")
     strips.update(trace)
 
 plots.strips(strips)

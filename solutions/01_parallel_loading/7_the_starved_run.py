@@ -32,13 +32,11 @@ from torchvision.transforms import v2
 import course
 from course.checks import parallel_loading as check
 from course.datasets import lfw
-from course.errors import CourseError
 from course.loading import loaders
 from course.measure import comparison, waterfall
 from course.plots import parallel_loading as plots
-from course.system.folders import data_folder
-from course.training import starved_run, starved_script
-from course.training.keep_source import LOADING, save_module
+from course.training import keep_source, starved_run, starved_script
+from course.training.starved_script import StarvedFaces, starved_loader, starved_training
 
 # more workers than cores, on a small machine
 warnings.filterwarnings("ignore", "This DataLoader will create")
@@ -74,21 +72,21 @@ measure = functools.partial(
     **sizes.waterfall,
 )
 learner = starved_run.Learner()
-script_faces = task.faces(starved_script.StarvedFaces)
-script_loader = starved_script.starved_loader(script_faces, task.batch_size, num_workers=0)
+script_faces = task.faces(StarvedFaces)
+script_loader = starved_loader(script_faces, task.batch_size, num_workers=0)
 
 as_found = measure(script_loader, learner.step)
 share = as_found.share(waterfall.STEP)
 
-print(as_found)
+print(f"null: {as_found.null.scaled(1000)} ms per step by replaying nothing")
 plots.waterfall({"as found": as_found}, f"As found, training takes {share:.0%} of a step")
 
 # %% [markdown]
-# One fault has no bar, because it happens between the epochs. And did you spot the fault behind *collate*? PyTorch
-# warns of it, but the script silences the warning. The next cell changes only this call in `as_floats`:
+# One fault happens between the epochs, so no bar shows it. And did you spot the fault behind *collate*? PyTorch warns
+# of it, but the script silences the warning. The next cell changes only this call in `as_floats`:
 
 # %% tags=["experiment"]
-faces = starved_script.StarvedFaces(task.train, starved_run.SIDE)
+faces = StarvedFaces(task.train, starved_run.SIDE)
 arrays = [np.asarray(faces[k]) / 255 for k in range(8)]
 
 
@@ -210,17 +208,16 @@ check.LeanFaces(LeanFaces, seed=1991)
 # %% tags=["experiment"]
 LeanFaces_now = course.solved(check.LeanFaces)
 
-shown = []
-for dataset in (starved_script.StarvedFaces, LeanFaces_now):
+examples = [k * len(task.train) // 3 for k in range(3)]
+
+rows = {}
+for name, dataset in {"script": StarvedFaces, "yours": LeanFaces_now}.items():
     torch.manual_seed(1)
-    augmented = task.faces(dataset)
     plain = dataset(task.train, starved_run.SIDE)
-    for k in range(3):
-        i = k * len(task.train) // 3
-        shown.append(augmented[i] / 255)
-        shown.append(plain[i] / 255)
-images = torch.stack(shown)
-distances = (images[1:6:2] - images[7::2]).abs().mean(dim=(1, 2, 3))  # of plain images
+    augmented = task.faces(dataset)
+    rows[name] = torch.stack([plain[i] for i in examples]) / 255
+    rows[f"{name}, augmented"] = torch.stack([augmented[i] for i in examples]) / 255
+distances = (rows["script"] - rows["yours"]).abs().mean(dim=(1, 2, 3))
 largest = distances.max().item()
 is_near = largest < 0.03  # of 1
 
@@ -229,8 +226,8 @@ course.claim(
     is_near,
     f"on average {255 * largest:.1f} of 255 apart",
 )
-titles = ["script, augmented", "script"] * 3 + ["yours, augmented", "yours"] * 3
-plots.batch_grid(images, titles, columns=6)
+titles = [name for name in rows for _ in examples]
+plots.batch_grid(torch.cat(list(rows.values())), titles, columns=6)
 
 # %% [markdown]
 # **Takeaway** Work on the pixels that the network gets, not on all pixels of the file.
@@ -380,13 +377,13 @@ predicted_longest_bar = None  # "read", "decode", "transform", "collate" or "tra
 lean_loader_now = course.solved(check.lean_loader)
 workers = starved_run.usual_workers()
 lean_faces = task.faces(LeanFaces_now)
-half_loader = starved_script.starved_loader(lean_faces, task.batch_size, num_workers=0)
+half_loader = starved_loader(lean_faces, task.batch_size, num_workers=0)
 
 half_rescued = measure(half_loader, learner.step)
 rescued = measure(lean_loader_now(lean_faces, task.batch_size, workers), learner.step)
 
-print(f"your dataset:\n{half_rescued}\n")
-print(f"and your loader:\n{rescued}\n")
+print(f"null, your dataset:    {half_rescued.null.scaled(1000)} ms per step")
+print(f"null, and your loader: {rescued.null.scaled(1000)} ms per step")
 said = "the longest bar after the repairs"
 print(course.score("01/7", said, predicted_longest_bar, rescued.longest, null=None))
 print(f"as found 1 process, rescued {1 + workers} on {loaders.cores()} cores")
@@ -428,17 +425,9 @@ predicted_times_as_fast = None  # your number
 # %% tags=["experiment"]
 lean_training_now = course.solved(check.lean_training)
 ladder = {
-    "the script": (
-        starved_script.StarvedFaces,
-        starved_script.starved_loader,
-        starved_script.starved_training,
-    ),
-    "your dataset": (
-        LeanFaces_now,
-        starved_script.starved_loader,
-        starved_script.starved_training,
-    ),
-    "and your loader": (LeanFaces_now, lean_loader_now, starved_script.starved_training),
+    "the script": (StarvedFaces, starved_loader, starved_training),
+    "your dataset": (LeanFaces_now, starved_loader, starved_training),
+    "and your loader": (LeanFaces_now, lean_loader_now, starved_training),
     "and your training": (LeanFaces_now, lean_loader_now, lean_training_now),
 }
 accuracies = {name: [] for name in ladder}
@@ -535,9 +524,8 @@ course.claim("all six faults are gone", all(gone), f"{sum(gone)} of 6")
 # **Is your own loader fast enough?**
 #
 # Replace the first two lines of the next cell by yours: `my_loader` is a `DataLoader`, and `my_step` trains on a batch.
-# As it stands, the cell measures the rescued run again. Below the waterfall, `course.checkup` watches the same
-# training. It says where time goes, tries other numbers of workers, and advises what to change first, or says that you
-# are at the ceiling.
+# As it stands, the cell measures the rescued run again. Then `course.checkup` watches the same training. It says where
+# time goes, tries changes, and advises what to change first, or says that you are at the ceiling.
 
 # %% tags=["experiment"]
 my_loader = lean_loader_now(lean_faces, task.batch_size, workers)
@@ -546,19 +534,17 @@ my_step = starved_run.Learner().step
 mine = measure(my_loader, my_step, transfer=None)  # my_step moves the batch to the device
 report = course.checkup(my_loader, my_step, steps=20, minutes=sizes.checkup_minutes)
 
-print(mine, "\n")
-print(report)
+print(report.brief)
+plots.waterfall({"my training": mine})
 
 # %% [markdown]
-# In the report, `cell:n` is line n of the cell whose code runs: the cell of a class, or the one above. The report also
-# lists what it does not advise, and why. A script needs no notebook: `course checkup train.py` in a terminal gives the
-# same kind of report.
+# In the report, `cell:n` is line n of the cell whose code runs: the cell of a class, or the one above. `print(report)`
+# also lists the facts, and what was tried and is not advised. For a script, run `course checkup train.py` in a
+# terminal. If the report advises more threads, remember that this notebook has given torch only one.
 #
-# The waterfall and the report may disagree. The report's line "if this took no time" removes only the *waiting*. The
-# waterfall also removes the workers, and so gives their cores back to the step.
-#
-# **We think** that this explains the difference on a machine where workers and network share few cores. To test this,
-# compare the phases of the step in the check-up with the phases for a loader without workers.
+# The waterfall and the report answer different questions. The report gives the median of single steps, the waterfall
+# the mean over a pass. In the report, *data* is only the time that the loop waits. In the waterfall, a replay also
+# stops the workers, which gives their cores back to the step.
 #
 # **Takeaway** A loader is fast enough when the training does not wait for data.
 
@@ -568,16 +554,12 @@ print(report)
 # The next cell saves your `seconds_per_pass`, `Ceiling` and `seed_worker` as a module that needs only torch and NumPy.
 
 # %% tags=["experiment"]
-try:
-    tools = [
-        course.solved(check.seconds_per_pass),
-        course.solved(check.Ceiling),
-        course.solved(check.seed_worker),
-    ]
-    file = save_module(data_folder() / "loading_tools.py", LOADING, tools)
-    print(f"saved: {file.name}, in your data folder")
-except CourseError as why:
-    print(why)
+tools = [
+    course.solved(check.seconds_per_pass),
+    course.solved(check.Ceiling),
+    course.solved(check.seed_worker),
+]
+print(keep_source.saved("loading_tools.py", keep_source.LOADING, tools))
 
 # %% [markdown]
 # **Takeaway** Before you tune a loader, time it against data for free.

@@ -203,11 +203,10 @@ course.claim(
 )
 
 # %% [markdown]
-# **Shown**: reading the list is what copies it, because the null differs only in that nobody reads. (The claims give
-# shares of the size of the list or array, with the range over the epochs. Below 0, these workers grew less than those
-# of the null.) In an epoch, only one of the workers reads a
-# name, but the system copies whole pages, which hold dozens of names. Once all pages are copied, the growth ends. If
-# your memory keeps growing, look for another leak.
+# **Shown**: reading the list is what copies it, because the null differs only in that nobody reads. In an epoch, each
+# name is read by one worker alone. But the system copies whole pages, which hold dozens of names. So each worker soon
+# has a copy of nearly the whole list, and then the growth ends. (The claims add up the copies of both workers.) If your
+# memory keeps growing, look for another leak.
 #
 # **Known**: Python keeps the number of references to an object inside the object. So reading a `str` writes to its
 # page, which is then copied. Many users report this ([pytorch issue
@@ -458,10 +457,6 @@ ways = {
     "floats from a worker, 24 MB": loaders.forked(floats, 32, 1),
     "bytes from a worker, 6 MB": loaders.forked(Same(image, n_items), 32, 1),
     "bytes of larger images, 24 MB": loaders.forked(Same(large_image, n_items), 32, 1),
-    "no worker, used memory": DataLoader(floats, 32),
-    "no worker, new shared memory": DataLoader(
-        floats, 32, collate_fn=loader_passes.collate_as_a_worker
-    ),
 }
 
 # %% tags=["experiment"]
@@ -482,13 +477,8 @@ course.claim(
 plots.ratios(sent, f"From a worker, bytes arrive {as_bytes} times as fast as floats")
 
 # %% [markdown]
-# **Shown**: the two rows without a worker differ because of new shared memory, since nothing else changes between them.
-# Both send nothing. One stacks a batch in memory that an earlier batch used, the other in new shared memory, as a
-# worker does.
-#
-# Do not subtract the time of a pass without a worker from one with a worker. With a worker, two processes share the
-# work: the worker builds a batch while your process drops another. So the time of a pass can hide what sending costs.
-# The CPU time, which part 2 counts, shows it.
+# **Shown**: the number of bytes decides, because larger images of bytes take as long as floats if a batch has as many
+# bytes. Part 2 shows what sending costs in CPU time.
 #
 # **Takeaway** The number of bytes counts, not their type. Send `uint8`, and convert to float on the device that
 # computes.
