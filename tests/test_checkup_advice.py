@@ -256,6 +256,12 @@ def test_workers_are_predicted_from_the_costs_of_one():
     assert waiting.values[2] == pytest.approx(0.015)
 
 
+@pytest.mark.parametrize("cores, seconds", [(1, 0.040), (4, 0.010)])
+def test_workers_are_predicted_for_the_cores_that_the_process_may_use(cores, seconds, monkeypatch):
+    monkeypatch.setattr(predict, "cores", lambda: cores)
+    assert predict.workers(with_costs(COSTS)).values[8] == pytest.approx(seconds)
+
+
 def test_efficiency_of_ranks_hides_all_reduces_behind_backward():
     facts = Facts(memory=Memory(gradients=25_000_000), seconds=Seconds(0.1), phases=Phases(backward=Phase(0.5)))
     found = predict.ranks(facts)
