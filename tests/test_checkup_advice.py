@@ -750,6 +750,14 @@ def test_each_rule_looks_at_a_part_of_a_step():
     assert sorted(of_parts) == sorted(rule.NAME for rule in advice.RULES)
 
 
+def test_patterns_of_torch_stand_for_rules_of_the_checkup():
+    known = {rule.NAME for rule in advice.RULES}
+    for pattern, names in advisers.RULES_OF_PATTERNS.items():
+        assert known.issuperset(names), pattern
+    said = advisers.Said("FP32 MatMul Pattern", "FP32 MatMul Pattern")
+    assert advisers.names_cause(advisers.PATTERNS, said, way.TF32, "compute")
+
+
 @pytest.mark.parametrize("loader", ["batches", "DataLoader(rows)"])
 def test_the_innermost_loop_that_steps_is_instrumented(loader):
     source = f"for epoch in range(2):\n    for x in {loader}:\n        optimizer.step()\n    print(epoch)\n"
