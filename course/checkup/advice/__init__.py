@@ -44,7 +44,7 @@ from course.checkup.advice import (
     zeroed,
 )
 from course.checkup.advice.rule import Advice as Advice
-from course.checkup.advice.rule import Rule as Rule
+from course.checkup.advice.rule import Rule
 from course.checkup.facts import Facts
 from course.checkup.failures import Failures
 
