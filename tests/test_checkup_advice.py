@@ -9,6 +9,7 @@ import re
 import sys
 import time
 import warnings
+from types import SimpleNamespace
 from unittest import mock
 
 import pytest
@@ -72,6 +73,8 @@ from course.checkup.facts import (
     Trial,
     Trials,
 )
+from course.checkup.failures import Failures
+from course.checkup.lines import Sampler, lines_of_loop
 from course.checkup.padding import Padding
 from course.checkup.phases import Piece, Step
 from course.checkup.replay import NO_CALLS
@@ -180,6 +183,21 @@ def test_advice_gains_no_more_than_its_bound():
     line = advice.Advice("workers", "num_workers=4", "01/4", 1.3, "1.40x (1.25 to 1.50), faster", 1.4)
     assert advice.at_most_its_bound(line).gain == 1.3
     assert advice.at_most_its_bound(dataclasses.replace(line, bound=1.9)).gain == 1.4
+
+
+def test_a_bound_leaves_out_what_watching_takes():
+    line = advice.Advice("syncs", "ask once", "06/1", 2.0, gain=2.0)
+    freed = advice.without_watching(line, Facts(own_cost=0.1))
+    assert freed.bound == freed.gain == pytest.approx(1 / 0.4) and freed.basis == rules.BOUND
+    assert advice.without_watching(line, Facts()) == line
+    tried = dataclasses.replace(line, tried="1.50x", gain=1.5)
+    assert advice.without_watching(tried, Facts(own_cost=0.1)).gain == 1.5
+
+
+def test_a_step_without_workers_leaves_its_cores_to_the_script():
+    beside = Facts(phases=Phases(data=Phase(0.5), forward=Phase(0.3), code=Phase(0.2)), seconds=Seconds(0.1))
+    assert trials._slowed(beside, dataclasses.replace(COSTS, step=0.01)) == pytest.approx(3.0)
+    assert trials._slowed(beside, dataclasses.replace(COSTS, step=0.04)) == 1.0
 
 
 def test_what_cannot_be_tried_says_why(watched):
@@ -378,7 +396,11 @@ def test_a_loop_that_waits_is_told_what_is_left_when_no_number_of_workers_helps(
     assert line.bound == pytest.approx(5.0) and "80% of a step" in line.text and "was tried" in line.text
     tried = dataclasses.replace(nothing, trials=Trials({"num_workers=4": slower, "num_workers=0": slower}))
     (line,) = [one for one in advice.advise(tried) if one.name == "data-bound"]
-    assert "none of 2 other numbers of workers" in line.text
+    assert "none of 2 other numbers of workers is proven to gain 5%" in line.text
+    little = dataclasses.replace(THREE_TIMES, whole=1.04)
+    hardly = dataclasses.replace(nothing, trials=Trials({"num_workers=4": little, "num_workers=0": slower}))
+    assert "workers" not in [one.name for one in advice.advise(hardly)], "4 % are not worth three processes"
+    assert "data-bound" in [one.name for one in advice.advise(hardly)]
     shares_cores = dataclasses.replace(
         tried, trials=dataclasses.replace(tried.trials, costs=COSTS), seconds=Seconds(0.1)
     )
@@ -497,8 +519,8 @@ KEYS_OF = {
     "batch": "bytes shapes dtypes samples",
     "skew": "seconds late rank phase waits line low",
     "items": "seconds busy own_collate shares line line_share opened",
-    "habits": "anomaly threads cores processes float32_matmul distributions loops looping reductions recompiles breaks "
-    "growth",
+    "habits": "anomaly threads cores processes float32_matmul distributions loops looping loop_lines reductions "
+    "recompiles breaks growth",
     "rare": "share times every",
     "costs": "batch batch_cpu step step_cpu",
     "arithmetic": "flops peak",
@@ -776,10 +798,23 @@ def test_an_adviser_that_crashes_or_hangs_is_a_row(tmp_path, monkeypatch):
 # ---- causes that need no script
 
 
+@pytest.mark.parametrize(("script", "rule"), [("recompiled", "recompiles"), ("broken_graph", "graph breaks")])
+def test_what_torch_compiles_again_is_found_and_nothing_once_it_is_mended(script, rule, monkeypatch):
+    from torch._dynamo.utils import clear_compilation_metrics
+
+    monkeypatch.setattr(run, "try_all", lambda *args: Trials())
+    for arguments in ([], ["mended"]):
+        torch._dynamo.reset()
+        clear_compilation_metrics()
+        report = bench.watched(bench.PLANTED / f"{script}.py", arguments, 12)
+        assert (rule in [line.name for line in report.advice]) == (not arguments)
+
+
 def test_compilations_are_counted_by_line(monkeypatch):
     monkeypatch.setattr(habits, "_metrics", lambda: iter(METRICS))
     monkeypatch.setitem(sys.modules, "torch._dynamo.utils", habits)  # it is loaded
     again, breaks = habits._compilations()
+    assert again.pop("a module of torch: size mismatch") == 1, "its source is no file of the script"
     assert again == {"train.py:5: size mismatch, expected 2": 2} and breaks == ["train.py:7"]
     facts = Facts(phases=PLAIN, habits=Habits(recompiles=again, breaks=breaks))
     names = [line.name for line in advice.advise(facts)]
@@ -792,6 +827,7 @@ METRICS = [
     ("forward", "/a/train.py", 5, "0/0: size mismatch, expected 2"),
     ("forward", "/a/train.py", 5, "0/1: size mismatch, expected 3"),
     ("torch_dynamo_resume_in_forward_at_7", "/a/train.py", 7, ""),
+    ("inner", "/a/site-packages/torch/_dynamo/external_utils.py", 67, "0/0: size mismatch"),
 ]
 
 
@@ -819,6 +855,8 @@ def test_own_code_that_comes_each_so_many_steps_is_seen_and_a_disturbance_is_not
     steps[7], steps[8] = step_of(0.1, 0.091), step_of(0.01, 0.001)
     found = rare.rare(steps)
     assert (found.times, found.every) == (8, 5) and found.share == pytest.approx(8 * 0.09 / (8 * 0.1 + 32 * 0.01))
+    watched = [*steps, *(step_of(0.2 if i % 5 == 2 else 0.1, 0.1 if i % 5 == 2 else 0.001) for i in range(10))]
+    assert rare.rare(watched).share == found.share, "steps to which nothing is attached say how long they take"
     disturbed = [step_of(0.1 if i in (3, 4, 17, 30) else 0.01, 0.001) for i in range(40)]
     assert rare.rare(disturbed).times == 0, "the model was slow, and without a rhythm"
     assert rare.rare([step_of(0.01, 0.001)] * 40).times == 0 and rare.rare([]).times == 0
@@ -847,6 +885,32 @@ def test_a_file_that_is_opened_for_each_item_is_named(tmp_path, monkeypatch):
                 pass
     assert seen.opened(2) == str(tmp_path / "one") and seen.opened(3) == "" and seen.opened(1) == ""
     assert builtins.open.__module__ in ("_io", "io") and seen.line == ""
+
+
+def test_a_look_stands_for_the_time_since_the_one_before(monkeypatch):
+    """A call that keeps Python's lock is looked at once, however long it takes."""
+    times = iter([0.0, 0.0, 1.0, 1.25, 4.25])  # the first when it is made
+    monkeypatch.setattr(sys.modules["course.checkup.lines"], "time", SimpleNamespace(perf_counter=lambda: next(times)))
+    phases = iter(["code", "code", "forward"])
+    sampler = Sampler(lambda: next(phases), Failures())
+    sampler._last = next(times)
+    for _ in range(3):
+        sampler._look_at()
+    assert sampler.looks == 3 and sampler.found.total() == 4.25
+    assert [sum(t for (phase, _), t in sampler.found.items() if phase == name) for name in ("code", "forward")] == [
+        1.25,
+        3,
+    ]
+    monkeypatch.undo()
+    sampler.end()
+
+
+def test_the_lines_of_the_innermost_loop_are_known(tmp_path):
+    file = tmp_path / "train.py"
+    file.write_text("for step in range(9):\n    for p in ps:\n        p.mul_(2)\n        p.add_(1)\n    print(step)\n")
+    assert lines_of_loop(str(file), "train.py:3") == ["train.py:2", "train.py:3", "train.py:4"]
+    assert lines_of_loop(str(file), "train.py:7") == []
+    assert lines_of_loop("<ipython-input-1>", "cell:3") == []
 
 
 def test_lines_of_items_that_release_the_lock_for_moments_are_seen():

@@ -128,6 +128,16 @@ def test_one_local_step_is_ddp():
     assert largest_difference(mine, of_ddp[1]) < 1e-6
 
 
+def test_shifts_of_ranks_have_one_length_and_are_alike_or_not():
+    for alike, different in ((True, 1), (False, 4)):
+        shifts = local_steps.rank_shifts(3.0, alike)
+        assert torch.allclose(shifts.norm(dim=1), torch.tensor(3.0, dtype=torch.float64))
+        assert len(shifts.unique(dim=0)) == different
+    plain = local_steps.batch((0, 1, 2))
+    moved = local_steps.batch((0, 1, 2), shift=shifts[1])
+    assert largest_difference(moved[0] - plain[0], shifts[1]) < 1e-12
+
+
 def test_outer_steps_are_those_of_torchs_sgd():
     start = torch.linspace(-1, 1, 5, dtype=torch.float64)
     weights = start.clone().requires_grad_()

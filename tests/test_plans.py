@@ -1,6 +1,7 @@
 """The closed forms of unit 07, part 1, equal what torch counts."""
 
 import functools
+import re
 
 import pytest
 import torch
@@ -57,6 +58,8 @@ def test_activations_are_those_that_hooks_count(gpt, checkpointing, micro_batche
 
     saved = peak_bytes_saved(step, model.parameters())
     assert saved == answers().activation_bytes(gpt, 2 * micro_batches, plan, size=4)
+    x = torch.randn(2, gpt.columns, gpt.width, requires_grad=True)
+    assert saved == plans.saved_by_blocks(model, x, checkpointing)
 
 
 class TensorPart(nn.Module):
@@ -142,16 +145,38 @@ def test_a_plan_that_does_not_match_the_cluster_has_no_seconds():
         costs().seconds(job, Plan(tensor=64))
 
 
+def test_a_plan_and_a_job_are_read_in_words():
+    assert str(Plan()) == "1 micro-batch"
+    assert str(Plan(8, 2, 4, 1, 16, True)) == "data 8, tensor 2, pipeline 4, ZeRO-1, 16 micro-batches, checkpointing"
+    assert str(JOBS["7B on eight A100"]) == (
+        "32 layers, 32 heads;   256 ×  2,048 tokens; 75 GB, 312 TFLOP/s; 250 and 20 GB/s"
+    )
+
+
+def test_a_pick_that_cannot_be_used_says_why():
+    job = JOBS["7B on eight A100"]
+    best_plan = answers().best_plan
+    for plan, why in (
+        (Plan(8), "needs .* GB of 75"),
+        (Plan(4, stage=3, micro_batches=64), "has 4 ranks for 8 devices"),
+        (Plan(4, pipeline=2, stage=3, micro_batches=64), "ZeRO-2 or 3 meets a pipeline"),
+    ):
+        assert costs().best_of(best_plan, job, [plan]) is None
+        assert re.search(why, costs().refusal(job, plan))
+    fits = Plan(8, stage=3, micro_batches=32)
+    assert costs().best_of(best_plan, job, [Plan(8), fits]) == fits
+
+
 def test_lost_says_what_a_step_takes_beside_its_arithmetic():
     made = plans.Costs(lambda gpt, rows: 30.0, dict, lambda *_: 0.0, lambda *_: {"data": 3, "tensor": 4, "pipeline": 1})
     job = plans.Job(GPTS[0], 8, devices=4, per_node=2, memory=1, flops=5.0, inside=2.0, between=1.0)
     lost = made.lost(job, Plan(1, pipeline=4, micro_batches=6, checkpointing=True))
     assert lost == {"recomputing": 1, "tensor messages": 2, "pipeline messages": 1, "the bubble": 3.5,
                     "data messages": 2.5}  # fmt: skip
-    assert made.main_loss(job, Plan(1, pipeline=4, micro_batches=6)) == "most lost to the bubble"
+    assert made.main_loss(job, Plan(1, pipeline=4, micro_batches=6)) == "the bubble"
     silent = dict.fromkeys(("data", "tensor", "pipeline"), 0.0)
     free = plans.Costs(lambda gpt, rows: 30.0, dict, lambda *_: 0.0, lambda *_: silent)
-    assert free.main_loss(job, Plan(4)) == "nothing lost"
+    assert free.main_loss(job, Plan(4)) == "nothing"
 
 
 def test_mfu_and_slowdown_follow_from_the_seconds_of_a_step():

@@ -1,6 +1,7 @@
 """Sharded layers: DDP's and fully_shard's weights, messages and clocks by their closed forms."""
 
 import pytest
+import torch
 
 from course.checks import beyond_data_parallel as check
 from course.parallel import sharded_layers
@@ -30,8 +31,13 @@ def test_sharded_layers_reach_the_weights_of_one_process_and_send_exactly_three_
 
 
 def test_answers_and_fully_shard_reach_the_weights_of_ddp_on_two_ranks():
-    for differences in run_ranks(sharded_layers.compared_with_torch, 2, own_answers(), 3, backend="gloo"):
-        assert len(differences) == 2 and max(differences.values()) < 1e-6
+    for found in run_ranks(sharded_layers.compared_with_torch, 2, own_answers(), 3, backend="gloo"):
+        assert len(found.differences) == 2 and max(found.differences.values()) < 1e-6
+        assert found.kept == 0.5
+
+
+def test_small_steps_are_lost_in_bfloat16_and_not_in_float32():
+    assert sharded_layers.unchanged_share(torch.float32) < 0.05 < sharded_layers.unchanged_share(torch.bfloat16)
 
 
 @pytest.mark.parametrize("factor", [0.25, 1.0, 2.0])

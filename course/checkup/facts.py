@@ -54,7 +54,7 @@ class Phases(dict[str, Phase]):
 
 
 class LineShare(NamedTuple):
-    """A line of the script, and its share of the looks at a phase."""
+    """A line of the script, and its share of the time of a phase."""
 
     line: str  # "train.py:31"
     share: float
@@ -153,6 +153,7 @@ class Habits:
     distributions: float = 0.0  # seconds per step in argument checks of torch.distributions
     loops: list[Calls] = field(default_factory=list)  # calls on one tensor after the other
     looping: float = 0.0  # seconds per step in these
+    loop_lines: list[str] = field(default_factory=list)  # of the loops around these calls
     reductions: float = 0.0  # forward passes per step of DDP whose backward pass reduces
     recompiles: dict[str, int] = field(default_factory=dict)  # "file:line: why" -> times
     breaks: list[str] = field(default_factory=list)  # lines at which a compiled graph ends
@@ -245,7 +246,7 @@ class Items:
     own_collate: bool  # collate_fn is not torch's
     shares: dict[str, float]  # of reading, transform and collate_fn
     line: str = ""  # of the script that most of the reading is in
-    line_share: float = 0.0  # of the looks at the reading
+    line_share: float = 0.0  # of the time of the reading
     opened: str = ""  # a file that was opened again for each item
 
     def share(self, name: str) -> float:

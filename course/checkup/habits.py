@@ -20,7 +20,7 @@ from course.checkup import facts
 from course.checkup.clock import Clock
 from course.checkup.facts import Calls
 from course.checkup.growth import Growth
-from course.checkup.lines import is_users, this_line
+from course.checkup.lines import is_users, lines_of_loop, this_line
 from course.checkup.patches import Patches
 from course.checkup.phases import CODE
 from course.device import cores
@@ -29,6 +29,8 @@ from course.device import cores
 LOOPED = ("add_", "mul_", "lerp_", "copy_", "sub_", "clamp_", "norm")
 CALLS = 5  # most frequent ones
 AMPERE = 8  # the first generation of GPUs with TF32
+OPTIMIZERS = os.path.join("torch", "optim", "")  # are compiled again as their state begins
+TORCHS_MODULE = os.path.join("_dynamo", "external_utils.py")  # what calls a module without source
 RESUMED = "torch_dynamo_resume_in_"  # a function that continues after a graph break
 
 
@@ -40,6 +42,7 @@ class Habits:
         self.growth = Growth()
         self._clock = clock
         self._loops: collections.Counter[tuple[str, str]] = collections.Counter()
+        self._paths: dict[str, str] = {}  # line of such a call -> its file
         self._looping = 0.0  # seconds in these
         self._reductions = 0
         self._checking = 0.0  # seconds in argument checks
@@ -61,6 +64,9 @@ class Habits:
         """What was seen in so many steps."""
         each = max(1, steps)
         loops = [Calls(name, at, n / each) for (name, at), n in self._loops.most_common(CALLS)]
+        loop_lines: dict[str, None] = {}
+        for call in loops:
+            loop_lines |= dict.fromkeys(lines_of_loop(self._paths[call.line], call.line))
         recompiles, breaks = _compilations()
         return facts.Habits(
             anomaly=self.anomaly,
@@ -71,6 +77,7 @@ class Habits:
             distributions=self._checking / each,
             loops=loops,
             looping=self._looping / each,
+            loop_lines=list(loop_lines),
             reductions=self._reductions / each,
             recompiles=recompiles,
             breaks=breaks,
@@ -83,8 +90,11 @@ class Habits:
         @functools.wraps(original)
         def counted(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
             if clock.phase == CODE and clock.is_in_thread() and not clock.is_paused:
-                if is_users(sys._getframe(1).f_code.co_filename):
-                    self._loops[f".{name}()", this_line()] += 1
+                path = sys._getframe(1).f_code.co_filename
+                if is_users(path):
+                    line = this_line()
+                    self._loops[f".{name}()", line] += 1
+                    self._paths[line] = path
                     began = time.perf_counter()
                     try:
                         return original(tensor, *args, **kwargs)
@@ -135,33 +145,26 @@ def _compilations() -> tuple[dict[str, int], list[str]]:
     """What torch.compile did again, and why; and the lines at which its graphs end."""
     if "torch._dynamo.utils" not in sys.modules:
         return {}, []
-    recompiles: collections.Counter[str] = collections.Counter()
+    times: collections.Counter[str] = collections.Counter()  # by where it was
+    reasons: dict[str, str] = {}  # the first, by where it was
     breaks: dict[str, None] = {}
     for name, path, line, why in _metrics():
         file = os.path.basename(path)
         if name.startswith(RESUMED):
-            breaks[f"{file}:{name.rpartition('_')[2]}"] = None
+            if is_users(path):
+                breaks[f"{file}:{name.rpartition('_')[2]}"] = None
         elif why:
-            recompiles[f"{file}:{line}: {why.partition(': ')[2].splitlines()[0]}"] += 1
-    return _summed(recompiles), list(breaks)
-
-
-def _summed(recompiles: collections.Counter[str]) -> dict[str, int]:
-    """Times per line, each with the reason that came first."""
-    by_line: dict[str, int] = {}
-    reason_of: dict[str, str] = {}
-    for text, times in recompiles.items():
-        line = ":".join(text.split(":")[:2])
-        reason_of.setdefault(line, text)
-        by_line[line] = by_line.get(line, 0) + times
-    return {reason_of[line]: times for line, times in by_line.items()}
+            at = "a module of torch" if path.endswith(TORCHS_MODULE) else f"{file}:{line}"
+            times[at] += 1
+            reasons.setdefault(at, why.partition(": ")[2].splitlines()[0])
+    return {f"{at}: {reasons[at]}": n for at, n in times.items()}, list(breaks)
 
 
 def _metrics() -> Iterator[tuple[str, str, int, str]]:
-    """(function, file, line, why again or "") of each compilation of the script's code."""
+    """(function, file, line, why again or "") of each compilation, but those of optimizers."""
     from torch._dynamo.utils import get_compilation_metrics
 
     for one in get_compilation_metrics():
         path = one.co_filename or ""
-        if is_users(path):
+        if OPTIMIZERS not in path:
             yield one.co_name or "", path, one.co_firstlineno or 0, one.recompile_reason or ""

@@ -42,16 +42,16 @@ class ItemWatch:
     @property
     def looks(self) -> int:
         """How often the thread was looked at."""
-        return self._sampler.found.total()
+        return self._sampler.looks
 
     @property
     def line(self) -> str:
-        """The line in which most looks found the thread; "" if there were too few."""
+        """The line in which the thread was longest; "" if it was looked at too seldom."""
         return self._most()[0]
 
     @property
     def line_share(self) -> float:
-        """The share of the looks that found it there."""
+        """The share of the time that it was there."""
         return self._most()[1]
 
     def opened(self, items: int) -> str:
@@ -64,8 +64,8 @@ class ItemWatch:
     def _most(self) -> tuple[str, float]:
         if self.looks < LOOKS_MIN:
             return "", 0.0
-        (_, line), times = self._sampler.found.most_common(1)[0]
-        return line, times / self.looks
+        (_, line), seconds = self._sampler.found.most_common(1)[0]
+        return line, seconds / self._sampler.found.total()
 
     def _noted(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def opened(file: Any, *args: Any, **kwargs: Any) -> Any:

@@ -3,12 +3,16 @@
 It is never a line of torch, Python or the check-up.
 """
 
+import ast
 import collections
+import contextlib
 import functools
+import linecache
 import os
 import sys
 import sysconfig
 import threading
+import time
 from collections.abc import Callable
 from types import FrameType
 
@@ -54,6 +58,23 @@ def line_of(frame: FrameType | None) -> str:
     return ""
 
 
+def lines_of_loop(path: str, line: str) -> list[str]:
+    """The lines of the innermost loop around a line of a file, such as "train.py:31".
+
+    [] if there is no loop, or no source.
+    """
+    name, _, number = line.rpartition(":")
+    with contextlib.suppress(SyntaxError):
+        tree = ast.parse("".join(linecache.getlines(path)))
+        loops = [node for node in ast.walk(tree) if isinstance(node, ast.For | ast.While)]
+        around = [loop for loop in loops if loop.lineno <= int(number) <= loop.end_lineno]
+        if around:
+            innermost = max(around, key=lambda loop: loop.lineno)
+            numbers = range(innermost.lineno, innermost.end_lineno + 1)
+            return [f"{name}:{number}" for number in numbers]
+    return []
+
+
 def this_line() -> str:
     """The line of the user's code that called the caller."""
     return line_of(sys._getframe(2))
@@ -63,7 +84,8 @@ class Sampler:
     """A thread that looks again and again which line the thread that made it is in.
 
     Phases are known exactly from hooks; the sampler only says which lines they, and the time
-    between them, belong to. `found` counts (phase, line).
+    between them, belong to. A look stands for the time since the look before it, because it may
+    have waited for a call that kept Python's lock: `found` holds seconds by (phase, line).
     """
 
     def __init__(
@@ -71,17 +93,20 @@ class Sampler:
     ) -> None:
         self._look = failures.guarded("lines", self._look_at)
         self.found: collections.Counter[tuple[str, str]] = collections.Counter()
+        self.looks = 0
         self._phase = phase
         self._seconds = seconds
         self._watched = threading.get_ident()
         self._on = threading.Event()
         self._ended = False
+        self._last = time.perf_counter()  # when it looked last
         self._thread = threading.Thread(target=self._run, daemon=True, name="check-up")
         self._thread.start()
 
     def look(self, on: bool) -> None:
         """Start or stop looking."""
         if on:
+            self._last = time.perf_counter()
             self._on.set()
         else:
             self._on.clear()
@@ -103,4 +128,7 @@ class Sampler:
 
     def _look_at(self) -> None:
         frame = sys._current_frames().get(self._watched)
-        self.found[self._phase(), line_of(frame)] += 1
+        now = time.perf_counter()
+        self.found[self._phase(), line_of(frame)] += now - self._last
+        self.looks += 1
+        self._last = now

@@ -32,10 +32,18 @@ def rare(steps: Sequence[Step]) -> Rare:
         for first in range(every):
             of_rhythm = _in_rhythm(watched, every, first, LONG * usual)
             if of_rhythm and _is_code(of_rhythm, [step for _, step in watched]):
-                extra = sum(step.seconds - usual for step in of_rhythm)
-                total = sum(step.seconds for _, step in watched)
-                return Rare(extra / total, len(of_rhythm), every)
+                others = [step for _, step in watched if step not in of_rhythm]
+                return Rare(_share(of_rhythm, others, every), len(of_rhythm), every)
     return Rare()
+
+
+def _share(long: list[Step], others: list[Step], every: int) -> float:
+    """The share of all time by which each `every`th step is longer, without the watching of it."""
+    free_long = [step for step in long if step.kind == FREE] or long
+    free_others = [step for step in others if step.kind == FREE] or others
+    usual = statistics.median(step.seconds for step in free_others)
+    extra = statistics.median(step.seconds for step in free_long) - usual
+    return extra / (extra + every * usual)
 
 
 def _in_rhythm(watched: list[Numbered], every: int, first: int, long: float) -> list[Step]:

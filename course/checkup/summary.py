@@ -213,15 +213,15 @@ def _gaps_of(step: Step) -> dict[str, float]:
 
 
 def lines(sampler: Sampler) -> dict[str, list[LineShare]]:
-    """{phase: its most frequent lines, with their share of the looks at this phase}."""
+    """{phase: the lines in which it is longest, with their share of its time}."""
     by_phase = collections.defaultdict(collections.Counter)
-    for (phase, line), count in sampler.found.items():
-        by_phase[phase][line] += count
+    for (phase, line), spent in sampler.found.items():
+        by_phase[phase][line] += spent
     found = {}
     for phase, counter in by_phase.items():
-        looks = counter.total()
-        frequent = counter.most_common(LINES)
-        found[phase] = [LineShare(line, n / looks) for line, n in frequent if line]
+        total = counter.total()
+        longest = counter.most_common(LINES)
+        found[phase] = [LineShare(line, spent / total) for line, spent in longest if line]
     return found
 
 

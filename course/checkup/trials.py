@@ -388,7 +388,16 @@ def try_loaders(
     share = facts.phases.share(DATA, FORWARD, BACKWARD, OPTIMIZER)
     most = bound_of_data(facts, costs=costs)
     for name in like_cores[:fitting]:
-        tried[name] = _trial(compared.ratio(name), compared.control, share, most)
+        rest = 1 - share
+        if ways[name].num_workers < loader.num_workers:  # which leave the cores to the script
+            rest /= _slowed(facts, costs)
+        tried[name] = _trial(compared.ratio(name), compared.control, share, most, rest)
+
+
+def _slowed(facts: Facts, costs: Costs) -> float:
+    """How many times as long a step computes beside the loader's workers as it does alone."""
+    beside = facts.seconds.median * facts.phases.share(FORWARD, BACKWARD, OPTIMIZER)
+    return max(1.0, beside / costs.step)
 
 
 def _batches_per_round(facts: Facts, seconds: float) -> int:

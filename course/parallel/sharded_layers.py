@@ -241,13 +241,30 @@ def _largest(difference: Tensor) -> float:
     return difference.abs().max().item()
 
 
+def unchanged_share(dtype: torch.dtype) -> float:
+    """The share of weights that stay as they are in the first step, if they are kept in `dtype`."""
+    start = torch.cat(first_weights())
+    step = torch.cat(_in_one_process(1, 1)) - start
+    before = start.to(dtype)
+    after = (before.float() + step).to(dtype)
+    return (before == after).double().mean().item()
+
+
 # ---- torch's own
+
+
+@dataclass(frozen=True)
+class ComparedWithTorch:
+    """Trainings by answers and by fully_shard, next to DistributedDataParallel; of a rank."""
+
+    differences: dict[str, float]  # {way: the largest of a weight}
+    kept: float  # share of the weights that the rank keeps under fully_shard
 
 
 def compared_with_torch(
     rank: int, world_size: int, answers: Answers, steps: int
-) -> dict[str, float]:
-    """{way: largest difference of a weight to DistributedDataParallel}; of a rank."""
+) -> ComparedWithTorch:
+    """Train the same model in three ways; a function of ranks."""
     by_ddp = _stack()
     _train_module(DistributedDataParallel(by_ddp), rank, steps)
     right = torch.cat([p.detach().flatten() for p in by_ddp.parameters()])
@@ -259,11 +276,16 @@ def compared_with_torch(
         fully_shard(layer, mesh=mesh)
     fully_shard(by_torch, mesh=mesh)
     _train_module(by_torch, rank, steps)
-    full = [p.full_tensor().detach().flatten() for p in by_torch.parameters()]
-    return {
+    full = []
+    kept = 0
+    for weights in by_torch.parameters():
+        full.append(weights.full_tensor().detach().flatten())
+        kept += weights.to_local().numel()
+    differences = {
         "your answers": _largest(ours - right),
         "fully_shard": _largest(torch.cat(full) - right),
     }
+    return ComparedWithTorch(differences, kept / len(right))
 
 
 def _stack() -> nn.Sequential:

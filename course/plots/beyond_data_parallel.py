@@ -1,7 +1,7 @@
 """Figures of unit 07.
 
 A colour is what a device holds: weights, gradients, optimizer or activations; or a way to plan; or
-forward and backward.
+what a rank does: compute (forward), backward, gather.
 """
 
 from collections.abc import Mapping, Sequence
@@ -71,7 +71,9 @@ def over_best(jobs: Sequence[str], slower: Mapping[str, Mapping[str, float]], ti
         ax.plot(list(ratios.values()), where, mark, color=color, markersize=size, label=way)
     for row, job in enumerate(jobs):
         if not any(job in ratios for ratios in slower.values()):
-            ax.text(1.05, row, "none of them runs and fits", va="center", fontsize=8, color=GREY)
+            ax.text(
+                1.05, row, "impossible with data ranks alone", va="center", fontsize=8, color=GREY
+            )
     ax.axvline(1, color=GREY, lw=1.2)
     ax.set(xscale="log", xlabel="times the seconds of the best plan (log scale)", title=title)
     ax.set_xlim(left=0.9)
@@ -206,7 +208,7 @@ def work_per_rank(work: Mapping[str, Tensor], title: str) -> Figure:
     figure, *all_axes = axes(8.6, 1.1 + 0.3 * ranks, len(work), sharex=True)
     for ax, (way, of_way) in zip(all_axes, work.items(), strict=True):
         millions = of_way.double() / 1e6
-        ax.barh(range(ranks), millions.tolist(), color=RANK_COLORS[1])
+        ax.barh(range(ranks), millions.tolist(), color=BLUE)
         ax.axvline(millions.mean().item(), color=RED, lw=1.5)
         rows(ax, [f"rank {rank}" for rank in range(ranks)], 8)
         ax.set(title=way, xlabel="million pairs (line: mean)")

@@ -21,7 +21,8 @@ INPUTS = 16
 HIDDEN = 32
 ROWS = 32  # of the batch of a rank
 NOISE = 0.1  # of the targets
-TEST_ROWS = 4096
+TEST_ROWS = 1024  # of each rank's inputs
+TEST_RANKS = 4  # a training has at most as many ranks
 INNER_LR = 0.1
 # (start, ends, velocity, lr, momentum) -> (weights, velocity)
 OuterStep = Callable[[Tensor, Tensor, Tensor, float, float], tuple[Tensor, Tensor]]
@@ -43,14 +44,38 @@ def network(seed: int) -> nn.Module:
     return layers.double()
 
 
-def batch(place: Sequence[int], rows: int = ROWS) -> tuple[Tensor, Tensor]:
-    """Inputs and noisy outputs of a fixed teacher; `place` is (seed, rank, step)."""
+def batch(
+    place: Sequence[int], rows: int = ROWS, shift: Tensor | float = 0.0
+) -> tuple[Tensor, Tensor]:
+    """Inputs and noisy outputs of a fixed teacher.
+
+    Args:
+        place: (seed, rank, step).
+        shift: (INPUTS,) or a number, added to each input.
+    """
     seed, rank, step = place
     rng = torch.Generator().manual_seed(1_000_003 * seed + 1009 * step + rank)
     x = torch.randn(rows, INPUTS, generator=rng, dtype=torch.float64)
+    x += shift
     directions = torch.linspace(-1, 1, INPUTS, dtype=torch.float64)
     y = torch.sin(2 * x @ directions / INPUTS**0.5)[:, None]
     return x, y + NOISE * torch.randn(rows, 1, generator=rng, dtype=torch.float64)
+
+
+def rank_shifts(distance: float, alike: bool) -> Tensor:
+    """(TEST_RANKS, INPUTS): a shift per rank, in directions that are drawn, or all in one.
+
+    Args:
+        distance: length of each shift; an input has a standard deviation of 1.
+        alike: whether all ranks have the shift of rank 0.
+    """
+    rng = torch.Generator().manual_seed(0)
+    directions = torch.randn(TEST_RANKS, INPUTS, generator=rng, dtype=torch.float64)
+    of_ranks = distance * directions / directions.norm(dim=1, keepdim=True)
+    return of_ranks[:1].expand_as(of_ranks) if alike else of_ranks
+
+
+NO_SHIFTS = rank_shifts(0.0, alike=True)
 
 
 def weights_of(model: nn.Module) -> Tensor:
@@ -58,8 +83,19 @@ def weights_of(model: nn.Module) -> Tensor:
     return parameters_to_vector(model.parameters()).detach()
 
 
-def trained(outer_step: OuterStep, outer: Outer, ranks: int, steps: int, seed: int = 0) -> Tensor:
-    """The weights after `steps` steps of SGD on each of `ranks` ranks, and the outer steps."""
+def trained(
+    outer_step: OuterStep,
+    outer: Outer,
+    ranks: int,
+    steps: int,
+    seed: int = 0,
+    shifts: Tensor = NO_SHIFTS,
+) -> Tensor:
+    """The weights after `steps` steps of SGD on each of `ranks` ranks, and the outer steps.
+
+    Args:
+        shifts: (TEST_RANKS, INPUTS), of each rank's inputs.
+    """
     replica = network(seed)
     weights = weights_of(replica)
     velocity = torch.zeros_like(weights)
@@ -68,7 +104,7 @@ def trained(outer_step: OuterStep, outer: Outer, ranks: int, steps: int, seed: i
         for rank in range(ranks):
             vector_to_parameters(weights.clone(), replica.parameters())
             for step in range(first, first + outer.local_steps):
-                _take_step(replica, batch((seed, rank, step)))
+                _take_step(replica, batch((seed, rank, step), shift=shifts[rank]))
             ends.append(weights_of(replica))
         weights, velocity = outer_step(
             weights, torch.stack(ends), velocity, outer.lr, outer.momentum
@@ -95,22 +131,31 @@ def by_ddp(rank: int, ranks: int, steps: int, seed: int = 0) -> Tensor:
     return weights_of(model)
 
 
-def test_loss(weights: Tensor, seed: int) -> float:
-    """The mean squared error on rows that no rank has seen."""
+def test_loss(weights: Tensor, seed: int, shifts: Tensor = NO_SHIFTS) -> float:
+    """The mean squared error on rows that no rank has seen, equally many of each rank's inputs."""
     model = network(seed)
     vector_to_parameters(weights, model.parameters())
-    inputs, targets = batch((seed, -1, -1), TEST_ROWS)
-    with torch.no_grad():
-        return F.mse_loss(model(inputs), targets).item()
+    of_ranks = []
+    for rank in range(TEST_RANKS):
+        inputs, targets = batch((seed, rank, -1), TEST_ROWS, shifts[rank])
+        with torch.no_grad():
+            of_ranks.append(F.mse_loss(model(inputs), targets).item())
+    return sum(of_ranks) / TEST_RANKS
 
 
 def losses(
-    outer_step: OuterStep, outer: Outer, ranks: int, steps: int, seeds: Sequence[int]
+    outer_step: OuterStep,
+    outer: Outer,
+    ranks: int,
+    steps: int,
+    seeds: Sequence[int],
+    shifts: Tensor = NO_SHIFTS,
 ) -> Tensor:
     """(seeds,): the loss of a training per seed."""
     found = []
     for seed in seeds:
-        found.append(test_loss(trained(outer_step, outer, ranks, steps, seed), seed))
+        weights = trained(outer_step, outer, ranks, steps, seed, shifts)
+        found.append(test_loss(weights, seed, shifts))
     return torch.tensor(found, dtype=torch.float64)
 
 

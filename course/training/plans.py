@@ -5,19 +5,22 @@ part of each layer, pipeline ranks keep some of the layers. What a plan computes
 the task of the unit's first part; how long that takes is given here.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
+from course.measure.saved_tensors import peak_bytes_saved
 from course.training.ragged_transformer import RaggedTransformer
 
 # Of the peak, what the products of a good training reach without waiting for messages; Chowdhery
 # et al. 2022 (PaLM), section 4, report an MFU of 46 % with all waiting.
 REACHED = 0.5
+GB = 1e9
 
 
 @dataclass(frozen=True)
@@ -62,9 +65,17 @@ class Plan:
     checkpointing: bool = False  # blocks keep their input alone and are computed again
 
     def __str__(self) -> str:
-        axes = f"data {self.data} × tensor {self.tensor} × pipeline {self.pipeline}"
-        more = f"ZeRO-{self.stage}, {self.micro_batches} micro-batches"
-        return f"{axes}, {more}{', checkpointing' if self.checkpointing else ''}"
+        words = []
+        for axis in ("data", "tensor", "pipeline"):
+            if getattr(self, axis) > 1:
+                words.append(f"{axis} {getattr(self, axis)}")
+        if self.stage:
+            words.append(f"ZeRO-{self.stage}")
+        noun = "micro-batch" if self.micro_batches == 1 else "micro-batches"
+        words.append(f"{self.micro_batches} {noun}")
+        if self.checkpointing:
+            words.append("checkpointing")
+        return ", ".join(words)
 
 
 @dataclass(frozen=True)
@@ -81,11 +92,11 @@ class Job:
     between: float  # the same, to another node
 
     def __str__(self) -> str:
-        batch = f"{self.gpt.parameters / 1e9:6.1f}B, {self.rows:>4} × {self.gpt.columns:>6} tokens"
-        device = f"{self.memory / 1e9:.0f} GB, {self.flops / 1e12:.0f} TFLOP/s"
-        network = f"{self.inside / 1e9:g} and {self.between / 1e9:g} GB/s"
-        devices = f"{self.devices:>4} devices in nodes of {self.per_node}"
-        return f"{batch}; {devices}, {device}, {network}"
+        model = f"{self.gpt.layers:>2} layers, {self.gpt.heads:>2} heads"
+        batch = f"{self.rows:>5,} × {self.gpt.columns:>6,} tokens"
+        device = f"{self.memory / GB:.0f} GB, {self.flops / 1e12:.0f} TFLOP/s"
+        network = f"{self.inside / GB:>3g} and {self.between / GB:g} GB/s"
+        return f"{model}; {batch}; {device}; {network}"
 
 
 @dataclass(frozen=True)
@@ -148,15 +159,39 @@ class Costs:
         }
 
     def main_loss(self, job: Job, plan: Plan) -> str:
-        """What most of the lost seconds go to, in words."""
+        """What most of the lost seconds go to, a key of `lost`; "nothing" if none are lost."""
         lost = self.lost(job, plan)
         most = max(lost, key=lambda cause: lost[cause])
-        return f"most lost to {most}" if lost[most] > 0 else "nothing lost"
+        return most if lost[most] > 0 else "nothing"
 
     def mfu(self, job: Job, plan: Plan) -> float:
         """Model FLOPs utilization: the share of the peak that the model's arithmetic reaches."""
         flops_per_second = self.flops(job.gpt, job.rows) / self.seconds(job, plan)
         return flops_per_second / (job.devices * job.flops)
+
+    def best_of(
+        self, best_plan: Callable[..., Plan], job: Job, candidates: Sequence[Plan]
+    ) -> Plan | None:
+        """The fastest of `candidates` that runs and fits, or None.
+
+        Args:
+            best_plan: the learner's answer.
+        """
+        try:
+            return best_plan(job, candidates, self.n_bytes, self.seconds)
+        except ValueError:
+            return None
+
+    def refusal(self, job: Job, plan: Plan) -> str:
+        """Why `plan` does not train the job, in words; for a plan that `best_of` has refused."""
+        needs = self.n_bytes(job, plan)
+        if needs > job.memory:
+            return f"{plan} needs {needs / GB:,.0f} GB of {job.memory / GB:.0f}."
+        try:
+            self.seconds(job, plan)
+        except ValueError as error:
+            return str(error)
+        return f"{plan} fits, but a division leaves a rest, or ZeRO-2 or 3 meets a pipeline."
 
     def over_best(
         self, jobs: Mapping[str, Job], plans: Mapping[str, Plan | None], best: Mapping[str, Plan]
@@ -206,6 +241,26 @@ def counted_flops(run: Callable[[], object]) -> int:
     with FlopCounterMode(display=False) as counter:
         run()
     return int(counter.get_total_flops())
+
+
+def saved_by_blocks(model: RaggedTransformer, x: Tensor, checkpointing: bool = False) -> int:
+    """The most bytes that autograd saves for the blocks of `model`, forward and backward.
+
+    Args:
+        x: (rows, columns, width), input of the first block.
+    """
+
+    def run() -> None:
+        y = x
+        for block in model.blocks:
+            if checkpointing:
+                # torch advises use_reentrant=False, but hooks do not see what that keeps
+                y = checkpoint(block, y, None, use_reentrant=True)
+            else:
+                y = block(y, None)
+        y.sum().backward()
+
+    return peak_bytes_saved(run, model.parameters())
 
 
 # ---- the ten jobs of the unit

@@ -89,7 +89,8 @@ class ComparedBlock:
     """A split block next to the whole one, on one rank."""
 
     differences: dict[str, float]  # the largest of the output, of the gradients
-    traffic: OperationLog  # of one forward and backward
+    in_forward: OperationLog  # what the rank called
+    in_backward: OperationLog
     kept: float  # share of the block's numbers that the rank keeps
 
 
@@ -100,8 +101,9 @@ def compared_block(
     block, x, factors = _block_and_batch(rows, dim, heads)
     split = SplitBlock(block, answers)
     own_x = x.detach().clone().requires_grad_()
-    with counted() as traffic:
+    with counted() as in_forward:
         output = split(own_x)
+    with counted() as in_backward:
         (output * factors).sum().backward()
     whole = block(x, None)
     (whole * factors).sum().backward()
@@ -114,7 +116,8 @@ def compared_block(
         "gradient of input": _difference(own_x.grad, x.grad),
         "gradients of weights": max(gradients),
     }
-    return ComparedBlock(differences, OperationLog(traffic), _numel(split) / _numel(block))
+    kept = _numel(split) / _numel(block)
+    return ComparedBlock(differences, in_forward, in_backward, kept)
 
 
 def _block_and_batch(rows: int, dim: int, heads: int) -> tuple[Block, Tensor, Tensor]:
@@ -176,15 +179,19 @@ class SeparateBlock(nn.Module):
         return x + self.mlp(self.norm_2(x))
 
 
-def with_parallelize_module(rank: int, world_size: int, rows: int) -> dict[str, float]:
-    """{what: largest difference of a block that torch splits to the whole one}; of a rank."""
-    block, x, factors = _block_and_batch(rows, DIM, HEADS)
-    separate = SeparateBlock(block)
-    own_x = x.detach().clone().requires_grad_()
+def split_by_torch(block: SeparateBlock, world_size: int) -> nn.Module:
+    """The block, of which each rank keeps its part."""
     by_columns = dict.fromkeys(["qkv.0", "qkv.1", "qkv.2", "mlp.0"], ColwiseParallel())
     by_rows = dict.fromkeys(["out", "mlp.2"], RowwiseParallel())
     mesh = init_device_mesh("cpu", (world_size,))
-    split = parallelize_module(separate, mesh, by_columns | by_rows)
+    return parallelize_module(block, mesh, by_columns | by_rows)
+
+
+def with_parallelize_module(rank: int, world_size: int, rows: int) -> dict[str, float]:
+    """{what: largest difference of a block that torch splits to the whole one}; of a rank."""
+    block, x, factors = _block_and_batch(rows, DIM, HEADS)
+    split = split_by_torch(SeparateBlock(block), world_size)
+    own_x = x.detach().clone().requires_grad_()
     output = split(own_x)
     (output * factors).sum().backward()
     whole = block(x, None)

@@ -131,7 +131,7 @@ def run(
     wanted = only or (*FAULTS, *HEALTHY)
     for name in wanted:
         row = rows.get(name, Row())
-        if not only and not set(asked) - set(row.said):
+        if not only and not _not_asked(name, row, asked):
             continue
         if stop.is_near():
             break
@@ -145,12 +145,16 @@ def run(
         tables.append(public_table(public, steps))
     print(*tables, sep="\n")
     print(machine())
-    missing = [
-        name for name in wanted if set(asked) - set(known[name].said if name in known else ())
-    ]
+    missing = [name for name in wanted if _not_asked(name, known.get(name, Row()), asked)]
     if missing:
         print(f"{counted(len(missing), 'script')} to go: call again without --fresh to continue.")
     return tables
+
+
+def _not_asked(name: str, row: Row, asked: list[str]) -> set[str]:
+    """The advisers that have not yet said anything; others do not look at several ranks."""
+    able = {CHECKUP} if name in RANKS else set(asked)
+    return able - set(row.said)
 
 
 class _Stop:

@@ -18,11 +18,9 @@
 
 # %% locked="setup"
 import torch
-from torch.utils.checkpoint import checkpoint
 
 import course
 from course.checks import beyond_data_parallel as check
-from course.measure.saved_tensors import peak_bytes_saved
 from course.plots import beyond_data_parallel as plots
 from course.training import plans
 from course.training.plans import JOBS, Gpt, Plan
@@ -30,7 +28,7 @@ from course.training.plans import JOBS, Gpt, Plan
 print(course.machine())
 
 # %% [markdown]
-# This unit is about models that do not fit on one device. Part 1 counts what they need, and parts 2 to 4 split them.
+# Part 1 counts what a model needs, and parts 2 to 4 split it.
 #
 # Write your predictions into the cells with `None`. Later cells use your answer once its check has passed. Before that,
 # they use the reference solution, if your copy of the course has it. Leave the empty cell after each check alone,
@@ -39,9 +37,9 @@ print(course.machine())
 # %% [markdown]
 # ## How much does a step compute?
 #
-# A step cannot be faster than its arithmetic allows, so we count the arithmetic first. In a large GPT, nearly all of it
-# is matrix products. We count 2 n m k *FLOPs* (floating-point operations) for the product of an (n, k) and a (k, m)
-# matrix: n · m · k multiplications, and about as many additions.
+# A step cannot be faster than its arithmetic allows. In a large GPT, nearly all of it is matrix products. The product
+# of an (n, k) and a (k, m) matrix takes n · m · k multiplications and about as many additions. So we count 2 n m k
+# *FLOPs* (floating-point operations).
 #
 # ### Exercise 1 · The FLOPs of a step
 #
@@ -147,7 +145,14 @@ course.claim(
 
 # %% [markdown]
 # **Known**: forward takes about two FLOPs per parameter and token, and backward takes about four (Kaplan et al. 2020).
-# Attention adds more, because its two products use no parameters.
+# The two products of attention use no parameters, so they come on top.
+#
+# <details><summary>May I count my own model on its device?</summary>
+#
+# Count it on the meta device, too. With fused attention, torch counts one more product per block on a GPU, because
+# backward computes the scores again. On a CPU, it counts none of attention (torch 2.13, `torch/utils/flop_counter.py`).
+#
+# </details>
 #
 # **Takeaway** A training step of a large GPT takes about 6 FLOPs per parameter and token. Attention over long sequences
 # adds more.
@@ -240,7 +245,7 @@ check.state_bytes(state_bytes, seed=528)
 
 # %% [markdown]
 # The cell trains a small model in float32 for one step of Adam. Then it adds up the bytes of weights, gradients and
-# moments. (It leaves out Adam's step counters.)
+# moments, without Adam's step counters.
 
 # %% tags=["experiment"]
 state_bytes_now = course.solved(check.state_bytes)
@@ -280,8 +285,8 @@ course.claim(
 # %% [markdown]
 # ## Which activations does a device keep?
 #
-# A device whose state fits can still run out of memory on long sequences, because the forward pass saves *activations*
-# for the backward pass. The table lists what a block of width d saves per token, with fused attention. Here, tensor
+# A device whose state fits can still run out of memory. The forward pass saves *activations* for the backward pass, and
+# long sequences have many. The table lists what a block of width d saves per token, with fused attention. Here, tensor
 # ranks cut attention and the MLP, but not the norms.
 #
 # | saved | numbers per token | on each of t tensor ranks |
@@ -292,8 +297,8 @@ course.claim(
 # | the logarithm of each softmax's sum, per head | heads | heads / t |
 # | the MLP before and after GELU | 8 d | 8 d / t |
 #
-# **Predict**: a model of 32 blocks of width 4096 computes one sequence of 2,048 tokens, with 16 bits per number and
-# without checkpointing. How many GB do its blocks save?
+# **Predict**: a model of 32 blocks of width 4096 computes one sequence of 2,048 tokens, with 16 bits per number. How
+# many GB do its blocks save?
 
 # %%
 predicted_gigabytes = None  # GB
@@ -304,8 +309,8 @@ predicted_gigabytes = None  # GB
 # - **Micro-batches**: a data rank computes a few of its rows at a time, and adds up the gradients. A micro-batch is *in
 #   flight* while the rank holds its activations. Without a pipeline, one is in flight. In a pipeline of P ranks, the
 #   first rank has P in flight, or all if there are fewer. (This is the 1F1B schedule of part 4.)
-# - **Checkpointing** saves only the input of each block, d numbers per token. The backward pass computes the blocks
-#   again, one at a time. So at the peak, one block has all its activations.
+# - **Checkpointing** (`torch.utils.checkpoint`) saves only the input of each block, d numbers per token. The backward
+#   pass computes the blocks again, one at a time. So at the peak, one block has all its activations.
 #
 # ### Exercise 3 · The bytes of activations
 #
@@ -323,7 +328,7 @@ predicted_gigabytes = None  # GB
 #
 # - count the tokens of one micro-batch of one data rank, in the blocks of the rank
 # - multiply by the number of micro-batches in flight
-# - with checkpointing, count the inputs of all these blocks for each micro-batch in flight, and add once what a single
+# - with checkpointing, count only the inputs of these blocks for each micro-batch in flight; then add, once, what one
 #   block saves besides its input.
 #
 # **You may assume** all divisions leave no remainder. Embedding and scores are left out.
@@ -390,26 +395,8 @@ check.activation_bytes(activation_bytes, seed=639)
 # %% tags=["experiment"]
 activation_bytes_now = course.solved(check.activation_bytes)
 x = torch.randn(2, small.columns, small.width, requires_grad=True)
-
-
-def run_blocks():
-    y = x
-    for block in small_model.blocks:
-        y = block(y, None)
-    y.sum().backward()
-
-
-def run_checkpointed():
-    y = x
-    for block in small_model.blocks:
-        # torch advises False, but the hooks that count here do not see what that keeps
-        y = checkpoint(block, y, None, use_reentrant=True)
-    y.sum().backward()
-
-
-# %% tags=["experiment"]
-saved = peak_bytes_saved(run_blocks, small_model.parameters())
-saved_checkpointed = peak_bytes_saved(run_checkpointed, small_model.parameters())
+saved = plans.saved_by_blocks(small_model, x)
+saved_checkpointed = plans.saved_by_blocks(small_model, x, checkpointing=True)
 print(f"bytes saved: {saved:,}; with checkpointing {saved_checkpointed:,}")
 
 formula = activation_bytes_now(small, 2, Plan(), size=4)
@@ -435,11 +422,12 @@ course.claim(
 #
 # | axis | which tensor | how often |
 # |---|---|---|
-# | data, stages 0 and 1 | the rank's gradients, then weights | an all-reduce, or its two halves, per step |
+# | data, stage 0 | the rank's gradients | an all-reduce per step |
+# | data, stage 1 | the rank's gradients, then weights | a reduce-scatter and a gather per step |
 # | data, stage 2 | the rank's gradients, then weights | a reduce-scatter per micro-batch, a gather per step |
 # | data, stage 3 | the rank's weights, then gradients | two gathers and a reduce-scatter per micro-batch |
 # | tensor | a block's activations, tokens · d | two all-reduces in forward and two in backward, per block |
-# | pipeline | a block's activations, tokens · d | to the next rank in forward, their gradient back |
+# | pipeline | the same, not cut by tensor ranks | to the next rank in forward, their gradient back |
 #
 # In stages 0 and 1, a rank adds up the gradients of its micro-batches, and sends them once per step. (For this, torch's
 # DDP needs `no_sync()`.) In stages 2 and 3, no rank keeps all gradients, so each rank sends them after every
@@ -596,11 +584,12 @@ check.best_plan(best_plan, seed=852)
 # If several plans fit, take the fastest. `plans.Costs` computes the seconds of a step from five assumptions:
 #
 # - **computing**: products run at half of the peak, and checkpointing adds a third;
-# - **tensor messages**: devices wait for the activations of every block;
-# - **pipeline messages**: devices wait for the activations of one block per rank;
+# - **tensor messages**: devices wait for all of them, in every block;
+# - **pipeline messages**: devices wait for all of them, once per rank and direction;
 # - **the bubble** (part 4): P pipeline ranks with M micro-batches wait for each other, for (P - 1) / M of the busy
 #   time;
-# - **data messages**: they travel while devices compute, so devices wait only if the messages take longer.
+# - **data messages** travel during all passes (stage 3), all backward passes (stage 2), or the last backward pass
+#   (stages 0 and 1). Devices wait for the rest.
 #
 # A plan can run if it uses all devices, and if:
 #
@@ -610,7 +599,7 @@ check.best_plan(best_plan, seed=852)
 # - a plan with a pipeline has stage 0 or 1, as in DeepSpeed.
 #
 # The cell prints ten jobs and their clusters. GB is the memory that training may fill on a device. GB/s is how fast a
-# device sends within its node, and to other nodes.
+# device sends within its node, and to other nodes. A node has up to eight devices; each of the 16 desktops has one.
 
 # %%
 for name, job in JOBS.items():
@@ -620,56 +609,43 @@ for name, job in JOBS.items():
 # **Pick** plans for as many jobs as you like, as in the two examples. `Plan` takes `data`, `tensor`, `pipeline`,
 # `stage`, `micro_batches` and `checkpointing`.
 #
-# The cells below print the best plan of each job, and the main cause of its lost time. *MFU* (model FLOPs utilization)
+# The next cell prints the best plan of each job, and the main cause of its lost time. *MFU* (model FLOPs utilization)
 # is the share of the peak that the model's own arithmetic reaches, here at most half.
 #
 # **Predict**: in how many of the ten clusters are data ranks alone, with any stage, within 5 % of the best plan?
 
 # %%
 predicted_clusters = None  # of ten
-picked = dict.fromkeys(JOBS)
-picked["0.2B on one desktop card"] = Plan(micro_batches=4)
-picked["1B on eight A100"] = Plan(data=8, micro_batches=4)
+picked = {
+    "0.2B on one desktop card": Plan(micro_batches=4),
+    "1B on eight A100": Plan(data=8, micro_batches=4),
+}
 
 # %% tags=["experiment"]
 best_plan_now = course.solved(check.best_plan)
 sent_bytes_now = course.solved(check.sent_bytes)
 costs = plans.Costs(step_flops_now, state_bytes_now, activation_bytes_now, sent_bytes_now)
 
-
-def best_of(job, candidates):
-    """The fastest candidate that runs and fits, or None."""
-    try:
-        return best_plan_now(job, candidates, costs.n_bytes, costs.seconds)
-    except ValueError:
-        return None
-
-
 best_plans = {}
 data_plans = {}
-your_plans = {}
 for name, job in JOBS.items():
     candidates = list(plans.cuts(job))
     data_alone = [plan for plan in candidates if plan.data == job.devices]
-    best_plans[name] = best_of(job, candidates)
-    data_plans[name] = best_of(job, data_alone)
-    if picked[name] is not None:
-        your_plans[name] = best_of(job, [picked[name]])
+    best_plans[name] = costs.best_of(best_plan_now, job, candidates)
+    data_plans[name] = costs.best_of(best_plan_now, job, data_alone)
 
-# %% tags=["experiment"]
+print(f"{'cluster':<32} MFU  {'most lost to':<18} best plan")
 for name, job in JOBS.items():
     plan = best_plans[name]
-    print(f"{name}: {plan}; MFU {costs.mfu(job, plan):.0%}, {costs.main_loss(job, plan)}")
-    if name in your_plans and your_plans[name] is None:
-        needs = costs.n_bytes(job, picked[name])
-        if needs > job.memory:
-            print(f"  yours needs {needs / 1e9:,.0f} GB of {job.memory / 1e9:.0f}")
-        else:
-            print(
-                "  yours fits, but cannot run: a division leaves a rest, or ZeRO meets a pipeline"
-            )
+    print(f"{name:<32} {costs.mfu(job, plan):.0%}  {costs.main_loss(job, plan):<18} {plan}")
 
 # %% tags=["experiment"]
+your_plans = {}
+for name, plan in picked.items():
+    your_plans[name] = costs.best_of(best_plan_now, JOBS[name], [plan])
+    if your_plans[name] is None:
+        print(f"{name}: {costs.refusal(JOBS[name], plan)}")
+
 times_the_best = {
     "data ranks alone": costs.over_best(JOBS, data_plans, best_plans),
     "your pick": costs.over_best(JOBS, your_plans, best_plans),
@@ -692,9 +668,9 @@ plots.over_best(
 )
 
 # %% [markdown]
-# Of equally fast plans, the cell prints the one that needs the least memory. So it prints ZeRO-3 for 1B, although the
-# DDP plan of the example is as fast. On the last two clusters, data ranks alone cannot share the rows of the batch
-# equally.
+# Of equally fast plans, the table shows the one that needs the least memory. So it shows ZeRO-3 for 1B, although the
+# DDP plan of the example is as fast. On one device, there is nothing to split. On the last two clusters, data ranks
+# alone cannot share the rows of the batch equally.
 #
 # **Known**: split layers within a node, put a pipeline between nodes, and add data ranks for speed (Narayanan et al.
 # 2021, section 3).

@@ -245,8 +245,8 @@ check.layer_backward(layer_backward, seed=11277)
 predicted_bytes = None  # a factor
 
 # %% [markdown]
-# Four virtual ranks train a model with your generator and `layer_backward`. One process trains the same model with
-# the mean gradient, as DDP does. "Moved" is how far this process moved a weight at most.
+# Four virtual ranks train a model with your generator and a backward pass, the extra exercise `layer_backward`. One
+# process trains the same model with the mean gradient, as DDP does. "Moved" is its largest change of a weight.
 
 # %% tags=["experiment"]
 layer_backward_now = course.solved(check.layer_backward)
@@ -273,19 +273,29 @@ course.claim(
 # 1.5 times the bytes.
 
 # %% [markdown]
-# ## Does torch's fully_shard do the same?
+# ## Does torch's fully_shard compute the same?
 #
 # In your own training, call
-# [`fully_shard`](https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html). Two real ranks train the same
-# model three times: with the functions of the last section, with `DistributedDataParallel`, and with `fully_shard`,
-# called on each layer and then on the model. We compare their weights.
+# [`fully_shard`](https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html) on each layer, then on the
+# model:
+#
+# ```python
+# for layer in model:
+#     fully_shard(layer)
+# fully_shard(model)
+# ```
+#
+# Two real ranks train the same model in three ways: with the functions of the last section, with
+# `DistributedDataParallel`, and with `fully_shard`. We compare their weights, and count those that a rank of
+# `fully_shard` keeps.
 
 # %% tags=["experiment"]
 of_ranks = run_ranks(sharded_layers.compared_with_torch, 2, answers, 3, backend="gloo")
-differences = of_ranks[0]
-for way, difference in differences.items():
+compared = of_ranks[0]
+for way, difference in compared.differences.items():
     print(f"{way:<14} largest difference to DistributedDataParallel {difference:.1e}")
-largest = max(differences.values())
+print(f"under fully_shard, each of two ranks keeps {compared.kept:.0%} of the weights")
+largest = max(compared.differences.values())
 course.claim(
     "the answers of this part and fully_shard reach the weights of DistributedDataParallel to 1e-6",
     round(largest, 6) == 0,
@@ -296,8 +306,7 @@ course.claim(
 # (PyTorch tutorial "Getting Started with FSDP2"). With `reshard_after_forward=False`, ranks keep whole layers until
 # backward. This saves the second gather but takes more memory (documentation of `fully_shard`).
 #
-# **Takeaway** Call `fully_shard` on each layer, then on the model. Up to rounding, it reaches the weights of DDP, and
-# each rank keeps about 1/N of the state.
+# **Takeaway** Up to rounding, `fully_shard` reaches the weights of DDP, and each rank keeps about 1/N of them.
 
 # %% [markdown]
 # ## What is lost in 16 bits? · extra
@@ -369,7 +378,8 @@ check.MasterShard(MasterShard, seed=1710)
 
 # %% [markdown]
 # In both trainings below, ranks gather weights in 16 bits and scatter gradients in 32. One training has your masters,
-# and the other keeps only the rounded numbers. "Moved" is again DDP's largest move.
+# and the other keeps only the rounded numbers. "Moved" is again DDP's largest move. The cell also counts the weights
+# that the first step leaves as they are.
 
 # %% tags=["experiment"]
 shard_of = {
@@ -386,10 +396,13 @@ for name, shard in shard_of.items():
         f"weights differ from DDP's by {training.difference:.1e}; "
         f"DDP moved them by up to {training.moved:.1e}"
     )
+for dtype in (torch.float32, torch.bfloat16):
+    unchanged = sharded_layers.unchanged_share(dtype)
+    print(f"{dtype}: the first step leaves {unchanged:.0%} of the weights as they are")
 
 # %% [markdown]
-# **Shown**: the two trainings differ only in the master. With it, the weights end closer to DDP's. A small difference
-# remains, because layers compute with rounded weights.
+# **Shown**: the two trainings differ only in the master. With it, the weights end closer to DDP's, because no step is
+# rounded away. A small difference remains, because layers compute with rounded weights.
 #
 # **Known**: `MixedPrecisionPolicy(param_dtype=torch.bfloat16)` of `fully_shard` keeps such masters. It also scatters
 # gradients in bfloat16, unless `reduce_dtype` says otherwise (its documentation).
@@ -459,13 +472,11 @@ clock_ms = []
 for factor in (0.25, 1.0, 4.0):
     network = Network(0.0, sharded_layers.BALANCED.bandwidth * factor)
     run = simulate_collectives(sharded_layers.timed_forward, 4, network, gathered_ahead_now, 8)
-    predicted = forward_seconds_now(8, 1 / factor, 1.0)
-    predicted_ms.append(predicted["ahead"])
-    clock_ms.append(round(run.seconds, 9))
-    print(
-        f"network {factor:g} times as fast as computing: "
-        f"{clock_ms[-1]:g} ms, predicted {predicted_ms[-1]:g} ms"
-    )
+    clock = round(run.seconds, 9)
+    ahead = forward_seconds_now(8, 1 / factor, 1.0)["ahead"]
+    clock_ms.append(clock)
+    predicted_ms.append(ahead)
+    print(f"network {factor:g} times as fast as computing: {clock:g} ms, predicted {ahead:g} ms")
 course.claim(
     "the clock of gathers one layer ahead shows exactly the predicted time",
     predicted_ms == clock_ms,

@@ -332,10 +332,11 @@ course.claim("1F1B has exactly the bubble of GPipe", all(same_bubble), f"{len(ca
 
 # %% tags=["experiment"]
 schedules = {name: timetable(orders(name, 4, 8)) for name in order_of}
+of_rank_0 = {name: most_live_now(schedules[name])[0] for name in order_of}
 plots.pipeline(
     schedules,
     ONE_SLOT,
-    f"1F1B waits as long as GPipe, and rank 0 holds {held['1F1B'][0]} micro-batches",
+    f"Both wait equally long. Rank 0 holds {of_rank_0['GPipe']} and {of_rank_0['1F1B']} micro-batches",
 )
 
 # %% [markdown]
@@ -344,8 +345,8 @@ plots.pipeline(
 #
 # <details><summary>Do other schedules wait less?</summary>
 #
-# **Known**: yes. *Interleaved* 1F1B gives each rank several short pieces of the model (Narayanan et al. 2021), and
-# *zero bubble* cuts the backward pass in two (Qi et al. 2023, arXiv:2401.10241).
+# **Known**: yes. *Interleaved* 1F1B gives each rank several short pieces of the model (Narayanan et al. 2021). *Zero
+# bubble* cuts the backward pass in two (Qi et al. 2023, arXiv:2401.10241).
 #
 # </details>
 #
@@ -430,9 +431,9 @@ check.run_order(run_order, seed=3104)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Four virtual ranks compute the gradients of a small GPT with 8 blocks. Hooks count what autograd saves for the
-# blocks. On the virtual clock of a rank, a forward pass takes one second, and a backward pass takes two. Messages take
-# no time.
+# Four virtual ranks compute the gradients of a small GPT with 8 blocks, first with a single micro-batch. Hooks count
+# what autograd saves for the blocks. On the virtual clock of a rank, a forward pass takes one second, and a backward
+# pass takes two. Messages take no time.
 
 # %% tags=["experiment"]
 run_order_now = course.solved(check.run_order)
@@ -440,6 +441,10 @@ SECONDS = {"F": 1, "B": 2}  # of a pass
 model = small_gpt()
 tokens = random_tokens(8)
 whole = split_depth.whole_gradients(model, tokens)
+alone = split_depth.on_virtual_ranks(
+    run_order_now, orders("GPipe", 4, 1), model, tokens[:1], SECONDS
+)
+bytes_of_one = alone.peak_bytes[0]  # of one micro-batch
 
 passes = {}
 differences = {}
@@ -448,12 +453,11 @@ for name in order_of:
     run = split_depth.on_virtual_ranks(run_order_now, orders(name, 4, 8), model, tokens, SECONDS)
     passes[name] = run.passes
     differences[name] = split_depth.largest_difference(run.gradients, whole)
-    held_by_rank = most_live_now(run.passes)
-    bytes_of_one = run.peak_bytes[3] // held_by_rank[3]
-    saved_as_held[name] = run.peak_bytes == [bytes_of_one * n for n in held_by_rank]
+    saved_as_held[name] = run.peak_bytes == [bytes_of_one * n for n in most_live_now(run.passes)]
+    megabytes = [round(n_bytes / 1e6, 1) for n_bytes in run.peak_bytes]
     print(
         f"{name}: gradients differ from the whole model's by {differences[name]:.1e}; "
-        f"bytes saved per rank {run.peak_bytes}"
+        f"MB saved per rank {megabytes}"
     )
 
 # %% tags=["experiment"]
@@ -486,16 +490,24 @@ course.claim(
 predicted_long = None  # a number from 0 to 1
 
 # %% tags=["experiment"]
-share = bubble(passes["1F1B"], SECONDS)
+shares = {name: bubble(passes[name], SECONDS) for name in order_of}
 print(
     course.score(
-        "07/4", "bubble of 1F1B where backward takes twice as long", predicted_long, float(share)
+        "07/4",
+        "bubble of 1F1B where backward takes twice as long",
+        predicted_long,
+        float(shares["1F1B"]),
     )
 )
-plots.pipeline(passes, SECONDS, f"With long backward passes, too, 1F1B waits {share} of the time")
+plots.pipeline(
+    passes,
+    SECONDS,
+    f"Long backward passes: GPipe waits {shares['GPipe']} of the time, 1F1B {shares['1F1B']}",
+)
 
 # %% [markdown]
-# **Shown** by the clocks: waiting and work grow by the same factor, so the bubble stays the same.
+# **Shown** by the clocks: a rank waits for as many forward as backward passes, P - 1 each, and computes M of each. So
+# waiting and work grow by the same factor.
 #
 # If only one rank is slow, the others wait for it, because every micro-batch passes through all ranks.
 #

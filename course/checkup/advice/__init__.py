@@ -43,6 +43,7 @@ from course.checkup.advice import (
     workers,
     zeroed,
 )
+from course.checkup.advice.rule import BOUND
 from course.checkup.advice.rule import Advice as Advice
 from course.checkup.advice.rule import Rule
 from course.checkup.facts import Facts
@@ -101,8 +102,17 @@ def advise(facts: Facts, failures: Failures | None = None) -> list[Advice]:
     for rule in RULES:
         advice = look(f"the rule on {rule.NAME}", rule.check, facts)
         if advice and (advice.fault or advice.gain >= GAIN_MIN):
-            found.append(at_most_its_bound(advice))
+            found.append(at_most_its_bound(without_watching(advice, facts)))
     return sorted(found, key=lambda advice: (advice.later, -advice.gain))
+
+
+def without_watching(advice: Advice, facts: Facts) -> Advice:
+    """The advice with a bound for the script alone: watching takes a part of what is left."""
+    left = 1 / advice.bound - (facts.own_cost or 0.0)
+    most = max(advice.bound, 1 / max(1e-3, left))
+    if advice.basis == BOUND:
+        return replace(advice, bound=most, gain=most)
+    return replace(advice, bound=most)
 
 
 def at_most_its_bound(advice: Advice) -> Advice:

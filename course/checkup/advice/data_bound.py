@@ -1,10 +1,10 @@
 """A loop that waits for data, and no number of workers that would change it."""
 
-from course.checkup.advice import collate, item, read, transform
+from course.checkup.advice import collate, item, read, transform, workers
 from course.checkup.advice.rule import DATA_WAITS_MIN, Advice
 from course.checkup.facts import Facts
 from course.checkup.phases import DATA
-from course.checkup.predict import bound_of_data
+from course.checkup.predict import WORKERS_GAIN_MIN, bound_of_data
 
 NAME = "data-bound"
 PART = "01/7"
@@ -20,10 +20,11 @@ def check(facts: Facts) -> Advice | None:
     if any(rule.check(facts) for rule in (item, transform, read, collate)):
         return None  # they name the function, or its line
     tried = [trial for trial in facts.trials.of_workers().values() if trial.was_measured]
-    if any(trial.helped for trial in tried):
-        return None  # the rule on workers names it
+    if any(workers.is_worth_it(trial) for trial in tried):
+        return None  # that rule names it
     if tried:
-        text = f"none of {len(tried)} other numbers of workers is proven to be faster; {NEXT}"
+        numbers = f"none of {len(tried)} other numbers of workers"
+        text = f"{numbers} is proven to gain {WORKERS_GAIN_MIN - 1:.0%}; {NEXT}"
     elif facts.loader.workers:
         text = f"no other number of workers was tried; {NEXT}"
     else:

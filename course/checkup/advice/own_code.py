@@ -22,5 +22,5 @@ def check(facts: Facts) -> Advice | None:
         return None
     line, part = lines[0]
     takes = f"your own code takes {own_code:.0%} of a step, {part:.0%} of that in this line"
-    gain = bound(own_code * part)
-    return Advice(NAME, f"look at {line}: {takes}", PART, bound(own_code), "", gain, later=True)
+    most = bound(own_code * part)
+    return Advice(NAME, f"look at {line}: {takes}", PART, most, "", most, later=True)

@@ -57,8 +57,8 @@ class Rule(Protocol):
 
 def share_of_lines(facts: Facts, lines: set[str]) -> float:
     """The share of a step that these lines of the script's own code take."""
-    looks = sum(share for line, share in facts.lines.get(CODE, []) if line in lines)
-    return facts.phases.share(CODE) * looks
+    part = sum(share for line, share in facts.lines.get(CODE, []) if line in lines)
+    return facts.phases.share(CODE) * part
 
 
 def start_up_share(facts: Facts) -> float:

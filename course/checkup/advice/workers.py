@@ -1,14 +1,19 @@
 """Other numbers of workers than the loader has."""
 
 from course.checkup.advice.rule import DATA_WAITS_MIN, Advice
-from course.checkup.facts import Facts
+from course.checkup.facts import Facts, Trial
 from course.checkup.phases import DATA
-from course.checkup.predict import bound_of_data, seconds_of_workers
+from course.checkup.predict import WORKERS_GAIN_MIN, bound_of_data, seconds_of_workers
 
 NAME = "workers"
 PART = "01/4"
 PLANTED = ("starved", "many_workers")
 SHARD = "share out its rows by get_worker_info(): else each worker gives all of them"
+
+
+def is_worth_it(trial: Trial) -> bool:
+    """Whether another number of workers was proven to gain enough to be advised."""
+    return trial.helped and trial.whole >= WORKERS_GAIN_MIN
 
 
 def check(facts: Facts) -> Advice | None:
@@ -18,7 +23,7 @@ def check(facts: Facts) -> Advice | None:
     now = facts.loader.workers
     waits = facts.phases.share(DATA)
     ways = facts.trials.of_workers()
-    helped = [name for name, trial in ways.items() if trial.helped]
+    helped = [name for name, trial in ways.items() if is_worth_it(trial)]
     if helped:
         best = max(helped, key=lambda name: ways[name].whole)
         text = f"{best} (now {now})"
