@@ -155,7 +155,8 @@ def test_seconds_that_differ_by_orders_of_magnitude_can_be_read():
 
 def test_predictions_and_bars_stand_beside_intervals():
     measured = {0: Interval(4.0, 3.9, 4.1), 2: Interval(1.0, 0.9, 1.1)}
-    case = CheckedForecast(None, predicted={1: 2.0, 2: 1.25}, measured=measured, missed={})
+    missed = {2: Interval(0.8, 0.72, 0.88)}
+    case = CheckedForecast(None, predicted={1: 2.0, 2: 1.25}, measured=measured, missed=missed)
     (ax,) = parallel_loading.predicted_workers({"plain": case}, 8).axes[:1]
     assert ax.get_title() == "plain: 0.72 to 0.88 times the prediction"
     (ax,) = parallel_loading.bars({"a": [1.0, 2.0, 3.0], "b": [10.0] * 3}, "the time", "title").axes

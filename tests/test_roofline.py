@@ -151,6 +151,8 @@ def test_contexts_last_as_long_as_the_work():
     cheap_advice.inside(cheap_advice.anomaly_detection, lambda: seen.append(torch.is_anomaly_enabled()))()
     cheap_advice.inside(cheap_advice.benchmarking, lambda: seen.append(torch.backends.cudnn.benchmark))()
     assert seen == [True, True]
+    with pytest.raises(ZeroDivisionError):
+        cheap_advice.inside(cheap_advice.benchmarking, lambda: 1 / 0)()
     assert not torch.is_anomaly_enabled() and not torch.backends.cudnn.benchmark
 
 

@@ -103,8 +103,8 @@ def lives_of_ranks(
         color = BLUE if life.ranks == 2 else GREEN
         for rank in range(life.ranks):
             height = 0.8 / life.ranks
-            lower.barh(row - 0.4 + (rank + 0.5) * height, last - first + 1, 0.8 * height,
-                       left=first - 0.5, color=color)  # fmt: skip
+            middle = row - 0.4 + (rank + 0.5) * height
+            lower.barh(middle, last - first + 1, 0.8 * height, left=first - 0.5, color=color)
         if life.was_killed:
             killed = row + 0.4 - 0.4 / life.ranks  # the last rank
             lower.plot(last + 0.5, killed, "x", color=RED, ms=9, mew=3, clip_on=False)

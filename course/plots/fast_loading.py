@@ -457,8 +457,8 @@ def passes_needed(
         ax.set_xticks(range(len(by_method)), by_method, fontsize=8)
         ax.set_title(f"{size}, {target} target", fontsize=9)
     panels[0].set(ylabel=f"passes (hollow: {most} or more)")
-    figure.suptitle("Fewest passes after the one of the normal equations (dashed): "
-                    + "; ".join(winners), fontsize=9)  # fmt: skip
+    fewest = "Fewest passes after the one of the normal equations (dashed): "
+    figure.suptitle(fewest + "; ".join(winners), fontsize=9)
     return figure
 
 

@@ -435,21 +435,20 @@ def over_length(
         ends: {schedule: {steps: accuracies, one per seed}}.
     """
     figure, ax = axes(7.0, 3.3)
+    means = {}  # {schedule: mean accuracy per length}
     for k, (name, by_length) in enumerate(ends.items()):
         color = SCHEDULE_COLORS[name]
         shift = 1 + 0.015 * (k - 1)  # dots of two schedules stand side by side
-        means = [sum(by_length[n]) / len(by_length[n]) for n in lengths]
-        ax.plot(lengths, means, "-", color=color)
+        means[name] = [sum(by_length[n]) / len(by_length[n]) for n in lengths]
+        ax.plot(lengths, means[name], "-", color=color)
         for n in lengths:
             ax.plot(
                 [n * shift] * len(by_length[n]), by_length[n], "o", color=color, ms=3, alpha=0.5
             )
         ax.plot([], [], "o-", color=color, ms=3, label=name)
     ax.legend(frameon=False, fontsize=9, loc="lower right")
-    last = ends["constant"][lengths[-1]]
-    level = sum(last) / len(last)
+    level, short = means["constant"][-1], means["linear"][1]
     ax.axhline(level, color=SCHEDULE_COLORS["constant"], lw=1, ls=":")
-    short = sum(ends["linear"][lengths[1]]) / len(last)
     ax.set(xscale="log", xlabel="steps of the training", ylabel="validation accuracy")
     ax.set_title(
         f"Linear with {lengths[1]} steps: {short:.3f}; constant with {lengths[-1]}: {level:.3f}"

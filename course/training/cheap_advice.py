@@ -282,8 +282,10 @@ def benchmarking(on: bool = True) -> Iterator[None]:
     """cudnn.benchmark while the context lasts."""
     before = torch.backends.cudnn.benchmark
     torch.backends.cudnn.benchmark = on
-    yield
-    torch.backends.cudnn.benchmark = before
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.benchmark = before
 
 
 def first_step_of_a_shape(patient: Patient) -> Interval:

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from course.measure.saved_tensors import peak_bytes_saved
-from course.training.recommender import LOG_ODDS, Experiment
+from course.training.recommender import LOG_ODDS, SAMPLES_PER_POSITIVE, Experiment
 from course.training.recommender_loop import History, Step
 
 # the flags of /proc/cpuinfo: x86 of 2020 and of 2023, and Arm
@@ -171,7 +171,7 @@ def train_tower(
     torch.manual_seed(seed)
     model = Tower(experiment.data.n_users, experiment.data.n_items).to(experiment.data.device)
     optimizer = torch.optim.Adam(model.parameters(), lr=sizes.tower_lr)
-    n_samples = 5 * len(experiment.data.train_users)
+    n_samples = SAMPLES_PER_POSITIVE * len(experiment.data.train_users)
     epochs = sizes.tower_updates * sizes.tower_rows / n_samples
     return experiment.train(
         model,
