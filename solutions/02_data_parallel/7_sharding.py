@@ -428,12 +428,6 @@ for stage in sharded_training.STAGES:
     counted[stage] = sharded_training.counted_stage(n_ranks, stage, answers)
     predicted[stage] = sharded_bytes_now(n_parameters, n_ranks, stage)
 
-for stage in sharded_training.STAGES:
-    print(f"stage {stage}:", end="")
-    for what, n_bytes in counted[stage].items():
-        print(f" {what} {n_bytes:,} ({predicted[stage][what]:,.0f})", end="")
-    print()
-print("bytes of a rank, in brackets those predicted")
 
 # %% tags=["experiment"]
 kept_by_ddp = sharded_training.kept_bytes(counted[0])
