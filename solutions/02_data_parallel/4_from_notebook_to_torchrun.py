@@ -551,16 +551,19 @@ def train_ddp(options):
             checkpoint: path of the file, on a disk that all ranks see.   save_every: steps between two checkpoints.
             report: function (epoch, loss), to be called by rank 0 after each epoch.
     """
-    # rank, local_rank, world_size: what torchrun wrote into os.environ, as int
-    rank, local_rank, world_size = (
-        int(os.environ[name]) for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE")
-    )
+    # torchrun sets these three
+    rank = int(os.environ["RANK"])
+    local_rank = int(os.environ["LOCAL_RANK"])
+    world_size = int(os.environ["WORLD_SIZE"])
     on_gpu = options.device == "cuda"
-    device = torch.device("cuda", local_rank) if on_gpu else torch.device("cpu")
     if on_gpu:
+        device = torch.device("cuda", local_rank)
         torch.cuda.set_device(device)
-    # with its device NCCL connects now, and a barrier knows its GPU
-    dist.init_process_group("nccl" if on_gpu else "gloo", device_id=device if on_gpu else None)
+        # with its device NCCL connects now, and a barrier knows its GPU
+        dist.init_process_group("nccl", device_id=device)
+    else:
+        device = torch.device("cpu")
+        dist.init_process_group("gloo")
     share = options.batch_size // world_size  # samples of this rank in a step
     try:
         # bare: a new model on `device`; model: the same in DDP; sampler: draws the samples of this rank
@@ -570,8 +573,8 @@ def train_ddp(options):
         sampler = DistributedSampler(options.dataset, seed=options.seed)
         optimizer = torch.optim.SGD(model.parameters(), lr=options.lr, momentum=0.9)
         per_epoch = math.ceil(len(options.dataset) / options.batch_size)  # steps
-        # step: updates so far, also those of earlier lives
-        step, losses = 0, []
+        step = 0  # updates so far, also those of earlier lives
+        losses = []
         left = []  # the loader draws these indices; it lives as long as its workers, so it is made once
         loader = DataLoader(
             options.dataset,
@@ -590,8 +593,8 @@ def train_ddp(options):
             step = saved["step"]
             ### END SOLUTION
         for epoch in range(step // per_epoch, options.epochs):
-            # loss summed over samples, samples: of this rank
-            total, count = torch.zeros((), device=device), 0
+            total = torch.zeros((), device=device)  # loss, summed over samples of this rank
+            count = 0  # of these samples
             sampler.set_epoch(epoch)
             # fill `left` with the samples of this rank that earlier lives have not trained
             ### BEGIN SOLUTION
