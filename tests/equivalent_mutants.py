@@ -82,7 +82,10 @@ EQUIVALENT = {
     "train_ddp: True => False in images = images.to(device, non_blocking=True)": GPUS,
     "train_ddp: True => False in labels = labels.to(device, non_blocking=True)": GPUS,
     "train_ddp: file.flush() => pass in file.flush()": "torch.save flushes the file that it is given, at its end",
-    "train_ddp: if on_gpu: => pass in if on_gpu:": GPUS,
+    "train_ddp: device = torch.device('cuda', local_rank) => pass in device = torch.device('cuda', local_rank)": GPUS,
+    "train_ddp: dist.init_process_group('nccl', device_id=device) => pass in dist.init_process_group('nccl', "
+    "device_id=device)": GPUS,
+    "train_ddp: local_rank = int(os.environ['LOCAL_RANK']) => pass in local_rank = int(os.environ['LOCAL_RANK'])": GPUS,
     "train_ddp: images = images.to(device, non_blocking=True) => pass in images = images.to(device, "
     "non_blocking=True)": GPUS,
     "train_ddp: labels = labels.to(device, non_blocking=True) => pass in labels = labels.to(device, "

@@ -13,7 +13,6 @@ from course.parallel.lives import Life
 from course.plots import batch_grouping, data_parallel, fast_loading, faster_training, large_batch, parallel_loading
 from course.plots.style import BLUE, GREEN, RED, middle_and_reach
 from course.training import ladder
-from course.training.overlap import Sweep
 from course.training.race import Worth
 
 pytestmark = pytest.mark.check
@@ -189,8 +188,8 @@ def test_ranks_are_drawn_by_their_ratios():
     predicted = {4: {"ring": 2.0, "tree": 2.1}, 8: {"ring": 1.0, "tree": 3.0}}
     (ax,) = data_parallel.crossover({4: {"ring": 2.0}}, predicted, "").axes
     assert [text.get_text() for text in ax.texts] == ["ring, tree", "ring", "tree"]
-    swept = Sweep({"slow": [1.0, 2.0]}, {"slow": seconds}, {"slow": 2.0}, {"slow": 1.0})
-    figure = data_parallel.overlap_sweep([1, 2], swept)
+    wire = {"slow": seconds}
+    figure = data_parallel.overlap_sweep([1, 2], {"slow": [1.0, 2.0]}, wire, {"slow": 2.0}, {"slow": 1.0})
     assert figure.axes[0].get_title() == "slow wire: W = 1.00 B"
 
 

@@ -32,7 +32,6 @@ from course.plots.style import (
     rows,
     ticks_at,
 )
-from course.training.overlap import Sweep
 
 OF_ONE_RANK = "#999999"  # a piece that nothing has been added to
 
@@ -627,27 +626,38 @@ def _lanes_of_run(ax: Axes, top: int, run: Mapping[str, Sequence], numbered_ms_m
         end = max(end, ended)
 
 
-def overlap_sweep(blocks: Sequence[int], swept: Sweep) -> Figure:
+def overlap_sweep(
+    blocks: Sequence[int],
+    computed: Mapping[str, Sequence[float]],
+    measured: Mapping[str, Sequence[Interval]],
+    flat: Mapping[str, float],
+    needs: Mapping[str, float],
+) -> Figure:
     """Draw the time until all gradients are averaged over the blocks per bucket, a panel per wire.
+
+    All times are in multiples of backward.
 
     Args:
         blocks: of layers per bucket.
+        computed, measured: {name of the wire: a value per bucket size}.
+        flat: {the same: with one message after backward}.
+        needs: {the same: time on the wire}.
     """
-    figure, *grid = axes(8.6, 3.2, columns=len(swept.needs))
+    figure, *grid = axes(8.6, 3.2, columns=len(needs))
     highest = 0.0
-    for wire, needs in swept.needs.items():
-        middle, reach = middle_and_reach(swept.measured[wire])
-        highest = max(highest, 1 + needs, swept.flat[wire], float((middle + reach[1]).max()))
-    for ax, (wire, needs) in zip(grid, swept.needs.items(), strict=True):
-        _band(ax, blocks, swept.measured[wire], label="measured", color=BLUE)
-        ax.plot(blocks, swept.computed[wire], "x--", color=RED, lw=1, label="computed")
-        ax.axhline(swept.flat[wire], color=GREY, lw=1.2, label="one message after backward")
-        bound = max(1, needs)
+    for wire in needs:
+        middle, reach = middle_and_reach(measured[wire])
+        highest = max(highest, 1 + needs[wire], flat[wire], float((middle + reach[1]).max()))
+    for ax, wire in zip(grid, needs, strict=True):
+        _band(ax, blocks, measured[wire], label="measured", color=BLUE)
+        ax.plot(blocks, computed[wire], "x--", color=RED, lw=1, label="computed")
+        ax.axhline(flat[wire], color=GREY, lw=1.2, label="one message after backward")
+        bound = max(1, needs[wire])
         label = "the longer of backward and wire"
         ax.axhline(bound, color=GREEN, lw=1, ls=":", label=label)
         ax.set_xscale("log", base=2)
         ticks_at(ax, blocks)
-        ax.set_title(f"{wire} wire: W = {needs:.2f} B", fontsize=9)
+        ax.set_title(f"{wire} wire: W = {needs[wire]:.2f} B", fontsize=9)
         ax.set(xlabel="blocks per bucket", ylim=(0, 1.05 * highest))
     grid[0].set_ylabel("time / backward alone")
     grid[-1].legend(frameon=False, fontsize=7, loc="lower left")

@@ -667,7 +667,7 @@ course.claim(
     within=(0.8, 1.25),
     otherwise="The text below names two costs that the formula leaves out.",
 )
-plots.overlap_sweep(blocks_per_bucket, swept)
+plots.overlap_sweep(blocks_per_bucket, swept.computed, swept.measured, swept.flat, swept.needs)
 
 # %% [markdown]
 # The wire needs *W* for all gradients. One message after backward takes *B* + *W*. A bucket per block should take

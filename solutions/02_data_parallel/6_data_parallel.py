@@ -12,7 +12,7 @@
 # - name what it sends in each step, and what else slows it down;
 # - build it, and find the batch size from which two devices pay (extra sections).
 #
-# **Minutes** 7 core · 58 in all · session 2
+# **Minutes** 7 core · 54 in all · session 2
 #
 # **Needs** nothing; part 1 helps (what a rank is)
 

@@ -12,7 +12,7 @@
 # - say which all-reduce suits shared links;
 # - read what nccl-tests reports, and select NCCL's algorithm for a test.
 #
-# **Minutes** 0 core · 120 in all
+# **Minutes** 0 core · 112 in all
 #
 # **Needs** part 1 (`send`, `recv`, `exchange`); your answers of part 1 are used if you solved them
 
