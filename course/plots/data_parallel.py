@@ -746,7 +746,7 @@ def _stairs(
         ax.plot([measured[n]] * 2, [row - 0.4, row + 0.4], color="black", lw=1.2)
     ax.set_yticks(range(len(lost)), [f"N = {n}" for n in lost])
     ax.set(xlabel="step / step on one rank (black: measured)", ylim=(len(lost) - 0.5, -1.1))
-    ax.set_title("where a step goes, as estimated (intervals: printed above)", fontsize=10)
+    ax.set_title("where a step goes (intervals: printed above)", fontsize=10)
     ax.legend(
         frameon=False, fontsize=7, ncols=4, loc="upper center", columnspacing=0.8, handlelength=1
     )
