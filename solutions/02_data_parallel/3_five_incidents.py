@@ -478,8 +478,13 @@ class ShardSampler(Sampler):
             raise ValueError(
                 f"ranks go from 0 to {world_size - 1}, found {rank}; pass the rank of this process."
             )
-        self.n_items, self.world_size, self.rank = n_items, world_size, rank
-        self.shuffle, self.seed, self.drop_last, self.epoch = shuffle, seed, drop_last, 0
+        self.n_items = n_items
+        self.world_size = world_size
+        self.rank = rank
+        self.shuffle = shuffle
+        self.seed = seed
+        self.drop_last = drop_last
+        self.epoch = 0
         ### END SOLUTION
 
     def __len__(self):
@@ -1011,7 +1016,8 @@ def global_moments(x):
     values = x.movedim(1, -1).reshape(-1, x.shape[1]).double()
     sums = torch.cat([values.sum(0), values.new_tensor([len(values)])])
     dist.all_reduce(sums)
-    mean, n = sums[:-1] / sums[-1], sums[-1]
+    n = sums[-1]
+    mean = sums[:-1] / n
     squares = (values - mean).square().sum(0)
     dist.all_reduce(squares)
     return mean.to(x.dtype), (squares / n).to(x.dtype)

@@ -157,7 +157,8 @@ def reduce_scatter(flat):
 def all_gather(shard):
     """The shards of all ranks in one new vector, in the order of ranks; like `shard`, N times as long."""
     ### BEGIN SOLUTION
-    rank, world_size = dist.get_rank(), dist.get_world_size()
+    rank = dist.get_rank()
+    world_size = dist.get_world_size()
     pieces = shard.repeat(world_size).chunk(world_size)  # this rank's piece is right already
     for step in range(world_size - 1):
         exchange(pieces[(rank - step) % world_size], pieces[(rank - step - 1) % world_size])

@@ -163,7 +163,8 @@ def broadcast_tree(tensor, src):
         src: rank of the source, an int from 0.
     """
     ### BEGIN SOLUTION
-    rank, world_size = dist.get_rank(), dist.get_world_size()
+    rank = dist.get_rank()
+    world_size = dist.get_world_size()
     place = (rank - src) % world_size  # counted from the source
     for k in range(math.ceil(math.log2(world_size))):
         distance = 2**k
@@ -231,9 +232,11 @@ def reduce_tree(tensor, dst):
         dst: rank that gets the sum, an int from 0.
     """
     ### BEGIN SOLUTION
-    rank, world_size = dist.get_rank(), dist.get_world_size()
+    rank = dist.get_rank()
+    world_size = dist.get_world_size()
     place = (rank - dst) % world_size  # counted from the root
-    total, part = tensor.clone(), torch.empty_like(tensor)
+    total = tensor.clone()
+    part = torch.empty_like(tensor)
     for k in reversed(range(math.ceil(math.log2(world_size)))):
         distance = 2**k
         if place < distance and place + distance < world_size:
