@@ -173,6 +173,7 @@ def test_ranks_are_drawn_by_their_ratios():
     figure = data_parallel.scaling([1, 2], speedups, speedups, 2, lost)
     widths = [bar.get_width() for bar in figure.axes[1].patches]
     assert widths == pytest.approx([0.5, 0.05, 0.1])
+    assert figure.axes[1].lines[0].get_xdata().tolist() == pytest.approx([1 / 1.6] * 2), "measured, not a sum"
     assert figure.axes[0].get_title() == "2 ranks: 1.60 times as fast with one batch"
     seconds = [Interval(1e-3, 0.9e-3, 1.1e-3), Interval(2e-3, 1.9e-3, 2.1e-3)]
     panels = {"forward": {"DDP": speedups}, "step": {"DDP": speedups, "star": speedups}}
@@ -180,17 +181,18 @@ def test_ranks_are_drawn_by_their_ratios():
     labels = [ax.get_legend_handles_labels()[1] for ax in (forward, step)]
     assert labels == [["the model alone", "DDP"], ["the model alone", "DDP", "star"]]
     slow = [Interval(4e-3, 3e-3, 5e-3)] * 2
-    figure = data_parallel.formula_and_ranks([4, 8], [{"ring": 1e-3}, {"ring": 2e-3}], {"gloo": slow, "ring": seconds})
+    by_formula = [{"tree": 1e-3, "ring": 1e-3}, {"tree": 3e-3, "ring": 2e-3}]
+    figure = data_parallel.formula_and_ranks([4, 8], by_formula, {"tree": slow, "ring": seconds})
     formula, measured = figure.axes
-    assert formula.lines[0].get_ydata().tolist() == pytest.approx([1, 2])
-    assert measured.get_legend_handles_labels()[1] == ["gloo", "ring"]
+    assert formula.lines[1].get_ydata().tolist() == pytest.approx([1, 2])
+    assert measured.get_legend_handles_labels()[1] == ["tree", "ring"]
     assert figure.get_suptitle() == "Fastest here: ring with the smallest tensor, ring with the largest"
     predicted = {4: {"ring": 2.0, "tree": 2.1}, 8: {"ring": 1.0, "tree": 3.0}}
     (ax,) = data_parallel.crossover({4: {"ring": 2.0}}, predicted, "").axes
     assert [text.get_text() for text in ax.texts] == ["ring, tree", "ring", "tree"]
     wire = {"slow": seconds}
     figure = data_parallel.overlap_sweep([1, 2], {"slow": [1.0, 2.0]}, wire, {"slow": 2.0}, {"slow": 1.0})
-    assert figure.axes[0].get_title() == "slow wire, needs 1.0 B"
+    assert figure.axes[0].get_title() == "slow wire: W = 1.00 B"
 
 
 def test_groups_are_drawn_by_their_ratios_and_the_fastest_beats_each_other_way():
