@@ -49,6 +49,12 @@ def test_the_typical_epoch_is_the_median():
     assert recorded_epochs.typical(epochs).median(READ) == 2.0
 
 
+def test_a_step_repeats_its_product_as_often_as_fits():
+    once, nine_times = 3.0, 11.0  # so a further product takes 1
+    assert [recorded_epochs.repeats_for(seconds, once, nine_times) for seconds in (1.0, 3.0, 7.0)] == [1, 1, 5]
+    assert recorded_epochs.repeats_for(4.0, 3.0, 3.0) == 1 + 33  # a product that is lost in the noise takes a hundredth
+
+
 def test_the_share_that_was_found_is_one_for_all_and_zero_for_nothing():
     found = recorded_epochs.share_found(Interval(math.sqrt(2), 1.0, 2.0), 2.0)
     assert (found.low, found.high) == (0.0, 1.0) and math.isclose(found.estimate, 0.5)

@@ -19,8 +19,6 @@
 
 # %% locked="setup"
 import shutil
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -29,7 +27,7 @@ import torch
 
 import course
 from course.checks import fast_loading as check
-from course.loading import judge, planted_loader, real_formats
+from course.loading import judge, own_loader, planted_loader, real_formats
 from course.loading.shuffles import buffer_rule, shard_order
 from course.measure.comparison import furthest, quotient, ratio_interval
 from course.measure.page_cache import read_around
@@ -257,11 +255,11 @@ token_bytes = 2 * sizes.judged_length
 read_ahead_kb = read_around(place) / 1024
 print(
     f"K = {sizes.judged_buffer:,} samples in memory, shards of {shard}; "
-    f"a JPEG has {jpeg_bytes:,.0f} bytes"
+    f"{samples // batch:,} batches of tokens"
 )
 print(
-    f"a sample of tokens has {token_bytes:,} bytes, "
-    f"and read_ahead_kb of this disk is {read_ahead_kb:,.0f}"
+    f"a sample of tokens has {token_bytes:,} bytes, a JPEG {jpeg_bytes:,.0f}; "
+    f"read_ahead_kb of this disk is {read_ahead_kb:,.0f}"
 )
 
 # %% tags=["experiment"]
@@ -333,20 +331,10 @@ course.claim(
 file = data_folder() / "planted_loader.py"
 if not file.exists():
     shutil.copy(planted_loader.__file__, file)
-
-
-def report(function):
-    """Print what `course loader-report` says about a function of the file."""
-    arguments = ["loader-report", f"{file.name}:{function}", "--seconds", "10"]
-    command = [sys.executable, "-m", "course.cli", *arguments]
-    done = subprocess.run(command, cwd=file.parent, capture_output=True, text=True)
-    print(done.stdout or done.stderr)
-
-
-report("make_loader")
+own_loader.print_report(file, "make_loader")
 
 # %% tags=["experiment"]
-report("make_repaired")
+own_loader.print_report(file, "make_repaired")
 faulty = judge.look(planted_loader.make_loader())
 repaired = judge.look(planted_loader.make_repaired())
 course.claim(
