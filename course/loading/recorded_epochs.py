@@ -117,10 +117,32 @@ def repeats_for(seconds: float, once: float, nine_times: float) -> int:
     return 1 + max(0, round((seconds - once) / one_more))
 
 
-def share_found(gain: Interval, due: float) -> Interval:
-    """The share of a predicted gain that was found, on logarithms: 1 is all of it, 0 none."""
-    ends = (gain.estimate, gain.low, gain.high)
-    return Interval(*(math.log(end) / math.log(due) for end in ends))
+@dataclass(frozen=True)
+class Gain:
+    """How many times as fast several buffers are as one: measured, and predicted."""
+
+    step_over_fill: float  # seconds of the steps over those of the fills, with one buffer
+    measured: Interval
+    predicted: float
+
+    @property
+    def share_found(self) -> Interval:
+        """The share of the predicted gain that was found, on logarithms: 1 is all, 0 none."""
+        ends = (self.measured.estimate, self.measured.low, self.measured.high)
+        return Interval(*(math.log(end) / math.log(self.predicted) for end in ends))
+
+
+def gain_of(measured: Interval, alone: Epoch, pipeline: Callable, buffers: int) -> Gain:
+    """The Gain of `buffers` buffers over one, predicted from the times of an epoch with one.
+
+    Args:
+        alone: that epoch.
+        pipeline: the answer: (fills, steps, buffers) -> seconds of an epoch.
+    """
+    fills = alone.durations(READ)
+    steps = alone.durations(COMPUTE)
+    predicted = pipeline(fills, steps, buffers=1) / pipeline(fills, steps, buffers=buffers)
+    return Gain(sum(steps) / sum(fills), measured, predicted)
 
 
 def reads_directly(file: RecordFile, rows: int) -> bool:

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from course.loading.batch_ways import MEMORY_PAGE, MIB
 from course.loading.real_formats import Judged
-from course.measure.comparison import Comparison, Interval
+from course.loading.recorded_epochs import Gain
+from course.measure.comparison import Comparison
 from course.measure.traffic import Moved
 from course.measure.yardsticks import ALL_THREADS, GIGA, MEMCPY
 from course.plots.style import (
@@ -327,27 +328,32 @@ def timelines(runs: Mapping[str, Sequence[tuple[str, float, float]]]) -> Figure:
     return figure
 
 
-def pipeline_gain(kinds: Mapping[str, Sequence[tuple[float, Interval, float]]]) -> Figure:
+def pipeline_gain(kinds: Mapping[str, Sequence[Gain]]) -> Figure:
     """Draw the gain of reading ahead against the length of a step, per kind of step.
 
     Args:
-        kinds: {kind: (seconds of the steps over those of the fills, how many times as fast as with
-            one buffer, predicted gain) of each length}.
+        kinds: {kind: the Gain of each length}.
     """
     figure, ax = axes(7.4, 3.4)
     ax.plot([], [], "--", color="black", lw=1, label="your formula, in the colour of the step")
     ax.axhline(1, color=GREY, lw=0.8, label="no gain")
     said = []
-    for (kind, measured), color in zip(kinds.items(), (BLUE, GREEN), strict=False):
-        line = sorted((share, due) for share, _, due in measured)
-        ax.plot(*zip(*line, strict=True), "--", color=color, lw=1)
-        for share, gain, _ in measured:
-            ax.vlines(share, gain.low, gain.high, color=color, lw=1)
-        middle = [gain.estimate for _, gain, _ in measured]
-        ax.plot([share for share, *_ in measured], middle, "o", color=color, label=f"step {kind}")
-        _, found, due = min(measured, key=lambda point: abs(math.log(point[0])))
-        said.append(f"{kind} {found.estimate:.2f} (predicted {due:.2f})")
-    figure.suptitle("Gain where a step takes about a fill: " + ", ".join(said), fontsize=10)
+    for (kind, gains), color in zip(kinds.items(), (BLUE, GREEN), strict=False):
+        gains = sorted(gains, key=lambda gain: gain.step_over_fill)
+        lengths = [gain.step_over_fill for gain in gains]
+        ax.plot(lengths, [gain.predicted for gain in gains], "--", color=color, lw=1)
+        ax.vlines(
+            lengths,
+            [gain.measured.low for gain in gains],
+            [gain.measured.high for gain in gains],
+            color=color,
+            lw=1,
+        )
+        middle = [gain.measured.estimate for gain in gains]
+        ax.plot(lengths, middle, "o", color=color, label=f"step {kind}")
+        nearest = min(gains, key=lambda gain: abs(math.log(gain.step_over_fill)))
+        said.append(f"{kind} {nearest.measured.estimate:.2f} (predicted {nearest.predicted:.2f})")
+    figure.suptitle("Gain where a step takes about a fill: " + ", ".join(said), fontsize=9)
     ax.set_xscale("log", base=2)
     ax.xaxis.set_major_formatter("{x:g}")
     ax.set(

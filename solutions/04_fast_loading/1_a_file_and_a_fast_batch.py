@@ -451,24 +451,36 @@ plots.page_faults(sizes.fresh_mib, page_faults)
 # ## How far is a whole epoch from a plain copy?
 #
 # To assemble a random batch, a loader must read and write each byte at least once. `memcpy` does only this, so it is
-# our yardstick. The gather may use all of torch's threads, so one of the two copies does, too.
+# our yardstick. The gather may use all of torch's threads, so one of the two copies does, too. The gather runs in
+# random order and in the order of the rows.
 
 # %% tags=["experiment"]
-OURS = "ours: gather into one buffer"
+OURS = "ours, random order"
+IN_ORDER = "ours, rows in order"
 buffer = torch.empty(sizes.batch_size, table.shape[1])
 
 
-def gather_epoch():
-    """Gather all batches of an epoch, in random order."""
-    for index in torch.randperm(len(table)).split(sizes.batch_size):
+def gather_all(order):
+    """Gather all batches of an epoch into the buffer."""
+    for index in order.split(sizes.batch_size):
         gather_now(table, index, buffer)
 
 
-ways = {MEMCPY: memcpy_of(table.nbytes), ALL_THREADS: memcpy_of(table.nbytes, threads=None)}
-for name, loader in loaders.items():
-    ways[name] = one_pass(loader)
-ways[OURS] = gather_epoch
+def random_epoch():
+    gather_all(torch.randperm(len(table)))
 
+
+def epoch_in_order():
+    gather_all(torch.arange(len(table)))
+
+
+ways = {
+    MEMCPY: memcpy_of(table.nbytes),
+    ALL_THREADS: memcpy_of(table.nbytes, threads=None),
+    BY_ROW: one_pass(loaders[BY_ROW]),
+    OURS: random_epoch,
+    IN_ORDER: epoch_in_order,
+}
 epoch = compare(ways, seconds=sizes.seconds)
 show_rates(epoch, table.nbytes)
 print(f"control: {MEMCPY} against itself {epoch.control}")
@@ -483,10 +495,10 @@ course.claim(
     otherwise="Longer rows leave less to gain.",
 )
 course.claim(
-    "an epoch of gathers reaches at least 0.8 of the speed of memcpy with as many threads",
-    over_memcpy,
-    above=0.8,
-    otherwise="We think it is the jumps from row to row. To test it, gather them in order.",
+    "gathering an epoch is at least 1.3 times as fast in the order of the rows as in random order",
+    epoch.ratio(IN_ORDER, to=OURS),
+    above=1.3,
+    otherwise="Your rows are so long that a jump hardly counts.",
 )
 plots.epoch_times(
     epoch,
@@ -496,6 +508,9 @@ plots.epoch_times(
 )
 
 # %% [markdown]
+# **Shown** Both epochs gather the same rows by the same calls, and only their order differs. So the difference is the
+# price of jumping from row to row.
+#
 # **Takeaway** Compare a loader with `memcpy` of the same bytes and *with the same number of threads*.
 
 # %% [markdown]

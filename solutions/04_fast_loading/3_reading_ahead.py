@@ -219,52 +219,40 @@ for share in SHARES:
 
 
 # %% tags=["experiment"]
-def predicted(alone):
-    """How much faster three buffers are than one, from the times of an epoch with one."""
-    fills = alone.durations(READ)
-    steps = alone.durations(COMPUTE)
-    return pipeline_now(fills, steps, buffers=1) / pipeline_now(fills, steps, buffers=3)
+def gain_at(share, kind):
+    """A Gain: how many times as fast three buffers are as one, and what your formula says."""
+    gain = comparisons[share].ratio((kind, 3), to=(kind, 1))
+    with_one_buffer = recorded_epochs.typical(epochs_of[share][kind, 1])
+    return recorded_epochs.gain_of(gain, with_one_buffer, pipeline_now, buffers=3)
 
 
-def measured_gains(kind):
-    """[(a step over a fill, gain, predicted gain)] of each length of a step."""
-    found = []
-    for share in SHARES:
-        alone = recorded_epochs.typical(epochs_of[share][kind, 1])
-        step_over_fill = sum(alone.durations(COMPUTE)) / sum(alone.durations(READ))
-        gain = comparisons[share].ratio((kind, 3), to=(kind, 1))
-        found.append((step_over_fill, gain, predicted(alone)))
-    return found
-
-
-gains = {kind: measured_gains(kind) for kind in ("computing", "waiting")}
+gains = {}
+for kind in ("computing", "waiting"):
+    gains[kind] = [gain_at(share, kind) for share in SHARES]
 plots.pipeline_gain(gains)
 
 # %% tags=["experiment"]
-place = SHARES.index(1)
-_, computing_gain, computing_predicted = gains["computing"][place]
-_, waiting_gain, waiting_predicted = gains["waiting"][place]
+computes = gain_at(1, "computing")
+waits = gain_at(1, "waiting")
 asked = "reading ahead, a step as long as a fill"
-print(course.score("04/3", asked, predicted_gain, computing_gain))
+print(course.score("04/3", asked, predicted_gain, computes.measured))
 course.claim(
     "on a cold file, where a step takes about as long as a fill, reading ahead is at least 1.2 times as fast",
-    computing_gain,
+    computes.measured,
     above=1.2,
 )
 course.claim(
     "where a step takes about as long as a fill, more than half of the predicted gain of reading ahead is "
     "found, so the formula is nearer than 'no gain'",
-    recorded_epochs.share_found(computing_gain, computing_predicted),
+    computes.share_found,
     above=0.5,
     otherwise="A step may take longer while the thread reads. A cell below measures it.",
 )
 course.claim(
     "where a step of the same length only waits, more than half of the predicted gain is found",
-    recorded_epochs.share_found(waiting_gain, waiting_predicted),
+    waits.share_found,
     above=0.5,
 )
-
-# %% tags=["experiment"]
 seconds = comparisons[1].seconds  # of a step that takes a fill, in each round
 waiting_gains = seconds["waiting", 1] / seconds["waiting", 3]
 computing_gains = seconds["computing", 1] / seconds["computing", 3]
