@@ -14,7 +14,7 @@
 # - say how many bytes a loader reads from the disk, also if the file is larger than memory
 # - copy batches to a GPU while it computes
 #
-# **Minutes** 30 core · 57 in all · session 2
+# **Minutes** 29 core · 56 in all · session 2
 #
 # **Needs** parts 1 and 2 (their answers are used if you solved them)
 
