@@ -231,7 +231,7 @@ def print_cold(cold: ColdReading, race: Mapping[tuple[str, str], object]) -> Non
     """
     batches = math.ceil(cold.rows / cold.file.batch)
     print(f"{cold.rows:,} rows in {batches} batches, {cold.file_bytes / 1e6:.0f} MB")
-    heads = f"{'epoch 1':>10}{'epoch 2':>10}{'major faults':>14}"
+    heads = f"{'epoch 1':>10}{'epoch 2':>10}{'major faults in epoch 2':>26}"
     print(f"{'times the file, from the disk, in':<38}{heads}")
     shown = None
     for (room, way), found in race.items():
@@ -244,4 +244,4 @@ def print_cold(cold: ColdReading, race: Mapping[tuple[str, str], object]) -> Non
         first = cold.share_read(found, 1)
         second = cold.share_read(found, 2)
         _, reads_of_second = found[1]
-        print(f"  {way:<36}{first:10.2f}{second:10.2f}{reads_of_second.major_faults:14,}")
+        print(f"  {way:<36}{first:10.2f}{second:10.2f}{reads_of_second.major_faults:26,}")
