@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from course.loading.loader_passes import CheckedForecast
+from course.loading.recorded_epochs import Gain
 from course.measure import yardsticks
 from course.measure.comparison import FASTER, NARROW, NOT_MEASURED, SAME, SLOWER, Comparison, Interval
 from course.parallel.lives import Life
@@ -119,12 +120,11 @@ def test_loaders_are_bars_and_yardsticks_lines_by_their_names():
 
 
 def test_the_gain_of_reading_ahead_is_told_per_kind_of_step():
-    computing = [(0.5, Interval(1.2, 1.1, 1.3), 1.5), (1.0, Interval(1.3, 1.2, 1.4), 1.9)]
-    waiting = [(1.0, Interval(1.8, 1.7, 1.9), 1.9)]
+    computing = [Gain(0.5, Interval(1.2, 1.1, 1.3), 1.5), Gain(1.0, Interval(1.3, 1.2, 1.4), 1.9)]
+    waiting = [Gain(1.0, Interval(1.8, 1.7, 1.9), 1.9)]
     title = fast_loading.pipeline_gain({"computing": computing, "waiting": waiting}).get_suptitle()
-    computes = "1.30 times as fast computing (predicted 1.90)"
-    waits = "1.80 times as fast waiting (predicted 1.90)"
-    assert title == f"A step about as long as a fill: {computes}, {waits}"
+    gains = "computing 1.30 (predicted 1.90), waiting 1.80 (predicted 1.90)"
+    assert title == f"Gain where a step takes about a fill: {gains}"
 
 
 def test_rates_are_printed_beside_the_ratio(capsys):
