@@ -310,6 +310,8 @@ def test_in_a_notebook_a_loader_and_a_step_are_enough():
 
     found = course.checkup(loader, step, steps=8, only_watch=True)
     assert found.data["loader"]["batch_size"] == 8 and "Check-up of your loader and step" in str(found)
+    brief = found.brief()
+    assert "Check-up of your loader and step" in brief and "forward" in brief and "Not seen" not in brief
     json.loads(found.json())
     with pytest.raises(CourseError, match="step must train"):
         course.checkup(loader, lambda batch: None, steps=8)

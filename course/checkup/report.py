@@ -68,6 +68,12 @@ class Report:
 
         return text(self, coloured)
 
+    def brief(self) -> str:
+        """The top of the screen: how long a step takes, its phases, and the advice."""
+        from course.checkup.text import brief
+
+        return brief(self)
+
     def json(self) -> str:
         """All of `data`, as JSON."""
         return json.dumps(self.data, indent=1, default=_plain)

@@ -63,6 +63,13 @@ def text(report: Report, coloured: bool = False) -> str:
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 
+def brief(report: Report) -> str:
+    """The head, the phases and the advice."""
+    phases = "\n".join(_phase_rows(report.facts, coloured=False))
+    blocks = [_head(report), phases, _advice_table(report, coloured=False)]
+    return "\n\n".join(block for block in blocks if block) + "\n"
+
+
 def where(facts: Facts, phase: str) -> str:
     """Where a phase spends its time: "mostly before forward, at train.py:116"."""
     words = []
