@@ -242,6 +242,8 @@ def test_the_idle_time_of_a_wire_is_what_no_message_takes():
     run = {"hooks": [(0, 0.010), (1, 0.020)], "sent": [[0.012, 0.012, 0.017, 0.02], [0.02, 0.022, 0.032, 0.02]]}
     assert round(data_parallel._end_in_ms(run), 6) == 32
     assert round(data_parallel._idle_in_ms(run), 6) == 32 - 5 - 10
+    overlapping = run | {"sent": [[0.01, 0.01, 0.02, 0.02], [0.01, 0.015, 0.032, 0.02]]}
+    assert round(data_parallel._idle_in_ms(overlapping), 6) == 32 - 22
     figure = data_parallel.overlap_lanes({"buckets": run}, "title")
     assert any("wire idle for 17 ms" in text.get_text() for text in figure.axes[0].texts)
 

@@ -600,8 +600,12 @@ def _end_in_ms(run: Mapping[str, Sequence]) -> float:
 
 
 def _idle_in_ms(run: Mapping[str, Sequence]) -> float:
-    """How long no message of a run is on the wire, until its end."""
-    busy = sum(ended - started for _, started, ended, _ in run["sent"])
+    """How long no message of a run is on the wire, until its end; messages may overlap."""
+    busy = 0.0
+    reached = 0.0  # by the messages so far
+    for _, started, ended, _ in sorted(run["sent"], key=lambda message: message[1]):
+        busy += max(0.0, ended - max(started, reached))
+        reached = max(reached, ended)
     return _end_in_ms(run) - 1e3 * busy
 
 
