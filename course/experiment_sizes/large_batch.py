@@ -10,11 +10,10 @@ SIZES = {
     # at 16 and at 192 times the base batch
     "adam_lr": ((0.01, 0.035), (0.01, 0.035), (0.003, 0.02)),
     "adam_lr_small": (0.005, 0.00125, 0.001),  # at the base batch
-    "seeds": (1, 3, 3),  # of every comparison
     "lars_lr": (100.0, 120.0, 120.0),
     "epochs": (3, 6, 30),
     "long_epochs": (3, 12, 12),  # after which the small batch gains no more
-    "pairs": (2, 6, 6),  # seeds of a comparison that needs an interval
+    "pairs": (2, 6, 6),  # seeds of a comparison
     "perf_steps": (5, 10, 20),
     "amp_steps": (1, 2, 10),
     "seconds": (0.0, 12.0, 12.0),  # after which a comparison begins no further round

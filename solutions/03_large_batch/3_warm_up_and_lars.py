@@ -528,7 +528,7 @@ plots.by_seed(scores, {"popularity": experiment.popularity}, "HR@10", title)
 # %% [markdown]
 # ## Why does it fail without a ramp? · extra
 #
-# Two papers explain why the transformer above fails.
+# Two papers give different reasons why such a training fails.
 #
 # - *Adam's averages*: at first, Adam's mean square comes from very few gradients, so its steps have the wrong size
 #   (Liu et al. 2020, arXiv:1908.03265).
