@@ -238,6 +238,15 @@ def test_samples_and_intervals_have_the_same_form():
     assert ax.get_title() == "4 times the batch has 4 times the samples/s"
 
 
+def test_two_runs_are_smoothed_alike_where_they_have_made_as_many_updates():
+    losses = [1 / (1 + update) for update in range(1000)]
+    updates, means = large_batch.smoothed(losses)
+    few_updates, few_means = large_batch.smoothed(losses[:100])
+    assert few_updates[:-1] == updates[: len(few_updates) - 1] and few_means[:-1] == means[: len(few_means) - 1]
+    assert updates[0] == 1 and 900 < updates[-1] <= 1000
+    assert large_batch.smoothed([0.5, math.nan, 0.5]) == ([1.0], [0.5])
+
+
 def test_the_idle_time_of_a_wire_is_what_no_message_takes():
     run = {"hooks": [(0, 0.010), (1, 0.020)], "sent": [[0.012, 0.012, 0.017, 0.02], [0.02, 0.022, 0.032, 0.02]]}
     assert round(data_parallel._end_in_ms(run), 6) == 32
