@@ -53,6 +53,8 @@ def scale() -> str:
 
 def own_gpus() -> int:
     """How many ranks have their own GPU; 0 where there is one GPU at most, and ranks use cores."""
+    import torch
+
     gpus = torch.cuda.device_count() if device().type == "cuda" else 0
     return gpus if gpus > 1 else 0
 

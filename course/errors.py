@@ -8,8 +8,6 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from course.text import counted as counted  # a notebook of unit 04 imports it from here
-
 
 class CourseError(Exception):
     """An error that the reader of the message can fix; the message is a complete sentence."""

@@ -3,6 +3,7 @@
 FREE = "the learner's own experiment: any bias, any rate and any number of steps show whether it moves"
 UNREAD = "these places are overwritten before they are read, or never read"
 SEEDS = "any seeds do that differ for each step and rank"
+SUMMARY = "Lightning writes its summary of the model to the log, not to stdout or a file"
 GPUS = "a check's ranks compute on the CPU; only a machine with GPUs could show it"
 WITHOUT_GPU = "without a GPU there is no such state; with one, the facts about dropout show it"
 RANK_SEEDS = "any seeds do that are equal and different where they must be"
@@ -49,6 +50,11 @@ EQUIVALENT = {
     ),
     "shows_frozen_bias: 1 => 2 in bias = torch.nn.Parameter(torch.zeros(1))": FREE,
     "shows_frozen_bias: 1.0 => 2.0 in optimizer = optimizer_class([bias], lr=1.0)": FREE,
+    "lightning_fit: False => True in trainer = pl.Trainer(accelerator='cpu', devices=ranks, max_epochs=ep"
+    "ochs, logger=False, en (4)": SUMMARY,
+    "lightning_fit: pl.Trainer(accelerator='cpu', devices=ranks, max_epochs=epochs, logger=False, enable_"
+    "check => pl.Trainer(accelerator='cpu', devices=ranks, max_epochs=epochs, logger=False, enable_check "
+    "in trainer = pl.Trainer(accelerator='cpu', devices=ranks, max_epochs=epochs, logger=False, en (2)": SUMMARY,
     "train_ddp: 1000003 * options.seed + world_size * step + rank => 1000003 * options.seed + world_size * "
     "step - rank in torch.manual_seed(1000003 * options.seed + world_size * step + rank)": SEEDS,
     "train_ddp: 1000003 * options.seed + world_size * step => 1000003 * options.seed - world_size * step in "
@@ -76,7 +82,10 @@ EQUIVALENT = {
     "train_ddp: True => False in images = images.to(device, non_blocking=True)": GPUS,
     "train_ddp: True => False in labels = labels.to(device, non_blocking=True)": GPUS,
     "train_ddp: file.flush() => pass in file.flush()": "torch.save flushes the file that it is given, at its end",
-    "train_ddp: if on_gpu: => pass in if on_gpu:": GPUS,
+    "train_ddp: device = torch.device('cuda', local_rank) => pass in device = torch.device('cuda', local_rank)": GPUS,
+    "train_ddp: dist.init_process_group('nccl', device_id=device) => pass in dist.init_process_group('nccl', "
+    "device_id=device)": GPUS,
+    "train_ddp: local_rank = int(os.environ['LOCAL_RANK']) => pass in local_rank = int(os.environ['LOCAL_RANK'])": GPUS,
     "train_ddp: images = images.to(device, non_blocking=True) => pass in images = images.to(device, "
     "non_blocking=True)": GPUS,
     "train_ddp: labels = labels.to(device, non_blocking=True) => pass in labels = labels.to(device, "

@@ -272,15 +272,18 @@ def test_padding_is_read_from_a_mask_or_from_equal_tokens_at_the_end():
     mask = torch.arange(8) < lengths[:, None]
     tokens = torch.where(mask, torch.arange(1, 9), 0)
     for batch in ({"ids": torch.ones(4, 8), "mask": mask}, (tokens, torch.ones(4)), {"mask": (~mask)}, [mask.long()]):
-        assert padding.lengths_of(batch).tolist() == lengths.tolist()
+        found, width = padding.padded_rows(batch)
+        assert found.tolist() == lengths.tolist() and width == 8
     for other in (torch.randint(1, 50, (64, 20)), torch.randn(4, 8), torch.rand(16, 9) > 0.5):
-        assert padding.lengths_of([other]) is None
+        assert padding.padded_rows([other]) is None
 
 
 def test_waste_is_cells_per_token_and_buckets_leave_what_sorting_leaves():
     one, two = torch.tensor([[1, 0, 0, 0], [2, 1, 3, 4]]), torch.tensor([[5, 0, 0, 0], [7, 7, 8, 9]])
     found = padding_of([one, two])
     assert found["waste"] == pytest.approx(16 / 10) and found["bucketed"] == 1.0
+    labels = torch.randint(2, 50, (2, 500))  # wider rows that are no sequences
+    assert padding_of([(one, labels), (two, labels)])["waste"] == found["waste"]
     assert padding_of([torch.randn(3, 4)]) == {}
 
 

@@ -274,6 +274,12 @@ def test_workers_are_predicted_from_the_costs_of_one():
     assert waiting.values[2] == pytest.approx(0.015)
 
 
+@pytest.mark.parametrize("cores, seconds", [(1, 0.040), (4, 0.010)])
+def test_workers_are_predicted_for_the_cores_that_the_process_may_use(cores, seconds, monkeypatch):
+    monkeypatch.setattr(predict, "cores", lambda: cores)
+    assert predict.workers(with_costs(COSTS)).values[8] == pytest.approx(seconds)
+
+
 def test_efficiency_of_ranks_hides_all_reduces_behind_backward():
     facts = Facts(memory=Memory(gradients=25_000_000), seconds=Seconds(0.1), phases=Phases(backward=Phase(0.5)))
     found = predict.ranks(facts)
@@ -764,6 +770,14 @@ def test_the_rows_of_the_benchmark_are_kept(tmp_path, monkeypatch):
 def test_each_rule_looks_at_a_part_of_a_step():
     of_parts = [name for names in bench.PARTS.values() for name in names]
     assert sorted(of_parts) == sorted(rule.NAME for rule in advice.RULES)
+
+
+def test_patterns_of_torch_stand_for_rules_of_the_checkup():
+    known = {rule.NAME for rule in advice.RULES}
+    for pattern, names in advisers.RULES_OF_PATTERNS.items():
+        assert known.issuperset(names), pattern
+    said = advisers.Said("FP32 MatMul Pattern", "FP32 MatMul Pattern")
+    assert advisers.names_cause(advisers.PATTERNS, said, way.TF32, "compute")
 
 
 @pytest.mark.parametrize("loader", ["batches", "DataLoader(rows)"])

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from course.loading.loader_passes import CheckedForecast
+from course.loading.recorded_epochs import Gain
 from course.measure import yardsticks
 from course.measure.comparison import FASTER, NARROW, NOT_MEASURED, SAME, SLOWER, Comparison, Interval
 from course.parallel.lives import Life
@@ -119,12 +120,11 @@ def test_loaders_are_bars_and_yardsticks_lines_by_their_names():
 
 
 def test_the_gain_of_reading_ahead_is_told_per_kind_of_step():
-    computing = [(0.5, Interval(1.2, 1.1, 1.3), 1.5), (1.0, Interval(1.3, 1.2, 1.4), 1.9)]
-    waiting = [(1.0, Interval(1.8, 1.7, 1.9), 1.9)]
+    computing = [Gain(0.5, Interval(1.2, 1.1, 1.3), 1.5), Gain(1.0, Interval(1.3, 1.2, 1.4), 1.9)]
+    waiting = [Gain(1.0, Interval(1.8, 1.7, 1.9), 1.9)]
     title = fast_loading.pipeline_gain({"computing": computing, "waiting": waiting}).get_suptitle()
-    computes = "1.30 times as fast computing (predicted 1.90)"
-    waits = "1.80 times as fast waiting (predicted 1.90)"
-    assert title == f"A step about as long as a fill: {computes}, {waits}"
+    gains = "computing 1.30 (predicted 1.90), waiting 1.80 (predicted 1.90)"
+    assert title == f"Gain where a step takes about a fill: {gains}"
 
 
 def test_rates_are_printed_beside_the_ratio(capsys):
@@ -155,7 +155,8 @@ def test_seconds_that_differ_by_orders_of_magnitude_can_be_read():
 
 def test_predictions_and_bars_stand_beside_intervals():
     measured = {0: Interval(4.0, 3.9, 4.1), 2: Interval(1.0, 0.9, 1.1)}
-    case = CheckedForecast(None, predicted={1: 2.0, 2: 1.25}, measured=measured, missed={})
+    missed = {2: Interval(0.8, 0.72, 0.88)}
+    case = CheckedForecast(None, predicted={1: 2.0, 2: 1.25}, measured=measured, missed=missed)
     (ax,) = parallel_loading.predicted_workers({"plain": case}, 8).axes[:1]
     assert ax.get_title() == "plain: 0.72 to 0.88 times the prediction"
     (ax,) = parallel_loading.bars({"a": [1.0, 2.0, 3.0], "b": [10.0] * 3}, "the time", "title").axes
@@ -172,6 +173,7 @@ def test_ranks_are_drawn_by_their_ratios():
     figure = data_parallel.scaling([1, 2], speedups, speedups, 2, lost)
     widths = [bar.get_width() for bar in figure.axes[1].patches]
     assert widths == pytest.approx([0.5, 0.05, 0.1])
+    assert figure.axes[1].lines[0].get_xdata().tolist() == pytest.approx([1 / 1.6] * 2), "measured, not a sum"
     assert figure.axes[0].get_title() == "2 ranks: 1.60 times as fast with one batch"
     seconds = [Interval(1e-3, 0.9e-3, 1.1e-3), Interval(2e-3, 1.9e-3, 2.1e-3)]
     panels = {"forward": {"DDP": speedups}, "step": {"DDP": speedups, "star": speedups}}
@@ -179,17 +181,18 @@ def test_ranks_are_drawn_by_their_ratios():
     labels = [ax.get_legend_handles_labels()[1] for ax in (forward, step)]
     assert labels == [["the model alone", "DDP"], ["the model alone", "DDP", "star"]]
     slow = [Interval(4e-3, 3e-3, 5e-3)] * 2
-    figure = data_parallel.formula_and_ranks([4, 8], [{"ring": 1e-3}, {"ring": 2e-3}], {"gloo": slow, "ring": seconds})
+    by_formula = [{"tree": 1e-3, "ring": 1e-3}, {"tree": 3e-3, "ring": 2e-3}]
+    figure = data_parallel.formula_and_ranks([4, 8], by_formula, {"tree": slow, "ring": seconds})
     formula, measured = figure.axes
-    assert formula.lines[0].get_ydata().tolist() == pytest.approx([1, 2])
-    assert measured.get_legend_handles_labels()[1] == ["gloo", "ring"]
+    assert formula.lines[1].get_ydata().tolist() == pytest.approx([1, 2])
+    assert measured.get_legend_handles_labels()[1] == ["tree", "ring"]
     assert figure.get_suptitle() == "Fastest here: ring with the smallest tensor, ring with the largest"
     predicted = {4: {"ring": 2.0, "tree": 2.1}, 8: {"ring": 1.0, "tree": 3.0}}
     (ax,) = data_parallel.crossover({4: {"ring": 2.0}}, predicted, "").axes
     assert [text.get_text() for text in ax.texts] == ["ring, tree", "ring", "tree"]
     wire = {"slow": seconds}
     figure = data_parallel.overlap_sweep([1, 2], {"slow": [1.0, 2.0]}, wire, {"slow": 2.0}, {"slow": 1.0})
-    assert figure.axes[0].get_title() == "slow wire, needs 1.0 B"
+    assert figure.axes[0].get_title() == "slow wire: W = 1.00 B"
 
 
 def test_groups_are_drawn_by_their_ratios_and_the_fastest_beats_each_other_way():
@@ -235,10 +238,21 @@ def test_samples_and_intervals_have_the_same_form():
     assert ax.get_title() == "4 times the batch has 4 times the samples/s"
 
 
+def test_two_runs_are_smoothed_alike_where_they_have_made_as_many_updates():
+    losses = [1 / (1 + update) for update in range(1000)]
+    updates, means = large_batch.smoothed(losses)
+    few_updates, few_means = large_batch.smoothed(losses[:100])
+    assert few_updates[:-1] == updates[: len(few_updates) - 1] and few_means[:-1] == means[: len(few_means) - 1]
+    assert updates[0] == 1 and 900 < updates[-1] <= 1000
+    assert large_batch.smoothed([0.5, math.nan, 0.5]) == ([1.0], [0.5])
+
+
 def test_the_idle_time_of_a_wire_is_what_no_message_takes():
     run = {"hooks": [(0, 0.010), (1, 0.020)], "sent": [[0.012, 0.012, 0.017, 0.02], [0.02, 0.022, 0.032, 0.02]]}
     assert round(data_parallel._end_in_ms(run), 6) == 32
     assert round(data_parallel._idle_in_ms(run), 6) == 32 - 5 - 10
+    overlapping = run | {"sent": [[0.01, 0.01, 0.02, 0.02], [0.01, 0.015, 0.032, 0.02]]}
+    assert round(data_parallel._idle_in_ms(overlapping), 6) == 32 - 22
     figure = data_parallel.overlap_lanes({"buckets": run}, "title")
     assert any("wire idle for 17 ms" in text.get_text() for text in figure.axes[0].texts)
 

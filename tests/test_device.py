@@ -1,11 +1,13 @@
 """Device, scale and sizes: defaults, choices, what fits the machine, and one sentence for what cannot be."""
 
+import sys
+
 import pytest
 import torch
 
 from course.datasets import lfw, movielens, regression
 from course.datasets.arrays import save_arrays
-from course.device import device, scale
+from course.device import device, own_gpus, scale
 from course.errors import CourseError
 from course.experiment_sizes import UNITS, at_scale, sizes
 from course.notebook.registry import units
@@ -18,6 +20,13 @@ def test_defaults_follow_the_machine(monkeypatch):
     cuda = torch.cuda.is_available()
     assert device().type == ("cuda" if cuda else "cpu")
     assert scale() == ("gpu" if cuda else "laptop")
+
+
+@pytest.mark.parametrize("kind, found, own", [("cuda", 1, 0), ("cuda", 2, 2), ("cuda", 8, 8), ("cpu", 8, 0)])
+def test_ranks_have_their_own_gpu_where_there_are_several(kind, found, own, monkeypatch):
+    monkeypatch.setattr(sys.modules["course.device"], "device", lambda: torch.device(kind))
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: found)
+    assert own_gpus() == own
 
 
 @pytest.mark.parametrize(

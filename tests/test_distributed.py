@@ -434,9 +434,6 @@ def test_data_parallel_is_compared_with_the_model_alone_and_ddp():
     assert [*curves["forward"]] == ["DataParallel by hand", "replicas kept", "two processes"]
     assert [*curves["step"]] == ["DataParallel by hand", "DDP"]
     assert len(controls) == 2 and title.startswith("A step of DDP takes")
-    words = data_parallel_ways.times_alone(found[2]).split("; ")
-    assert len(words) == 6 and words[0].startswith("forward, DataParallel by hand ")
-    assert words[-1] == f"the model against itself {found[2].control}"
 
 
 def test_without_two_gpus_one_device_plays_all_places():
@@ -490,7 +487,9 @@ def test_ranks_compare_by_the_slowest_in_one_order_and_stop_after_the_same_round
 
 def over_the_wire(rank, world_size):
     """What one rank finds out in a block of slow_wire."""
-    with slow_wire(latency=0.002, bandwidth=4e6) as wire:
+    with slow_wire() as wire:
+        wire.latency = 0.002
+        wire.bandwidth = 4e6
         tensors = [torch.full((1000 * (i + 1),), float(rank + 1)) for i in range(3)]
         works = [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
         early = works[-1].is_completed()

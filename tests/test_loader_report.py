@@ -164,6 +164,13 @@ def test_the_command_prints_the_report_and_exits_with_1_where_it_cannot(folder):
     assert done.stderr == "error: none() returned nothing, which cannot be iterated; return the loader.\n"
 
 
+def test_a_notebook_prints_the_report_of_a_file_or_why_there_is_none(folder, capsys):
+    own_loader.print_report(folder / "train_u04.py", "none")
+    assert "none() returned nothing" in capsys.readouterr().out
+    own_loader.print_report(folder / "train_u04.py", "shuffled", seconds=3)
+    assert "a whole epoch" in capsys.readouterr().out
+
+
 # ---- batches of every kind
 
 

@@ -10,6 +10,7 @@ from torch.distributed import distributed_c10d as c10d
 from course.errors import CourseError
 from course.notebook.solutions import load_solutions
 from course.parallel.distributed import RankError, run_ranks
+from course.parallel.messages import exchange
 from course.parallel.network import Machines, Network, advance, now, simulate
 from course.parallel.positions import position
 
@@ -186,3 +187,13 @@ def test_collectives_of_the_library_are_refused():
 def test_a_rank_that_is_in_no_line_of_the_learner_says_so(frames, words):
     started = [(threading.__file__, 5, "run"), ("<string>", 1, "<module>")]  # how Python starts a process
     assert position(1, frames + started) == words
+
+
+def test_two_ranks_exchange_their_tensors():
+    def exchanged(rank, world_size):
+        mine = torch.tensor([float(rank)])
+        theirs = torch.empty(1)
+        exchange(mine, 1 - rank, theirs, 1 - rank)
+        return theirs.item()
+
+    assert run_ranks(exchanged, 2, network=FREE) == [1.0, 0.0]

@@ -171,5 +171,5 @@ def test_claims_and_records_say_which_data_were_used(tmp_path, monkeypatch, caps
 
 
 def test_an_experiment_knows_whether_its_ratings_are_real(experiment):
-    assert experiment.is_real is False and recommender.listed([0.5, 1]) == "0.500, 1.000"
+    assert "stand-in" in experiment.about and recommender.listed([0.5, 1]) == "0.500, 1.000"
     assert batch_rate_map.RULES["linear"] == 1

@@ -51,6 +51,18 @@ def test_every_fresh_model_and_every_first_batch_must_be_the_same(experiment):
     assert all(map(torch.equal, experiment[0].first_batch(64), experiment[0].first_batch(64)))
 
 
+def test_updates_to_time_use_one_batch_and_the_given_step(experiment):
+    seen = []
+
+    def step(model, users, items, labels, optimizer):
+        seen.append((users, optimizer))
+
+    experiment[0].some_updates(sgd(1.0), 64, 3, step=step)()
+    assert len(seen) == 3 and all(users is seen[0][0] and len(users) == 64 for users, _ in seen)
+    one, two = experiment[0].first_batches(2, 64, seed=5)
+    assert not torch.equal(one[0], two[0])
+
+
 def test_a_run_makes_one_epoch_of_updates_and_is_printed_in_one_line(experiment, capsys):
     history = experiment[0].train_fresh(sgd(1.0), 1024)
     assert history.updates == 95 == len(history.losses) and history.epoch == [1.0]

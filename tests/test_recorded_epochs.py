@@ -49,6 +49,24 @@ def test_the_typical_epoch_is_the_median():
     assert recorded_epochs.typical(epochs).median(READ) == 2.0
 
 
+def test_a_step_repeats_its_product_as_often_as_fits():
+    once, nine_times = 3.0, 11.0  # so a further product takes 1
+    assert [recorded_epochs.repeats_for(seconds, once, nine_times) for seconds in (1.0, 3.0, 7.0)] == [1, 1, 5]
+    assert recorded_epochs.repeats_for(4.0, 3.0, 3.0) == 1 + 33  # a product that is lost in the noise takes a hundredth
+
+
 def test_the_share_that_was_found_is_one_for_all_and_zero_for_nothing():
-    found = recorded_epochs.share_found(Interval(math.sqrt(2), 1.0, 2.0), 2.0)
+    found = recorded_epochs.Gain(1.0, Interval(math.sqrt(2), 1.0, 2.0), 2.0).share_found
     assert (found.low, found.high) == (0.0, 1.0) and math.isclose(found.estimate, 0.5)
+
+
+def test_a_gain_is_predicted_from_the_epoch_with_one_buffer():
+    alone = Epoch(10.0, [Event(READ, 0, 2), Event(COMPUTE, 2, 5), Event(READ, 5, 7), Event(COMPUTE, 7, 10)])
+
+    def pipeline(fills, steps, buffers):
+        assert (fills, steps) == ([2, 2], [3, 3])
+        return {1: 10.0, 3: 8.0}[buffers]
+
+    measured = Interval(1.2, 1.1, 1.3)
+    found = recorded_epochs.gain_of(measured, alone, pipeline, buffers=3)
+    assert found == recorded_epochs.Gain(1.5, measured, 1.25)

@@ -49,11 +49,12 @@ def find_padding(batches: Iterable[Any]) -> Padding | None:
     cells = 0
     tight_cells = 0
     for batch in batches:
-        lengths = lengths_of(batch)
-        if lengths is None:
+        rows = padded_rows(batch)
+        if rows is None:
             continue
+        lengths, width = rows
         lengths_per_batch.append(lengths.cpu())
-        cells += len(lengths) * _width(batch)
+        cells += len(lengths) * width
         tight_cells += len(lengths) * int(lengths.max())
     if not lengths_per_batch:
         return None
@@ -73,8 +74,8 @@ def find_padding(batches: Iterable[Any]) -> Padding | None:
     )
 
 
-def lengths_of(batch: Any) -> torch.Tensor | None:
-    """int64 (n,): tokens per sequence of a batch; None if no padding can be seen in it.
+def padded_rows(batch: Any) -> tuple[torch.Tensor, int] | None:
+    """(tokens per sequence, int64 (n,); cells per row), or None if a batch shows no padding.
 
     It is seen in a mask, else in rows of whole numbers that end in equal ones.
     """
@@ -83,12 +84,12 @@ def lengths_of(batch: Any) -> torch.Tensor | None:
     for mask in masks:
         lengths = _lengths_from_mask(mask)
         if lengths is not None:
-            return lengths
+            return lengths, mask.shape[1]
     for tokens in rows:
         if not _is_binary(tokens):
             lengths = _lengths_from_tokens(tokens)
             if lengths is not None:
-                return lengths
+                return lengths, tokens.shape[1]
     return None
 
 
@@ -133,8 +134,3 @@ def _cells_in_buckets(lengths: torch.Tensor, batch_size: int) -> int:
     for batch in lengths.sort().values.split(batch_size):
         cells += len(batch) * int(batch.max())
     return cells
-
-
-def _width(batch: Any) -> int:
-    rows = [t for t in tensors_in(batch) if t.dim() == 2 and not t.is_floating_point()]
-    return max(t.shape[1] for t in rows)

@@ -8,13 +8,10 @@ from collections.abc import Sequence
 from course.checkup.cluster import Cluster
 from course.checkup.facts import Facts
 from course.checkup.plan_costs import Row, Work, half_seconds, shard_bytes, work
+from course.checkup.predict import BUCKET_BYTES, FIRST_BUCKET_BYTES
 from course.checkup.structure import Parameter, Piece, Structure
 
 PLANS = ("DDP", "ZeRO-1", "ZeRO-2", "ZeRO-3")
-# DDP sends gradients in buckets: Li et al. 2020, arXiv:2006.15704, section 3.2.3, and torch's
-# defaults of DistributedDataParallel
-FIRST_BUCKET_BYTES = 2**20
-BUCKET_BYTES = 25 * 2**20
 
 
 def data_row(plan: str, facts: Facts, cluster: Cluster, structure: Structure | None) -> Row:

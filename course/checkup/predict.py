@@ -7,7 +7,6 @@ class is given or that you have solved. Each sentence names the part that derive
 import functools
 import importlib
 import math
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -33,6 +32,7 @@ from course.checkup.facts import (
 from course.checkup.failures import Failures
 from course.checkup.formats import at_most, duration
 from course.checkup.phases import BACKWARD, CODE, DATA, FORWARD, OPTIMIZER
+from course.device import cores
 from course.learner import answers
 from course.learner.given import load_given
 from course.notebook.registry import has_solutions
@@ -45,8 +45,10 @@ RANKS = (2, 4, 8, 16, 32, 64)
 RANKS_SHOWN = (2, 8, 64)
 CARDS = (1e9, 10e9, 25e9, 100e9)  # bytes per second of a network card
 LATENCY = 20e-6  # seconds per message between two ranks
-FIRST_BUCKET_BYTES = 2**20  # of gradients in DDP's first message
-BUCKET_BYTES = 25 * 2**20  # in each of the others
+# Of gradients in DDP's first message, and in each of the others: torch's defaults of
+# DistributedDataParallel; Li et al. 2020, arXiv:2006.15704, section 3.2.3.
+FIRST_BUCKET_BYTES = 2**20
+BUCKET_BYTES = 25 * 2**20
 GROUPS = 4  # that each batch is split into for padding
 GROUPS_OF_STEPS_MIN = 3  # that the noise scale is estimated from
 PHASES_OF_WAYS = {  # the phases of a step that another way to compute it concerns
@@ -170,8 +172,8 @@ def seconds_of_workers(facts: Facts) -> dict[int, float]:
         return {}
     alone = costs.batch + costs.step
     busy_cores = max(1e-9, (costs.batch_cpu + costs.step_cpu) / alone)
-    cores = max(1.0, os.cpu_count() / busy_cores)
-    predicted = predict(list(WORKERS), costs.batch, costs.step, cores).tolist()
+    in_parallel = max(1.0, cores() / busy_cores)
+    predicted = predict(list(WORKERS), costs.batch, costs.step, in_parallel).tolist()
     return {0: alone, **dict(zip(WORKERS, predicted, strict=True))}
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from course.checkup.schedule import Enough
 from course.checkup.seen import Seen
 from course.errors import CourseError
+from course.text import counted
 
 SEEN_ENOUGH = "the check-up had seen enough and ended it"
 BY_CTRL_C = 130  # the exit code
@@ -142,7 +143,7 @@ def why_no_step(seen: Seen, ending: Ending, name: str) -> str:
             f"torchrun --nproc-per-node N -m course.checkup {name} instead, if it can."
         )
     if seen.backwards:
-        times = f"{seen.backwards} time" + ("s" if seen.backwards > 1 else "")
+        times = counted(seen.backwards, "time")
         return (
             f"{name} called backward {times} and no optimizer of torch.optim, "
             f"so no step was seen: {ending.how}. A step ends when such an optimizer steps."

@@ -9,7 +9,6 @@ import contextlib
 import dataclasses
 import functools
 import math
-import os
 import random
 import time
 import warnings
@@ -52,6 +51,7 @@ from course.checkup.predict import bound, bound_of_data, bound_of_way, share_per
 from course.checkup.replay import NO_CALLS, Replay, put_back, replay_of
 from course.checkup.step_ways import NoWay, Way, bf16_mode, makers, tried_once
 from course.checkup.watch import Watch
+from course.device import cores
 from course.measure.comparison import (
     FEWEST_ROUNDS,
     NOT_DECIDED,
@@ -365,16 +365,16 @@ def try_loaders(
     """
     if facts.phases.share(DATA) <= DATA_WAITS_MIN and not loader.num_workers:
         return
-    cores = os.cpu_count() or 1
+    n_cores = cores()
     loaders.check_sharding(loader)
-    ways = loader_ways(loader, cores)
+    ways = loader_ways(loader, n_cores)
     fitting = _batches_per_round(facts, seconds_max) // loaders.BATCHES_MIN - AS_BEFORE
     if fitting < 1:
         takes = f"{loaders.BATCHES_MIN} batches of {duration(facts.seconds.median)} take too long"
         reason = f"{takes}, again and again; give it more --minutes"
         tried["other loaders"] = _not_measured(reason)
         return
-    like_cores = sorted(ways, key=lambda name: abs(ways[name].num_workers - cores))
+    like_cores = sorted(ways, key=lambda name: abs(ways[name].num_workers - n_cores))
     chosen = {CONTROL: other_loader(loader)}
     for name in like_cores[:fitting]:
         chosen[name] = ways[name]

@@ -41,7 +41,11 @@ SIZES = {
         (0.0035, 0.014, 0.056, 0.22, 0.9),
         (0.0035, 0.014, 0.056, 0.22, 0.9),
     ),
-    "few_peaks": ((0.035, 0.07, 0.14), (0.035, 0.07, 0.14, 0.28), (0.035, 0.07, 0.14, 0.28)),
+    "few_peaks": (
+        (0.0175, 0.035, 0.07, 0.14),
+        (0.0175, 0.035, 0.07, 0.14, 0.28),
+        (0.0175, 0.035, 0.07, 0.14, 0.28),
+    ),
     "few_seeds": (3, 12, 12),  # of the contest of schedules
     "few_extra_seeds": (2, 6, 6),  # of all else; six are the least that give an interval
     "few_step_seconds": (0, 6, 10),  # of the comparison of steps with three batch sizes

@@ -10,11 +10,10 @@ SIZES = {
     # at 16 and at 192 times the base batch
     "adam_lr": ((0.01, 0.035), (0.01, 0.035), (0.003, 0.02)),
     "adam_lr_small": (0.005, 0.00125, 0.001),  # at the base batch
-    "seeds": (1, 3, 3),  # of every comparison
     "lars_lr": (100.0, 120.0, 120.0),
     "epochs": (3, 6, 30),
     "long_epochs": (3, 12, 12),  # after which the small batch gains no more
-    "pairs": (2, 6, 6),  # seeds of a comparison that needs an interval
+    "pairs": (2, 6, 6),  # seeds of a comparison
     "perf_steps": (5, 10, 20),
     "amp_steps": (1, 2, 10),
     "seconds": (0.0, 12.0, 12.0),  # after which a comparison begins no further round
@@ -43,12 +42,9 @@ SIZES = {
     "sgd_peaks": ((24.0,), (2.0, 8.0, 24.0), (12.0, 48.0, 384.0)),
     "lars_peaks": ((120.0,), (60.0, 120.0, 240.0), (60.0, 120.0, 240.0)),
     "bias_peaks": ((120.0,), (2.0, 8.0, 30.0), (60.0, 120.0, 240.0)),  # LARS, biases as in SGD
-    # of SGD and LARS at smaller multiples of the base batch
-    "peaks_of": (
-        {16: ((32.0,), (30.0,))},
-        {16: ((16.0, 32.0, 64.0), (15.0, 30.0, 60.0)), 4: ((16.0,), (15.0,))},
-        {16: ((32.0, 64.0), (30.0, 60.0))},
-    ),
+    # at 16 times the base batch
+    "sgd_peaks_16": ((32.0,), (16.0, 32.0, 64.0), (32.0, 64.0)),
+    "lars_peaks_16": ((30.0,), (15.0, 30.0, 60.0), (30.0, 60.0)),
     "noise_seeds": (1, 6, 6),
     # part 4: a network trained in 16 bits
     "tower_seeds": (1, 6, 6),

@@ -94,7 +94,7 @@ class Row:
 
 @dataclass(frozen=True, repr=False)
 class Checklist:
-    """A table with the columns HEADS; its text, and in a notebook HTML."""
+    """A table with the columns HEADS; its text, and in a notebook HTML that opens with a click."""
 
     lines: list[tuple[str, ...]]
 
@@ -104,7 +104,8 @@ class Checklist:
     def _repr_html_(self) -> str:
         rows = [_html_row(HEADS, "th")]
         rows += [_html_row(line, "td") for line in self.lines]
-        return f"<table>{''.join(rows)}</table>"
+        title = f"<summary>All {len(self.lines)} pieces of advice</summary>"
+        return f"<details>{title}<table>{''.join(rows)}</table></details>"
 
 
 @dataclass(frozen=True)

@@ -2,27 +2,20 @@
 
 import itertools
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import TensorDataset
 
 from course.measure.comparison import Comparison
-from course.measure.yardsticks import read_file, show_rates
+from course.measure.yardsticks import show_rates
 
 MIB = 2**20  # bytes
 MEMORY_PAGE = 4096  # bytes
 BATCHES = 8  # that a way gathers per run
-LIST = "table[list]"
-TENSOR = "table[tensor]"
-STACK = "torch.stack of single rows"
+INDEXED = "table[index]"
 NEW = "index_select into a new tensor"
 INTO = "gather into a buffer"
-READ = "read the file"
-OPEN = "open the file"
-OPEN_TENTH = "open a tenth of it"
 Gather = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
@@ -45,12 +38,9 @@ def ways_to_gather(table: Tensor, n_rows: int, gather: Gather) -> dict[str, Call
     """{name: function} of ways to put `n_rows` random rows together, other rows in each call."""
     drawn = [torch.randint(len(table), (n_rows,)) for _ in range(BATCHES)]
     next_rows = itertools.cycle(drawn).__next__
-    next_list = itertools.cycle([rows.tolist() for rows in drawn]).__next__
     buffer = torch.empty(n_rows, table.shape[1])
     return {
-        LIST: lambda: table[next_list()],
-        TENSOR: lambda: table[next_rows()],
-        STACK: lambda: torch.stack([table[i] for i in next_list()]),
+        INDEXED: lambda: table[next_rows()],
         NEW: lambda: torch.index_select(table, 0, next_rows()),
         INTO: lambda: gather(table, next_rows(), buffer),
     }
@@ -72,20 +62,6 @@ def show_gathers(
     show_rates(compared, BATCHES * n_rows * row_bytes)
     print(f"control: {compared.base} against itself {compared.control}; page faults per batch:")
     print(", ".join(f"{name} {count:,.0f}" for name, count in faults.items()) + "\n")
-
-
-def ways_to_open(path: Path, rows: Tensor) -> dict[str, Callable[[], object]]:
-    """{name: function} that reads a file, or maps it without reading, or maps a tenth of it.
-
-    Args:
-        rows: float32, what the file holds.
-    """
-    tenth = rows.numel() // 10
-    return {
-        READ: lambda: read_file(path, rows.nbytes),
-        OPEN: lambda: torch.from_numpy(np.memmap(path, np.float32, "c")),
-        OPEN_TENTH: lambda: torch.from_numpy(np.memmap(path, np.float32, "c", shape=tenth)),
-    }
 
 
 def repeated(call: Callable[[], Tensor]) -> Callable[[], None]:

@@ -7,6 +7,7 @@ come ends after a time limit.
 import contextlib
 import importlib
 import signal
+import subprocess
 import sys
 import threading
 import traceback
@@ -22,6 +23,18 @@ from course.notebook.registry import near
 
 # they end the command: not faults of the loader
 _PASSED_ON = (CourseError, KeyboardInterrupt)
+
+
+def print_report(file: Path, function: str, seconds: float = 10.0) -> None:
+    """Print what `course loader-report` says about a function of a file.
+
+    Args:
+        seconds: about how long the report may take.
+    """
+    command = [sys.executable, "-m", "course.cli", "loader-report"]
+    command += [f"{file.name}:{function}", "--seconds", f"{seconds:g}"]
+    done = subprocess.run(command, cwd=file.parent, capture_output=True, text=True)
+    print(done.stdout or done.stderr)
 
 
 class OwnLoader:

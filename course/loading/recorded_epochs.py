@@ -107,10 +107,42 @@ def typical(epochs: list[Epoch]) -> Epoch:
     return sorted(epochs, key=lambda epoch: epoch.seconds)[len(epochs) // 2]
 
 
-def share_found(gain: Interval, due: float) -> Interval:
-    """The share of a predicted gain that was found, on logarithms: 1 is all of it, 0 none."""
-    ends = (gain.estimate, gain.low, gain.high)
-    return Interval(*(math.log(end) / math.log(due) for end in ends))
+def repeats_for(seconds: float, once: float, nine_times: float) -> int:
+    """How often a step repeats its product so that it takes about `seconds`.
+
+    Args:
+        once, nine_times: seconds of a step that makes the product once, and nine times.
+    """
+    one_more = max((nine_times - once) / 8, once / 100)
+    return 1 + max(0, round((seconds - once) / one_more))
+
+
+@dataclass(frozen=True)
+class Gain:
+    """How many times as fast several buffers are as one: measured, and predicted."""
+
+    step_over_fill: float  # seconds of the steps over those of the fills, with one buffer
+    measured: Interval
+    predicted: float
+
+    @property
+    def share_found(self) -> Interval:
+        """The share of the predicted gain that was found, on logarithms: 1 is all, 0 none."""
+        ends = (self.measured.estimate, self.measured.low, self.measured.high)
+        return Interval(*(math.log(end) / math.log(self.predicted) for end in ends))
+
+
+def gain_of(measured: Interval, alone: Epoch, pipeline: Callable, buffers: int) -> Gain:
+    """The Gain of `buffers` buffers over one, predicted from the times of an epoch with one.
+
+    Args:
+        alone: that epoch.
+        pipeline: the answer: (fills, steps, buffers) -> seconds of an epoch.
+    """
+    fills = alone.durations(READ)
+    steps = alone.durations(COMPUTE)
+    predicted = pipeline(fills, steps, buffers=1) / pipeline(fills, steps, buffers=buffers)
+    return Gain(sum(steps) / sum(fills), measured, predicted)
 
 
 def reads_directly(file: RecordFile, rows: int) -> bool:
@@ -192,13 +224,15 @@ class ColdReading:
 
 
 def print_cold(cold: ColdReading, race: Mapping[tuple[str, str], object]) -> None:
-    """Print seconds, bytes from the disk and major faults of both epochs of each way.
+    """Print what each way reads from the disk in both epochs, and its major faults in the second.
 
     Args:
         race: {(room, way): what `cold.epochs` returned}.
     """
-    head = f"{cold.rows:,} rows, {cold.file_bytes / 1e6:.0f} MB; epochs 1, 2"
-    print(f"{head:<46}{'seconds':>16}{'of the file, from disk':>26}{'major faults':>18}")
+    batches = math.ceil(cold.rows / cold.file.batch)
+    print(f"{cold.rows:,} rows in {batches} batches, {cold.file_bytes / 1e6:.0f} MB")
+    heads = f"{'epoch 1':>10}{'epoch 2':>10}{'major faults in epoch 2':>26}"
+    print(f"{'times the file, from the disk, in':<38}{heads}")
     shown = None
     for (room, way), found in race.items():
         if room != shown:
@@ -207,7 +241,7 @@ def print_cold(cold: ColdReading, race: Mapping[tuple[str, str], object]) -> Non
         if isinstance(found, str):
             print(f"  {way}: {found}")
             continue
-        seconds = "".join(f"{taken:8.2f}" for taken, _ in found)
-        shares = "".join(f"{read.disk_bytes / cold.file_bytes:8.2f}" for _, read in found)
-        faults = "".join(f"{read.major_faults:9,}" for _, read in found)
-        print(f"  {way:<44}{seconds:>16}{shares:>26}{faults:>18}")
+        first = cold.share_read(found, 1)
+        second = cold.share_read(found, 2)
+        _, reads_of_second = found[1]
+        print(f"  {way:<36}{first:10.2f}{second:10.2f}{reads_of_second.major_faults:26,}")

@@ -7,14 +7,14 @@ over the true ones is known exactly: |w - w₀|² + (b - b₀)².
 
 import itertools
 import os
+import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from course.loading.page_pool import batches_from_pages, pages_in_use
+from course.loading.page_pool import batches_from_pages
 from course.loading.page_reader import PageReader
 from course.loading.records import HEADER
 from course.measure.comparison import ratio_interval
@@ -52,11 +52,8 @@ class SortedFile:
             file.write(self.table.numpy())
         self.is_cold = drop_cached(path)
 
-    def train(self, batches: Iterable[Tensor], w: Tensor, b: Tensor) -> list[tuple[float, float]]:
-        """Train `w` and `b` on batches of rows; return the excess loss at PLACES places.
-
-        A place has the whole excess, and what of it the intercept adds.
-        """
+    def train(self, batches: Iterable[Tensor], w: Tensor, b: Tensor) -> list[float]:
+        """Train `w` and `b` on batches of rows; return the excess loss at PLACES places."""
         losses = []
         for number, rows in enumerate(batches, 1):
             x = rows[:, :-1]
@@ -64,13 +61,12 @@ class SortedFile:
             w.sub_(residual @ x, alpha=LEARNING_RATE / len(rows))
             b.sub_(LEARNING_RATE * residual.mean())
             if number % (self.rows // self.batch // PLACES) == 0:
-                of_intercept = b.square().item()
-                of_weights = (w - self.true_w).square().sum().item()
-                losses.append((of_weights + of_intercept, of_intercept))
+                excess = (w - self.true_w).square().sum() + b.square()
+                losses.append(excess.item())
         return losses
 
-    def excess(self, order: Order, seed: int) -> tuple[float, float]:
-        """Mean excess loss in the second epoch, and what of it the intercept adds.
+    def excess(self, order: Order, seed: int) -> float:
+        """Mean excess loss in the second epoch.
 
         The rows come from memory, where every order is free.
         """
@@ -79,15 +75,15 @@ class SortedFile:
         for epoch in range(2):
             batches = (self.table[index] for index in order(seed, epoch).split(self.batch))
             losses = self.train(batches, w, b)
-        whole, of_intercept = np.mean(losses, axis=0).tolist()
-        return whole, of_intercept
+        return statistics.fmean(losses)
 
     def eighth(self, order: Tensor, page_rows: int, cold: bool = True) -> Callable[[], None]:
         """A function that trains on the first eighth of an epoch, read from the file.
 
         Args:
             page_rows: rows that one request to the disk brings.
-            cold: whether the file is dropped from the page cache before each read.
+            cold: whether the file is dropped before a batch reads what does not continue the last
+                read.
         """
         count = self.rows // self.batch // 8
 
@@ -102,10 +98,6 @@ class SortedFile:
         before = reads()
         self.train(self._from_file(order, page_rows, cold=True), *_untrained())
         return reads().since(before).disk_bytes / self.table.nbytes
-
-    def held(self, order: Tensor, page_rows: int) -> int:
-        """Bytes of the pages that are in memory at the same time."""
-        return pages_in_use(order, page_rows, self.batch).most * page_rows * FLOATS * 4
 
     def _from_file(self, order: Tensor, page_rows: int, cold: bool) -> Iterator[Tensor]:
         """The batches of an epoch, each page read once.
@@ -159,7 +151,6 @@ def typical_bias(
 def show_costs(
     seconds: Mapping[str, float],
     times_read: Mapping[str, float],
-    held_bytes: Mapping[str, int],
     bias: Mapping[str, float],
     bias_of_ten: Mapping[str, float],
     excess: Mapping[str, Tensor],
@@ -169,19 +160,15 @@ def show_costs(
     Args:
         seconds: of an epoch. An order that only this one has is printed with its seconds alone.
         times_read: bytes from the disk over those of the file.
-        held_bytes: bytes in memory at the same time.
         bias: variance of batch means over that of random batches.
         bias_of_ten: the same of ten batches in a row.
-        excess: excess loss per seed, of which the median is printed, and what the intercept adds:
-            (seeds, 2).
+        excess: excess loss per seed, of which the median is printed.
     """
-    heads = f"{'s per epoch':>11} {'times the file':>15} {'kB held':>8} {'V / V₀':>8} {'of ten':>8}"
-    print(f"{'':30} {heads} {'excess loss':>12} {'of it, b':>9}")
+    heads = f"{'s per epoch':>11} {'times the file':>15} {'V / V₀':>8} {'of ten':>8}"
+    print(f"{'':30} {heads} {'excess loss':>12}")
     for name, value in seconds.items():
         line = f"{name:30} {value:11.2f}"
         if name in excess:
-            line += f" {times_read[name]:15.1f} {held_bytes[name] / 1e3:8.0f}"
-            line += f" {bias[name]:8.1f} {bias_of_ten[name]:8.1f}"
-            whole, of_intercept = excess[name].median(0).values.tolist()
-            line += f" {whole:12.4f} {of_intercept:9.4f}"
+            line += f" {times_read[name]:15.1f} {bias[name]:8.1f} {bias_of_ten[name]:8.1f}"
+            line += f" {excess[name].median().item():12.4f}"
         print(line)

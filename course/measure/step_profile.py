@@ -68,18 +68,6 @@ def typical_shares(steps: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return shares
 
 
-def typical_pair(steps: Sequence[list[Event]]) -> list[Event]:
-    """The events of two neighbouring steps that take a median time, of all such pairs."""
-
-    def duration(events: list[Event]) -> float:
-        return max(end for _, _, end in events) - events[0][1]
-
-    pairs = []
-    for before, after in zip(steps, steps[1:], strict=False):
-        pairs.append(before + after)
-    return sorted(pairs, key=duration)[len(pairs) // 2]
-
-
 def slowest_operations(found: profile, n: int) -> dict[str, float]:
     """{operation: its share of the time of all} of the `n` that take longest themselves."""
     own = {}

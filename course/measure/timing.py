@@ -7,8 +7,6 @@ import time
 
 import torch
 
-from course.text import counted as counted  # what unit 01 calls timing.counted
-
 
 def now(device: torch.device | str = "cpu") -> float:
     """The seconds of a clock, read when all work that was queued on `device` has ended."""

@@ -108,7 +108,7 @@ class Waterfall:
     def longest(self) -> list[str]:
         """The stages with the longest bar of loading: several if they are too close to call.
 
-        None if all of them are.
+        An empty list if all of them are.
         """
         bars = {stage: bar for stage, bar in self.bars.items() if stage != STEP}
         low = max(bars.values(), key=lambda bar: bar.estimate).low

@@ -17,7 +17,6 @@ from course.measure.comparison import Comparison
 GIGA = 1e9  # bytes of a gigabyte, as disks and buses count
 MEMCPY = "memcpy, one thread"
 ALL_THREADS = "memcpy, all threads"
-READING = "reading the file, page cache"
 MEMCPY_BYTES_MAX = 400_000_000  # that memcpy copies at a time: no second array of 40 GB
 DRAWN_BYTES = 2**24  # of rows that are drawn at a time
 
@@ -71,15 +70,6 @@ def read_file(path: str | os.PathLike, n_bytes: int) -> None:
             if not n_read:  # the end of the file
                 return
             n_bytes -= n_read
-
-
-def yardsticks(path: str | os.PathLike, n_bytes: int) -> dict[str, Callable[[], None]]:
-    """{name: function} of all yardsticks for `n_bytes`: contestants like any others."""
-    return {
-        MEMCPY: memcpy_of(n_bytes),
-        ALL_THREADS: memcpy_of(n_bytes, None),
-        READING: lambda: read_file(path, n_bytes),
-    }
 
 
 def rows_in_memory(data: Regression, share: float = 1 / 3) -> tuple[torch.Tensor, torch.Tensor]:

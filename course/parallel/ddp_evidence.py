@@ -19,11 +19,13 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from course.parallel.counting import counted, wire_bytes
+from course.parallel.counting import counted
 from course.parallel.rank_process import ONE_MACHINE
 
 LATE_SECONDS = 0.5
 LAUNCHER_SECONDS = 120
+MACHINES = 2
+PROCESSES = 4  # of each machine
 VARIABLES = ("GROUP_RANK", "LOCAL_RANK", "RANK", "WORLD_SIZE", "MASTER_ADDR")
 # the script of the processes that torchrun starts; each writes a file
 WRITE_VARIABLES = f"""\
@@ -115,10 +117,10 @@ def found_with_and_without_barrier() -> dict[str, list[bool]]:
     return found
 
 
-def launched_variables(machines: int = 2, processes: int = 4) -> list[list[str]]:
+def launched_variables() -> list[list[str]]:
     """VARIABLES as torchrun sets them, of each process, in the order of RANK.  Statement M.
 
-    A launcher per machine; here all of them run on this one.
+    A launcher for each of MACHINES; here all of them run on this one.
     """
     port = _free_port()
     with tempfile.TemporaryDirectory() as folder:
@@ -126,22 +128,22 @@ def launched_variables(machines: int = 2, processes: int = 4) -> list[list[str]]
         script.write_text(WRITE_VARIABLES, encoding="utf-8")
         launchers = []
         try:
-            for number in range(machines):
-                launchers.append(_launcher(number, machines, processes, port, script))
+            for number in range(MACHINES):
+                launchers.append(_launcher(number, port, script))
             for launcher in launchers:
                 launcher.wait(timeout=LAUNCHER_SECONDS)
         finally:
             for launcher in launchers:
                 launcher.kill()
-        files = [Path(folder) / str(rank) for rank in range(machines * processes)]
+        files = [Path(folder) / str(rank) for rank in range(MACHINES * PROCESSES)]
         return [file.read_text(encoding="utf-8").split() for file in files if file.exists()]
 
 
-def _launcher(number, machines, processes, port, script):
+def _launcher(number, port, script):
     """Start torchrun on machine `number`; its processes write into the folder of `script`."""
     command = [sys.executable, "-m", "torch.distributed.run"]
-    command += ["--nnodes", str(machines), "--node-rank", str(number)]
-    command += ["--nproc-per-node", str(processes)]
+    command += ["--nnodes", str(MACHINES), "--node-rank", str(number)]
+    command += ["--nproc-per-node", str(PROCESSES)]
     command += ["--master-addr", "127.0.0.1", "--master-port", str(port)]
     command += [str(script), str(script.parent)]
     variables = os.environ | ONE_MACHINE | {"OMP_NUM_THREADS": "1"}
@@ -153,17 +155,3 @@ def _free_port():
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return one.getsockname()[1]
-
-
-def sent_in_all_reduce(rank: int, world_size: int, n_bytes: int = 4_000_000) -> float | None:
-    """Bytes that this rank sends in an all-reduce of `n_bytes`, in multiples of them.
-
-    None unless on Linux. Statement N.
-    """
-    tensor = torch.zeros(n_bytes // 4)
-    dist.all_reduce(tensor)  # connects the ranks
-    dist.barrier()
-    before = wire_bytes()
-    dist.all_reduce(tensor)
-    after = wire_bytes()
-    return None if before is None or after is None else (after - before) / n_bytes

@@ -125,13 +125,13 @@ class _Watch:
         self.living.append((StorageWeakRef(whole.untyped_storage()), whole.nbytes))
         live = sum(n_bytes for storage, n_bytes in self.living if not storage.expired())
         self.live_bytes_max = max(self.live_bytes_max, live)
-        return Started(_Noted(work.work, self, len(whole)), whole)
+        return Started(_Noted(work.work, self), whole)
 
 
 class _Noted:
     """A work that tells the watch when its messages have arrived."""
 
-    def __init__(self, work: Any, watch: _Watch, length: int) -> None:
+    def __init__(self, work: Any, watch: _Watch) -> None:
         self.work = work
         self.watch = watch
 

@@ -6,6 +6,7 @@ counts every message, or on real ranks. Part 7 of unit 02.
 Source: Rajbhandari et al. 2020, "ZeRO", arXiv:1910.02054, sections 5 and 7.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -51,7 +52,8 @@ class Flat:
 
     def __init__(self, module: nn.Module, world_size: int):
         length = sum(p.numel() for p in module.parameters())
-        self.weights = torch.zeros(-(-length // world_size) * world_size)
+        shard_length = math.ceil(length / world_size)
+        self.weights = torch.zeros(shard_length * world_size)
         self.grads = torch.zeros_like(self.weights)
         start = 0
         for p in module.parameters():

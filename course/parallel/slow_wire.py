@@ -123,18 +123,14 @@ class _SlowGroup(CountingGroup):
 
 
 @contextlib.contextmanager
-def slow_wire(latency: float = 0.0, bandwidth: float = float("inf")) -> Iterator[Wire]:
+def slow_wire() -> Iterator[Wire]:
     """Yield the Wire over which this rank's all-reduces go inside the block.
 
-    For gloo and tensors on the CPU. An object that keeps the group, as DDP does, must be made
-    inside the block.
-
-    Args:
-        latency: seconds per message.
-        bandwidth: bytes of the tensor per second.
+    It takes no time until its latency or bandwidth is set. For gloo and tensors on the CPU. An
+    object that keeps the group, as DDP does, must be made inside the block.
 
     Raises: RankError where torch.distributed is not set up.
     """
-    wire = Wire(latency, bandwidth)
+    wire = Wire()
     with group_in_place(lambda group: _SlowGroup(group, wire)):
         yield wire

@@ -21,6 +21,8 @@ from course.measure.comparison import (
     compare_measured,
 )
 
+LR = 0.01  # of a step that is timed
+
 
 def compare_on_ranks(
     ways: Mapping[str, Callable[[], object]],
@@ -113,7 +115,6 @@ def loss_of_images(
 def sgd_step(
     model: torch.nn.Module,
     batch: Any,
-    lr: float = 0.01,
     loss_of: Callable[[torch.nn.Module, Any], torch.Tensor] = loss_of_images,
 ) -> Callable[[], None]:
     """A function without arguments that takes one step of SGD with `model`.
@@ -123,7 +124,7 @@ def sgd_step(
             after backward.
         batch: what `loss_of` takes, on the model's device; by default images and labels.
     """
-    optimizer = torch.optim.SGD(model.parameters(), lr)
+    optimizer = torch.optim.SGD(model.parameters(), LR)
 
     def step() -> None:
         optimizer.zero_grad()

@@ -5,6 +5,7 @@ what a rank does: compute (forward), backward, gather.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -33,6 +34,7 @@ HELD_COLORS = {"weights": BLUE, "gradients": GREEN, "optimizer": ORANGE, "activa
 WAY_STYLES = {"data ranks alone": (SKY_BLUE, "o", 9), "your pick": (PINK, "D", 5)}
 GB = 1e9
 RANK_COLORS = (PINK, SKY_BLUE)
+IN_A_BOX: dict[str, Any] = {"ha": "center", "va": "center", "color": "white", "fontsize": 8}
 
 
 def held(plans: Mapping[str, Mapping[str, float]], memory: float, title: str) -> Figure:
@@ -100,8 +102,7 @@ def gather_lanes(ways: Mapping[str, Sequence[tuple[str, int, float, float]]], ti
             for of_lane, layer, start, end in bars:
                 if of_lane == lane:
                     ax.barh(row, end - start, 0.75, left=start, color=color, ec="white")
-                    ax.text((start + end) / 2, row, str(layer), ha="center", va="center",
-                            color="white", fontsize=8)  # fmt: skip
+                    ax.text((start + end) / 2, row, str(layer), **IN_A_BOX)
     rows(ax, names, 8)
     ax.set(xlabel="ms on the virtual clock (numbers: layers)", title=title)
     ax.grid(visible=False)
@@ -178,15 +179,14 @@ def pipeline(schedules: Mapping[str, Schedule], lasts: Mapping[str, float], titl
         lasts: how long a pass takes, by kind.
     """
     ranks = 1 + max(each[0] for schedule in schedules.values() for each in schedule)
-    figure, *all_axes = axes(8.6, 0.8 + 0.3 * (ranks + 1) * len(schedules), 1, len(schedules),
-                             sharex=True)  # fmt: skip
+    high = 0.8 + 0.3 * (ranks + 1) * len(schedules)
+    figure, *all_axes = axes(8.6, high, lines=len(schedules), sharex=True)
     for ax, (name, schedule) in zip(all_axes, schedules.items(), strict=True):
         for each in [Pass(*one) for one in schedule]:
             long = lasts[each.kind]
             color = PASS_COLORS[each.kind]
             ax.barh(each.rank, long, 0.85, left=each.time, color=color, ec="white")
-            ax.text(each.time + long / 2, each.rank, str(each.micro_batch), ha="center",
-                    va="center", color="white", fontsize=8)  # fmt: skip
+            ax.text(each.time + long / 2, each.rank, str(each.micro_batch), **IN_A_BOX)
         rows(ax, [f"rank {rank}" for rank in range(ranks)], 8)
         ax.set_ylabel(name)
         ax.grid(visible=False)

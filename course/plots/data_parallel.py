@@ -10,7 +10,6 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
-from torch import Tensor
 
 from course.measure.comparison import Comparison, Interval
 from course.parallel.lives import Life
@@ -19,8 +18,10 @@ from course.plots.style import (
     COLORS,
     GREEN,
     GREY,
+    ORANGE,
     PINK,
     RED,
+    SKY_BLUE,
     arrow,
     axes,
     box,
@@ -33,17 +34,6 @@ from course.plots.style import (
 )
 
 OF_ONE_RANK = "#999999"  # a piece that nothing has been added to
-
-
-def pictures(images: Sequence[Tensor], titles: Sequence[str]) -> Figure:
-    """Draw a row of grey-scale images, uint8 tensors (height, width), each under its title."""
-    figure, *grid = axes(8.6, 1.35, columns=len(images))
-    figure.suptitle(f"One image of each of the {len(images)} classes", fontsize=10)
-    for ax, image, title in zip(grid, images, titles, strict=True):
-        ax.imshow(255 - image, cmap="gray")
-        ax.set_title(title, fontsize=7)
-        ax.axis("off")
-    return figure
 
 
 # ---- trainings that should be equal
@@ -103,8 +93,8 @@ def lives_of_ranks(
         color = BLUE if life.ranks == 2 else GREEN
         for rank in range(life.ranks):
             height = 0.8 / life.ranks
-            lower.barh(row - 0.4 + (rank + 0.5) * height, last - first + 1, 0.8 * height,
-                       left=first - 0.5, color=color)  # fmt: skip
+            middle = row - 0.4 + (rank + 0.5) * height
+            lower.barh(middle, last - first + 1, 0.8 * height, left=first - 0.5, color=color)
         if life.was_killed:
             killed = row + 0.4 - 0.4 / life.ranks  # the last rank
             lower.plot(last + 0.5, killed, "x", color=RED, ms=9, mew=3, clip_on=False)
@@ -217,8 +207,9 @@ def data_parallel_steps() -> Figure:
     return figure
 
 
-def ddp_steps(ranks: int = 3) -> Figure:
+def ddp_steps() -> Figure:
     """Draw what each rank holds after each stage of a step of DistributedDataParallel."""
+    ranks = 3
     figure, ax = canvas(8.6, 1.0 + 0.4 * ranks, 12, ranks + 1.3)
     messages = list(itertools.permutations(range(ranks), 2))
     stages = (
@@ -259,7 +250,7 @@ def shards(
     return figure
 
 
-def broadcast_tree(ranks: int = 8) -> Figure:
+def broadcast_tree(ranks: int) -> Figure:
     """Draw the binomial tree of a broadcast from rank 0: an arrow per message, a row per round."""
     rounds = math.ceil(math.log2(ranks))
     figure, ax = canvas(6.4, 0.7 + 0.6 * rounds, ranks, rounds + 1.2)
@@ -470,19 +461,14 @@ def _together(seconds: Mapping[str, float]) -> list[list[str]]:
     return groups
 
 
-Curve = Sequence[Interval] | Tensor  # a value per point; or a tensor (points, rounds)
-
-
-def _band(ax: Axes, x: Sequence[float], values: Curve, **style: Any) -> None:
-    """Draw an Interval per point, or the median and the range of each row of a tensor."""
+def _band(ax: Axes, x: Sequence[float], values: Sequence[Interval], **style: Any) -> None:
+    """Draw an Interval per point."""
     middle, reach = middle_and_reach(values)
     ax.errorbar(x, middle, reach, capsize=2, marker="o", ms=4, lw=1.4, **style)
 
 
-def _scaled(values: Curve, factors: Sequence[float]) -> Curve:
+def _scaled(values: Sequence[Interval], factors: Sequence[float]) -> list[Interval]:
     """The values, each times the factor of its point."""
-    if isinstance(values, Tensor):
-        return values * torch.tensor(factors)[:, None]
     return [value.scaled(factor) for value, factor in zip(values, factors, strict=True)]
 
 
@@ -525,8 +511,7 @@ def formula_and_ranks(
 ) -> Figure:
     """Draw milliseconds of all-reduces over the bytes of the tensor: by a formula, and measured.
 
-    The panels share their axes, and a way has one colour. A way that the formula does not know is
-    grey.
+    The panels share their axes, and a way has one colour.
 
     Args:
         predicted: {way: seconds} for each size.
@@ -538,8 +523,8 @@ def formula_and_ranks(
         ms = [1e3 * of_size[name] for of_size in predicted]
         by_formula.plot(sizes, ms, "o-", color=color, ms=3, lw=1.4)
     for name, seconds in curves.items():
-        color = colors.get(name, GREY)
-        _band(measured, sizes, _scaled(seconds, [1e3] * len(sizes)), label=name, color=color)
+        in_ms = _scaled(seconds, [1e3] * len(sizes))
+        _band(measured, sizes, in_ms, label=name, color=colors[name])
     for ax, title in ((by_formula, "formula, fitted to one pair"), (measured, "measured")):
         ax.set(xscale="log", yscale="log", title=title, xlabel="bytes of the tensor")
     by_formula.set_ylabel("ms")
@@ -615,8 +600,12 @@ def _end_in_ms(run: Mapping[str, Sequence]) -> float:
 
 
 def _idle_in_ms(run: Mapping[str, Sequence]) -> float:
-    """How long no message of a run is on the wire, until its end."""
-    busy = sum(ended - started for _, started, ended, _ in run["sent"])
+    """How long no message of a run is on the wire, until its end; messages may overlap."""
+    busy = 0.0
+    reached = 0.0  # by the messages so far
+    for _, started, ended, _ in sorted(run["sent"], key=lambda message: message[1]):
+        busy += max(0.0, ended - max(started, reached))
+        reached = max(reached, ended)
     return _end_in_ms(run) - 1e3 * busy
 
 
@@ -642,45 +631,47 @@ def _lanes_of_run(ax: Axes, top: int, run: Mapping[str, Sequence], numbered_ms_m
 
 
 def overlap_sweep(
-    layers: Sequence[int],
-    predicted: Mapping[str, Sequence[float]],
-    measured: Mapping[str, Curve],
+    blocks: Sequence[int],
+    computed: Mapping[str, Sequence[float]],
+    measured: Mapping[str, Sequence[Interval]],
     flat: Mapping[str, float],
     needs: Mapping[str, float],
 ) -> Figure:
     """Draw the time until all gradients are averaged over the blocks per bucket, a panel per wire.
 
+    All times are in multiples of backward.
+
     Args:
-        layers: blocks of layers per bucket.
-        predicted: {name of the wire: list, one value per bucket size}, in multiples of backward.
-        measured: {the same: one value per bucket size}.
-        flat: {the same: one message after backward}.
+        blocks: of layers per bucket.
+        computed, measured: {name of the wire: a value per bucket size}.
+        flat: {the same: with one message after backward}.
         needs: {the same: time on the wire}.
     """
-    figure, *grid = axes(8.6, 3.2, columns=len(predicted))
+    figure, *grid = axes(8.6, 3.2, columns=len(needs))
     highest = 0.0
-    for wire in predicted:
+    for wire in needs:
         middle, reach = middle_and_reach(measured[wire])
         highest = max(highest, 1 + needs[wire], flat[wire], float((middle + reach[1]).max()))
-    for ax, wire in zip(grid, predicted, strict=True):
-        _band(ax, layers, measured[wire], label="measured", color=BLUE)
-        ax.plot(layers, predicted[wire], "x--", color=RED, lw=1, label="computed")
+    for ax, wire in zip(grid, needs, strict=True):
+        _band(ax, blocks, measured[wire], label="measured", color=BLUE)
+        ax.plot(blocks, computed[wire], "x--", color=RED, lw=1, label="computed")
         ax.axhline(flat[wire], color=GREY, lw=1.2, label="one message after backward")
-        ax.axhline(
-            max(1, needs[wire]), color=GREEN, lw=1, ls=":", label="the longer of backward and wire"
-        )
+        bound = max(1, needs[wire])
+        label = "the longer of backward and wire"
+        ax.axhline(bound, color=GREEN, lw=1, ls=":", label=label)
         ax.set_xscale("log", base=2)
-        ticks_at(ax, layers)
-        ax.set_title(f"{wire} wire, needs {needs[wire]:.1f} B", fontsize=9)
+        ticks_at(ax, blocks)
+        ax.set_title(f"{wire} wire: W = {needs[wire]:.2f} B", fontsize=9)
         ax.set(xlabel="blocks per bucket", ylim=(0, 1.05 * highest))
     grid[0].set_ylabel("time / backward alone")
     grid[-1].legend(frameon=False, fontsize=7, loc="lower left")
-    figure.suptitle("Until all gradients are averaged, on each wire (B: backward)", fontsize=10)
+    title = "Until all gradients are averaged (B: backward alone, W: all gradients on the wire)"
+    figure.suptitle(title, fontsize=10)
     return figure
 
 
 def step_shares(
-    shares: Mapping[str, Sequence[Mapping[str, float]]], lengths: Mapping[str, float]
+    shares: Mapping[str, Sequence[Mapping[str, float]]], lengths: Mapping[str, Interval]
 ) -> Figure:
     """Draw what each rank does in a step: a bar per rank, a group per way.
 
@@ -695,7 +686,7 @@ def step_shares(
         colors = (PINK, BLUE, GREY, RED)
         for color, (name, share) in zip(colors, shares[way][rank].items(), strict=True):
             label = name if place == 0 else None
-            length = share * lengths[way]
+            length = share * lengths[way].estimate
             ax.barh(place, length, 0.7, left=left, color=color, label=label)
             left += length
     ax.set_yticks(range(len(rows)), [f"{way}: rank {rank}" for way, rank in rows], fontsize=8)
@@ -724,8 +715,8 @@ def scaling(
             ideal, the causes add up to the step.
     """
     figure, left, right = axes(8.6, 3.4, columns=2)
-    _band(left, ranks, strong, label="one batch, shared", color=BLUE)
-    _band(left, ranks, _scaled(weak, ranks), label="a batch per rank", color=GREEN)
+    _band(left, ranks, strong, label="one batch, shared", color=GREEN)
+    _band(left, ranks, _scaled(weak, ranks), label="a batch per rank", color=PINK)
     left.plot(ranks, ranks, color=GREY, ls="--", lw=1, label="N times")
     label = f"own core or GPU: up to {most_ranks} ranks"
     left.axvline(most_ranks, color=GREY, lw=1, ls=":", label=label)
@@ -733,13 +724,19 @@ def scaling(
     title = f"{ranks[1]} ranks: {strong[1].estimate:.2f} times as fast with one batch"
     left.set_title(title, fontsize=10)
     left.legend(frameon=False, fontsize=8)
-    _stairs(right, lost)
+    measured = {n: 1 / speedup.estimate for n, speedup in zip(ranks, strong, strict=True)}
+    _stairs(right, lost, measured)
     return figure
 
 
-def _stairs(ax: Axes, lost: Mapping[int, Mapping[str, Interval]]) -> None:
-    """Draw 1/N and what is `lost`, see `scaling`: one bar after the other, a group for each N."""
-    colors = (GREY, *COLORS[:3])
+def _stairs(
+    ax: Axes, lost: Mapping[int, Mapping[str, Interval]], measured: Mapping[int, float]
+) -> None:
+    """Draw 1/N and what is `lost`, see `scaling`: one bar after the other, a group for each N.
+
+    A black line is the `measured` step on N ranks.
+    """
+    colors = (BLUE, SKY_BLUE, ORANGE, RED)
     for row, (n, causes) in enumerate(lost.items()):
         shares = {"1/N": 1 / n}
         for cause, share in causes.items():
@@ -750,10 +747,10 @@ def _stairs(ax: Axes, lost: Mapping[int, Mapping[str, Interval]]) -> None:
             label = name if row == 0 else None
             ax.barh(y, share, left=end, height=0.18, color=color, label=label)
             end += share
-        ax.plot([end, end], [row - 0.4, row + 0.4], color="black", lw=1.2)
+        ax.plot([measured[n]] * 2, [row - 0.4, row + 0.4], color="black", lw=1.2)
     ax.set_yticks(range(len(lost)), [f"N = {n}" for n in lost])
-    ax.set(xlabel="step / step on one rank (black: all)", ylim=(len(lost) - 0.5, -1.1))
-    ax.set_title("where a step goes, as estimated (intervals: printed above)", fontsize=10)
+    ax.set(xlabel="step / step on one rank (black: measured)", ylim=(len(lost) - 0.5, -1.1))
+    ax.set_title("where a step goes (intervals: printed above)", fontsize=10)
     ax.legend(
         frameon=False, fontsize=7, ncols=4, loc="upper center", columnspacing=0.8, handlelength=1
     )

@@ -1,4 +1,4 @@
-"""Figures of unit 04. Figures of time show the yardsticks, too: memcpy and reading."""
+"""Figures of unit 04. Figures of time show the yardsticks, too: copies in memory."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,9 +12,10 @@ from torch import Tensor
 
 from course.loading.batch_ways import MEMORY_PAGE, MIB
 from course.loading.real_formats import Judged
-from course.measure.comparison import Comparison, Interval
+from course.loading.recorded_epochs import Gain
+from course.measure.comparison import Comparison
 from course.measure.traffic import Moved
-from course.measure.yardsticks import ALL_THREADS, GIGA, MEMCPY, READING
+from course.measure.yardsticks import ALL_THREADS, GIGA, MEMCPY
 from course.plots.style import (
     BLUE,
     COLORS,
@@ -240,7 +241,7 @@ def _has_neighbour(name: str, seconds: Mapping[str, float], excess: Mapping[str,
 # ---- loaders
 
 
-def epoch_times(compared: Comparison, nbytes: int, title: str = "") -> Figure:
+def epoch_times(compared: Comparison, nbytes: int, title: str) -> Figure:
     """Draw GB/s of each loader as a bar, the interval as a line, yardsticks dashed.
 
     Args:
@@ -248,7 +249,7 @@ def epoch_times(compared: Comparison, nbytes: int, title: str = "") -> Figure:
         nbytes: bytes per epoch.
         title: the finding.
     """
-    yardsticks = [name for name in (MEMCPY, ALL_THREADS, READING) if name in compared.seconds]
+    yardsticks = [name for name in (MEMCPY, ALL_THREADS) if name in compared.seconds]
     loaders = [name for name in compared.seconds if name not in yardsticks]
     figure, ax = axes(8.6, 1.4 + 0.32 * len(loaders))
     figure.suptitle(title, fontsize=10)
@@ -257,11 +258,11 @@ def epoch_times(compared: Comparison, nbytes: int, title: str = "") -> Figure:
         ax.barh(place, rate.estimate, color=_color_of_loader(name), height=0.7)
         ax.plot([rate.low, rate.high], [place, place], color="black", lw=1)
         ax.text(rate.high, place, f"  {rate.estimate:.1f}", va="center", fontsize=8)
-    for name, color in zip(yardsticks, (GREY, "black", RED), strict=False):
+    for name, color in zip(yardsticks, (GREY, "black"), strict=False):
         rate = compared.rate(name, nbytes / GIGA)
         ax.axvline(rate.estimate, color=color, ls="--", lw=1, label=name, zorder=1)
     rows(ax, loaders, 8)
-    ax.set(xlabel=f"GB/s per epoch, and the interval of the ratio to {compared.base} as a line")
+    ax.set(xlabel="GB/s; black: the interval of 95 %")
     ax.legend(**LEGEND_ABOVE, bbox_to_anchor=(0.5, 1.2), ncols=3)
     return figure
 
@@ -327,27 +328,32 @@ def timelines(runs: Mapping[str, Sequence[tuple[str, float, float]]]) -> Figure:
     return figure
 
 
-def pipeline_gain(kinds: Mapping[str, Sequence[tuple[float, Interval, float]]]) -> Figure:
+def pipeline_gain(kinds: Mapping[str, Sequence[Gain]]) -> Figure:
     """Draw the gain of reading ahead against the length of a step, per kind of step.
 
     Args:
-        kinds: {kind: (seconds of the steps over those of the fills, how many times as fast as with
-            one buffer, predicted gain) of each length}.
+        kinds: {kind: the Gain of each length}.
     """
     figure, ax = axes(7.4, 3.4)
-    ax.plot([], [], "--", color="black", lw=1, label="predicted from the parts")
+    ax.plot([], [], "--", color="black", lw=1, label="your formula, in the colour of the step")
     ax.axhline(1, color=GREY, lw=0.8, label="no gain")
     said = []
-    for (kind, measured), color in zip(kinds.items(), (BLUE, GREEN), strict=False):
-        line = sorted((share, due) for share, _, due in measured)
-        ax.plot(*zip(*line, strict=True), "--", color=color, lw=1)
-        for share, gain, _ in measured:
-            ax.vlines(share, gain.low, gain.high, color=color, lw=1)
-        middle = [gain.estimate for _, gain, _ in measured]
-        ax.plot([share for share, *_ in measured], middle, "o", color=color, label=f"step {kind}")
-        _, found, due = min(measured, key=lambda point: abs(math.log(point[0])))
-        said.append(f"{found.estimate:.2f} times as fast {kind} (predicted {due:.2f})")
-    figure.suptitle("A step about as long as a fill: " + ", ".join(said), fontsize=9)
+    for (kind, gains), color in zip(kinds.items(), (BLUE, GREEN), strict=False):
+        gains = sorted(gains, key=lambda gain: gain.step_over_fill)
+        lengths = [gain.step_over_fill for gain in gains]
+        ax.plot(lengths, [gain.predicted for gain in gains], "--", color=color, lw=1)
+        ax.vlines(
+            lengths,
+            [gain.measured.low for gain in gains],
+            [gain.measured.high for gain in gains],
+            color=color,
+            lw=1,
+        )
+        middle = [gain.measured.estimate for gain in gains]
+        ax.plot(lengths, middle, "o", color=color, label=f"step {kind}")
+        nearest = min(gains, key=lambda gain: abs(math.log(gain.step_over_fill)))
+        said.append(f"{kind} {nearest.measured.estimate:.2f} (predicted {nearest.predicted:.2f})")
+    figure.suptitle("Gain where a step takes about a fill: " + ", ".join(said), fontsize=9)
     ax.set_xscale("log", base=2)
     ax.xaxis.set_major_formatter("{x:g}")
     ax.set(
@@ -357,32 +363,32 @@ def pipeline_gain(kinds: Mapping[str, Sequence[tuple[float, Interval, float]]]) 
     return figure
 
 
-def cold_race(results: Mapping[tuple[str, str], tuple[float, float]]) -> Figure:
-    """Draw bytes from the disk over those of the file, and seconds, of one epoch.
+def cold_race(times_read: Mapping[tuple[str, str], float]) -> Figure:
+    """Draw how many times the bytes of the file each loader reads from the disk in an epoch.
 
     Args:
-        results: {(room in memory, name of the loader): (seconds, share)}.
+        times_read: {(room in memory, name of the loader): value}; NaN is not drawn.
     """
-    rooms = list(dict.fromkeys(room for room, _ in results))
-    names = list(dict.fromkeys(name for _, name in results))
-    figure, left, right = axes(9.6, 1.4 + 0.55 * len(names), columns=2)
-    room, name = max(results, key=lambda key: results[key][1])
-    finding = f'With {room}, "{name}" reads {results[room, name][1]:.1f} times the file per epoch'
-    figure.suptitle(finding, fontsize=10)
-    for (room, name), (seconds, share) in results.items():
-        number = rooms.index(room)
-        color = (BLUE, ORANGE)[number]
-        y = names.index(name) + 0.4 * number - 0.2
-        label = room if name == names[0] else None
-        for ax, value in ((left, share), (right, seconds)):
-            ax.barh(y, value, 0.38, color=color, label=label)
-            ax.text(value, y, f" {value:.2g}", va="center", fontsize=8)
-    rows(left, names, 8)
-    rows(right, [""] * len(names), 8)
-    for ax, label in ((left, "bytes from the disk over those of the file"), (right, "seconds")):
-        ax.margins(x=0.12)
-        ax.set_xlabel(f"{label}, epoch 2")
-    left.legend(frameon=False, fontsize=8, loc="lower right")
+    known = {key: value for key, value in times_read.items() if not math.isnan(value)}
+    rooms = list(dict.fromkeys(room for room, _ in times_read))
+    names = list(dict.fromkeys(name for _, name in times_read))
+    figure, ax = axes(7.4, 1.2 + 0.5 * len(names))
+    if known:
+        room, name = max(known, key=known.get)
+        finding = f'With {room}, "{name}" reads {known[room, name]:.1f} times the file per epoch'
+        figure.suptitle(finding, fontsize=10)
+    for number, (room, color) in enumerate(zip(rooms, (BLUE, ORANGE), strict=True)):
+        ax.plot([], [], "s", color=color, label=room)
+        for place, name in enumerate(names):
+            value = known.get((room, name))
+            if value is not None:
+                y = place + 0.4 * number - 0.2
+                ax.barh(y, value, 0.38, color=color)
+                ax.text(value, y, f" {value:.2g}", va="center", fontsize=8)
+    rows(ax, names, 8)
+    ax.margins(x=0.12)
+    ax.set_xlabel("bytes from the disk in epoch 2, over the bytes of the file")
+    ax.legend(frameon=False, fontsize=8, loc="lower right")
     return figure
 
 
@@ -440,11 +446,9 @@ def passes_needed(
         most: passes at which a method was stopped, drawn hollow.
     """
     figure, *panels = axes(2.6 * len(needed), 2.9, columns=len(needed))
-    winners = []
     for ax, ((size, target), by_method) in zip(panels, needed.items(), strict=True):
         middle = {method: sum(passes) / len(passes) for method, passes in by_method.items()}
         best = min(middle, key=middle.get)
-        winners.append(f"{size}, {target}: {_winner(by_method, best)}")
         for place, passes in enumerate(by_method.values()):
             for number, count in enumerate(passes):
                 face = "none" if count >= most else COLORS[place]
@@ -455,10 +459,12 @@ def passes_needed(
         ax.yaxis.set_major_formatter("{x:g}")
         ax.set_ylim(0.8, 1.4 * most)
         ax.set_xticks(range(len(by_method)), by_method, fontsize=8)
-        ax.set_title(f"{size}, {target} target", fontsize=9)
+        ax.set_title(f"{size}, {target}: {_winner(by_method, best)}", fontsize=9)
     panels[0].set(ylabel=f"passes (hollow: {most} or more)")
-    figure.suptitle("Fewest passes after the one of the normal equations (dashed): "
-                    + "; ".join(winners), fontsize=9)  # fmt: skip
+    figure.suptitle(
+        "Which of the three needs the fewest passes; the normal equations need one (dashed)",
+        fontsize=10,
+    )
     return figure
 
 

@@ -71,6 +71,8 @@ KIND_COLORS = {  # of operations
 }
 MARK = dict(color="black", ls="--")  # a value that was chosen or published
 BOARD_ENTRIES_MAX = 12
+NAMED = 4  # operations of a roofline, those that take longest
+LOSS_DRAWN_MAX = 3.5
 FINE_TICKS = (0.5, 0.7, 0.8, 0.9, 1, 1.2, 1.4, 1.7, 2, 3, 5)  # of times as fast
 COARSE_TICKS = (0.5, 1, 2, 3, 5, 10, 20)
 
@@ -89,7 +91,7 @@ CONTESTANTS = {"plain": GREY, "everything": INDIGO, REPEATED: SKY_BLUE}
 def phase_shares(shares: Mapping[str, Mapping[str, float]]) -> Figure:
     """Draw a group of bars per phase, one for each training, with its share at the end.
 
-    A phase has the colour that it has in `step_traces`; the bars of the second training are pale.
+    The bars of the second training are pale.
 
     Args:
         shares: {training: {phase: share of a step, ..., "other": share}}.
@@ -113,60 +115,12 @@ def phase_shares(shares: Mapping[str, Mapping[str, float]]) -> Figure:
     return figure
 
 
-def step_traces(
-    traces: Mapping[str, Sequence[tuple[str, float, float]]], phases: Sequence[str]
-) -> Figure:
-    """Draw when each phase ran, and below it when an operation did: a gap is a wait.
-
-    Args:
-        traces: {training: (name, start, end) in µs of the events of a few steps}.
-        phases: the names of the events that are drawn on top.
-    """
-    figure, *panels = axes(8.6, 1.15 * len(traces) + 1.0, lines=len(traces), sharex=True)
-    colors = {phase: PHASE_COLORS[phase] for phase in phases}
-    gaps = []
-    for ax, (name, events) in zip(panels, traces.items(), strict=True):
-        begin = min(start for _, start, _ in events)
-        end = max(end for _, _, end in events)
-        operations = []
-        for what, start, stop in events:
-            bar = [((start - begin) / 1e3, (stop - start) / 1e3)]
-            if what in colors:
-                ax.broken_barh(bar, (0.5, 0.4), color=colors[what], lw=0)
-            elif what.startswith("aten::"):
-                operations.append((start, stop))
-                ax.broken_barh(bar, (0.05, 0.35), color=GREY, lw=0)
-        gaps.append(1 - _covered(operations) / (end - begin))
-        ax.set_yticks([0.7, 0.22], ["phases", "operations"], fontsize=8)
-        ax.set_title(f"{name}: {gaps[-1]:.0%} of the time outside operations", fontsize=9.5)
-        ax.grid(visible=False)
-    panels[-1].set_xlabel("ms")
-    for phase, color in colors.items():
-        panels[0].plot([], [], color=color, lw=5, label=phase)
-    handles, labels = panels[0].get_legend_handles_labels()
-    style = dict(ncols=len(colors), frameon=False, fontsize=8)
-    figure.legend(handles, labels, loc="outside lower center", **style)
-    return figure
-
-
-def _covered(intervals: Sequence[tuple[float, float]]) -> float:
-    """The length of the union of intervals."""
-    total = 0.0
-    reached = -math.inf
-    for start, end in sorted(intervals):
-        if end > reached:
-            total += end - max(start, reached)
-            reached = end
-    return total
-
-
-def roofline(roof: Roof, found: Mapping[str, Sequence[Operation]], names: int = 4) -> Figure:
+def roofline(roof: Roof, found: Mapping[str, Sequence[Operation]]) -> Figure:
     """Draw the roof, and each operation of a model's step as a dot whose area is its time.
 
     Args:
         roof: of measure.roofline.
-        found: {model: its Operations, slowest first}.
-        names: that are written per model, those of the slowest operations.
+        found: {model: its Operations, slowest first}; the first NAMED have their names.
     """
     figure, *panels = axes(9.4, 3.9, columns=len(found), sharex=True, sharey=True)
     reach = np.geomspace(1e-2, 1e3, 100)
@@ -178,7 +132,7 @@ def roofline(roof: Roof, found: Mapping[str, Sequence[Operation]], names: int = 
             point = (operation.intensity, operation.rate / 1e9)
             area = math.sqrt(operation.seconds / whole)
             ax.plot(*point, "o", color=INDIGO, ms=28 * area, alpha=0.5)
-        _name_operations(ax, operations[:names], roof.ridge)
+        _name_operations(ax, operations[:NAMED], roof.ridge)
         left = sum(each.seconds for each in operations if each.intensity < roof.ridge)
         ax.axvline(roof.ridge, color=GREY, lw=1, ls=":")
         ax.set_title(f"{model}: {left / whole:.0%} of the time left of the ridge", fontsize=9.5)
@@ -191,21 +145,22 @@ def roofline(roof: Roof, found: Mapping[str, Sequence[Operation]], names: int = 
 
 
 def _name_operations(ax: Axes, operations: Sequence[Operation], ridge: float) -> None:
-    """Write names next to dots; right of the ridge, where dots crowd, in a column below them.
+    """Write the names in a column below the roof, with a line to each dot.
 
-    The leftmost dot is named first, and lines start at the right of the names, so they cross none.
+    Dots right of the ridge come first, the leftmost on top, then those left of it, the highest on
+    top. A line starts at the side of the name where its dot is, so it crosses no name.
     """
     right = [each for each in operations if each.intensity > ridge]
     right.sort(key=lambda each: each.intensity)
-    line = dict(arrowstyle="-", color=GREY, lw=0.6, relpos=(1, 0.5))
-    for place, each in enumerate(right):
+    left = [each for each in operations if each.intensity <= ridge]
+    left.sort(key=lambda each: -each.rate)
+    for place, each in enumerate([*right, *left]):
+        side = 1 if each.intensity > ridge else 0
+        line = dict(arrowstyle="-", color=GREY, lw=0.6, relpos=(side, 0.5))
         column = dict(xytext=(0.64, 0.5 - 0.09 * place), textcoords="axes fraction")
         point = each.intensity, each.rate / 1e9
         style = dict(ha="right", va="center", fontsize=7.5, arrowprops=line)
         ax.annotate(_short_name(each.name), point, **column, **style)
-    for place, each in enumerate(each for each in operations if each.intensity <= ridge):
-        point = each.intensity, each.rate / 1e9
-        label_point(ax, _short_name(each.name), point, (9, 4 - 8 * (place % 2)), fontsize=7.5)
 
 
 def _short_name(operation: str) -> str:
@@ -252,16 +207,16 @@ def advice_ratios(compared: Mapping[str, Comparison | str], xlabel: str) -> Figu
     return figure
 
 
-def loss_curves(curves: Mapping[str, Tensor], ylabel: str, top: float = 3.5) -> Figure:
+def loss_curves(curves: Mapping[str, Tensor], ylabel: str) -> Figure:
     """Draw loss against step, a line per setting through the mean of the seeds.
 
     Its name stands where it ends or leaves the figure.
 
     Args:
         curves: {setting: tensor (seeds, steps)}.
-        top: highest loss that is drawn.
     """
     figure, ax = axes(7.4, 3.6)
+    top = LOSS_DRAWN_MAX
     ends = {}  # {setting: mean loss of its last steps}
     colors = dict(zip(curves, SERIES, strict=False))
     diverged = []
@@ -289,6 +244,7 @@ def loss_curves(curves: Mapping[str, Tensor], ylabel: str, top: float = 3.5) -> 
     if diverged:
         title += f"; diverged: “{'”, “'.join(diverged)}”"
     ax.set(xlabel="step", ylabel=ylabel, ylim=(0, top), title=title)
+    ax.xaxis.get_major_locator().set_params(integer=True)
     return figure
 
 
@@ -335,32 +291,24 @@ def loss_against_lr(
 
 
 def schedules(shapes: Mapping[str, Sequence[float]]) -> Figure:
-    """Draw the learning rate of each step; in the inset the last tenth of the steps, logarithmic.
+    """Draw the learning rate of each step.
 
     Args:
         shapes: {name: learning rates}.
     """
     figure, ax = axes(7.4, 3.6)
-    inset = ax.inset_axes([1.14, 0.02, 0.34, 0.38])
-    steps = max(map(len, shapes.values()))
-    last = range(steps - max(2, steps // 10), steps)
     for k, (name, values) in enumerate(shapes.items()):
         own = name in SCHEDULE_COLORS
         style = dict(color=SCHEDULE_COLORS.get(name, INDIGO), ls="-" if own else ":")
         ax.plot(values, lw=1.6, **style)
-        inset.plot(last, [values[step] for step in last], lw=1.4, **style)
         label = name if own else f"{name} (dotted)"
         place = dict(transform=ax.transAxes, va="top", fontsize=9)
-        ax.text(1.12, 0.98 - 0.08 * k, label, color=style["color"], **place)
-    ax.set(
-        xlabel="step",
-        ylabel="learning rate",
-        title="Two schedules do not end near zero: constant and cyclic",
-    )
-    inset.set_yscale("log")
-    inset.set_title("last tenth, logarithmic", fontsize=8)
-    inset.tick_params(labelsize=7)
-    inset.locator_params(axis="x", nbins=3)
+        ax.text(1.02, 0.98 - 0.08 * k, label, color=style["color"], **place)
+    high = [name for name, values in shapes.items() if values[-1] > 0.05 * max(values)]
+    title = "All learning rates end near zero"
+    if high:
+        title += f" but those of {' and '.join(high)}"
+    ax.set(xlabel="step", ylabel="learning rate", title=title)
     return figure
 
 
@@ -408,11 +356,11 @@ def small_studies(gains: Sequence[float], whole: Interval, published: float) -> 
 
     Args:
         gains: points by which one schedule is ahead, one per study.
-        whole: the same from all seeds and peaks.
+        whole: the same from all seeds, at the same peaks.
     """
     figure, ax = axes(7.4, 3.2)
     ax.hist(gains, bins=40, color=INDIGO, alpha=0.7)
-    ax.axvline(whole.estimate, color=GREY, label="all seeds and peaks")
+    ax.axvline(whole.estimate, color=GREY, label="all seeds")
     if math.isfinite(whole.low) and math.isfinite(whole.high):
         ax.axvspan(whole.low, whole.high, color=GREY, alpha=0.25, lw=0, label="its interval")
     ax.axvline(published, label="published", **MARK)
@@ -435,21 +383,20 @@ def over_length(
         ends: {schedule: {steps: accuracies, one per seed}}.
     """
     figure, ax = axes(7.0, 3.3)
+    means = {}  # {schedule: mean accuracy per length}
     for k, (name, by_length) in enumerate(ends.items()):
         color = SCHEDULE_COLORS[name]
         shift = 1 + 0.015 * (k - 1)  # dots of two schedules stand side by side
-        means = [sum(by_length[n]) / len(by_length[n]) for n in lengths]
-        ax.plot(lengths, means, "-", color=color)
+        means[name] = [sum(by_length[n]) / len(by_length[n]) for n in lengths]
+        ax.plot(lengths, means[name], "-", color=color)
         for n in lengths:
             ax.plot(
                 [n * shift] * len(by_length[n]), by_length[n], "o", color=color, ms=3, alpha=0.5
             )
         ax.plot([], [], "o-", color=color, ms=3, label=name)
     ax.legend(frameon=False, fontsize=9, loc="lower right")
-    last = ends["constant"][lengths[-1]]
-    level = sum(last) / len(last)
+    level, short = means["constant"][-1], means["linear"][1]
     ax.axhline(level, color=SCHEDULE_COLORS["constant"], lw=1, ls=":")
-    short = sum(ends["linear"][lengths[1]]) / len(last)
     ax.set(xscale="log", xlabel="steps of the training", ylabel="validation accuracy")
     ax.set_title(
         f"Linear with {lengths[1]} steps: {short:.3f}; constant with {lengths[-1]}: {level:.3f}"
@@ -814,7 +761,9 @@ def factors(
         label = (words or {}).get(verdict, verdict)
         handles += panels[1].plot([], [], "o-", color=VERDICT_COLORS[verdict], label=label)
     handles += panels[1].plot([], [], color=GREY, lw=0.8, label="control")
-    figure.legend(handles=handles, ncols=5, frameon=False, loc="outside lower center", fontsize=8)
+    ring = dict(color=GREY, mfc="none", ms=5)
+    handles += panels[0].plot([], [], "o", **ring, label="images cannot change")
+    figure.legend(handles=handles, ncols=6, frameon=False, loc="outside lower center", fontsize=8)
     return figure
 
 

@@ -37,14 +37,14 @@ SMALLEST_NORMAL = 2.0**-14
 LARGEST = 65504.0
 
 GUESSING = 10 / 101  # HR@10 of a random order of 101 candidates
-DRAWN_POINTS_MAX = 200  # of a loss curve; more are averaged
+WINDOW = 1.15  # last over first update of those that are a point of a loss curve
 DRAWN_LOSS_MAX = 1e3
 WARM_UP_STEPS = 5  # whose mean is a point of a loss curve
 
 
 def neumf_diagram() -> Figure:
     """Draw the architecture of NeuMF: two pairs of embeddings, a product and a tower, one logit."""
-    figure, ax = canvas(7.4, 4.0, 10, 6.2)
+    figure, ax = canvas(7.4, 4.5, 10, 7.0)
     users_x = 2.9
     items_x = 7.1
     box(ax, users_x, 0.5, "user id", GREY)
@@ -61,8 +61,9 @@ def neumf_diagram() -> Figure:
     box(ax, 2.45, 3.4, "element by element: p ⊙ q", BLUE, 3.6)
     box(ax, 7.55, 3.0, "concatenate", RED, 2.6)
     box(ax, 7.55, 3.8, "h: linear, ReLU", RED, 3.4)
-    box(ax, 7.55, 4.6, "h: linear, ReLU, narrower", RED, 3.4)
-    box(ax, 5.0, 5.6, "linear → logit of “will interact”", GREY, 4.2)
+    box(ax, 7.55, 4.6, "h: linear, ReLU", RED, 3.4)
+    box(ax, 7.55, 5.4, "h: linear, ReLU", RED, 3.4)
+    box(ax, 5.0, 6.4, "linear → logit of “will interact”", GREY, 4.2)
     arrows = (
         ((1.2, 2.14), (2.0, 3.06)),
         ((3.7, 2.14), (2.9, 3.06)),
@@ -70,8 +71,9 @@ def neumf_diagram() -> Figure:
         ((8.8, 2.14), (7.9, 2.66)),
         ((7.55, 3.34), (7.55, 3.46)),
         ((7.55, 4.14), (7.55, 4.26)),
-        ((2.45, 3.74), (4.2, 5.26)),
-        ((7.55, 4.94), (5.8, 5.26)),
+        ((7.55, 4.94), (7.55, 5.06)),
+        ((2.45, 3.74), (4.2, 6.06)),
+        ((7.55, 5.74), (5.8, 6.06)),
     )
     for start, end in arrows:
         arrow(ax, start, end)
@@ -111,14 +113,15 @@ def many_small_steps_or_one_large() -> Figure:
 def throughput(
     batch_sizes: Sequence[int],
     throughputs: Sequence[Interval] | Sequence[Sequence[float]],
-    predicted: Mapping[int, float | None] | None = None,
+    predicted_speedup: float | None = None,
     model: tuple[float, float] | None = None,
 ) -> Figure:
-    """Draw samples per second against batch size, predictions hollow.
+    """Draw samples per second against batch size, a prediction hollow.
 
     Args:
         throughputs: samples/s per batch size; or a list of repetitions each: median and range.
-        predicted: {batch size: samples/s that the learner expected, or None}.
+        predicted_speedup: how many times the samples/s of the smallest batch the learner expected
+            of the largest one, or None.
         model: (c, s), seconds per update and per sample; the curve B / (c + sB) is drawn and its
             two limits.
     """
@@ -132,10 +135,9 @@ def throughput(
     ax.errorbar(batch_sizes, middle, reach, **points)
     if model:
         _draw_model(ax, batch_sizes[0], batch_sizes[-1], model)
-    guesses = {batch: guess for batch, guess in (predicted or {}).items() if guess}
-    if guesses:
+    if predicted_speedup:
         hollow = dict(mfc="none", ms=11, color=RED, label="your prediction")
-        ax.plot(list(guesses), list(guesses.values()), "o", **hollow)
+        ax.plot(batch_sizes[-1], predicted_speedup * middle[0].item(), "o", **hollow)
     ax.set_xscale("log", base=2)
     ax.set_yscale("log")
     larger = f"{batch_sizes[-1] / batch_sizes[0]:.0f} times the batch"
@@ -180,8 +182,8 @@ def learning_rates(
 # one colour per way, the same in all figures; the first words that a label contains count
 RECIPES = {
     "same learning rate": RED,
-    "exponential": GREEN,  # as "equal factors, 0.4 epoch" in `warm_up`
-    "linear, ": PINK,  # as "straight line" there
+    "exponential": PINK,
+    "linear, ": GREEN,  # as "ramp over half" in `warm_up`
     "fp32": BLUE,
     "the whole batch in bf16": GREEN,
     "the whole batch": BLUE,  # in fp32
@@ -201,58 +203,42 @@ def color_of(label: str, place: int = 0) -> str:
     return COLORS[place % len(COLORS)]
 
 
-def accuracy(
-    runs: Mapping[str, History],
-    title: str,
-    popularity: float,
-    constant: float | None = None,
-    by_update: bool = False,
-) -> Figure:
-    """Draw training loss of every update (log axis) and HR@10 of {label: History}, against epoch.
+def accuracy(runs: Mapping[str, History], title: str, popularity: float, constant: float) -> Figure:
+    """Draw training loss and HR@10 of {label: History} against updates, on log axes.
 
     A run whose loss was no longer finite ends in a cross. The dotted line is what guessing among
     101 candidates reaches.
 
     Args:
         popularity: HR@10 of the most popular items, a dashed line.
-        constant: loss of the best constant prediction, a dashed line; None draws none.
-        by_update: against the number of updates, on a log axis.
+        constant: loss of the best constant prediction, a dashed line.
     """
     figure, left, right = axes(9.6, 3.6, columns=2)
     markers = "os^DvPX*"
     for place, ((label, history), marker) in enumerate(zip(runs.items(), markers, strict=False)):
         color = color_of(label, place)
-        losses = smoothed(history.losses)
-        updates = torch.arange(1, len(losses) + 1, dtype=torch.float64)
-        per_epoch = max(1, history.steps_per_epoch)
-        scale = per_epoch if by_update else 1
-        left.plot(updates * scale / per_epoch, losses, color=color, lw=1.2)
-        epochs = []
+        left.plot(*smoothed(history.losses), color=color, lw=1.2)
+        updates = []
         hit_rates = []
         for epoch, hit_rate in zip(history.epoch, history.hit_rate, strict=True):
             if not math.isnan(hit_rate):
-                epochs.append(epoch * scale)
+                updates.append(epoch * history.steps_per_epoch)
                 hit_rates.append(hit_rate)
         if history.diverged:
             label += " (diverged)"
-        right.plot(epochs, hit_rates, f"-{marker}", color=color, ms=4, lw=1.5, label=label)
+        right.plot(updates, hit_rates, f"-{marker}", color=color, ms=4, lw=1.5, label=label)
         if history.diverged:
             last = hit_rates[-1] if hit_rates else 0
-            right.plot(history.epoch[-1] * scale, last, "x", color=color, ms=11, mew=3)
+            right.plot(history.updates, last, "x", color=color, ms=11, mew=3)
     right.axhline(GUESSING, color=GREY, ls=":", lw=1, label="guessing")
     right.axhline(popularity, color=GREY, ls="--", lw=1, label="most popular films")
-    if constant is not None:
-        left.axhline(constant, color=GREY, ls="--", lw=1)
-        small = dict(color=GREY, fontsize=8, ha="right", va="bottom")
-        across = left.get_yaxis_transform()
-        left.text(0.99, constant, "best constant", transform=across, **small)
+    left.axhline(constant, color=GREY, ls="--", lw=1)
+    small = dict(color=GREY, fontsize=8, ha="right", va="bottom")
+    across = left.get_yaxis_transform()
+    left.text(0.99, constant, "best constant", transform=across, **small)
     log_losses(left)
-    xlabel = "updates" if by_update else "epoch"
-    left.set(xlabel=xlabel, ylabel="training loss, smoothed")
-    right.set(xlabel=xlabel, ylabel="HR@10", ylim=(-0.03, None))
-    if by_update:
-        left.set_xscale("log")
-        right.set_xscale("log")
+    left.set(xscale="log", xlabel="updates", ylabel="training loss, smoothed")
+    right.set(xscale="log", xlabel="updates", ylabel="HR@10", ylim=(-0.03, None))
     figure.suptitle(title)
     handles, labels = right.get_legend_handles_labels()
     figure.legend(handles, labels, frameon=False, fontsize=9, loc="outside right upper")
@@ -305,19 +291,24 @@ def recipes(
     return figure
 
 
-def smoothed(losses: Sequence[float], points: int = DRAWN_POINTS_MAX) -> list[float]:
-    """The losses up to the first that is not finite.
+def smoothed(losses: Sequence[float]) -> tuple[list[float], list[float]]:
+    """(updates, means) of the losses up to the first that is not finite.
 
-    If there are more than `points`, the means of equally many neighbours take their place.
+    Each mean is of the updates between two borders that are WINDOW apart, whatever the length of
+    the run: so two runs are smoothed alike where they have made as many updates.
     """
-    finite = torch.tensor(losses, dtype=torch.float64)
-    if len(finite):
-        finite = finite[: int(finite.isfinite().cummin(0).values.sum())]
-    if len(finite) <= points:
-        return finite.tolist()
-    width = math.ceil(len(finite) / points)
-    means = torch.nn.functional.avg_pool1d(finite[None], width, ceil_mode=True)[0]
-    return means.repeat_interleave(width)[: len(finite)].tolist()
+    updates = []
+    means = []
+    first = 0
+    while first < len(losses):
+        end = max(first + 1, math.floor((first + 1) * WINDOW) - 1)
+        window = losses[first:end]
+        if not all(map(math.isfinite, window)):
+            break
+        updates.append(math.sqrt((first + 1) * (first + len(window))))
+        means.append(statistics.mean(window))
+        first = end
+    return updates, means
 
 
 def gradient_histogram(
@@ -534,14 +525,14 @@ def time_to_target(
         predicted: seconds for a batch size; its curve is drawn.
         fastest: batch at the minimum of the curve, a dotted line; 0 or infinity if it has none.
     """
-    figure, ax = axes(7.4, 3.6)
+    figure, ax = axes(8.6, 3.6)
     for place, (batch, own) in enumerate(seconds.items()):
         reached = [value for value in own if value < math.inf]
         label = "" if place else "measured, a dot per seed"
         ax.plot([batch] * len(reached), reached, "o", color=BLUE, alpha=0.6, label=label)
     batches = torch.logspace(math.log2(min(seconds)), math.log2(max(seconds)), 60, base=2).tolist()
     curve = [predicted(batch) for batch in batches]
-    ax.plot(batches, curve, color=GREY, lw=1.2, label="predicted from one batch size")
+    ax.plot(batches, curve, color=GREY, lw=1.2, label="predicted")
     if 0 < fastest < math.inf:
         ax.axvline(fastest, color=GREY, ls=":", lw=1, label="predicted fastest batch")
     ax.set_xscale("log", base=2)
@@ -549,5 +540,5 @@ def time_to_target(
     plain_log(ax.yaxis)
     ax.set_xticks(list(seconds), [f"{batch:,}" for batch in seconds], fontsize=8)
     ax.set(xlabel="batch size", ylabel="seconds to the target", title=title)
-    ax.legend(frameon=False, fontsize=8)
+    legend_beside(ax)
     return figure

@@ -385,9 +385,8 @@ def predicted_workers(cases: Mapping[str, CheckedForecast], batch_size: int) -> 
         ax.axhline(without, color=BLUE, ls=":", lw=1.5, label="measured without workers")
         ylabel = f"time per batch of {batch_size}, ms"
         ax.set(xlabel="number of workers", ylabel=ylabel, ylim=(0, None))
-        over = [case.measured[number].scaled(1 / case.predicted[number]) for number in workers]
-        least = min(interval.low for interval in over)
-        most = max(interval.high for interval in over)
+        least = min(interval.low for interval in case.missed.values())
+        most = max(interval.high for interval in case.missed.values())
         ax.set_title(f"{label}: {least:.2f} to {most:.2f} times the prediction", fontsize=10)
         ax.set_xscale("log", base=2)
         ticks_at(ax, case.predicted)

@@ -266,7 +266,7 @@ def on_cuda(patient: Patient) -> dict[str, tuple[Work, Work]]:
 def gains_on_cuda(patient: Patient, seconds: float) -> dict[str, Interval]:
     """{advice: how many times as fast it makes the work} of what needs CUDA.
 
-    "first step" is the ratio of `first_step_of_a_shape`.
+    "first step" is the ratio of `first_step_of_a_shape`, and "first step without" its control.
 
     Args:
         seconds: that each pair takes, about.
@@ -274,6 +274,8 @@ def gains_on_cuda(patient: Patient, seconds: float) -> dict[str, Interval]:
     compared = compare_pairs(on_cuda(patient), device=patient.device, seconds=seconds)
     gains = {name: comparison.ratio(CHANGED) for name, comparison in compared.items()}
     gains["first step"] = first_step_of_a_shape(patient)
+    unseen = range(1 + SHAPES, 1 + 2 * SHAPES)
+    gains["first step without"] = first_step_of_a_shape(patient, unseen, tunes=False)
     return gains
 
 
@@ -282,16 +284,25 @@ def benchmarking(on: bool = True) -> Iterator[None]:
     """cudnn.benchmark while the context lasts."""
     before = torch.backends.cudnn.benchmark
     torch.backends.cudnn.benchmark = on
-    yield
-    torch.backends.cudnn.benchmark = before
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.benchmark = before
 
 
-def first_step_of_a_shape(patient: Patient) -> Interval:
-    """The time of a later step over that of the first step of a batch size, with autotuning."""
+def first_step_of_a_shape(
+    patient: Patient, missing: Iterable[int] = range(1, 1 + SHAPES), tunes: bool = True
+) -> Interval:
+    """The time of a later step over that of the first step of a batch size.
+
+    Args:
+        missing: images that each batch has fewer than a whole one.
+        tunes: whether cudnn.benchmark is on.
+    """
     first = []
     later = []
-    with benchmarking():
-        for fewer in range(1, SHAPES + 1):
+    with benchmarking(tunes):
+        for fewer in missing:
             x = patient.images[: patient.batch_size - fewer]
             batch = x, patient.labels[: len(x)]
             for taken in (first, later):

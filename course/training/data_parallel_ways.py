@@ -105,17 +105,6 @@ def alone(name: str) -> str:
     return FORWARD if name.startswith("forward") else STEP
 
 
-def times_alone(of_batch: Comparison) -> str:
-    """One line: how many times as long as the model alone each way takes, and the control."""
-    words = []
-    for name in of_batch.seconds:
-        base = alone(name)
-        if name != base:
-            words.append(f"{name} {of_batch.ratio(base, to=name)}")
-    words.append(f"the model against itself {of_batch.control}")
-    return "; ".join(words)
-
-
 def panels(
     found: Mapping[int, Comparison],
 ) -> tuple[dict[str, dict[str, list[Interval]]], list[Interval], str]:

@@ -131,3 +131,11 @@ def losses_without(piece: str, forgotten_at: int) -> list[float]:
     run = train(new_run(), forgotten_at)
     forget(run, piece)
     return train(run, STEPS - forgotten_at + run.step).losses
+
+
+def first_difference(losses: list[float], undisturbed: list[float]) -> int | None:
+    """The first step, counted from 1, whose loss is not the undisturbed one; None without any."""
+    for step, (loss, right) in enumerate(zip(losses, undisturbed, strict=True), start=1):
+        if loss != right:
+            return step
+    return None

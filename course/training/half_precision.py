@@ -4,7 +4,7 @@ Two of the part's exercises, the step under autocast and the loss scaler, are it
 """
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from course.measure.saved_tensors import peak_bytes_saved
-from course.training.recommender import LOG_ODDS, Experiment
+from course.training.recommender import LOG_ODDS, SAMPLES_PER_POSITIVE, Experiment
 from course.training.recommender_loop import History, Step
 
 # the flags of /proc/cpuinfo: x86 of 2020 and of 2023, and Arm
@@ -78,6 +78,11 @@ def bf16_step(
     return mean_loss.detach()
 
 
+def constant_scaler(device: torch.device, scale: float) -> torch.amp.GradScaler:
+    """A new scaler that keeps its `scale`, as long as no gradient overflows."""
+    return torch.amp.GradScaler(device.type, init_scale=scale, growth_interval=10**9)
+
+
 def kept_by_step(experiment: Experiment, step: Step, batch_size: int) -> int:
     """Most bytes that autograd keeps while `step` trains NVIDIA's NeuMF on one batch."""
     model = experiment.fresh_model("nvidia")
@@ -85,21 +90,6 @@ def kept_by_step(experiment: Experiment, step: Step, batch_size: int) -> int:
     # a slice would keep all of its epoch
     batch = [tensor.clone() for tensor in experiment.first_batch(batch_size)]
     return peak_bytes_saved(lambda: step(model, *batch, optimizer), model.parameters())
-
-
-def some_updates(
-    experiment: Experiment, step: Step, batch_size: int, n_updates: int
-) -> Callable[[], None]:
-    """A function that trains NVIDIA's NeuMF for a few updates with `step`, to be timed."""
-    model = experiment.fresh_model("nvidia")
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
-    batch = experiment.first_batch(batch_size)
-
-    def run() -> None:
-        for _ in range(n_updates):
-            step(model, *batch, optimizer)
-
-    return run
 
 
 class _WatchedLinear(TorchFunctionMode):
@@ -171,7 +161,7 @@ def train_tower(
     torch.manual_seed(seed)
     model = Tower(experiment.data.n_users, experiment.data.n_items).to(experiment.data.device)
     optimizer = torch.optim.Adam(model.parameters(), lr=sizes.tower_lr)
-    n_samples = 5 * len(experiment.data.train_users)
+    n_samples = SAMPLES_PER_POSITIVE * len(experiment.data.train_users)
     epochs = sizes.tower_updates * sizes.tower_rows / n_samples
     return experiment.train(
         model,

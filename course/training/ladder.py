@@ -461,17 +461,18 @@ def _pass(layer, shape, layout, device):
 
 
 def attention_pair(
-    columns: int, tokens: int, dim: int, device: torch.device
+    columns: int, tokens: int, dim: int, device: torch.device, is_causal: bool = True
 ) -> tuple[Callable, Callable]:
-    """(written out, SDPA): causal attention, forward and backward, on rows of `columns` tokens.
+    """(written out, SDPA): attention, forward and backward, on rows of `columns` tokens.
 
     Args:
         tokens: of all rows together.
+        is_causal: whether a token looks only at itself and at those before it.
     """
     shape = (tokens // columns, HEADS, columns, dim // HEADS)
     parts = [torch.randn(shape).to(device).requires_grad_() for _ in range(3)]
 
     def run_by(attend):
-        return lambda: attend(*parts, is_causal=True).sum().backward()
+        return lambda: attend(*parts, is_causal=is_causal).sum().backward()
 
     return run_by(written_out), run_by(F.scaled_dot_product_attention)

@@ -12,7 +12,6 @@ from course.training.recommender import Experiment, final_scores
 from course.training.recommender_loop import Schedule
 
 Ramp = Callable[..., float]  # (step, steps_per_epoch, lr, warmup_epochs) -> learning rate
-RAMP_EPOCHS = 1
 
 
 def constant_lr(lr: float) -> Schedule:
@@ -20,13 +19,15 @@ def constant_lr(lr: float) -> Schedule:
     return lambda step, steps_per_epoch: lr
 
 
-def ramp_and_decay(ramp: Ramp, epochs: float) -> Callable[[float], Schedule]:
-    """peak -> a schedule of `epochs` epochs: a ramp over the first, then quadratic decay to 0."""
+def ramp_and_decay(
+    ramp: Ramp, epochs: float, ramp_epochs: float = 1
+) -> Callable[[float], Schedule]:
+    """peak -> a schedule of `epochs` epochs: a ramp over the first, times quadratic decay."""
 
     def of_peak(peak: float) -> Schedule:
         def schedule(step: int, steps_per_epoch: int) -> float:
             left = 1 - step / (epochs * steps_per_epoch)
-            return ramp(step, steps_per_epoch, peak, RAMP_EPOCHS) * left**2
+            return ramp(step, steps_per_epoch, peak, ramp_epochs) * left**2
 
         return schedule
 

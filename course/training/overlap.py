@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from course.measure.comparison import Comparison
+from course.measure.comparison import Comparison, Interval
 from course.parallel.slow_wire import Wire, slow_wire
 from course.parallel.timing import compare_measured_on_ranks
 from course.training.small_gpt import BLOCKS, next_token_loss, random_tokens, small_gpt
@@ -25,6 +25,8 @@ PLAIN = "no wrapper"
 WARM_UPS = 2
 
 Wrap = Callable[[nn.Module], nn.Module]
+# (when each bucket is ready, how long the card needs for each) -> when the last message ends
+Formula = Callable[[list[float], list[float]], float]
 # of one backward, in seconds from its start: "seconds" until all gradients are averaged, "hooks"
 # [(number of the parameter, when its gradient was ready)], "sent" [[launched, started, ended,
 # waited]], and "bytes" of each message
@@ -36,9 +38,18 @@ class WireRuns:
     """What `over_wires` found on one wire."""
 
     bandwidth: float  # bytes per second
-    needs: float  # how long the wire needs for all gradients, in backwards without a wrapper
     compared: Comparison  # of the ways, PLAIN first
     records: dict[str, list[Record]]  # of each way
+
+
+@dataclass
+class Sweep:
+    """Until when all gradients are averaged on each wire, in backwards without a wrapper."""
+
+    computed: dict[str, list[float]]  # for each size of buckets
+    measured: dict[str, list[Interval]]
+    flat: dict[str, float]  # with one message after backward
+    needs: dict[str, float]  # what the wire needs for all gradients
 
 
 def gradient_bytes() -> int:
@@ -91,8 +102,7 @@ def _on_one_wire(
         return record["seconds"]
 
     compared = compare_measured_on_ranks(list(runs), measure, seconds=seconds)
-    needs = gradient_bytes() / bandwidth / compared.median(PLAIN)
-    return WireRuns(bandwidth, needs, compared, records)
+    return WireRuns(bandwidth, compared, records)
 
 
 def recorded_backward(wrap: Wrap, rows: int, wire: Wire) -> Callable[[], Record]:
@@ -177,3 +187,49 @@ def buckets_ready(records: Sequence[Record], n_bytes: Sequence[int]) -> list[flo
             latest = max(latest, when_ready[number])
         ready.append(latest)
     return ready
+
+
+def sweep(
+    runs_of_ranks: Sequence[Sequence[WireRuns]],
+    wires: Sequence[str],
+    caps: Sequence[int],
+    flat: str,
+    last_message_ends: Formula,
+) -> Sweep:
+    """The Sweep over wires and sizes of buckets.
+
+    Args:
+        runs_of_ranks: what `over_wires` returned on each rank.
+        wires: their names, in the same order.
+        caps: bytes of a bucket; each is a way of the Comparisons.
+        flat: the way with one message after backward.
+    """
+    swept = Sweep({}, {}, {}, {})
+    for number, wire in enumerate(wires):
+        runs = [runs_of_rank[number] for runs_of_rank in runs_of_ranks]
+        compared = runs[0].compared
+        backward = statistics.median(record["seconds"] for record in slowest(runs, PLAIN))
+        swept.needs[wire] = gradient_bytes() / runs[0].bandwidth / backward
+        swept.flat[wire] = compared.ratio(PLAIN, to=flat).estimate
+        swept.computed[wire] = []
+        swept.measured[wire] = []
+        for cap in caps:
+            computed = _computed_seconds(runs, cap, last_message_ends) / backward
+            swept.computed[wire].append(computed)
+            swept.measured[wire].append(compared.ratio(PLAIN, to=cap))
+    return swept
+
+
+def _computed_seconds(runs: Sequence[WireRuns], cap: int, last_message_ends: Formula) -> float:
+    """Seconds of a step with buckets of `cap` bytes, by the formula.
+
+    The median over the rounds, in each of which the slowest rank says when gradients are ready.
+    """
+    bucket_bytes = runs[0].records[cap][-1]["bytes"]
+    wire_seconds = [n_bytes / runs[0].bandwidth for n_bytes in bucket_bytes]
+    step_seconds = []
+    for record in slowest(runs, PLAIN):
+        ready = buckets_ready([record], bucket_bytes)
+        last_ends = last_message_ends(ready, wire_seconds)
+        step_seconds.append(max(record["seconds"], last_ends))
+    return statistics.median(step_seconds)

@@ -5,6 +5,7 @@ they are exercises of part 6. The library's own are in implicit_feedback.py, the
 recommender_loop.py.
 """
 
+import itertools
 import math
 import statistics
 from collections.abc import Callable, Iterator
@@ -26,8 +27,11 @@ from course.training.recommender_loop import (
     Interactions,
     LeaveOneOut,
     SampleNegatives,
+    Step,
     epoch_batches,
+    keep_freed_memory,
     train,
+    training_step,
 )
 
 # of a model that says 1/5 to all: one positive in five
@@ -53,7 +57,7 @@ class Experiment:
 
     Attributes:
         data: Interactions on `course.device()`.
-        is_real: False if the ratings are a stand-in.
+        about: the data in a line: their name, whether they are real, how many users and films.
         batches: 1, 16 and 192 times the base batch.
         popularity: HR@10, on the validation items, of ranking by the number of training positives,
             the same for all users.
@@ -69,7 +73,9 @@ class Experiment:
     ):
         ratings = movielens.load(sizes.dataset)
         self.data = Interactions.from_ratings(ratings, leave_one_out, sample_negatives, device())
-        self.is_real = ratings.real
+        origin = "real ratings" if ratings.real else "a stand-in: invented ratings"
+        size = f"{ratings.n_users:,} users, {ratings.n_items:,} films"
+        self.about = f"{sizes.dataset}, {origin}; {size}"
         self.batches = [sizes.base_batch * factor for factor in BATCH_FACTORS]
         self.epochs = sizes.epochs
         self.sample_negatives = sample_negatives
@@ -110,11 +116,16 @@ class Experiment:
         torch.manual_seed(seed)
         return DotProduct(self.data.n_users, self.data.n_items, factors).to(self.data.device)
 
-    def first_batch(self, batch_size: int) -> Batch:
-        """The first (users, items, labels) of an epoch, the same at every call."""
-        generator = torch.Generator(self.data.device).manual_seed(0)
+    def first_batches(self, number: int, batch_size: int, seed: int = 0) -> list[Batch]:
+        """The first (users, items, labels) of an epoch, the same at every call with one seed."""
+        generator = torch.Generator(self.data.device).manual_seed(seed)
         epoch = epoch_batches(self.data, batch_size, self.sample_negatives, generator=generator)
-        return next(epoch)
+        return list(itertools.islice(epoch, number))
+
+    def first_batch(self, batch_size: int) -> Batch:
+        """The first of them, the same at every call."""
+        (batch,) = self.first_batches(1, batch_size)
+        return batch
 
     def train(
         self,
@@ -170,6 +181,32 @@ class Experiment:
         optimizer = make_optimizer(model.parameters())
         return self.train(model, optimizer, batch_size, seed=seed, **options)
 
+    def some_updates(
+        self,
+        make_optimizer: MakeOptimizer,
+        batch_size: int,
+        n_updates: int,
+        *,
+        step: Step = training_step,
+        size: str = "paper",
+    ) -> Callable[[], None]:
+        """A function that makes `n_updates` updates of a fresh model on one batch, to be timed.
+
+        Args:
+            step: see `recommender_loop.train`.
+            size: a key of models.NEUMF_SIZES.
+        """
+        keep_freed_memory()
+        model = self.fresh_model(size)
+        batch = self.first_batch(batch_size)
+        optimizer = make_optimizer(model.parameters())
+
+        def run() -> None:
+            for _ in range(n_updates):
+                step(model, *batch, optimizer)
+
+        return run
+
     def test(self, model: nn.Module) -> tuple[float, float]:
         """(HR@10, NDCG@10) of `model` on the test items, which nothing may be tuned on."""
         return evaluate(model, self.data.test_items, self.data.duplicate, self.rank_metrics)
@@ -213,19 +250,17 @@ def print_run(label: str, history: History) -> None:
 
 
 def print_log(history: History) -> None:
-    """Print a line per epoch: the scores, the throughput and the seconds of training and scoring.
+    """Print a line per epoch: the scores, the loss and the throughput.
 
     A star marks the best hit rate so far.
     """
     best = -math.inf
-    print("epoch   HR@10  NDCG@10    loss    samples/s   train s  score s")
+    print("epoch   HR@10  NDCG@10    loss    samples/s")
     for i, (hit_rate, ndcg) in enumerate(zip(history.hit_rate, history.ndcg, strict=True)):
         star = "*" if hit_rate > best else " "
         best = max(best, hit_rate)
-        seconds = f"{history.seconds_train[i]:9.1f} {history.seconds_eval[i]:8.2f}"
-        speed = f"{history.throughput[i]:12,.0f}"
         scores = f"{hit_rate:.3f}{star} {ndcg:8.3f} {history.loss[i]:7.3f}"
-        print(f"{history.epoch[i]:5.0f}   {scores} {speed} {seconds}")
+        print(f"{history.epoch[i]:5.0f}   {scores} {history.throughput[i]:12,.0f}")
 
 
 def print_seeds(label: str, histories: list[History]) -> None:

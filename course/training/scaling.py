@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 import torch
 import torch.distributed as dist
-from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from course.device import cores, own_gpus
@@ -22,6 +21,7 @@ ALONE = "alone"
 SILENT = "silent"
 SHARED = "shared"
 EACH = "each"
+RUNS = 5  # of a step, whose median says how late a batch is
 
 Step = Callable[[], None]
 
@@ -174,6 +174,18 @@ def _late_step(late: float, step: Step) -> Step:
     return late_step
 
 
+def shares_of_ways(
+    of_ranks: Sequence[tuple[Comparison, Mapping[str, tuple[float, float]]]],
+) -> dict[str, list[dict[str, float]]]:
+    """{way: `step_shares` of each rank}, of what `compared_delays` returned on each rank."""
+    compared, ways = of_ranks[0]
+    shares = {}
+    for way in ways:
+        late_and_own = [of_rank[way] for _, of_rank in of_ranks]
+        shares[way] = step_shares(compared.median(way), late_and_own)
+    return shares
+
+
 def step_shares(
     step_seconds: float, late_and_own: Sequence[tuple[float, float]]
 ) -> list[dict[str, float]]:
@@ -197,10 +209,10 @@ def step_shares(
     return shares
 
 
-def _median_seconds(step: Step, rounds: int = 5) -> float:
+def _median_seconds(step: Step) -> float:
     """The median of some runs of `step` on this rank, while the other ranks compute too."""
     _seconds(step)
-    return statistics.median(_seconds(step) for _ in range(rounds))
+    return statistics.median(_seconds(step) for _ in range(RUNS))
 
 
 def _seconds(step: Step) -> float:
@@ -211,29 +223,3 @@ def _seconds(step: Step) -> float:
     if torch.cuda.is_available():
         torch.cuda.synchronize()
     return time.perf_counter() - started
-
-
-def flops_per_token(model: nn.Module) -> int:
-    """Floating-point operations per token of a training step: 6 per parameter.
-
-    Source: Kaplan et al. 2020, "Scaling laws for neural language models", arXiv:2001.08361, section
-    2.1. It leaves out attention's products of queries and keys.
-    """
-    return 6 * sum(p.numel() for p in model.parameters())
-
-
-def peak_flops(size: int = 1024, rounds: int = 7) -> float:
-    """FLOP per second of the fastest of some large matrix products, where the ranks compute.
-
-    That is a GPU if there are several, else one thread of the CPU.
-    """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    a = torch.randn(size, size, device="cuda" if own_gpus() else "cpu")
-    fastest = float("inf")
-    for _ in range(rounds):
-        started = time.perf_counter()
-        (a @ a)[0, 0].item()
-        fastest = min(fastest, time.perf_counter() - started)
-    torch.set_num_threads(threads)
-    return 2 * size**3 / fastest

@@ -15,7 +15,12 @@ from torch.nn import functional as F
 from course.measure.timing import now
 from course.training.metrics import evaluate
 from course.training.models import NeuMF, lookup
-from course.training.recommender import LOG_ODDS, Experiment, MakeOptimizer
+from course.training.recommender import (
+    LOG_ODDS,
+    SAMPLES_PER_POSITIVE,
+    Experiment,
+    MakeOptimizer,
+)
 from course.training.recommender_loop import Batch, History, epoch_batches, keep_freed_memory
 
 # of all models in one update; larger batches train one model after the other
@@ -104,7 +109,7 @@ def _train_together(experiment, models, make_optimizer, batch_size, epochs) -> l
     data = experiment.data
     together = ManyNeuMFs(models)
     optimizer = make_optimizer(together.parameters())
-    n_samples = 5 * len(data.train_users)
+    n_samples = SAMPLES_PER_POSITIVE * len(data.train_users)
     per_epoch = math.ceil(n_samples / batch_size)
     total = round(epochs * per_epoch)
     histories = [History(steps_per_epoch=per_epoch) for _ in models]

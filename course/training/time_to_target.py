@@ -5,6 +5,7 @@ The learning rates are tuned for each batch size, on a grid of factors of two, b
 critical`.
 """
 
+import functools
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +18,7 @@ from torch.nn import functional as F
 
 from course.measure.comparison import compare, ratio_interval
 from course.training.recommender import SAMPLES_PER_POSITIVE, Experiment
-from course.training.recommender_loop import History, Step, training_step
+from course.training.recommender_loop import History, Step
 
 # Adam: {times the base batch: (learning rate, updates to the target, about)}
 TUNED = {
@@ -129,7 +130,8 @@ def seconds_per_update(experiment: Experiment, sizes: SimpleNamespace) -> dict[i
     ways = {}
     for times in sizes.critical_times:
         batch = times * sizes.base_batch
-        ways[f"{batch:,}"] = _updates(experiment, times, batch)
+        make_optimizer = functools.partial(adam, times=times)
+        ways[f"{batch:,}"] = experiment.some_updates(make_optimizer, batch, TIMED_UPDATES)
     device = experiment.data.device
     compared = compare(ways, device=device, seconds=sizes.seconds, progress=False)
     found = {}
@@ -165,18 +167,6 @@ def fastest_batch(seconds: Mapping[int, Sequence[float]]) -> int | None:
         if not longer.low > 1:  # also if it is NaN
             return None
     return best
-
-
-def _updates(experiment: Experiment, times: int, batch: int) -> Callable[[], None]:
-    model = experiment.fresh_model()
-    optimizer = adam(model.parameters(), times)
-    rows = experiment.first_batch(batch)
-
-    def run() -> None:
-        for _ in range(TIMED_UPDATES):
-            training_step(model, *rows, optimizer)
-
-    return run
 
 
 def fitted(updates: Mapping[int, float]) -> Need:

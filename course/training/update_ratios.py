@@ -4,9 +4,9 @@ A ratio of 1 means that the update is as long as the weights themselves.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 
 def update_ratios(model: nn.Module, step: Callable[[], object]) -> dict[str, float]:
@@ -24,17 +24,19 @@ def update_ratios(model: nn.Module, step: Callable[[], object]) -> dict[str, flo
     return ratios
 
 
-def extremes(runs: Sequence[Mapping[str, float]], kind: str) -> tuple[Tensor, Tensor]:
-    """(largest, smallest) update-to-weight ratio of each run, two tensors (runs,).
+class Extremes(NamedTuple):
+    """The largest and the smallest of some update-to-weight ratios."""
 
-    Args:
-        runs: {name of a parameter: its ratio} of each run.
-        kind: only parameters whose name contains it count, e.g. "weight".
-    """
-    largest = []
-    smallest = []
-    for ratios in runs:
-        of_kind = [ratio for name, ratio in ratios.items() if kind in name]
-        largest.append(max(of_kind))
-        smallest.append(min(of_kind))
-    return torch.tensor(largest), torch.tensor(smallest)
+    largest: float
+    smallest: float
+
+    @property
+    def spread(self) -> float:
+        """The largest over the smallest."""
+        return self.largest / self.smallest
+
+
+def extremes(updates: Sequence[Mapping[str, float]]) -> Extremes:
+    """The Extremes over all parameters of some updates, each {name of a parameter: its ratio}."""
+    ratios = [ratio for update in updates for ratio in update.values()]
+    return Extremes(max(ratios), min(ratios))

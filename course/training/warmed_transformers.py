@@ -39,11 +39,6 @@ class Text:
     constant: float
     table: float
 
-    @property
-    def steps_per_epoch(self) -> int:
-        """Batches in which each sequence is drawn once, on average."""
-        return len(self.tokens) // BATCH
-
 
 def text_of_pairs(rows: int, device: torch.device | str = "cpu") -> Text:
     """The same Text at every call: the next token depends on the last two."""

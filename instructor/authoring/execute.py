@@ -59,8 +59,8 @@ def measured_values(path: Path, part: str) -> list[Measured]:
     if not path.exists():
         return []
     kept = json.loads(path.read_text(encoding="utf-8"))
-    values = [{"what": one["what"], "measured": one["measured"]} for one in kept]
-    return [value for value, one in zip(values, kept, strict=True) if one["part"] == part]
+    of_part = [one for one in kept if one["part"] == part]
+    return [{"what": one["what"], "measured": one["measured"]} for one in of_part]
 
 
 def _measures(cell):

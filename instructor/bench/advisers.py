@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from course.checkup.advice.rule import BOUND, PREDICTED, TRIED
+from course.checkup.facts import FUSED, TF32
 
 SECONDS_MAX = 150  # of one run, and of the check-up longer by MINUTES_TIMES its --minutes
 MINUTES_TIMES = 6
@@ -38,9 +39,9 @@ NO_ALARM = ("", "compute")  # most time may go into computing
 # a pattern of torch -> the rule of the check-up that finds the same
 RULES_OF_PATTERNS = {
     "Synchronized DataLoader Pattern": ("workers",),
-    "Optimizer Single Tensor Pattern": ("fused optimizer", "optimizers"),
+    "Optimizer Single Tensor Pattern": (FUSED, "optimizers"),
     "Gradient Set To Zero Instead of None Pattern": ("zeroed",),
-    "FP32 MatMul Pattern": ("tf32",),
+    "FP32 MatMul Pattern": (TF32,),
 }
 WRAPPED = ast.parse("traceml.wrap_dataloader_fetch", mode="eval").body
 INSTRUMENTED = """

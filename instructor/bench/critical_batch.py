@@ -21,7 +21,7 @@ from course import sizes
 from course.datasets import data_folder
 from course.device import machine, scale
 from course.notebook.solutions import load_solutions
-from course.training.recommender import Experiment
+from course.training.recommender import SAMPLES_PER_POSITIVE, Experiment
 from course.training.recommender_loop import History
 
 UNIT = "03_large_batch"
@@ -89,7 +89,8 @@ class Search:
         return self.kept[key]
 
     def _train(self, name: str, batch: int, lr: float, seed: int, every: int) -> History:
-        steps_per_epoch = math.ceil(5 * len(self.experiment.data.train_users) / batch)
+        n_samples = SAMPLES_PER_POSITIVE * len(self.experiment.data.train_users)
+        steps_per_epoch = math.ceil(n_samples / batch)
         return self.experiment.train_fresh(
             lambda parameters: optimizer_of(name, parameters, lr, self.answers),
             batch,

@@ -34,6 +34,7 @@ from typing import IO
 import torch
 
 from course.datasets import data_folder
+from course.device import cores
 from course.errors import CourseError
 from course.learner.recorded import FOLDER
 from course.notebook.registry import all_parts
@@ -255,7 +256,7 @@ def _command(step: Step, rows_file: Path, dry_run: bool) -> list[str]:
         return [*python, "instructor.bench.gpu_measures", step.name, str(rows_file)]
     workers = []
     if importlib.util.find_spec("xdist") and not dry_run:
-        workers = ["-n", str(min(WORKERS_MAX, os.cpu_count()))]
+        workers = ["-n", str(min(WORKERS_MAX, cores()))]
     # pytest-benchmark, where it is installed, warns of xdist, and warnings are errors
     plugins = ["-p", "no:cacheprovider", "-p", "no:benchmark"]
     return [*python, "pytest", "-q", *plugins, *workers, *step.tests]

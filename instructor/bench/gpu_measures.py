@@ -42,6 +42,7 @@ from course.notebook.solutions import load_solutions
 from course.system.files import write_text
 from course.training import speedrun as race_of_unit_06
 from course.training.models import NEUMF_SIZES, NeuMF
+from course.training.recommender import SAMPLES_PER_POSITIVE
 from course.training.recommender_loop import Interactions, epoch_batches
 from instructor.bench import SECONDS_MAX, spread
 from instructor.bench.cells import run_part
@@ -128,7 +129,7 @@ def ncf(rows: Rows) -> None:
     for name, precision in PRECISIONS.items():
         epochs[name] = ncf_epoch(data, batch, precision)
     found = compare_in_rounds(epochs, at(1, 7))
-    samples = 5 * len(data.train_users)
+    samples = SAMPLES_PER_POSITIVE * len(data.train_users)
     for name in found.seconds:
         rate = found.rate(name, samples / 1e6).estimate
         ratio = f"{rate:.2f}, {found.ratio(name)} times as fast as {found.base}"

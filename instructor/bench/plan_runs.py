@@ -4,7 +4,6 @@ The functions run in ranks, each with one thread. A step has as many batches as 
 those of data parallel ranks at the same time, those of tensor and pipeline ranks as micro-batches.
 """
 
-import copy
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -258,7 +257,7 @@ class _Blocks(nn.Module):
 
     def __init__(self, blocks: nn.ModuleList) -> None:
         super().__init__()
-        self.blocks = copy.copy(blocks)
+        self.blocks = blocks
 
     def forward(self, x: Tensor) -> Tensor:
         """Like `x`."""

@@ -17,6 +17,7 @@
 # **Needs** nothing
 
 # %% locked="setup"
+import inspect
 import math
 
 import torch
@@ -24,8 +25,9 @@ import torch.distributed as dist
 
 import course
 from course.checks import data_parallel as check
-from course.parallel import counting, distributed, network
+from course.parallel import counting, distributed, message_times
 from course.parallel.distributed import run_ranks
+from course.parallel.messages import exchange
 from course.parallel.network import Network
 from course.plots import data_parallel as plots
 
@@ -35,7 +37,7 @@ sizes = course.sizes("02_data_parallel")
 # %% [markdown]
 # **The unit** is about training one model on many devices. In session 1 (parts 1 to 3) you count messages, build
 # DistributedDataParallel and find the faults of five trainings. In session 2 (parts 4 to 6) you move to
-# `torchrun`, learn why two devices are not twice as fast, and see what DataParallel does.
+# `torchrun`, learn why two devices are not twice as fast, and see what DataParallel does. Parts 7 and 8 are extra.
 #
 # Replace each `None` by your prediction before you run the next cell. Later cells use your answer if it passed its
 # check, or else the reference solution if your copy of the course has it. Leave the empty cell after each check alone:
@@ -154,6 +156,9 @@ for fixed_swap in (one_sends_first, start_both):
 # %% [markdown]
 # **Shown**: one function changes only the order, the other only when a call returns. Either change is enough.
 #
+# **Known**: NCCL must get both messages as a group, by `dist.batch_isend_irecv`. Otherwise the ranks may wait for each
+# other on the GPU ([NCCL](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/p2p.html)).
+#
 # **Takeaway** If sending blocks and every rank sends first, nobody receives. Start both directions, then wait.
 
 # %% [markdown]
@@ -223,7 +228,7 @@ for fixed_swap in (one_sends_first, start_both):
 
 # %% solution="broadcast_naive"
 def broadcast_naive(tensor, src):
-    """None; afterwards `tensor` of every rank holds the values of rank `src`, which sends to each other rank in turn.
+    """None; afterwards `tensor` of every rank holds the values of rank `src`, which sends to one rank after the other.
 
     Args:
         tensor: contiguous tensor on the CPU, of one shape and dtype in all ranks; changed in place.
@@ -266,15 +271,8 @@ plots.ring(3)
 # Each piece is summed once and then copied, so all ranks end with the same bits. In each step every rank sends and
 # receives. If all called a blocking `send` first, they would deadlock. `exchange` starts both messages, then waits:
 
-
-# %% locked="exchange"
-def exchange(outgoing, to, incoming, source):
-    """Send `outgoing` to rank `to` while receiving into `incoming` from rank `source`; both contiguous."""
-    sending = dist.isend(outgoing, to)
-    receiving = dist.irecv(incoming, source)
-    sending.wait()
-    receiving.wait()
-
+# %%
+print(inspect.getsource(exchange))  # 9 lines to read
 
 # %% [markdown]
 # ### Exercise 2 · All-reduce on a ring
@@ -466,10 +464,10 @@ def all_reduce_seconds(n_bytes, world_size, latency, bandwidth):
         bandwidth: bytes per second.
     """
     ### BEGIN SOLUTION
-    rounds, whole = math.log2(world_size), n_bytes / bandwidth
-    shares = (
-        2 * (world_size - 1) / world_size * whole
-    )  # what a rank sends of a tensor that is cut into pieces
+    rounds = math.log2(world_size)
+    whole = n_bytes / bandwidth
+    # what a rank sends of a tensor that is cut into pieces
+    shares = 2 * (world_size - 1) / world_size * whole
     return {
         "naive": 2 * (world_size - 1) * (latency + whole),
         "tree": 2 * rounds * (latency + whole),
@@ -488,26 +486,20 @@ check.all_reduce_seconds(all_reduce_seconds, seed=727)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# The next cells draw your formulas and run your ring on virtual ranks. Their tensors are on the device "meta": they
-# have a size but no values, so a gigabyte takes no memory.
-
+# The next cells draw your formulas and run your ring on virtual ranks. Their tensors have a size but no values, so a
+# gigabyte takes no memory.
 
 # %% tags=["experiment"]
-def all_reduced(rank, world_size, all_reduce, n_bytes):
-    all_reduce(torch.empty(n_bytes // 4, device="meta"))
-
-
 wires = Network(latency=20e-6, bandwidth=10e9)
 world_size = sizes.virtual_ranks
 predict_seconds = course.solved(check.all_reduce_seconds)
-ring = course.solved(check.ring_all_reduce)
+ways = {"ring": course.solved(check.ring_all_reduce)}
 
 predicted = {}  # {bytes: {way: seconds}}
 simulated = {}
 for n_bytes in sizes.virtual_bytes:
     predicted[n_bytes] = predict_seconds(n_bytes, world_size, wires.latency, wires.bandwidth)
-    simulation = network.simulate(all_reduced, world_size, wires, ring, n_bytes)
-    simulated[n_bytes] = {"ring": simulation.seconds}
+    simulated[n_bytes] = message_times.virtual_seconds(ways, world_size, wires, n_bytes)
 
 # %% tags=["experiment"]
 fastest_ways = set()
@@ -518,7 +510,7 @@ for n_bytes, seconds in predicted.items():
 
 what = "the ways that are the fastest at some size"
 print(course.score("02/1", what, predicted_fastest, fastest_ways))
-title = f"{world_size} virtual ranks: nothing is faster than doubling (dots: your ring)"
+title = f"{world_size} virtual ranks: doubling is the fastest at every size (dots: your ring)"
 plots.crossover(simulated, predicted, title)
 
 # %% [markdown]

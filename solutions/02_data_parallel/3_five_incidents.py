@@ -23,8 +23,6 @@
 import contextlib
 import itertools
 import math
-import os
-from unittest import mock
 
 import torch
 import torch.distributed as dist
@@ -316,8 +314,9 @@ def accumulate(model, batches, loss_fn, optimizer, every, no_sync):
     for group in groups:
         samples = sum(len(targets) for _, targets in group)
         optimizer.zero_grad()
-        for through, (inputs, targets) in enumerate(group, start=1):
-            with contextlib.nullcontext() if through == len(group) else no_sync():
+        for number, (inputs, targets) in enumerate(group, start=1):
+            is_last = number == len(group)
+            with contextlib.nullcontext() if is_last else no_sync():
                 loss = loss_fn(model(inputs), targets) * len(targets) / samples
                 loss.backward()
         optimizer.step()
@@ -360,7 +359,7 @@ accumulation.show_updates(your_loop, micro_batches)
 # `world_size`-th item of it. This needs no message. But a sampler does not know the epoch unless the loop calls
 # `set_epoch`.
 #
-# Below, 24 samples of 4 classes are dealt to two ranks for two epochs.
+# Below, 24 samples are dealt to two ranks for two epochs.
 
 
 # %% tags=["experiment"]
@@ -395,8 +394,6 @@ course.claim(
     "with set_epoch, a rank gets other samples in the next epoch",
     rank_0_first != rank_0_second,
 )
-class_of_sample = [sample // 6 for sample in range(24)]
-plots.shards(dealt, class_of_sample, "Without set_epoch, both epochs have the same shards")
 
 # %% [markdown]
 # Without `set_epoch`, every epoch repeats the order of the first one, and so its batches. **The test** is one line:
@@ -481,8 +478,13 @@ class ShardSampler(Sampler):
             raise ValueError(
                 f"ranks go from 0 to {world_size - 1}, found {rank}; pass the rank of this process."
             )
-        self.n_items, self.world_size, self.rank = n_items, world_size, rank
-        self.shuffle, self.seed, self.drop_last, self.epoch = shuffle, seed, drop_last, 0
+        self.n_items = n_items
+        self.world_size = world_size
+        self.rank = rank
+        self.shuffle = shuffle
+        self.seed = seed
+        self.drop_last = drop_last
+        self.epoch = 0
         ### END SOLUTION
 
     def __len__(self):
@@ -541,16 +543,13 @@ for name, shards in shards_of.items():
     on_rank_0, on_rank_1 = n_classes[name]
     print(f"{name:<6} classes that rank 0 and rank 1 see: {on_rank_0} and {on_rank_1}")
 
-course.claim(
-    "with blocks a rank of sorted data sees half of the classes only, in every epoch",
-    n_classes["blocks"] == [2, 2],
-)
 title = "A block of sorted data holds few of the classes"
 plots.shards(shards_of, class_of_sample.tolist(), title)
 
 # %% [markdown]
-# **Takeaway** Deal out a shuffled order like cards. A block of sorted data shows each rank few of the classes, in every
-# epoch.
+# A rank has the same block in every epoch.
+#
+# **Takeaway** Deal out a shuffled order like cards. A block of sorted data shows each rank few of the classes.
 
 # %% [markdown]
 # ## Incident 3: why do two replicas have different weights?
@@ -808,15 +807,12 @@ print(f"default limits: gloo {gloo_limit}, NCCL {nccl_limit}")
 forgotten = gpt_run.losses_without("optimizer", 20)
 complete = gpt_run.losses_without("", 20)
 
-differing_steps = []
-for step, loss in enumerate(forgotten, start=1):
-    if loss != one_process[step - 1]:
-        differing_steps.append(step)
-print(f"first step whose loss differs: {differing_steps[0]}")
+first_step = gpt_run.first_difference(forgotten, one_process)
+print(f"first step whose loss differs: {first_step}")
 
 course.claim(
     "a checkpoint without the optimizer changes the losses from the second step after the resume on",
-    differing_steps[0] == 22,
+    first_step == 22,
 )
 course.claim(
     "with the optimizer, the killed training has the losses of the undisturbed one, bit by bit",
@@ -840,10 +836,9 @@ plots.against_undisturbed(one_process, curves, title)
 # ## Which line can be left out? · extra
 #
 # A published script wraps the model in `DDP`, draws with `DistributedSampler`, and calls `dist.barrier()` before each
-# batch. A launcher sets environment variables for it. The next cells leave these out one by one, except
-# `LOCAL_RANK` (part 4).
+# batch. The next cells leave out these three lines one by one.
 #
-# **Predict**: which of the three lines can go without changing the final weights?
+# **Predict**: which of the three can go without changing the final weights?
 
 # %%
 predicted_needless = None  # a set of names out of "wrapper", "sampler", "barrier"
@@ -873,37 +868,31 @@ def train_without(rank, world_size, line):
 
 # %% tags=["experiment"]
 trained = {}
-for line in ("nothing", "wrapper", "sampler", "barrier"):
+for line in ("no line", "wrapper", "sampler", "barrier"):
     trained[line] = run_ranks(train_without, 2, line, backend="gloo")
-complete_weights, _ = trained["nothing"][0]
+complete_weights, _ = trained["no line"][0]
 
 needless = set()
 for line, of_ranks in trained.items():
     weights_0, steps = of_ranks[0]
     weights_1, _ = of_ranks[1]
     are_equal = weights_0 == weights_1
-    is_same = weights_0 == complete_weights
-    print(f"without {line:<8} {steps:2} steps; replicas equal: {are_equal}; same: {is_same}")
-    if line != "nothing" and is_same:
+    is_unchanged = weights_0 == complete_weights
+    print(
+        f"{line} left out: {steps} steps; replicas equal: {are_equal};",
+        f"weights of the complete script: {is_unchanged}",
+    )
+    if line != "no line" and is_unchanged:
         needless.add(line)
 
 print(course.score("02/3", "lines that change nothing", predicted_needless, needless))
 course.claim("a barrier before each batch changes no bit of the weights", needless == {"barrier"})
 
-# %% tags=["experiment"]
-variables = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
-for missing in variables:
-    others = dict(variables)
-    del others[missing]
-    with mock.patch.dict(os.environ, others, clear=True):
-        try:
-            next(dist.rendezvous("env://"))  # what init_process_group calls first
-        except ValueError as error:
-            what_is_missing = str(error).rpartition(": ")[2]
-            print(f"without {missing:<12}", what_is_missing)
-
 # %% [markdown]
-# | line | what breaks without it |
+# A launcher also sets environment variables. `init_process_group` reads all but `LOCAL_RANK`, and raises an error that
+# names a missing one.
+#
+# | line or variable | what breaks without it |
 # |---|---|
 # | `DDP(model)` | nothing averages the gradients: each rank trains a model on its shard alone |
 # | `DistributedSampler` | all ranks train on the same samples: N ranks take as many steps as one |
@@ -1027,7 +1016,8 @@ def global_moments(x):
     values = x.movedim(1, -1).reshape(-1, x.shape[1]).double()
     sums = torch.cat([values.sum(0), values.new_tensor([len(values)])])
     dist.all_reduce(sums)
-    mean, n = sums[:-1] / sums[-1], sums[-1]
+    n = sums[-1]
+    mean = sums[:-1] / n
     squares = (values - mean).square().sum(0)
     dist.all_reduce(squares)
     return mean.to(x.dtype), (squares / n).to(x.dtype)

@@ -79,14 +79,9 @@ except TypeError as error:
     first_line = str(error).splitlines()[0]
     print("TypeError:", first_line[:90])
 
-description = torch.cuda.device.__doc__.strip().splitlines()[0]
-print("torch.cuda.device:", description)
-is_device = isinstance(torch.cuda.device(0), torch.device)
-print("an object of it is a torch.device:", is_device)
-
 # %% [markdown]
-# `torch.cuda.device` is a context manager; the author meant `torch.device`. With that fixed, the second bug shows: on
-# the second machine, process 2 asks for `cuda:2`, which does not exist there.
+# `torch.cuda.device` is a context manager that changes the selected GPU; the author meant `torch.device`. With that
+# fixed, the second bug shows: on the second machine, process 2 asks for `cuda:2`, which does not exist there.
 #
 # **Takeaway** Compute on the GPU with your `LOCAL_RANK`. `RANK` 0 does what is needed once, such as saving, and
 # `LOCAL_RANK` 0 what each machine needs, such as a download.
@@ -296,7 +291,9 @@ changes_first_loss = set()
 for piece in ("optimizer", "scheduler", "random", "step"):
     losses = gpt_run.losses_without(piece, 20)
     curves[f"without {piece}"] = losses
-    if losses[20] != undisturbed[20]:
+    first_step = gpt_run.first_difference(losses, undisturbed)
+    print(f"without {piece}: the first loss that differs is the loss of step {first_step}")
+    if first_step == 21:
         changes_first_loss.add(piece)
 
 what = "pieces that change the first loss after the resume"
@@ -309,11 +306,11 @@ title = "Whatever the checkpoint forgets: no error, and a curve that falls"
 plots.against_undisturbed(undisturbed, curves, title)
 
 # %% [markdown]
-# **Shown**: each curve forgets one piece and nothing else. The loss differs as soon as a step reads the piece:
+# **Shown**: each curve forgets one piece and nothing else. The first step after the resume is step 21.
 #
-# - *Random state and position* decide which tokens the first forward sees, so the first loss differs.
-# - The first update reads the *optimizer's state*, so the second loss differs.
-# - The *scheduler* sets the learning rate at the end of that update, so the third loss differs.
+# - *Random state and position* decide which tokens its forward sees, so its loss differs.
+# - Its update reads the *optimizer's state*, so the next loss is the first that differs.
+# - At its end, the *scheduler* sets the learning rate of the next update. So the loss after that update differs.
 #
 # **Takeaway** A checkpoint must hold everything that the next step reads. What it forgets may raise no error, so
 # compare with an undisturbed run.
@@ -393,7 +390,8 @@ check.Checkpoint(Checkpoint, seed=271)
 # ## Does your training survive?
 #
 # Now torchrun starts your training three times, as on a cluster that takes machines away. Rank 0 writes a checkpoint
-# every 10 steps, and when a start ends as planned.
+# every 10 steps, and when a start ends as planned. What the processes do between a start or restart and their end is a
+# *life*.
 #
 # 1. On two ranks. In step 14, rank 1 gets SIGKILL, the signal that Linux sends when memory runs out. torchrun
 #    restarts both ranks (`--max-restarts 1`), and they stop after step 25.
@@ -424,7 +422,7 @@ for number, life in enumerate(lived, start=1):
     end = "killed" if life.was_killed else "stops"
     first_step = life.steps[0] + 1
     last_step = life.steps[-1] + 1
-    print(f"life {number}: {life.ranks} rank(s), from step {first_step}, {end} in step {last_step}")
+    print(f"life {number}, ranks: {life.ranks}, from step {first_step}, {end} in step {last_step}")
 
 what = "steps that are done when the last start resumes"
 print(course.score("02/4", what, predicted_step, lived[-1].steps[0], null=None))
@@ -441,8 +439,8 @@ title = "Four lives on 2, 2, 1 and 2 ranks: one loss curve"
 plots.lives_of_ranks(undisturbed, losses, lived, save_every, title)
 
 # %% [markdown]
-# Each run of the processes is a *life*. A dotted line is a checkpoint. After a kill, the next life repeats the steps
-# since the last checkpoint and gets the same losses. A kill costs these steps and the time to start.
+# A dotted line is a checkpoint. After a kill, the next life repeats the steps since the last checkpoint and gets the
+# same losses. A kill costs these steps and the time to start.
 #
 # The losses agree to rounding. They need not agree bit by bit, because another number of ranks sums in another order.
 #
@@ -553,16 +551,19 @@ def train_ddp(options):
             checkpoint: path of the file, on a disk that all ranks see.   save_every: steps between two checkpoints.
             report: function (epoch, loss), to be called by rank 0 after each epoch.
     """
-    # rank, local_rank, world_size: what torchrun wrote into os.environ, as int
-    rank, local_rank, world_size = (
-        int(os.environ[name]) for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE")
-    )
+    # torchrun sets these three
+    rank = int(os.environ["RANK"])
+    local_rank = int(os.environ["LOCAL_RANK"])
+    world_size = int(os.environ["WORLD_SIZE"])
     on_gpu = options.device == "cuda"
-    device = torch.device("cuda", local_rank) if on_gpu else torch.device("cpu")
     if on_gpu:
+        device = torch.device("cuda", local_rank)
         torch.cuda.set_device(device)
-    # with its device NCCL connects now, and a barrier knows its GPU
-    dist.init_process_group("nccl" if on_gpu else "gloo", device_id=device if on_gpu else None)
+        # with its device NCCL connects now, and a barrier knows its GPU
+        dist.init_process_group("nccl", device_id=device)
+    else:
+        device = torch.device("cpu")
+        dist.init_process_group("gloo")
     share = options.batch_size // world_size  # samples of this rank in a step
     try:
         # bare: a new model on `device`; model: the same in DDP; sampler: draws the samples of this rank
@@ -572,8 +573,8 @@ def train_ddp(options):
         sampler = DistributedSampler(options.dataset, seed=options.seed)
         optimizer = torch.optim.SGD(model.parameters(), lr=options.lr, momentum=0.9)
         per_epoch = math.ceil(len(options.dataset) / options.batch_size)  # steps
-        # step: updates so far, also those of earlier lives
-        step, losses = 0, []
+        step = 0  # updates so far, also those of earlier lives
+        losses = []
         left = []  # the loader draws these indices; it lives as long as its workers, so it is made once
         loader = DataLoader(
             options.dataset,
@@ -592,8 +593,8 @@ def train_ddp(options):
             step = saved["step"]
             ### END SOLUTION
         for epoch in range(step // per_epoch, options.epochs):
-            # loss summed over samples, samples: of this rank
-            total, count = torch.zeros((), device=device), 0
+            total = torch.zeros((), device=device)  # loss, summed over samples of this rank
+            count = 0  # of these samples
             sampler.set_epoch(epoch)
             # fill `left` with the samples of this rank that earlier lives have not trained
             ### BEGIN SOLUTION
@@ -716,7 +717,8 @@ def lightning_fit(model, loader, lr, epochs):
     class Classifier(pl.LightningModule):
         def __init__(self):
             super().__init__()
-            self.model, self.losses = model, []
+            self.model = model
+            self.losses = []
 
         def training_step(self, batch, batch_idx):
             inputs, labels = batch
@@ -729,10 +731,16 @@ def lightning_fit(model, loader, lr, epochs):
 
     module = Classifier()
     ranks = dist.get_world_size()
-    silent = dict.fromkeys(
-        ["logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"], False
+    trainer = pl.Trainer(
+        accelerator="cpu",
+        devices=ranks,
+        max_epochs=epochs,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
     )
-    pl.Trainer(accelerator="cpu", devices=ranks, max_epochs=epochs, **silent).fit(module, loader)
+    trainer.fit(module, loader)
     return module.losses
     ### END SOLUTION
 

@@ -157,7 +157,8 @@ def reduce_scatter(flat):
 def all_gather(shard):
     """The shards of all ranks in one new vector, in the order of ranks; like `shard`, N times as long."""
     ### BEGIN SOLUTION
-    rank, world_size = dist.get_rank(), dist.get_world_size()
+    rank = dist.get_rank()
+    world_size = dist.get_world_size()
     pieces = shard.repeat(world_size).chunk(world_size)  # this rank's piece is right already
     for step in range(world_size - 1):
         exchange(pieces[(rank - step) % world_size], pieces[(rank - step - 1) % world_size])
@@ -428,12 +429,6 @@ for stage in sharded_training.STAGES:
     counted[stage] = sharded_training.counted_stage(n_ranks, stage, answers)
     predicted[stage] = sharded_bytes_now(n_parameters, n_ranks, stage)
 
-for stage in sharded_training.STAGES:
-    print(f"stage {stage}:", end="")
-    for what, n_bytes in counted[stage].items():
-        print(f" {what} {n_bytes:,} ({predicted[stage][what]:,.0f})", end="")
-    print()
-print("bytes of a rank, in brackets those predicted")
 
 # %% tags=["experiment"]
 kept_by_ddp = sharded_training.kept_bytes(counted[0])

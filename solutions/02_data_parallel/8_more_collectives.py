@@ -12,7 +12,7 @@
 # - say which all-reduce suits shared links;
 # - read what nccl-tests reports, and select NCCL's algorithm for a test.
 #
-# **Minutes** 0 core · 120 in all
+# **Minutes** 0 core · 112 in all
 #
 # **Needs** part 1 (`send`, `recv`, `exchange`); your answers of part 1 are used if you solved them
 
@@ -26,6 +26,7 @@ import course
 from course.checks import data_parallel as check
 from course.parallel import message_times, network
 from course.parallel.distributed import run_ranks
+from course.parallel.messages import exchange
 from course.parallel.network import Machines, Network
 from course.plots import data_parallel as plots
 
@@ -162,7 +163,8 @@ def broadcast_tree(tensor, src):
         src: rank of the source, an int from 0.
     """
     ### BEGIN SOLUTION
-    rank, world_size = dist.get_rank(), dist.get_world_size()
+    rank = dist.get_rank()
+    world_size = dist.get_world_size()
     place = (rank - src) % world_size  # counted from the source
     for k in range(math.ceil(math.log2(world_size))):
         distance = 2**k
@@ -230,9 +232,11 @@ def reduce_tree(tensor, dst):
         dst: rank that gets the sum, an int from 0.
     """
     ### BEGIN SOLUTION
-    rank, world_size = dist.get_rank(), dist.get_world_size()
+    rank = dist.get_rank()
+    world_size = dist.get_world_size()
     place = (rank - dst) % world_size  # counted from the root
-    total, part = tensor.clone(), torch.empty_like(tensor)
+    total = tensor.clone()
+    part = torch.empty_like(tensor)
     for k in reversed(range(math.ceil(math.log2(world_size)))):
         distance = 2**k
         if place < distance and place + distance < world_size:
@@ -325,21 +329,9 @@ course.claim(
 plots.halving(4)
 
 # %% [markdown]
-# `exchange` is the same as in part 1:
-
-
-# %% locked="exchange"
-def exchange(outgoing, to, incoming, source):
-    """Send `outgoing` to rank `to` while receiving into `incoming` from rank `source`; both contiguous."""
-    requests = dist.isend(outgoing, to), dist.irecv(incoming, source)
-    for request in requests:
-        request.wait()
-
-
-# %% [markdown]
 # ### Exercise 4 · Halve, then double
 #
-# Write the all-reduce of the figure.
+# Write the all-reduce of the figure. `exchange(outgoing, to, incoming, source)` is the function of part 1.
 #
 # **Points** 5 · **Extra** · **Difficulty** ●●● · **Minutes** 35 · **Lines** 14
 #
@@ -385,10 +377,14 @@ def halving_doubling(tensor):
         tensor: contiguous 1-D tensor on the CPU, of one length (0 or more) and dtype in all ranks; changed in place.
     """
     ### BEGIN SOLUTION
-    rank, distance = dist.get_rank(), dist.get_world_size() // 2
-    low, high, steps = 0, len(tensor), []
+    rank = dist.get_rank()
+    distance = dist.get_world_size() // 2
+    low = 0
+    high = len(tensor)
+    steps = []
     while distance:
-        partner, middle = rank ^ distance, (low + high) // 2
+        partner = rank ^ distance
+        middle = (low + high) // 2
         kept, given = (low, middle), (middle, high)
         if rank > partner:
             kept, given = given, kept
@@ -396,7 +392,8 @@ def halving_doubling(tensor):
         exchange(tensor[slice(*given)], partner, part, partner)
         tensor[slice(*kept)] += part
         steps.append((partner, given))
-        (low, high), distance = kept, distance // 2
+        low, high = kept
+        distance = distance // 2
     for partner, (start, end) in reversed(steps):
         exchange(tensor[low:high], partner, tensor[start:end], partner)
         low, high = min(low, start), max(high, end)
@@ -414,9 +411,18 @@ check.halving_doubling(halving_doubling, seed=141)
 # %% [markdown]
 # ## Is doubling always the fastest? · extra
 #
-# By the formula of part 1, none of the four ways is faster than doubling. Now the functions of parts 1 and 8 run on
-# virtual ranks. A message starts when both ends have reached it, and sets both clocks to
-# `start + latency + bytes / bandwidth`.
+# By the formula of part 1, none of the four ways is faster than doubling. There each rank has its own link. Now let 8
+# ranks share a machine with a single network card, through which all messages to other machines pass. Inside the
+# machine, a pair exchanges 200 GB/s. The card sends 25 GB/s and receives as much.
+#
+# The functions of parts 1 and 8 run on virtual ranks. A message starts when both ends have reached it, and sets both
+# clocks to `start + latency + bytes / bandwidth`.
+#
+# **Predict**: which way is now the fastest for the largest tensor? Count how often the whole tensor passes through a
+# card.
+
+# %%
+predicted_shared = None  # a name
 
 # %% tags=["experiment"]
 reduce_naive_now = course.solved(check.reduce_naive)
@@ -445,60 +451,20 @@ all_reduce_seconds_now = course.solved(check.all_reduce_seconds)
 
 # %% tags=["experiment"]
 n_ranks = sizes.virtual_ranks
+largest_virtual = max(sizes.virtual_bytes)
 links = Network(latency=20e-6, bandwidth=10e9)
-
-simulated = {}  # {bytes of the tensor: {way: seconds}}
-predicted = {}
-for n_bytes in sizes.virtual_bytes:
-    simulated[n_bytes] = message_times.virtual_seconds(ways, n_ranks, links, n_bytes)
-    predicted[n_bytes] = all_reduce_seconds_now(n_bytes, n_ranks, links.latency, links.bandwidth)
-
-fastest = []
-errors = []
-for n_bytes, seconds in simulated.items():
-    fastest.append(min(seconds, key=seconds.get))
-    for way in ways:
-        errors.append(abs(seconds[way] / predicted[n_bytes][way] - 1))
-
-worst = max(errors)
-is_as_predicted = worst < 0.01
-course.claim(
-    "the virtual clocks agree with the formulas within 1 %",
-    is_as_predicted,
-    f"at most {worst:.1e} apart",
-)
-course.claim(
-    "on virtual wires, doubling is the fastest of the four at every size",
-    set(fastest) == {"doubling"},
-    f"{len(simulated)} sizes",
-)
-title = f"A link per rank: on {n_ranks} ranks, doubling is the fastest at every size"
-plots.crossover(simulated, predicted, title)
-
-# %% [markdown]
-# So far each rank had its own link. Now let 8 ranks share a machine with a single network card, through which all
-# messages to other machines pass. Inside the machine, a pair exchanges 200 GB/s. The card sends 25 GB/s and receives as
-# much.
-#
-# **Predict**: which way is now the fastest for the largest tensor? Count how often the whole tensor passes through a
-# card.
-
-# %%
-predicted_shared = None  # a name
-
-# %% tags=["experiment"]
 machines = Machines(
     latency=20e-6, bandwidth=200e9, ranks_per_machine=sizes.ranks_per_machine, card=25e9
 )
 
+own_links = message_times.virtual_seconds(ways, n_ranks, links, largest_virtual)
 shared = {}  # {bytes of the tensor: {way: seconds}}
 for n_bytes in sizes.virtual_bytes:
     shared[n_bytes] = message_times.virtual_seconds(ways, n_ranks, machines, n_bytes)
 
-for n_bytes, seconds in shared.items():
-    each = ", ".join(f"{way} {1e3 * seconds[way]:.3f} ms" for way in ways)
-    print(f"{n_bytes:>13,} bytes: {each}")
-on_largest = shared[max(shared)]  # {way: seconds}
+on_largest = shared[largest_virtual]  # {way: seconds}
+print(f"largest tensor, a link per rank:    {message_times.ranked(own_links)}")
+print(f"largest tensor, a card per machine: {message_times.ranked(on_largest)}")
 fastest_shared = min(on_largest, key=on_largest.get)
 is_ring_faster = on_largest["ring"] < on_largest["doubling"]
 what = "the fastest way where a card is shared"
@@ -572,20 +538,18 @@ course.claim(
     above=1.1,
 )
 curves = {}
-for way in all_ways:
+for way in ways:
     curves[way] = [compared[n_bytes].time(way) for n_bytes in sizes.bytes]
 plots.formula_and_ranks(sizes.bytes, list(by_formula.values()), curves)
 
 # %% [markdown]
-# Compare the two panels line by line. With 4 ranks, the naive way and the ring both wait for 6 messages, so the formula
-# draws them together for small tensors. Below them are the tree and doubling, with 4 messages each. By the formula, the
-# naive way is never the fastest, whatever the latency and the bandwidth are. Is it here?
+# With 4 ranks, the naive way and the ring wait for 6 messages, the tree and doubling for 4. So by the formula, the
+# naive way is never the fastest. Is it here?
 #
-# The two numbers of the formula come from one pair, while the other ranks wait. In the naive way `dst` receives one
-# message after the other, but in the ring all ranks send and receive. **We think** that ranks which send at the same
-# time wait for a core. To test it, compare the panels on a machine with a core per rank.
-#
-# The ways also differ in their calls: the ring and doubling use `isend` and `irecv`, the other two `send` and `recv`.
+# The two numbers of the formula come from one pair, while the other ranks wait. In the naive way, `dst` receives one
+# message after the other. In the ring, all ranks send and receive at the same time. **We think** that they wait for a
+# core. To test it, compare the panels on a machine with a core per rank. (The ways also differ in their calls: the
+# ring and doubling use `isend` and `irecv`, the other two `send` and `recv`.)
 #
 # **Takeaway** A formula fitted to one pair can be wrong when all ranks send. Measure with all ranks at work.
 
@@ -634,43 +598,3 @@ print(f"a message between two ranks that nobody disturbs: {bandwidth / 1e6:.1f} 
 # ([nccl#457](https://github.com/NVIDIA/nccl/issues/457)). Set the two variables to compare, not to train.
 #
 # </details>
-
-# %% [markdown]
-# ## How do you start several messages together, and compute meanwhile? · extra
-#
-# Two more calls let you compute while messages travel. `dist.batch_isend_irecv` starts a list of messages together.
-# `async_op=True` starts a collective, such as an all-reduce, and returns a *work*. You compute until `work.wait()`.
-# Until then, do not read or write the tensor.
-
-
-# %% tags=["experiment"]
-def together(rank, world_size):
-    other = 1 - rank
-    mine = torch.tensor([float(rank)])
-    theirs = torch.empty(1)
-    send = dist.P2POp(dist.isend, mine, other)
-    receive = dist.P2POp(dist.irecv, theirs, other)
-    for request in dist.batch_isend_irecv([send, receive]):
-        request.wait()
-
-    total = torch.tensor([float(rank)])
-    work = dist.all_reduce(total, async_op=True)
-    meanwhile = mine + theirs  # the all-reduce may still be on its way
-    work.wait()
-    return theirs.item(), total.item(), meanwhile.item()
-
-
-of_ranks = run_ranks(together, 2, backend="gloo")
-for rank, (theirs, total, meanwhile) in enumerate(of_ranks):
-    print(
-        f"rank {rank} received {theirs:.0f};",
-        f"the all-reduce gave {total:.0f}, the computation {meanwhile:.0f}",
-    )
-
-# %% [markdown]
-# **Known**: NCCL runs the point-to-point messages of a group together. Without a group, two ranks that both send first
-# may wait for each other on the GPU ([NCCL, point-to-point
-# communication](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/p2p.html)). Part 2 uses `async_op` to
-# send gradients during backward.
-#
-# **Takeaway** Start all messages, compute, then wait as late as you can.

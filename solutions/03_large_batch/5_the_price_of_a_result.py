@@ -3,9 +3,9 @@
 #
 # **Which batch size reaches your target first?**
 #
-# You pay for the time to a target: seconds per update, times updates. You predict at which batch size this product is
-# smallest. For that you need what an update costs, and the gradient noise scale of your training. You write the lines
-# that measure it.
+# You pay for the time to a target: seconds per update, times updates. At which batch size is this product smallest? To
+# predict it, you need what an update costs, and the gradient noise scale of your training. You write the lines that
+# measure it.
 #
 # **You will be able to**
 #
@@ -13,7 +13,7 @@
 # - predict how many updates, samples and seconds a batch size needs to a target;
 # - say which batch is fastest on your machine, and which one needs the fewest samples.
 #
-# **Minutes** 39 core · 67 in all · session 2
+# **Minutes** 40 core · 67 in all · session 2
 #
 # **Needs** part 4
 
@@ -120,9 +120,8 @@ check.noise_scale(noise_scale, seed=17)
 # %% [markdown]
 # ## Can you measure it while you train?
 #
-# The formula needs norms at two batch sizes, and a training in micro-batches has both. After the first `backward()`
-# of an update, `grad` belongs to one micro-batch. After the last, it belongs to the whole batch. So the noise scale
-# costs two norms per update.
+# The formula needs norms at two batch sizes, and a training in micro-batches has both. Each `backward()` adds to
+# `grad`. So after the first of an update, `grad` belongs to one micro-batch, and after the last, to the whole batch.
 #
 # Take the norms in the units in which your optimizer moves. Adam divides each coordinate by $\sqrt{v}$, the root of
 # its mean square. So for Adam you measure $\sqrt{\sum g^2 / (\sqrt{v} + \epsilon)}$, with
@@ -246,7 +245,7 @@ check.NoiseMeter(NoiseMeter, seed=11)
 
 # %% [markdown]
 # The cell trains with Adam at 16 times the batch, in four pieces, until HR@10 reaches the target. Two meters watch:
-# yours, and one with plain norms. **Do the units matter?**
+# yours, and one with plain norms. **Do the units matter?** The next section tests which of the two predicts better.
 
 # %% tags=["experiment"]
 noise_scale_now = course.solved(check.noise_scale)
@@ -301,8 +300,8 @@ course.claim(
 # %% [markdown]
 # ## Which batch is fastest?
 #
-# You now have both factors of the time to the target. An update takes $c + s B$ seconds (part 1): $c$ for the update,
-# $s$ for each sample. The updates to the target are $u\,(1 + B_c / B)$. The time is the product:
+# An update takes $c + s B$ seconds: $c$ for the update, $s$ for each sample (part 1). The updates to the target are
+# $u\,(1 + B_c / B)$. The time is the product:
 #
 # $$T(B) = u\,\Big(1 + \frac{B_c}{B}\Big)(c + s B) = u\,\Big(c + s B_c + s B + \frac{c\,B_c}{B}\Big).$$
 #
@@ -310,10 +309,18 @@ course.claim(
 #
 # $$B^* = \sqrt{\frac{c}{s}\,B_c} .$$
 #
-# This is the geometric mean of $c / s$ and $B_c$.
-#
-# **Predict** from $B_c$ above and part 1's $c / s$. (Part 1 timed SGD. Adam reads and writes more numbers per weight,
-# which adds to $c$.)
+# This is the geometric mean of $c / s$ and $B_c$. You have measured $B_c$. The cell times Adam's updates for $c / s$.
+
+# %% tags=["experiment"]
+seconds_per_update = time_to_target.seconds_per_update(experiment, sizes)  # {batch: seconds}
+cost = time_to_target.cost(seconds_per_update)  # of the smallest and the largest batch alone
+print(
+    f"c = {1e3 * cost.per_update:.2f} ms, s = {1e6 * cost.per_sample:.3f} µs, "
+    f"c / s = {cost.samples:,.0f} samples"
+)
+
+# %% [markdown]
+# **Predict** from $B_c$ and $c / s$:
 #
 # - Of 4, 16, 64, 192 and 576 times the base batch, which is fastest?
 # - How many times as long does 192 times the batch take as 16 times? Below 1, because it trains more samples per
@@ -323,9 +330,12 @@ course.claim(
 predicted_fastest = None  # your number: the fastest of these batches, in samples
 predicted_ratio = None  # your number: seconds at 192 times the batch over those at 16 times
 
+# %% [markdown]
+# The test has five batch sizes, each with its own tuned learning rate and several seeds. The seconds to the target are
+# the updates that a run made, times the seconds of one such update.
+
 # %% tags=["experiment"]
-seconds_per_update = time_to_target.seconds_per_update(experiment, sizes)  # {batch: seconds}
-cost = time_to_target.cost(seconds_per_update)  # of the smallest and the largest batch alone
+fastest = cost.fastest(critical)  # the root above
 
 
 def predicted_seconds(batch):
@@ -334,18 +344,6 @@ def predicted_seconds(batch):
     return updates_needed * (cost.per_update + cost.per_sample * batch)
 
 
-fastest = cost.fastest(critical)  # the root above
-print(
-    f"c {1e3 * cost.per_update:.2f} ms, s {1e6 * cost.per_sample:.2f} µs, "
-    f"c / s {cost.samples:,.0f} samples"
-)
-print(f"predicted fastest batch: {fastest:,.0f} samples")
-
-# %% [markdown]
-# Now test the prediction with five batch sizes, each with its own tuned learning rate and several seeds. The seconds
-# to the target are the updates that a run made, times the seconds of one such update, timed in interleaved rounds.
-
-# %% tags=["experiment"]
 updates_of = {}  # {batch: updates to the target, per seed}
 seconds_of = {}
 for times in sizes.critical_times:
@@ -366,16 +364,17 @@ title = f"Of these batches, {finding}; predicted {fastest:,.0f}"
 plots.time_to_target(seconds_of, predicted_seconds, fastest, title)
 
 # %% tags=["experiment"]
+fitted = []  # critical batch that fits the updates of a seed
+for updates_of_seed in zip(*updates_of.values(), strict=True):
+    need = time_to_target.fitted(dict(zip(updates_of, updates_of_seed, strict=True)))
+    fitted.append(need.critical)
+print(
+    f"critical batch: fitted {statistics.median(fitted):,.0f} samples, predicted {critical:,.0f}, "
+    f"by plain norms {statistics.median(noise_of_plain):,.0f}"
+)
+
 seconds = {batch: torch.tensor(own, dtype=torch.float64) for batch, own in seconds_of.items()}
 slower = ratio_interval(seconds[192 * sizes.base_batch], seconds[16 * sizes.base_batch])
-fitted_critical = []
-for seed in range(sizes.price_seeds):
-    updates_of_seed = {batch: own[seed] for batch, own in updates_of.items()}
-    fitted_critical.append(time_to_target.fitted(updates_of_seed).critical)
-fitted_over_predicted = ratio_interval(torch.tensor(fitted_critical), torch.tensor(noise_of_adam))
-
-middle = statistics.median(fitted_critical)
-print(f"critical batch: predicted {critical:,.0f} samples, fitted {middle:,.0f}")
 print(course.score("03/5", "the fastest batch", predicted_fastest, best, null=None))
 print(course.score("03/5", "seconds at 192 times the batch over 16 times", predicted_ratio, slower))
 course.claim(
@@ -385,7 +384,7 @@ course.claim(
 )
 course.claim(
     "Adam's critical batch is predicted within a factor of two",
-    fitted_over_predicted,
+    ratio_interval(torch.tensor(fitted), torch.tensor(noise_of_adam)),
     within=(0.5, 2),
 )
 
@@ -393,13 +392,8 @@ course.claim(
 errors = []
 for batch, measured in seconds.items():
     predicted = torch.full_like(measured, predicted_seconds(batch))
-    error = ratio_interval(measured, predicted)
-    errors.append(error)
-    print(f"batch {batch:>7,}: measured over predicted {error}")
-smallest = min(updates_of)
-largest = max(updates_of)
-samples_of_smallest = smallest * torch.tensor(updates_of[smallest], dtype=torch.float64)
-samples_of_largest = largest * torch.tensor(updates_of[largest], dtype=torch.float64)
+    errors.append(ratio_interval(measured, predicted))
+samples = {batch: batch * torch.tensor(own).double() for batch, own in updates_of.items()}
 
 course.claim(
     "u (1 + B_c / B) (c + s B) predicts the seconds of each batch size within a factor of two",
@@ -408,19 +402,16 @@ course.claim(
 )
 course.claim(
     "from the smallest to the largest batch, the samples to the target grow at least twofold",
-    ratio_interval(samples_of_largest, samples_of_smallest),
+    ratio_interval(samples[max(samples)], samples[min(samples)]),
     above=2,
 )
 
 # %% [markdown]
-# You need not hit the best batch exactly. By the formula, half or twice $B^*$ takes at most an eighth longer. A machine
-# with a larger $c / s$ has a larger best batch. **Known** How many updates a larger batch saves differs very much
-# between models and data sets (Shallue et al., reference 2).
+# You need not hit the best batch exactly. By the formula, half or twice $B^*$ takes at most an eighth longer. **Known**
+# How many updates a larger batch saves differs very much between models and data sets (Shallue et al., reference 2).
 #
-# The curve can miss in two ways. Between the two timed batches, $c + s B$ may miss the seconds of an update (part 1).
-# The updates may differ, too. **We think** that, where they do, it is because the noise scale grows during a training,
-# and one number stands for all of it. To test it, print the meter's value for the first and the last third of the
-# updates.
+# Where the curve misses the updates, **we think** the reason is that the noise scale grows during a training, and one
+# number stands for all of it. To test it, print the meter's value for the first and the last third of the updates.
 #
 # <details><summary>What changes with more ranks?</summary>
 #
@@ -592,9 +583,8 @@ course.claim(
 #
 # **How large may your own batch be?**
 #
-# Take the measurement home. `course.checkup` watches a training and prints its noise scale in the optimizer's units,
-# from the gradients of consecutive steps. Your meter watches the same training. Replace `loader` and the step with
-# yours: `NoiseMeter` needs nothing from this course.
+# Take the measurement home: replace `loader` and `step` with yours. `NoiseMeter` needs nothing from this course. The
+# check-up `course.checkup` watches any training, and estimates the noise scale from the gradients of consecutive steps.
 
 # %% tags=["experiment"]
 model = experiment.fresh_model()
@@ -610,34 +600,19 @@ def step(batch):
 
 
 report = course.checkup(loader, step, steps=60, only_watch=True)
-print(report)
-
-# %% tags=["experiment"]
-by_checkup = predict.noise(report.facts).values.get("scale", math.nan)
-print(
-    f"noise scale by your meter: {noise_of(meters[0]):,.0f} samples over all steps, "
-    f"{noise_of(meters[0], -COUNTED_STEPS):,.0f} over the last ones; "
-    f"by the check-up over the last ones: {by_checkup:,.0f}"
-)
-agrees = torch.isclose(meters[0].norm(), gradient_norm(optimizer)).item()
+by_meter = noise_of(meters[0], -COUNTED_STEPS)  # over the last steps, as the check-up
+print(f"your meter: {by_meter:,.0f} samples")
+print("the check-up:", predict.noise(report.facts).sentence)
 course.claim(
     "the noise meter and the check-up take the same norm of the same gradient",
-    agrees,
+    torch.isclose(meters[0].norm(), gradient_norm(optimizer)).item(),
     otherwise="Your optimizer keeps a mean square under another name.",
 )
 
 # %% [markdown]
-# The first number is over all steps, the second and the third over the last ones. The noise scale may change during a
-# training, so compare the last two. Even they may differ several times over, or be infinite.
-#
-# <details><summary>Why do the second and the third differ?</summary>
-#
-# A batch far below the noise scale holds hardly any signal, so $\lVert G \rVert^2$ is a small difference of two large
-# numbers. And your meter compares pieces of one update, while the check-up compares steps, between which the weights
-# move. **We think** that these are the reasons. To test it, train with a learning rate near 0: then the two should come
-# close.
-#
-# </details>
+# The two may differ several times over, although they take the same norm. **We think** the reason is that a batch far
+# below the noise scale holds hardly any signal: $\lVert G \rVert^2$ is a small difference of two large numbers. To test
+# it, take more steps, and see whether the check-up's interval becomes narrower.
 #
 # **Takeaway** Measure the noise scale of your own training before you make its batch larger.
 

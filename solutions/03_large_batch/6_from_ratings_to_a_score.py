@@ -34,6 +34,9 @@ from course.training.metrics import hit_rate_interval
 from course.training.recommender import Experiment, listed
 
 print(course.machine())
+sizes = course.sizes("03_large_batch")
+experiment = Experiment(sizes)
+data = experiment.data
 
 # %% [markdown]
 # ## How does NeuMF match a user with a film? · extra
@@ -60,8 +63,7 @@ plots.neumf_diagram()
 # $\hat y_{ui}$ is a *logit*: the probability that $u$ takes $i$ is $\sigma(\hat y_{ui})$. The loss is the binary cross
 # entropy between this probability and the label.
 #
-# The MLP has a weak point, which part 1 measures. If the input of a ReLU is negative for every sample, the unit outputs
-# 0 and its gradient is 0. Then the weights before it have nothing to learn from.
+# The MLP has a weak point, silent ReLUs, which part 1 measures.
 
 # %% [markdown]
 # ## Can you write its forward pass? · extra
@@ -154,6 +156,25 @@ check.neumf_forward(neumf_forward)
 ### BEGIN HIDDEN TESTS
 check.neumf_forward(neumf_forward, seed=2017)
 ### END HIDDEN TESTS
+
+# %%
+forward_now = course.solved(check.neumf_forward)
+model = experiment.fresh_model()
+weights = {}
+for name in ("gmf_user", "gmf_item", "mlp_user", "mlp_item"):
+    weights[name] = getattr(model, name).weight
+weights["mlp"] = [(layer.weight, layer.bias) for layer in model.mlp]
+weights["output"] = (model.output.weight, model.output.bias)
+
+users, items, _ = experiment.first_batch(sizes.base_batch)
+with torch.no_grad():
+    logits = forward_now(weights, users, items)
+    of_module = model(users, items)
+is_same = torch.allclose(logits, of_module, atol=1e-3)
+difference = (logits - of_module).abs().max().item()
+course.claim(
+    "your forward pass returns the logits of the module", is_same, f"{difference:.0e} apart at most"
+)
 
 # %% [markdown]
 # ## How can a broken model get a perfect score? · extra
@@ -291,9 +312,6 @@ course.claim(
 # model that guesses has an HR@10 of about 10/101. **How much better is popularity?**
 
 # %% tags=["experiment"]
-sizes = course.sizes("03_large_batch")
-experiment = Experiment(sizes)
-data = experiment.data
 print(experiment)
 popularity = hit_rate_interval(experiment.popularity, data.n_users)
 print(f"HR@10 of guessing {10 / 101:.3f}, of the most popular films {popularity}")
@@ -367,7 +385,7 @@ for label in (NEUMF, DOT):
 mean_full = statistics.mean(full[NEUMF])
 print(course.score("03/6", "NeuMF's HR@10 among all films", predicted_full, mean_full, null=None))
 course.claim(
-    "the dot product and NeuMF rank better than popularity",
+    "NeuMF and the dot product both end above popularity",
     signed_rank_interval(above_popularity),
     above=0,
 )
@@ -378,7 +396,7 @@ course.claim(
     otherwise="The models do differ, on this data and with this tuning.",
 )
 course.claim(
-    "among all films the same models have less than half of their sampled HR@10",
+    "ranked among all films, both models keep less than half of their sampled HR@10",
     signed_rank_interval(remaining),
     below=0.5,
     otherwise="Your data has few films, so 100 of them are nearly all.",
@@ -394,7 +412,7 @@ course.claim(
 # **Takeaway** Name the candidates when you quote a score, and pair the seeds when you compare two models.
 
 # %% [markdown]
-# ## What does careless data preparation cost? · extra
+# ## How many negatives are wrong? · extra
 #
 # Two functions prepared the data above, and a mistake in either would not raise an error. The first chooses the test.
 # If the test row were drawn at random, the model would learn from its user's future. So we hold out the *latest* choice
@@ -584,25 +602,6 @@ course.claim(
     "some of the negatives drawn from all films are positives, and none of yours is",
     has_wrong and not yours_has_wrong,
     f"{100 * wrong:.1f} % of those from all films",
-)
-
-# %% tags=["experiment"]
-forward_now = course.solved(check.neumf_forward)
-model = experiment.fresh_model()
-weights = {}
-for name in ("gmf_user", "gmf_item", "mlp_user", "mlp_item"):
-    weights[name] = getattr(model, name).weight
-weights["mlp"] = [(layer.weight, layer.bias) for layer in model.mlp]
-weights["output"] = (model.output.weight, model.output.bias)
-
-users, items, _ = experiment.first_batch(sizes.base_batch)
-with torch.no_grad():
-    logits = forward_now(weights, users, items)
-    of_module = model(users, items)
-is_same = torch.allclose(logits, of_module, atol=1e-3)
-difference = (logits - of_module).abs().max().item()
-course.claim(
-    "your forward pass returns the logits of the module", is_same, f"{difference:.0e} apart at most"
 )
 
 # %% [markdown]

@@ -406,12 +406,12 @@ plots.bias(window_sizes, [found.estimate for found in times_random.values()], ba
 # ## What does an order cost in seconds, and in loss?
 #
 # How much loss does a fast order cost? You train a regression on a file whose rows are sorted by y. Each row has 128
-# bytes. The file is dropped from the page cache before each read that does not continue the one before it, as if it
+# bytes. Before a batch reads what does not continue the last read, the file is dropped from the page cache, as if it
 # were much larger than RAM.
 #
-# The reader ([page_reader.py](../../course/loading/page_reader.py)) makes one request per page, and puts each row
-# directly in its place in the shuffled window. In random order, it requests single rows. For each of them the disk
-# gives at least a memory page of 4,096 bytes.
+# The reader ([page_pool.py](../../course/loading/page_pool.py)) makes one request per page, and holds the page until
+# its last row is used. In random order, it requests single rows. For each of them the disk gives at least a memory
+# page of 4,096 bytes.
 #
 # **Predict** How many times does an epoch in random order read the file?
 
@@ -419,61 +419,51 @@ plots.bias(window_sizes, [found.estimate for found in times_random.values()], ba
 predicted_times_read = None
 
 # %% tags=["experiment"]
-torch.set_num_threads(1)  # else small copies wait for a second thread, which a busy machine delays
 IN_ORDER = "order of the file"
 ONE_PAGE = "windows, W = 1"
 B_PAGES = f"windows, W = {batch}"
-
-
-def windows_of(n):
-    """The order of windows of `n` pages, a function of seed and epoch."""
-
-    def order(seed, epoch):
-        return quasi_random_order_now(rows, page_rows, n, seed, epoch)
-
-    return order
 
 
 def file_order(seed, epoch):
     return in_file_order
 
 
+def windows_of_one_page(seed, epoch):
+    return quasi_random_order_now(rows, page_rows, 1, seed, epoch)
+
+
+def windows_of_b_pages(seed, epoch):
+    return quasi_random_order_now(rows, page_rows, batch, seed, epoch)
+
+
 def random_rows(seed, epoch):
     return random_order_now(rows, seed, epoch)
 
 
-orders = {B_PAGES: windows_of(batch), IN_ORDER: file_order}
-for n in (1, 4, 16, 64):
-    if n in window_sizes and n != batch:
-        orders[f"windows, W = {n}"] = windows_of(n)
-orders[RANDOM] = random_rows
-
-# %% tags=["experiment"]
-request_rows = dict.fromkeys(orders, page_rows)  # rows that one request brings
-request_rows[RANDOM] = 1
-data_folder().mkdir(parents=True, exist_ok=True)
-folder = tempfile.TemporaryDirectory(dir=data_folder())
-file = sorted_file.SortedFile(Path(folder.name) / "sorted", rows, batch)
-
-page_bytes = 4 * sorted_file.FLOATS * page_rows
-read_from = "read from the disk"
-if not file.is_cold:
-    read_from = "this system cannot drop a file: read from the page cache"
-megabytes = file.table.nbytes / 1e6
-print(f"{megabytes:.1f} MB, {rows // page_rows} pages of {page_bytes:,} bytes; {read_from}")
+orders = {
+    B_PAGES: windows_of_b_pages,
+    ONE_PAGE: windows_of_one_page,
+    IN_ORDER: file_order,
+    RANDOM: random_rows,
+}
+# rows that one request brings
+request_rows = {B_PAGES: page_rows, ONE_PAGE: page_rows, IN_ORDER: page_rows, RANDOM: 1}
 
 # %% [markdown]
 # The next cells print a table of the orders. Its columns are:
 #
 # - *times the file*: bytes from the disk per epoch, over the bytes of the file;
-# - *kB held*: the pages (in random order: the rows) that are in memory at the same time;
 # - *V / V₀* of one batch, and *of ten* in a row, because SGD averages about ten batches here (its learning rate is
 #   1 / 10);
-# - *excess loss*: the mean loss in the second epoch, minus the loss of the true weights;
-# - *of it, b*: the part of the excess loss that comes from the intercept.
+# - *excess loss*: the mean loss in the second epoch, minus the loss of the true weights.
 
 # %% tags=["experiment"]
+torch.set_num_threads(1)  # else small copies wait for a second thread, which a busy machine delays
+data_folder().mkdir(parents=True, exist_ok=True)
+folder = tempfile.TemporaryDirectory(dir=data_folder())
+file = sorted_file.SortedFile(Path(folder.name) / "sorted", rows, batch)
 in_memory = {name: f"{name}, file in memory" for name in (B_PAGES, RANDOM)}
+
 ways = {}
 for name, order in orders.items():
     ways[name] = file.eighth(order(0, 0), request_rows[name])
@@ -482,34 +472,35 @@ for name, warm_name in in_memory.items():
 
 compared = compare(ways, seconds=sizes.seconds)
 seconds = {way: 8 * compared.time(way).estimate for way in ways}
+print(f"{file.table.nbytes / 1e6:.1f} MB; can be dropped from the page cache: {file.is_cold}")
 print(
     f"seconds are 8 times those of an eighth; control: {B_PAGES} against itself {compared.control}"
 )
 
 # %% tags=["experiment"]
-losses = {}  # (seeds, 2): the excess loss, and what b adds to it
+excess = {}  # of each seed
 times_read = {}
-held_bytes = {}
 for name, order in orders.items():
-    losses[name] = torch.tensor([file.excess(order, seed) for seed in range(7)])
+    excess[name] = torch.tensor([file.excess(order, seed) for seed in range(7)])
     times_read[name] = file.times_read(order(0, 0), request_rows[name])
-    held_bytes[name] = file.held(order(0, 0), request_rows[name])
 bias_of_one = sorted_file.typical_bias(batch_bias_now, orders, batch, EPOCHS)
 bias_of_ten = sorted_file.typical_bias(batch_bias_now, orders, 10 * batch, EPOCHS)
-sorted_file.show_costs(seconds, times_read, held_bytes, bias_of_one, bias_of_ten, losses)
+folder.cleanup()
+sorted_file.show_costs(seconds, times_read, bias_of_one, bias_of_ten, excess)
 
 # %% tags=["experiment"]
-excess = {name: of_seeds[:, 0] for name, of_seeds in losses.items()}
 faster = compared.ratio(B_PAGES, to=RANDOM)
 faster_in_memory = compared.ratio(in_memory[B_PAGES], to=in_memory[RANDOM])
+is_read_more = times_read[RANDOM] > 10 and times_read[B_PAGES] < 3
 
 asked = "times the file that a random epoch reads"
 print(course.score("04/2", asked, predicted_times_read, times_read[RANDOM]))
 course.claim(
-    "in the order of the file the excess loss is at least ten times that of a random order",
-    ratio_interval(excess[IN_ORDER], excess[RANDOM]),
-    above=10,
-    otherwise="With a short file, less has been forgotten at its end.",
+    "per epoch, a random order reads at least ten times the bytes of the file from the disk, windows of B "
+    "pages less than three times",
+    is_read_more,
+    f"{times_read[RANDOM]:.0f} and {times_read[B_PAGES]:.1f} times",
+    otherwise="A value of nan or 0 means that your system does not count what the disk reads.",
 )
 course.claim(
     "from a cold file, windows of B pages are at least three times as fast as a random order",
@@ -526,19 +517,10 @@ course.claim(
 
 # %% tags=["experiment"]
 more_loss = ratio_interval(excess[B_PAGES], excess[RANDOM])
-file_order_over_one_page = ratio_interval(excess[IN_ORDER], excess[ONE_PAGE])
 bias_ratio_of_one = bias_of_one[IN_ORDER] / bias_of_one[ONE_PAGE]
 bias_ratio_of_ten = bias_of_ten[IN_ORDER] / bias_of_ten[ONE_PAGE]
-is_read_more = times_read[RANDOM] > 10 and times_read[B_PAGES] < 3
 is_seen_by_ten = bias_ratio_of_one < 1.5 and bias_ratio_of_ten > 3
 
-course.claim(
-    "per epoch, a random order reads at least ten times the bytes of the file from the disk, windows of B "
-    "pages less than three times",
-    is_read_more,
-    f"{times_read[RANDOM]:.0f} and {times_read[B_PAGES]:.1f} times",
-    otherwise="A value of nan or 0 means that your system does not count what the disk reads.",
-)
 course.claim(
     "windows of B pages leave less than 2.5 times the excess loss of a random order",
     more_loss,
@@ -546,7 +528,7 @@ course.claim(
 )
 course.claim(
     "the order of the file leaves at least four times the excess loss of windows of one page",
-    file_order_over_one_page,
+    ratio_interval(excess[IN_ORDER], excess[ONE_PAGE]),
     above=4,
     otherwise="With a short file, less has been forgotten at its end.",
 )
@@ -555,16 +537,6 @@ course.claim(
     "for ten in a row it is more than three times",
     is_seen_by_ten,
     f"{bias_ratio_of_one:.1f} and {bias_ratio_of_ten:.1f} times",
-)
-
-# %% tags=["experiment"]
-folder.cleanup()
-loss_of_b = {name: of_seeds[:, 1] for name, of_seeds in losses.items()}
-course.claim(
-    "windows of B pages leave at least twice the squared error of b of a random order",
-    ratio_interval(loss_of_b[B_PAGES], loss_of_b[RANDOM]),
-    above=2,
-    otherwise="Your file has few pages.",
 )
 plots.order_against_learning(
     {name: seconds[name] for name in orders},

@@ -19,8 +19,6 @@
 
 # %% locked="setup"
 import shutil
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -29,7 +27,7 @@ import torch
 
 import course
 from course.checks import fast_loading as check
-from course.loading import judge, planted_loader, real_formats
+from course.loading import judge, own_loader, planted_loader, real_formats
 from course.loading.shuffles import buffer_rule, shard_order
 from course.measure.comparison import furthest, quotient, ratio_interval
 from course.measure.page_cache import read_around
@@ -241,7 +239,7 @@ course.claim(
 # - *JPEGs*: a folder in random order; tar shards in order, with your buffer; tar shards shuffled, with your buffer.
 #
 # If a library is not installed, our own code makes its shuffle, and its name says "its algorithm". Windows and buffer
-# hold the same K samples. `py1e` spreads a shard over about K samples, by default over at least 262,144.
+# hold the same K samples, and `py1e` spreads a shard over about K samples.
 #
 # Before you run the cell, choose the loader that you would take.
 
@@ -251,17 +249,10 @@ folder = tempfile.TemporaryDirectory(dir=data_folder(), ignore_cleanup_errors=Tr
 place = Path(folder.name)
 token_formats = real_formats.token_formats(place, sizes, windows_now, buffer_now)
 picture_formats = real_formats.picture_formats(place, sizes, buffer_now)
-jpeg_folder = picture_formats[0]
-jpeg_bytes = jpeg_folder.nbytes / sizes.judged_pictures
-token_bytes = 2 * sizes.judged_length
 read_ahead_kb = read_around(place) / 1024
 print(
     f"K = {sizes.judged_buffer:,} samples in memory, shards of {shard}; "
-    f"a JPEG has {jpeg_bytes:,.0f} bytes"
-)
-print(
-    f"a sample of tokens has {token_bytes:,} bytes, "
-    f"and read_ahead_kb of this disk is {read_ahead_kb:,.0f}"
+    f"{samples // batch:,} batches of {batch} token samples; read_ahead_kb {read_ahead_kb:,.0f}"
 )
 
 # %% tags=["experiment"]
@@ -302,17 +293,17 @@ course.claim(
 # than the number of calls. To test it, slice `np.asarray(memmap)`, a plain array of the same memory.
 #
 # **Known** A fault in a mapped file brings up to `read_ahead_kb` from the disk (part 3), so a random sample brings
-# its neighbours. Many of them leave memory before they are used, so the file is read again and again. Each JPEG is a
-# separate file, so it brings only the rest of its last memory page.
+# its neighbours. Many of them leave memory before they are used, so the file is read again and again. Our emulation
+# drops files only between batches, so a batch reads the token file once at most. Each JPEG is a separate file, so it
+# brings only the rest of its last memory page.
 #
-# **We think** that decoding is most of what the folder of JPEGs costs, because for × memcpy all files lie in the page
-# cache. To test it, decode all pictures beforehand.
+# For × memcpy, all files lie in the page cache. So **we think** that the folder of JPEGs is slow because it decodes. To
+# test it, decode all pictures beforehand.
 #
 # <details><summary>Which numbers of × files come from our emulation?</summary>
 #
-# A loader that has read four times its files is stopped, and the rest of its epoch is extrapolated. Our emulation drops
-# files only between batches, so a batch reads the token file once at most. It also drops what was read ahead. Without
-# that, the token file in order would be read once.
+# A loader that has read four times its files is stopped, and the rest of its epoch is extrapolated. Our emulation also
+# drops what was read ahead. Without that, the token file in order would be read once.
 #
 # </details>
 #
@@ -333,20 +324,10 @@ course.claim(
 file = data_folder() / "planted_loader.py"
 if not file.exists():
     shutil.copy(planted_loader.__file__, file)
-
-
-def report(function):
-    """Print what `course loader-report` says about a function of the file."""
-    arguments = ["loader-report", f"{file.name}:{function}", "--seconds", "10"]
-    command = [sys.executable, "-m", "course.cli", *arguments]
-    done = subprocess.run(command, cwd=file.parent, capture_output=True, text=True)
-    print(done.stdout or done.stderr)
-
-
-report("make_loader")
+own_loader.print_report(file, "make_loader")
 
 # %% tags=["experiment"]
-report("make_repaired")
+own_loader.print_report(file, "make_repaired")
 faulty = judge.look(planted_loader.make_loader())
 repaired = judge.look(planted_loader.make_repaired())
 course.claim(

@@ -15,7 +15,7 @@
 # - say whether an operation waits for arithmetic, for bytes or for its start;
 # - judge a piece of advice by its bound, its interval, and the machines on which it flips.
 #
-# **Minutes** 47 core · 93 in all
+# **Minutes** 46 core · 92 in all
 #
 # **Needs** PyTorch: you have written a training loop
 #
@@ -101,7 +101,7 @@ def step(batch):
 
 
 report = course.checkup(loader, step, steps=size.checkup_steps, minutes=size.checkup_minutes)
-print(report)
+print(report.brief)
 
 # %% tags=["experiment"]
 phases = report.facts.phases
@@ -109,9 +109,8 @@ share = phases["optimizer"].share
 print(course.score("06/1", "share of Adam's update", predicted_optimizer_share, share, null=None))
 
 # %% [markdown]
-# Read the shares of the phases and the table of advice, and skip the other lines. For each change, the table says what
-# it can gain at best, and what it gained here, with an interval of 95 %. The next sections show where these numbers
-# come from.
+# For each change, the table says how much it can gain at best, and how much it gained here, with an interval of 95 %.
+# The next sections show where these numbers come from. `print(report)` shows the whole report.
 #
 # **Takeaway** Look at the whole step before you change a line of it.
 
@@ -157,7 +156,10 @@ print(
     f"    by one run of each, if 2 % counts: {found_by_one_run} times, "
     f"from {min(first_ratios):.2f} to {max(first_ratios):.2f}"
 )
-print(f"    by intervals of {tests[0].rounds} rounds: {found_by_interval} times")
+print(
+    f"    by intervals of {tests[0].rounds} rounds, if half a percent counts: "
+    f"{found_by_interval} times"
+)
 print(f"rounds to see a gain of 2 % here: about {statistics.median(rounds_needed):.0f}")
 
 # %% tags=["experiment"]
@@ -248,8 +250,6 @@ check.where_time_goes(where_time_goes, seed=13)
 # %% [markdown]
 # How much time does it take to get the data? You profile two trainings: the first makes its images one by one, and the
 # second takes rows of one tensor. Your function computes the shares, and the bars show a typical step of each training.
-# In the last figure, a dark bar is an operation of torch on the processor, and in the gaps the processor does something
-# else.
 #
 # <details><summary>Why does each phase wait for the GPU at its end?</summary>
 #
@@ -282,12 +282,11 @@ def train_in_phases(loader, steps):
 
 
 # %% tags=["experiment"]
-shares_now = course.solved(check.where_time_goes)
+shares_now = course.solved(check.where_time_goes)  # yours if it is right, else ours
 in_tensors = TensorDataset(images, labels)
 datasets = {"images one by one": one_by_one, "tensors in memory": in_tensors}
 
 profiles = {}  # of each training
-events_by_step = {}  # of each training: a list of events per step
 shares_by_step = {}
 typical_shares = {}
 for name, dataset in datasets.items():
@@ -295,18 +294,12 @@ for name, dataset in datasets.items():
     train = functools.partial(train_in_phases, shuffled, size.profile_steps)
     profiles[name] = step_profile.profiled(train, device)
     events = step_profile.events_of(profiles[name])
-    events_by_step[name] = step_profile.per_step(events, "data")
-    shares_by_step[name] = [shares_now(step, PHASES) for step in events_by_step[name]]
+    steps = step_profile.per_step(events, "data")
+    shares_by_step[name] = [shares_now(events_of_step, PHASES) for events_of_step in steps]
     typical_shares[name] = step_profile.typical_shares(shares_by_step[name])
 plots.phase_shares(typical_shares)
 
 # %% tags=["experiment"]
-shares = typical_shares["images one by one"]
-print(
-    f"data and optimizer, by the check-up: {phases['data'].share:.1%}, "
-    f"{phases['optimizer'].share:.1%}; by your function: {shares['data']:.1%}, "
-    f"{shares['optimizer']:.1%}"
-)
 slowest = step_profile.slowest_operations(profiles["tensors in memory"], 5)
 shown = [f"{name} {share:.0%}" for name, share in slowest.items()]
 print("operations that take longest, with tensors in memory:", ", ".join(shown))
@@ -331,17 +324,9 @@ course.claim(
 trace = data_folder() / "traces" / "06_faster_training_1.json.gz"
 trace.parent.mkdir(parents=True, exist_ok=True)
 profiles["tensors in memory"].export_chrome_trace(str(trace))
-print(f"the whole trace: traces/{trace.name} in the data folder; open it at ui.perfetto.dev")
-
-two_steps = {}  # of each training: the events of two neighbouring steps
-for name, steps in events_by_step.items():
-    two_steps[name] = step_profile.typical_pair(steps)
-plots.step_traces(two_steps, PHASES)
+print(f"the whole profile: traces/{trace.name} in the data folder; open it at ui.perfetto.dev")
 
 # %% [markdown]
-# Profile and check-up may disagree about a share. **We think** that the profiler adds time to each operation, and
-# making single images takes many short ones. To test it, time the data phase with and without the profiler.
-#
 # **Takeaway** Profile your own training: the same network has other shares when its data come from one tensor.
 
 # %% [markdown]
@@ -472,26 +457,18 @@ product = functools.partial(regimes.product, device=device)
 
 one_limit = clamped(n, 1)
 square = product(width, width, width)
+longer_rows = product(width, 2 * width, width)
+other_shape = product(4 * width, width // 4, width)
 few_numbers = regimes.often(clamped(64, 1))
-pairs = {  # change: (as before, changed), and how many times the arithmetic and the bytes
-    "many numbers, two limits  arithmetic × 2, bytes × 1": (one_limit, clamped(n, 2)),
-    "twice as many numbers     arithmetic × 2, bytes × 2": (one_limit, clamped(2 * n, 1)),
-    "matrix, longer rows    arithmetic × 2, bytes × 1.67": (
-        square,
-        product(width, 2 * width, width),
-    ),
-    "matrix, other shape    arithmetic × 1, bytes × 1.75": (
-        square,
-        product(4 * width, width // 4, width),
-    ),
-    "64 numbers, two limits    arithmetic × 2, bytes × 1": (
-        few_numbers,
-        regimes.often(clamped(64, 2)),
-    ),
-    "128 numbers               arithmetic × 2, bytes × 2": (
-        few_numbers,
-        regimes.often(clamped(128, 1)),
-    ),
+few_two_limits = regimes.often(clamped(64, 2))
+few_more_numbers = regimes.often(clamped(128, 1))
+changes = {  # change: (times the arithmetic, times the bytes, as before, changed)
+    "many numbers, two limits": (2, 1, one_limit, clamped(n, 2)),
+    "twice as many numbers": (2, 2, one_limit, clamped(2 * n, 1)),
+    "matrix, longer rows": (2, 1.67, square, longer_rows),
+    "matrix, other shape": (1, 1.75, square, other_shape),
+    "64 numbers, two limits": (2, 1, few_numbers, few_two_limits),
+    "128 numbers": (2, 2, few_numbers, few_more_numbers),
 }
 
 # %% tags=["experiment"]
@@ -499,50 +476,61 @@ steps = {}  # images of a step: a function that makes it
 for n_images in (1, 2, 64, 128):
     patient = cheap_advice.Patient(new_model(), images[:n_images], labels[:n_images], n_images)
     steps[n_images] = patient.train(patient.on_device())
-pairs["step, 2 images for 1"] = (steps[1], steps[2])
-pairs["step, 128 images for 64"] = (steps[64], steps[128])
+pairs = {
+    "a step, 2 images for 1": (steps[1], steps[2]),
+    "a step, 128 images for 64": (steps[64], steps[128]),
+}
+for name, (_, _, before, changed) in changes.items():
+    pairs[name] = (before, changed)
 
 compared = compare_pairs(pairs, device=device, seconds=size.advice_seconds)
-times_as_long = {}
+longer = {}  # change: times as long
 for name, result in compared.items():
-    times_as_long[name] = result.ratio(USUAL, to=CHANGED)
-    print(f"{name:<52}  time × {times_as_long[name]}")
+    longer[name] = result.ratio(USUAL, to=CHANGED)
+
+for name, (arithmetic, n_bytes, _, _) in changes.items():
+    print(f"{name:<25} arithmetic × {arithmetic}  bytes × {n_bytes:<4}  time × {longer[name]}")
+for name in ("a step, 2 images for 1", "a step, 128 images for 64"):
+    print(f"{name:<25} time × {longer[name]}")
 
 # %% tags=["experiment"]
-two_limits, twice_numbers, longer_rows, other_shape, few_limits, few_more, two_images, _ = (
-    times_as_long.values()
-)
-print(
-    course.score(
-        "06/1", "two images instead of one, times as long", predicted_twice_the_images, two_images
-    )
-)
+what = "two images instead of one, times as long"
+print(course.score("06/1", what, predicted_twice_the_images, longer["a step, 2 images for 1"]))
 course.claim(
-    "twice the arithmetic on as many numbers takes at most 25 % longer", two_limits, below=1.25
+    "twice the arithmetic on as many numbers takes at most 25 % longer",
+    longer["many numbers, two limits"],
+    below=1.25,
 )
 course.claim(
     "twice the numbers take at least 50 % longer: comparing many is memory-bound",
-    twice_numbers,
+    longer["twice as many numbers"],
     above=1.5,
 )
 course.claim(
     "twice the arithmetic of a large matrix product takes at least 60 % longer",
-    longer_rows,
+    longer["matrix, longer rows"],
     above=1.6,
 )
 course.claim(
-    "a matrix product of 1.75 times the bytes takes at most 30 % longer", other_shape, below=1.3
+    "a matrix product of 1.75 times the bytes takes at most 30 % longer",
+    longer["matrix, other shape"],
+    below=1.3,
 )
-course.claim("twice the arithmetic on 64 numbers takes at most 25 % longer", few_limits, below=1.25)
+course.claim(
+    "twice the arithmetic on 64 numbers takes at most 25 % longer",
+    longer["64 numbers, two limits"],
+    below=1.25,
+)
 course.claim(
     "128 numbers instead of 64 take at most 25 % longer: the call itself costs most",
-    few_more,
+    longer["128 numbers"],
     below=1.25,
 )
 
 # %% [markdown]
 # **Shown** Two rows change only the arithmetic, and one changes only the bytes. If the time grows almost as much, the
-# operation waits for what was changed. If the time stays although both double, most of it is the call itself.
+# operation waits for what you changed. If arithmetic and bytes double and the time stays, most of it is the call
+# itself.
 #
 # **We think** that a step of one image waits mostly for the update and for the start of each operation. To test it,
 # leave the update out.
@@ -560,7 +548,7 @@ course.claim(
 # ## Does the cheap advice help here?
 #
 # You can now test the cheap items of the checklist, each with and without. A dot says how many times as fast the item
-# makes the work, the thick line is its interval, and the thin grey line is the control.
+# makes the work, and the thick line is its interval. The thin grey line is the control.
 #
 # `as_tensor` and gradients set to None appear twice: in a step of the network, and in work of which they change a
 # larger part. The checklist also says to take four workers per GPU. You have one device, so the cell compares four with
@@ -602,11 +590,10 @@ compared = workers | compare_pairs(pairs, device=device, seconds=size.advice_sec
 plots.advice_ratios(compared, "times as fast: the work that the advice is about")
 
 # %% tags=["experiment"]
-gains = {}
+gains = {}  # advice: times as fast
 for name, result in compared.items():
     with_advice = list(result.seconds)[-1]
     gains[name] = result.ratio(with_advice)
-    print(f"{name:<30} {gains[name]}  {result.verdict(with_advice)}")
 
 # %% [markdown]
 # Four claims decide whether you should work on the loader.
@@ -670,7 +657,7 @@ course.claim(
 )
 
 # %% [markdown]
-# Seven claims decide which lines and settings to look for in your script. The last five need a GPU.
+# The last claims decide which lines and settings to look for in your script.
 
 # %% tags=["experiment"]
 course.claim(
@@ -682,30 +669,31 @@ course.claim(
 course.claim("without anomaly detection a step is faster", gains["no anomaly detection"], above=1)
 
 # %% tags=["experiment"]
-on_gpu = {}
 if device.type == "cuda":
     on_gpu = cheap_advice.gains_on_cuda(patient, size.advice_seconds)
-
-# %% tags=["experiment"]
-course.claim(
-    "pin_memory makes a training with tensors in memory faster", on_gpu.get("pin_memory"), above=1
-)
-course.claim(
-    "pin_memory with non_blocking makes a training with tensors in memory faster",
-    on_gpu.get("pin_memory and non_blocking"),
-    above=1,
-)
-course.claim(
-    "tensors made on the device come faster than tensors moved there",
-    on_gpu.get("device="),
-    above=1,
-)
-course.claim("cudnn.benchmark makes a step faster", on_gpu.get("cudnn.benchmark"), above=1)
-course.claim(
-    "with cudnn.benchmark, the first step of a batch size takes at most twice as long as the next",
-    on_gpu.get("first step"),
-    above=0.5,
-)
+    course.claim(
+        "pin_memory makes a training with tensors in memory faster", on_gpu["pin_memory"], above=1
+    )
+    course.claim(
+        "pin_memory with non_blocking makes a training with tensors in memory faster",
+        on_gpu["pin_memory and non_blocking"],
+        above=1,
+    )
+    course.claim(
+        "tensors made on the device come faster than tensors moved there",
+        on_gpu["device="],
+        above=1,
+    )
+    course.claim("cudnn.benchmark makes a step faster", on_gpu["cudnn.benchmark"], above=1)
+    course.claim(
+        "with cudnn.benchmark, the first step of a batch size takes at most twice as long as the next",
+        on_gpu["first step"],
+        above=0.5,
+    )
+    control = on_gpu["first step without"].inverted()
+    print(f"without cudnn.benchmark, the first step takes {control} times as long as the next")
+else:
+    print("pin_memory, device= and cudnn.benchmark: only a GPU can decide them")
 
 # %% [markdown]
 # A row is "faster", and its claim holds, if the whole interval lies at least half a percent above 1. Advice about a
@@ -717,7 +705,7 @@ course.claim(
 #
 # <details><summary>What to know about gradients None, cudnn.benchmark, pinned memory and anomaly detection</summary>
 #
-# - **Known** `zero_grad(set_to_none=True)` has been the default since PyTorch 2.0 (its release notes), so the two rows
+# - **Known** `zero_grad(set_to_none=True)` has been the default since PyTorch 2.0 (its release notes). So the two rows
 #   about gradients say what going back to zeros would cost.
 # - `cudnn.benchmark` tries several algorithms at the first step of each shape (PyTorch documentation), so each new
 #   shape costs time.
@@ -759,18 +747,18 @@ map_plots.flip_map(flips)
 
 # %% [markdown]
 # Treat a flip as a question, because the machines trained networks of different sizes, and another day's run may lie
-# outside an interval. The reason in its row is a guess, unless its part shows it.
+# outside an interval. The reason that is given is a guess, unless its part shows it.
 #
 # <details><summary>How to read the colours of the map</summary>
 #
-# A pale cell comes from an older record without an interval, so a ratio has a colour there only if it differs from 1 by
+# A pale cell comes from an older record without an interval. So a ratio has a colour there only if it differs from 1 by
 # a tenth or more. A difference in accuracy is the mean of a few seeds, so it stays grey there. Results of smoke scale
 # are not entered.
 #
 # </details>
 #
-# The next cell lists the whole checklist: what each item promises, where it wins, and why. The same map is in
-# [docs/flip-map.md](../../docs/flip-map.md).
+# The next cell holds the whole checklist: what each item promises, where it wins, and why. Open it when you look for an
+# item. The same map is in [docs/flip-map.md](../../docs/flip-map.md).
 
 # %% tags=["experiment"]
 flips.checklist()
@@ -787,7 +775,8 @@ flips.checklist()
 # %% tags=["experiment"]
 own_loader = DataLoader(in_tensors, batch_size, shuffle=True)  # your own
 own_step = step  # your own
-print(course.checkup(own_loader, own_step, steps=size.checkup_steps, minutes=size.checkup_minutes))
+own = course.checkup(own_loader, own_step, steps=size.checkup_steps, minutes=size.checkup_minutes)
+print(own.brief)
 
 # %% [markdown]
 # **Takeaway** Find the largest share, try what reduces it next to a control, and keep it only if the interval says so.
@@ -825,7 +814,7 @@ plots.roofline(roof, operations)
 #
 # *Model FLOPs utilisation* (MFU) is one number for the whole step: the arithmetic of the model's products, divided by
 # what the machine could have computed in that time. Papers take the machine's speed from its data sheet. Here it is the
-# speed of a large matrix product, so our shares are higher.
+# speed of a large matrix product, so our shares are higher. `clamp` has no product, so its comparisons count.
 #
 # The last column is the load: what `top` calls %CPU, divided by torch's threads. It says nothing about a GPU.
 
@@ -1047,16 +1036,18 @@ def log_once(model, optimizer, batches):
 # %% tags=["experiment"]
 waits = {}
 mean_losses = {}
-for loop in (log_each_step, log_once):
-    name = loop.__name__
+
+
+def train_with(loop):
+    """Train a new model with a loop, and keep its mean loss."""
     model = new_model()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    mean_losses[loop.__name__] = loop(model, optimizer, on_device)
 
-    def keep_mean(name=name, loop=loop, model=model, optimizer=optimizer):
-        """Train with the loop, and keep its mean loss."""
-        mean_losses[name] = loop(model, optimizer, on_device)
 
-    waits[name] = syncs_now(keep_mean)
+for loop in (log_each_step, log_once):
+    name = loop.__name__
+    waits[name] = syncs_now(functools.partial(train_with, loop))
     kinds = ", ".join(sorted(set(waits[name])))
     print(f"{name:<14} {len(waits[name]):4d} waits in {len(on_device)} steps: {kinds}")
 

@@ -43,9 +43,8 @@ from course.checkup.advice import (
     workers,
     zeroed,
 )
-from course.checkup.advice.rule import BOUND
+from course.checkup.advice.rule import BOUND, Rule
 from course.checkup.advice.rule import Advice as Advice
-from course.checkup.advice.rule import Rule as Rule
 from course.checkup.facts import Facts
 from course.checkup.failures import Failures
 

@@ -44,8 +44,8 @@ MISTAKES = {
         "The generator continues where the last iteration left it, so the order depends on how often somebody "
         "iterated. Make the generator in __iter__, from seed + epoch.",
         (
-            "drop_last, 0\n",
-            "drop_last, 0\n        self.rng = torch.Generator().manual_seed(seed)\n",
+            "self.epoch = 0\n",
+            "self.epoch = 0\n        self.rng = torch.Generator().manual_seed(seed)\n",
         ),
         ("torch.Generator().manual_seed(self.seed + self.epoch)", "self.rng"),
         ("self.epoch = epoch", "self.rng.manual_seed(self.seed + epoch)"),

@@ -30,15 +30,15 @@ MISTAKES = {
     ),
     "always_sent": (
         "Gradients are sent after every micro-batch. Run all but the last of a group inside `with no_sync():`.",
-        (" if through == len(group) else no_sync()", ""),
+        (" if is_last else no_sync()", ""),
     ),
     "never_sent": (
         "All micro-batches are inside no_sync(), so nothing is ever sent. The last one of a group must be outside.",
-        ("contextlib.nullcontext() if through == len(group) else ", ""),
+        ("contextlib.nullcontext() if is_last else ", ""),
     ),
     "first_is_sent": (
         "The first micro-batch of a group is sent and the others are not. It is the last one that sends the whole sum.",
-        ("through == len(group)", "through == 1"),
+        ("number == len(group)", "number == 1"),
     ),
     "backward_alone": (
         "Only backward is inside no_sync(), but DDP decides at the forward pass whether to send. Put both inside.",
@@ -57,7 +57,7 @@ MISTAKES = {
     ),
     "short_group_never_sent": (
         "A short last group is never sent: all of it is inside no_sync(). Its last micro-batch must be outside too.",
-        ("through == len(group)", "through == every"),
+        ("number == len(group)", "number == every"),
     ),
     "never_zero": (
         "Gradients are never set to zero, so each update holds all that came before. Call zero_grad().",

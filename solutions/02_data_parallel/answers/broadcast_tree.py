@@ -20,7 +20,7 @@ MISTAKES = {
     ),
     "tree_of_copies": (
         "What is received goes into a tensor of the function's own; the caller's is as before. Receive into `tensor`.",
-        ("    rank, world_size", "    tensor = tensor.clone()\n    rank, world_size"),
+        ("    rank = ", "    tensor = tensor.clone()\n    rank = "),
     ),
 }
 

@@ -66,7 +66,7 @@ MISTAKES = {
         "and the count into one tensor.",
         ("torch.cat([values.sum(0), values.new_tensor([len(values)])])", "values.sum(0)"),
         (
-            "mean, n = sums[:-1] / sums[-1], sums[-1]",
+            "n = sums[-1]\n    mean = sums[:-1] / n",
             "n = values.new_tensor(len(values))\n    dist.all_reduce(n)\n    mean = sums / n",
         ),
     ),

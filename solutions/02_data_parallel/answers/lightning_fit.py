@@ -10,7 +10,7 @@ from course.engine.known_answers import alternative
 MISTAKES = {
     "all_of_the_data": (
         "Every rank trains on the whole data set. Leave use_distributed_sampler on: it gives each rank a share.",
-        ("**silent)", "use_distributed_sampler=False, **silent)"),
+        ("logger=False", "logger=False, use_distributed_sampler=False"),
     ),
     "one_device": (
         "The Trainer plans for fewer devices than there are ranks. Say devices=dist.get_world_size().",
@@ -19,8 +19,8 @@ MISTAKES = {
     "trains_a_copy": (
         "A copy of the model is trained, and `model` keeps its weights. Keep `model` itself in the module.",
         (
-            "self.model, self.losses = model, []",
-            "self.model, self.losses = __import__('copy').deepcopy(model), []",
+            "self.model = model",
+            "self.model = __import__('copy').deepcopy(model)",
         ),
     ),
     "with_momentum": (

@@ -25,7 +25,7 @@ MISTAKES = {
     ),
     "tree_to_zero": (
         "The sum always ends in rank 0. Count places from `dst`: (rank - dst) % world_size.",
-        ("    rank, world_size", "    dst = 0\n    rank, world_size"),
+        ("    rank = ", "    dst = 0\n    rank = "),
     ),
 }
 

@@ -5,7 +5,7 @@ from torch.nn import functional as F
 
 from course.engine.known_answers import alternative
 
-INSIDE = "with torch.autocast(images.device.type, dtype=torch.bfloat16 if scaler is None else torch.float16):"
+INSIDE = "with torch.autocast(images.device.type, dtype=dtype):"
 LOSS = "        loss = F.cross_entropy(model(images), labels)"
 MISTAKES = {
     "without_autocast": (
@@ -16,11 +16,8 @@ MISTAKES = {
     "casts_the_model": (
         "The weights themselves were cast, so small updates are rounded away. Leave the model alone: autocast casts "
         "copies of the weights where an operation needs them.",
-        (
-            INSIDE,
-            "kind = torch.bfloat16 if scaler is None else torch.float16\n    if model.to(kind):",
-        ),
-        ("model(images)", "model(images.to(kind)).float()"),
+        (INSIDE, "if model.to(dtype):"),
+        ("model(images)", "model(images.to(dtype)).float()"),
     ),
     "backward_inside": (
         "The backward pass runs inside autocast too. It takes the dtypes of the forward pass by itself: put it behind "

@@ -7,7 +7,7 @@ from torch.autograd import Function
 
 from course.engine.known_answers import alternative
 
-GRADS = "grads = iter(torch.autograd.grad(out, [t for t in tensors if t.requires_grad], grad, allow_unused=True))"
+GRADS = "grads = iter(torch.autograd.grad(out, wanted, grad, allow_unused=True))"
 BACKWARD = (GRADS, "torch.autograd.backward(out, grad)")
 MISTAKES = {
     "another_mask": (

@@ -75,7 +75,8 @@ MISTAKES = {
     ),
     "saves_references": (
         "state_dict() returns the tensors themselves, which training changes. Copy them: copy.deepcopy(...).",
-        ("copy.deepcopy(model.state_dict()), copy.deepcopy(", "model.state_dict(), ("),
+        ("copy.deepcopy(model.state_dict())", "model.state_dict()"),
+        ("copy.deepcopy(optimizer.state_dict())", "optimizer.state_dict()"),
     ),
     "momentum_by_reference": (
         "optimizer.state_dict() holds the momentum itself, which the test changes. Make a copy.deepcopy of it, as of "
