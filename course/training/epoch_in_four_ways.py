@@ -1,7 +1,7 @@
 """The texts of an epoch, padded or packed: way, model -> *gradient*, cells, pairs, bytes.
 
-The ways are "random batches" and "bucketed batches", which are padded, and "flat" and "packed rows",
-which pack the random batches. The sampler and how to pack are exercises of unit 05.
+The ways are "random batches" and "bucketed batches", which are padded, and "flat" and "packed
+rows", which pack the random batches. The sampler and how to pack are exercises of unit 05.
 """
 
 from collections.abc import Callable, Iterable, Sequence

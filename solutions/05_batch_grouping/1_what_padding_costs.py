@@ -514,7 +514,6 @@ check.untouched(untouched, seed=7)
 ### END HIDDEN TESTS
 
 # %% tags=["experiment"]
-untouched_now = course.solved(check.untouched)
 pad_now = course.solved(check.pad_batch)
 demo = sets["demo"]
 padded_batches = []
@@ -524,6 +523,8 @@ for begin in range(0, size.demo_rows, 256):
     x, mask = pad_now(values, lengths)
     padded_batches.append((x, mask, labels))
 
+# %% tags=["experiment"]
+untouched_now = course.solved(check.untouched)
 model = TokenPool(sequences.VOCABULARY, 32, 32).to(device)
 new_model = TokenPool(sequences.VOCABULARY, 32, 32).to(device)
 as_published = partial(published_order, padded_batches, model, new_model)

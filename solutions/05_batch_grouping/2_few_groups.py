@@ -620,8 +620,8 @@ course.claim(
 #
 # **Points** 4 · **Extra** · **Difficulty** ●●○ · **Minutes** 22 · **Lines** 10
 #
-# **Source** `find_thresholds(lengths, cost_fn, k, num_trials)` of asym, which leaves out the longest length, and
-# equalises the costs of neighbouring groups instead of moving to a cheaper neighbour.
+# **Source** `find_thresholds(lengths, cost_fn, k, num_trials)` of asym. It leaves out the longest length, and equalises
+# the costs of neighbouring groups instead of moving to a cheaper neighbour.
 #
 # <details><summary>Hint 1</summary>
 #

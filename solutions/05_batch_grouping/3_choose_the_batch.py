@@ -13,7 +13,7 @@
 # - weight the losses of unequal batches so that every token counts the same;
 # - decide from validation curves whether sorted batches harm your training, and reduce the harm.
 #
-# **Minutes** 50 core · 114 in all · session 2
+# **Minutes** 50 core · 108 in all · session 2
 #
 # **Needs** `padding_waste` and `pad_batch` of part 1
 #
@@ -26,7 +26,6 @@ import torch
 from torch.utils.data import Sampler
 
 import course
-
 from course.checks import batch_grouping as check
 from course.datasets import sequences
 from course.errors import CourseError
@@ -277,8 +276,8 @@ except CourseError as why:
 #
 # ### Exercise 2 · The loss of a batch
 #
-# Write the loss of one padded batch, so that all batches of a step together give the gradient of the mean over all
-# tokens of the step. `total` is the number of these tokens. (Ranks would find it with an `all_reduce`.)
+# Write the loss of one padded batch. All batches of a step together must give the gradient of the mean over all tokens
+# of the step. `total` is the number of these tokens. (Ranks would find it with an `all_reduce`.)
 #
 # ```python
 # >>> losses = torch.tensor([[1.0, 2.0, 9.0]])  # the last cell is padding
@@ -511,8 +510,8 @@ course.claim(
 #
 # The last claim compares two stops. If the lead shrinks, a longer training may end without it.
 #
-# **Takeaway** Sorted batches can make each update worse but cheaper. Try to accumulate over several batches, and compare
-# orders after equal cells, too.
+# **Takeaway** Sorted batches can make each update worse but cheaper. Try to accumulate over several batches, and
+# compare orders after equal cells, too.
 #
 # <details><summary>What would a GPU show?</summary>
 #
@@ -531,8 +530,8 @@ course.claim(
 # - Updates differ in their number of *tokens*. Adam moves the weights about as far on few tokens as on many.
 #
 # The first control, "same tokens", fills each batch with random texts until it has the tokens of a batch of your
-# sampler. So its updates differ about as much in tokens, but its texts have all lengths. Its gap to random batches is
-# the price of unequal updates, and the gap from there to windows is the price of texts that are alike.
+# sampler. So its updates differ about as much in tokens, but its texts have all lengths. The gap from random batches to
+# this control is the price of unequal updates. The gap from there to windows is the price of texts that are alike.
 
 
 # %% tags=["experiment"]

@@ -15,7 +15,7 @@
 # - test that a packed model has the loss and the gradients of the padded one;
 # - choose a way to batch sequences by model, device and spread of lengths.
 #
-# **Minutes** 38 core · 116 in all · session 2
+# **Minutes** 38 core · 106 in all · session 2
 #
 # **Needs** `BucketBatchSampler` of part 3 and `pad_batch` of part 1
 
@@ -309,9 +309,7 @@ gradients = {}
 for way in epoch.ways:
     largest[way] = epoch.bytes_of_largest(way, model)
     gradients[way] = partial(epoch.backward, way, model)
-timed = compare(
-    gradients, device=device, before_round=epoch.shuffle, seconds=12 * size.seconds
-)
+timed = compare(gradients, device=device, before_round=epoch.shuffle, seconds=12 * size.seconds)
 plots.time_and_memory({"transformer": (timed, largest)})
 
 # %% tags=["experiment"]
