@@ -72,7 +72,7 @@ my_guess_of_waste = None  # cells per token
 # - draw the order of the set, then the order of the batches, from one `np.random.default_rng((seed, epoch))`, which
 #   each `__iter__` creates.
 #
-# **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 18 · **Lines** 10
+# **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 18 · **Lines** 11
 #
 # **Convention** `len()` is the number of batches. The training loop calls `set_epoch` before each epoch.
 #
@@ -605,7 +605,7 @@ course.claim(
 #   (then begin the next batch with it);
 # - raise ValueError if a sequence alone exceeds the budget.
 #
-# **Points** 3 · **Extra** · **Difficulty** ●●○ · **Minutes** 15 · **Lines** 12
+# **Points** 3 · **Extra** · **Difficulty** ●●○ · **Minutes** 15 · **Lines** 13
 #
 # **Source** `batch_by_size` of fairseq (Ott et al. 2019), with required_batch_size_multiple = 1.
 #

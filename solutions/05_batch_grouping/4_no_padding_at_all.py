@@ -382,7 +382,7 @@ course.claim(
 # - let gradients flow to the tokens;
 # - use no loop over sequences and no padded batch.
 #
-# **Points** 3 · **Extra** · **Difficulty** ●●○ · **Minutes** 12 · **Lines** 4
+# **Points** 3 · **Extra** · **Difficulty** ●●○ · **Minutes** 12 · **Lines** 5
 #
 # **Source** The segmented scans of Blelloch 1990, "Prefix sums and their applications".
 #
