@@ -107,15 +107,15 @@ EQUIVALENT = {
     "best_thresholds: 1 => 2 in least = [float('inf')] * (m + 1)": UNREAD,
     "best_thresholds: 1 => 2 in choice = [0] * (m + 1)": UNREAD,
     "best_thresholds: j = m => pass in j = m": "the loop over j has ended at m",
-    "segment_max: torch.arange(len(lengths), device=values.device).repeat_interleave(lengths, "
-    "output_size=le => torch.arange(len(lengths), device=values.device).repeat_interleave(lengths) in "
-    "owner = torch.arange(len(lengths), device=values.device).repeat_interleave(lengths, output": (
+    "segment_max: numbers.repeat_interleave(lengths, output_size=len(values)) => "
+    "numbers.repeat_interleave(lengths) in "
+    "owner = numbers.repeat_interleave(lengths, output_size=len(values))": (
         "the size of the result, said beforehand, only saves a wait for the GPU"
     ),
-    "token_budget_batches: 0 => 1 in batches, longest = ([[]], 0)": (
+    "token_budget_batches: 0 => 1 in longest = 0": (
         "a length is at least 1, so the longest of a batch that begins may as well be 1"
     ),
-    "token_budget_batches: 0 => 1 in longest = 0": (
+    "token_budget_batches: 0 => 1 in longest = 0 (2)": (
         "a length is at least 1, so the longest of a batch that begins may as well be 1"
     ),
     "draw_rows: x @ w + b + rng.standard_normal(rows, dtype=np.float32) => "

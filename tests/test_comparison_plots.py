@@ -201,7 +201,7 @@ def test_groups_are_drawn_by_their_ratios_and_the_fastest_beats_each_other_way()
     assert ax.get_title() == "Flat: 2.0 times as fast at size 16, 2.0 at 64"
     times = [Interval(1.0, 0.9, 1.1), Interval(6.0, 5.0, 7.0)]
     panels = batch_grouping.cost_against_length([8, 16], {"maximum": [4, 8]}, {"maximum": times}).axes
-    assert [ax.get_title() for ax in panels] == ["2 times the width: bytes × 2", "2 times the width: time × 6"]
+    assert [ax.get_title() for ax in panels] == ["2 times the width: bytes × 2.0", "2 times the width: time × 6.0"]
     seconds = {1: Interval(4.0, 3.9, 4.1), 4: Interval(1.0, 0.9, 1.1), 9: Interval(2.0, 1.9, 2.1)}
     (ax,) = batch_grouping.time_against_groups(seconds, {1: 4.0, 4: 0.8, 9: 2.0}, (1, 9)).axes
     assert ax.get_title() == "4 groups took the least time: 4.0 times as fast as one" and (4.0, 1000.0) in dots(ax)

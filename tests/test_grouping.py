@@ -61,13 +61,6 @@ def test_found_thresholds_are_those_of_the_demonstration(unit):
     assert unit.find_thresholds(torch.tensor([1, 1, 1, 4, 4, 16]), k=2) == [4, 16]
 
 
-def test_memory_used_on_a_cpu_is_what_autograd_keeps():
-    weight = torch.ones(8, requires_grad=True)
-    known = torch.ones(8)
-    used = grouping.memory_used(lambda: (weight * known).sum().backward(), [weight], torch.device("cpu"))
-    assert used == {"kept for backward": 32}
-
-
 def test_both_attentions_give_the_same_scores():
     model = TokenAttention(8, 16)
     x, mask = torch.randint(8, (3, 5)), torch.arange(5) < torch.tensor([[5], [2], [3]])

@@ -101,10 +101,14 @@ def test_long_texts_are_mostly_of_kind_one():
     assert drawn.labels[is_long].mean() > 0.6 > 0.4 > drawn.labels[~is_long].mean()
 
 
-def test_the_control_keeps_lengths_and_the_tokens_of_each_kind_and_mixes_the_kinds():
-    sets = [sequences.text(4000, 0, follows) for follows in (True, False)]
+@pytest.mark.parametrize("kept", ["tokens", "texts"])
+def test_a_control_keeps_lengths_and_a_share_of_each_kind_and_mixes_the_kinds(kept):
+    sets = [sequences.text(4000, 0), sequences.text(4000, 0, kinds_keep=kept)]
     assert torch.equal(sets[0].lengths, sets[1].lengths)
-    shares = [float((drawn.labels * drawn.lengths).sum() / drawn.lengths.sum()) for drawn in sets]
+    shares = []
+    for drawn in sets:
+        weights = drawn.lengths if kept == "tokens" else torch.ones(4000)
+        shares.append(float((drawn.labels * weights).sum() / weights.sum()))
     assert shares[0] == pytest.approx(shares[1], abs=0.03)
     is_long = sets[1].lengths > sets[1].lengths.median()
     share_of_long = sets[1].labels[is_long].mean().item()
@@ -155,6 +159,15 @@ def test_trainings_last_until_they_have_the_cells_of_the_first(texts):
     at_first_stop = ragged_training.by_cells(runs, 2)
     assert at_first_stop["random"] == [random.losses[1]]
     assert at_first_stop["small"] == [small.at_cells(random.cells[1])]
+
+
+def test_seconds_are_compared_by_pairs_of_seeds():
+    def curves(*seconds):
+        return [ragged_training.Curve([0, 1], [0, 1], [0.0, each], [2.0, 1.0]) for each in seconds]
+
+    runs = {"random": curves(1, 2, 3, 4, 5, 6), "windows": curves(2, 4, 6, 8, 10, 12)}
+    ratio = ragged_training.seconds_over(runs, "windows", "random")
+    assert (ratio.low, ratio.estimate, ratio.high) == pytest.approx((2, 2, 2))
 
 
 class Sampler:

@@ -184,7 +184,7 @@ def from_lengths(name: str, lengths: Sequence[int] | str | Path) -> Sequences:
     return with_lengths(name, torch.tensor([int(length) for length in lengths]), 0)
 
 
-def text(rows: int, rng: torch.Generator | int, kind_follows_length: bool = True) -> Sequences:
+def text(rows: int, rng: torch.Generator | int, kinds_keep: str | None = None) -> Sequences:
     """Drawn texts of two kinds; a token depends on the kind of its text and on the token before.
 
     Long texts are mostly of kind 1 and short ones of kind 0, like articles and chats in a real
@@ -192,8 +192,8 @@ def text(rows: int, rng: torch.Generator | int, kind_follows_length: bool = True
 
     Args:
         rng: a generator, or the seed of a new one.
-        kind_follows_length: False for texts whose kind is independent of their length. Neither the
-            lengths nor the expected share of tokens of each kind change.
+        kinds_keep: "tokens" or "texts" for texts whose kind is independent of their length. The
+            lengths stay, and each kind keeps its expected share of the tokens, or of the texts.
     """
     if not isinstance(rng, torch.Generator):
         rng = torch.Generator().manual_seed(rng)
@@ -201,9 +201,10 @@ def text(rows: int, rng: torch.Generator | int, kind_follows_length: bool = True
     logarithms = lengths.float().log()
     standard = (logarithms - logarithms.mean()) / logarithms.std().clamp(min=1e-6)
     chances = torch.sigmoid(KIND_FOLLOWS_LENGTH * standard)
-    if not kind_follows_length:
-        share_of_tokens = (chances * lengths).sum() / lengths.sum()
-        chances = share_of_tokens.expand(rows)
+    if kinds_keep is not None:
+        weights = lengths if kinds_keep == "tokens" else torch.ones(rows)
+        share = (chances * weights).sum() / weights.sum()
+        chances = share.expand(rows)
     kinds = torch.rand(rows, generator=rng) < chances
     kinds = kinds.long()
     fixed = torch.Generator().manual_seed(0)

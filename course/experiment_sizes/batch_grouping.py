@@ -27,12 +27,13 @@ SIZES = {
     "rows_of_waste": (2048, 32_768, 65_536),  # sequences of the set whose batches are chosen
     "batch_size": (16, 64, 256),
     "training_batch": (16, 32, 64),
-    # of texts that a transformer is trained on, in the orders that are compared
-    "text_rows": (128, 2048, 2048),
+    "text_rows": (128, 2048, 2048),  # texts of the epoch that is timed, padded and packed
+    # texts that a transformer is trained on: a window of 50 batches holds a small part of them
+    "training_rows": (128, 16_384, 16_384),
     "held_out": (32, 128, 256),  # texts of the validation loss
     "training_dim": (16, 32, 256),
     "training_layers": (1, 1, 2),
-    "training_epochs": (2, 2, 2),  # of random batches
+    "training_updates": (16, 128, 64),  # of random batches
     "training_seeds": (1, 6, 6),
     # of the transformer that is timed on padded and packed texts
     "text_dim": (16, 64, 256),

@@ -37,6 +37,7 @@ METHOD_COLORS = {
     "random batches": GREY,
     "your groups": GREEN,
     "four groups": GREEN,
+    "two groups": "#a6d854",
     "bucketed batches": PINK,
     "flat": ORANGE,
     "nested": SKY_BLUE,
@@ -62,8 +63,6 @@ ORDER_COLORS = {
     "random": GREY,
     "windows": PINK,
     "accumulated windows": "#762a83",
-    "short to long": RED,
-    "packed": "#8c564b",
 }
 
 
@@ -170,7 +169,7 @@ def waste_of_windows(
     colors = {
         "random batches": METHOD_COLORS["one rectangle"],
         "four groups in random batches": METHOD_COLORS["four groups"],
-        "all sorted": ORDER_COLORS["short to long"],
+        "all sorted": RED,
     }
     figure, ax = axes(6.6, 3.4)
     color = METHOD_COLORS["bucketed batches"]
@@ -233,14 +232,14 @@ def cost_against_length(
             color, mark = MODEL_STYLES[name]
             shown = [interval.scaled(1 / intervals[0].estimate) for interval in intervals]
             middles = [of.estimate for of in shown]
-            style = dict(color=color, ms=5, mfc="none", label=name)
+            style = dict(color=color, ms=5, mfc="none")
             ax.plot(lengths, middles, f"{mark}-", **style)
             for length, of in zip(lengths, shown, strict=True):
                 ax.plot([length, length], [of.low, of.high], color=color, lw=2, alpha=0.6)
-            ends[f"{middles[-1]:.0f}× {name}"] = middles[-1]
+            ends[f"{middles[-1]:.1f}× {name}"] = middles[-1]
         _label_ends(ax, last, ends)
-        growth = sorted({round(end) for end in ends.values()})
-        reach = " to ".join(str(end) for end in (growth[0], growth[-1])[: len(growth)])
+        growth = sorted({f"{end:.1f}" for end in ends.values()}, key=float)
+        reach = " to ".join((growth[0], growth[-1])[: len(growth)])
         ax.set(
             xscale="log",
             yscale="log",
@@ -252,7 +251,7 @@ def cost_against_length(
         ticks_at(ax, lengths)
     panels[0].set_ylabel(f"times that of length {lengths[0]}")
     handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=5, frameon=False)
+    figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
     return figure
 
 
@@ -383,38 +382,36 @@ def search_results(results: Mapping[str, tuple[float, Sequence[float]]]) -> Figu
 # ---- orders and ranks
 
 
-def curves(runs: Mapping[str, Sequence], epoch: int, findings: Sequence[str]) -> Figure:
-    """Draw validation losses of trainings twice: against epochs, and against cells.
+def curves(runs: Mapping[str, Sequence], updates: int, findings: Sequence[str]) -> Figure:
+    """Draw validation losses of trainings twice: against updates, and against cells.
 
-    A line is the mean over the seeds, and a band reaches from the least to the largest of them. The
-    untrained model is not drawn. The panels share the axis of the losses.
+    On the left a line is the mean over the seeds, and a band reaches from the least to the largest
+    of them. On the right a thin line is a seed. The untrained model is not drawn. The panels share
+    the axis of the losses.
 
     Args:
         runs: {order of ORDER_COLORS: course.training.ragged_training.Curve of each seed}.
-        epoch: updates per epoch.
+        updates: how many the left panel shows.
         findings: titles of the two panels.
     """
-    figure, by_epochs, by_cells = axes(9.4, 3.8, columns=2, sharey=True)
-    epochs = min(of_order[0].updates[-1] for of_order in runs.values()) // epoch
+    figure, by_updates, by_cells = axes(9.4, 3.8, columns=2, sharey=True)
     most = max(max(curve.cells) for of_order in runs.values() for curve in of_order)
     for name, of_order in runs.items():
-        style = dict(color=ORDER_COLORS[name], lw=1.6, ls="-")
-        if name == "packed":  # which lies on the line of random batches
-            style |= dict(ls="--", zorder=3)
-        updates = [n for n in of_order[0].updates[1:] if n <= epochs * epoch]
-        losses = np.array([[curve.at_update(n) for n in updates] for curve in of_order])
-        of_epochs = np.array(updates) / epoch
-        by_epochs.plot(of_epochs, losses.mean(0), label=name, **style)
-        band = dict(color=ORDER_COLORS[name], alpha=0.15, lw=0)
-        by_epochs.fill_between(of_epochs, losses.min(0), losses.max(0), **band)
+        color = ORDER_COLORS[name]
+        numbers = [n for n in of_order[0].updates[1:] if n <= updates]
+        losses = np.array([[curve.at_update(n) for n in numbers] for curve in of_order])
+        by_updates.plot(numbers, losses.mean(0), color=color, lw=1.6, label=name)
+        by_updates.fill_between(
+            numbers, losses.min(0), losses.max(0), color=color, alpha=0.15, lw=0
+        )
         for curve in of_order:
-            by_cells.plot(np.array(curve.cells[1:]) / 1000, curve.losses[1:], **style | {"lw": 0.8})
-    by_epochs.set(xlabel="epochs", ylabel="validation loss")
-    by_epochs.set_xticks(range(epochs + 1))
+            by_cells.plot(np.array(curve.cells[1:]) / 1000, curve.losses[1:], color=color, lw=0.8)
+    by_updates.set(xlabel="updates", ylabel="validation loss")
+    integer_ticks(by_updates.xaxis)
     by_cells.set(xlabel="thousand cells, padding included", xlim=(0, most / 1000))
-    for ax, finding in zip((by_epochs, by_cells), findings, strict=True):
+    for ax, finding in zip((by_updates, by_cells), findings, strict=True):
         ax.set_title(finding, fontsize=10)
-    handles, labels = by_epochs.get_legend_handles_labels()
+    handles, labels = by_updates.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
     return figure
 
@@ -506,8 +503,8 @@ def time_and_memory(tables: Mapping[str, tuple[Comparison, Mapping[str, float]]]
         tables: {model: (Comparison of the ways, {way: bytes})}, a panel per model; ways as in
             WAY_COLORS.
     """
-    figure, *panels = axes(6.0 * len(tables), 3.9, columns=len(tables))
-    handles = {}
+    figure, *panels = axes(6.0 * len(tables), 3.6, columns=len(tables))
+    fronts = []
     for ax, (kind, (compared, nbytes)) in zip(panels, tables.items(), strict=True):
         points = []
         for name in compared.seconds:
@@ -515,7 +512,7 @@ def time_and_memory(tables: Mapping[str, tuple[Comparison, Mapping[str, float]]]
             mb = nbytes[name] / 1e6
             color = WAY_COLORS[name]
             ax.plot([ms.low, ms.high], [mb, mb], color=color, lw=1.2)
-            (handles[name],) = ax.plot(ms.estimate, mb, "o", color=color, ms=8)
+            ax.plot(ms.estimate, mb, "o", color=color, ms=8)
             shown_ms = f"{ms.estimate:,.0f}" if ms.estimate >= 100 else f"{ms.estimate:.3g}"
             text = f"{name}\n{shown_ms} ms, {mb:.3g} MB"
             # above the interval and to the right of the dashed line
@@ -525,14 +522,16 @@ def time_and_memory(tables: Mapping[str, tuple[Comparison, Mapping[str, float]]]
         if len(front) > 1:
             dashes = dict(color="black", lw=0.8, zorder=0)
             (line,) = ax.plot(*zip(*front, strict=True), "--", **dashes)
-            handles["no way is better in both"] = line
+            fronts.append(line)
         ax.margins(0.25, 0.25)
         title = f"{kind}{_fastest(compared)}"
         ax.set(xscale="log", yscale="log", xlabel="ms forward and backward", title=title)
         plain_log(ax.xaxis)
         plain_log(ax.yaxis)
     panels[0].set_ylabel("MB saved for backward")
-    figure.legend(handles.values(), handles, loc="outside lower center", ncols=3, frameon=False)
+    if fronts:
+        label = "no way is better in both"
+        figure.legend(fronts[:1], [label], loc="outside lower center", frameon=False)
     return figure
 
 

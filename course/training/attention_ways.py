@@ -4,6 +4,8 @@ All take and give tensors (1, heads, total, d). What a machine lacks is told as 
 """
 
 import functools
+import logging
+import warnings
 from collections.abc import Callable
 
 import torch
@@ -14,6 +16,13 @@ from torch.nn.attention import flex_attention as flex
 
 Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
 CHOSEN = "aten::_scaled_dot_product_"  # how a profiler names an implementation
+
+
+def hide_prototype_warnings() -> None:
+    """Keep nested tensors and uncompiled FlexAttention from warning and logging at first use."""
+    warnings.filterwarnings("ignore", "The PyTorch API of nested tensors is in prototype stage")
+    warnings.filterwarnings("ignore", "flex_attention called without torch.compile")
+    logging.getLogger("torch.fx._symbolic_trace").setLevel(logging.ERROR)
 
 
 def drawn(total: int, heads: int, d: int, device: torch.device) -> list[Tensor]:

@@ -73,23 +73,6 @@ def bytes_for_backward(call: Callable[[], object], known: Iterable[Tensor] = ())
     return sum(storage.nbytes() for storage in storages.values())
 
 
-def memory_used(
-    call: Callable[[], object], known: Iterable[Tensor], device: torch.device
-) -> dict[str, int]:
-    """Bytes that `call()` keeps for backward, and on CUDA the peak of all bytes that it allocates.
-
-    Args:
-        known: tensors that exist anyway, such as the weights; see `bytes_for_backward`.
-    """
-    found = {"kept for backward": bytes_for_backward(call, known)}
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-        torch.cuda.reset_peak_memory_stats(device)
-        call()
-        found["peak"] = torch.cuda.max_memory_allocated(device)
-    return found
-
-
 def memory_readings(call: Callable[[], object]) -> dict[str, float]:
     """MiB of three meters after `call()`, which runs on CUDA.
 

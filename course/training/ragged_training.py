@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from course.datasets.sequences import Sequences
 from course.errors import CourseError
-from course.measure.comparison import difference_interval
+from course.measure.comparison import Interval, difference_interval, ratio_interval
 from course.measure.timing import now
 from course.training.ragged_transformer import (
     RaggedTransformer,
@@ -28,7 +28,6 @@ from course.training.ragged_transformer import (
 from course.training.segments import relative_difference
 
 Batch = Sequence[int]
-Losses = Callable[[nn.Module, Sequence[Tensor]], tuple[Tensor, Tensor]]
 
 LEARNING_RATE = 3e-3
 
@@ -77,7 +76,6 @@ def train(
     cells: int = 0,
     seed: int = 0,
     device: torch.device | str = "cpu",
-    losses_of_batch: Losses = padded_losses,
 ) -> Curve:
     """The validation curve of a new model that is trained on `data`.
 
@@ -85,8 +83,6 @@ def train(
         steps: yields the batches of each update, without end.
         updates, cells: the training ends when it has had so many of both.
         every: after so many updates the loss on `held_out` is measured, and at the end.
-        losses_of_batch: called with the model and the texts of a batch; gives the losses, 0 where
-            nothing is predicted, and a mask.
     """
     torch.manual_seed(seed)
     model = RaggedTransformer(data.vocabulary, dim, layers).to(device)
@@ -98,7 +94,7 @@ def train(
     for number in itertools.count(1):
         begin = now(device)
         batches = [_texts(data, batch, device) for batch in next(steps)]
-        used += update(model, optimizer, batches, losses_of_batch)
+        used += update(model, optimizer, batches)
         spent += now(device) - begin
         is_over = number >= updates and used >= cells
         if is_over or number % every == 0:
@@ -118,7 +114,6 @@ def train_each(
     seeds: int,
     *,
     to_equal_cells: bool = False,
-    cells: int = 0,
     **shape: object,
 ) -> dict[str, list[Curve]]:
     """{order: its Curve for each seed}; trainings of one seed follow each other.
@@ -129,7 +124,6 @@ def train_each(
     Args:
         steps: called with an order, the data and the seed; see `train`.
         to_equal_cells: whether each training lasts until it has had the cells of the first order.
-        cells: that each training has at least.
         shape: what `train` takes of the model.
     """
     runs = {order: [] for order in orders}
@@ -137,7 +131,7 @@ def train_each(
     torch.set_num_threads(1)
     try:
         for seed in tqdm(range(seeds), "seeds", file=sys.stdout, leave=False):
-            least = cells
+            least = 0
             for order in orders:
                 of_seed = steps(order, data, seed)
                 curve = train(data, held_out, of_seed, cells=least, seed=seed, **shape)
@@ -153,7 +147,6 @@ def update(
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
     batches: Sequence[Sequence[Tensor]],
-    losses_of_batch: Losses = padded_losses,
 ) -> int:
     """Take one step on the mean over all tokens of `batches`, one by one; return its cells."""
     total = 0
@@ -162,7 +155,7 @@ def update(
     cells = 0
     optimizer.zero_grad()
     for batch in batches:
-        losses, _ = losses_of_batch(model, batch)
+        losses, _ = padded_losses(model, batch)
         cells += losses.numel()
         (losses.sum() / max(total, 1)).backward()
     optimizer.step()
@@ -195,12 +188,6 @@ def epochs_of(sampler: Iterable[Batch]) -> Callable[[int], Iterable[Batch]]:
         return sampler
 
     return batches
-
-
-def from_short_to_long(lengths: Tensor, batch_size: int) -> Callable[[int], Iterable[Batch]]:
-    """The batches of the sorted set, the same in each epoch, for `steps_of`."""
-    batches = [batch.tolist() for batch in lengths.argsort(stable=True).split(batch_size)]
-    return lambda epoch: batches
 
 
 def with_the_tokens_of(
@@ -257,6 +244,14 @@ def by_cells(runs: Mapping[str, Sequence[Curve]], number: int) -> dict[str, list
 def differences(losses: Sequence[float], others: Sequence[float]) -> list[float]:
     """`losses` minus `others`, seed by seed."""
     return [loss - other for loss, other in zip(losses, others, strict=True)]
+
+
+def seconds_over(runs: Mapping[str, Sequence[Curve]], order: str, base: str) -> Interval:
+    """How many times the seconds of `base` the trainings of `order` took, by pairs of seeds."""
+    taken = {}
+    for name in (order, base):
+        taken[name] = torch.tensor([curve.seconds[-1] for curve in runs[name]])
+    return ratio_interval(taken[order], taken[base])
 
 
 def lowest(losses: Mapping[str, Sequence[float]]) -> list[str]:

@@ -13,7 +13,7 @@
 # - weight the losses of unequal batches so that every token counts the same;
 # - decide from validation curves whether sorted batches harm your training, and reduce the harm.
 #
-# **Minutes** 50 core · 114 in all · session 2
+# **Minutes** 50 core · 108 in all · session 2
 #
 # **Needs** `padding_waste` and `pad_batch` of part 1
 #
@@ -26,11 +26,10 @@ import torch
 from torch.utils.data import Sampler
 
 import course
-from course import figures
 from course.checks import batch_grouping as check
 from course.datasets import sequences
 from course.errors import CourseError
-from course.measure.comparison import difference_interval, ratio_interval, signed_rank_interval
+from course.measure.comparison import difference_interval, signed_rank_interval
 from course.plots import batch_grouping as plots
 from course.system.folders import data_folder
 from course.training import grouping, ragged_training, ragged_transformer
@@ -40,7 +39,7 @@ print(course.machine())
 size = course.sizes("05_batch_grouping")
 device = course.device()
 many = sequences.load("lognormal", rows=size.rows_of_waste).lengths
-texts = sequences.text(size.text_rows, 0)
+texts = sequences.text(size.training_rows, 0)
 held_out = sequences.text(size.held_out, 1)
 counted = f"{len(many):,} sequences of 1 to {int(many.max())} tokens"
 print(f"to count cells: {counted}; to train on: {len(texts):,} texts")
@@ -73,7 +72,7 @@ my_guess_of_waste = None  # cells per token
 # - draw the order of the set, then the order of the batches, from one `np.random.default_rng((seed, epoch))`, which
 #   each `__iter__` creates.
 #
-# **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 18 · **Lines** 10
+# **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 18 · **Lines** 11
 #
 # **Convention** `len()` is the number of batches. The training loop calls `set_epoch` before each epoch.
 #
@@ -131,7 +130,8 @@ class BucketBatchSampler(Sampler):
 
     def __iter__(self):
         rng = np.random.default_rng((self.seed, self.epoch))
-        order, batches = torch.from_numpy(rng.permutation(len(self.lengths))), []
+        order = torch.from_numpy(rng.permutation(len(self.lengths)))
+        batches = []
         for piece in order.split(self.window * self.batch_size):
             piece = piece[self.lengths[piece].argsort()]
             batches += piece.split(self.batch_size)
@@ -216,14 +216,11 @@ course.claim(
 # %% [markdown]
 # ## How large must a window be? · extra
 #
-# A larger window saves more padding, but makes batches less random. The figure shows sorted windows of five batches
-# each, before the batches are shuffled. Then the cell below counts what windows remove for two sizes of batches.
+# A larger window saves more padding, but makes batches less random.
 #
 # **You shrink the batch to an eighth of its sequences. To remove the same share of the padding, must a window hold as
 # many batches as before, or as many sequences?**
 
-# %% tags=["experiment"]
-figures.padding(many[:2000].tolist(), batch_size=batch_size, window=5)
 
 # %% tags=["experiment"]
 eighth = batch_size // 8
@@ -235,17 +232,17 @@ for n, window in [(batch_size, 50), (eighth, 50), (eighth, 400)]:
     print(f"{setting}: {removed:.0%} of the padding removed")
 
 # %% [markdown]
-# Compare the last two lines with the first one. A sorted window is cut into as many pieces as it has batches, and a
-# batch pads only the lengths of its piece. As many batches remove a little less than before, and as many sequences a
-# little more. So the window that you need lies between.
+# Compare the last two lines with the first one. In windows of as many batches, small batches save a little less than
+# before. In windows of as many sequences, they save a little more. So the window that you need lies between.
 #
 # **Takeaway** Choose the size of a window in batches, and take some more if batches are small.
 
 # %% [markdown]
 # ## What do you take home?
 #
-# You can use your sampler in your own project. Choose a batch size and a window in the next cell. It saves your
-# sampler, your `pad_batch` and a collate function for a `DataLoader` as a module that needs only torch and NumPy.
+# Choose a batch size and a window in the next cell. It saves your sampler, your `pad_batch` and a function `collate` as
+# a module that needs only torch and NumPy. In your own project, use `DataLoader(dataset, batch_sampler=sampler,
+# collate_fn=collate)`.
 
 # %% tags=["experiment"]
 chosen_batch_size = 64
@@ -279,8 +276,8 @@ except CourseError as why:
 #
 # ### Exercise 2 · The loss of a batch
 #
-# Write the loss of one padded batch, so that all batches of a step together give the gradient of the mean over all
-# tokens of the step. `total` is the number of these tokens. (Ranks would find it with an `all_reduce`.)
+# Write the loss of one padded batch. All batches of a step together must give the gradient of the mean over all tokens
+# of the step. `total` is the number of these tokens. (Ranks would find it with an `all_reduce`.)
 #
 # ```python
 # >>> losses = torch.tensor([[1.0, 2.0, 9.0]])  # the last cell is padding
@@ -340,8 +337,8 @@ check.ragged_loss(ragged_loss, seed=5)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Now four ranks run the untrained model on four batches of your sampler. For six shuffles, you compare the average of
-# their gradients with the gradient of all their tokens together. Random batches are the control.
+# One process now computes what four ranks would: the gradients of the untrained model on four batches of your sampler.
+# For six shuffles, you compare their average with the gradient of all tokens together. Random batches are the control.
 #
 # **Predict** Every rank takes the mean over its own tokens. By how many per cent of the true gradient's norm is the
 # average over the ranks off? Is it little, because short and long texts have similar gradients? Or much, because the
@@ -362,17 +359,17 @@ model = ragged_transformer.RaggedTransformer(
 def per_cent_off(window, seed):
     """How far the average over the ranks is from the gradient of all tokens, {way: per cent}."""
     sampler = make_sampler(texts.lengths, size.training_batch, window, seed=seed)
-    members = []  # of all ranks
+    all_texts = []  # of all ranks
     parts = []  # (losses, mask) of each rank
     for batch in list(sampler)[:world_size]:
-        of_rank = [texts[i][0].to(device) for i in batch]
-        members += of_rank
-        parts.append(ragged_transformer.padded_losses(model, of_rank))
+        texts_of_rank = [texts[i][0].to(device) for i in batch]
+        all_texts += texts_of_rank
+        parts.append(ragged_transformer.padded_losses(model, texts_of_rank))
     total = sum(int(mask.sum()) for _, mask in parts)
     weighted = [loss_now(losses, mask, total, world_size) for losses, mask in parts]
     means = [losses[mask].mean() for losses, mask in parts]
     ways = {"yours": weighted, "means": means}
-    errors = ragged_training.errors_of_gradient(model, members, ways)
+    errors = ragged_training.errors_of_gradient(model, all_texts, ways)
     return {way: 100 * error for way, error in errors.items()}
 
 
@@ -419,7 +416,7 @@ course.claim(
 # | order | an update takes |
 # |---|---|
 # | random | one batch of any lengths |
-# | windows | one batch of your sampler, windows of 50, which hold most of these texts or all of them |
+# | windows | one batch of your sampler, windows of 50 |
 # | accumulated windows | four micro-batches, each with a quarter of the texts; a window has as many texts as above |
 #
 # A batch of your sampler has texts of similar lengths, so many batches are mostly of one kind. That could make each
@@ -435,7 +432,6 @@ my_guess_of_the_best_order = None  # one of the names in the table
 
 # %% tags=["experiment"]
 texts_per_update = size.training_batch
-updates_per_epoch = len(texts) // texts_per_update
 
 
 def steps(order, data, seed):
@@ -446,49 +442,37 @@ def steps(order, data, seed):
     return ragged_training.steps_of(ragged_training.epochs_of(sampler), micro_batches)
 
 
-updates = size.training_epochs * updates_per_epoch  # of the random order
+updates = size.training_updates  # of the random order
 settings = {
     "seeds": size.training_seeds,
     "dim": size.training_dim,
     "layers": size.training_layers,
     "device": device,
     "updates": updates,
-    "every": max(updates_per_epoch // 8, 1),
+    "every": updates // 16,
 }
 orders = ["random", "windows", "accumulated windows"]
 runs = ragged_training.train_each(orders, texts, held_out, steps, to_equal_cells=True, **settings)
 
 # %% tags=["experiment"]
-leads = []  # of windows over random batches after the same cells, at each stop
-for number in range(updates_per_epoch, updates + 1, updates_per_epoch):
-    after_updates = ragged_training.by_updates(runs, number)
-    after_cells = ragged_training.by_cells(runs, number)
-    epoch = number // updates_per_epoch
-    print(f"stopped after epoch {epoch} of the random batches, minus random:")
-    for order in orders[1:]:
-        same_updates = difference_interval(after_updates[order], after_updates["random"])
-        same_cells = difference_interval(after_cells[order], after_cells["random"])
-        print(f"  {order:<20} same updates {same_updates}, same cells {same_cells}")
-    leads.append(ragged_training.differences(after_cells["random"], after_cells["windows"]))
-
+after_updates = ragged_training.by_updates(runs, updates)
+after_cells = ragged_training.by_cells(runs, updates)
+print(f"loss minus that of {updates} updates in random order:")
+for order in orders[1:]:
+    same_updates = difference_interval(after_updates[order], after_updates["random"])
+    same_cells = difference_interval(after_cells[order], after_cells["random"])
+    seconds = ragged_training.seconds_over(runs, order, "random")
+    print(f"{order}: after the same updates {same_updates}, after the same cells {same_cells}")
+    print(f"{order}: {seconds} times the seconds for the same cells")
 
 # %% tags=["experiment"]
-def seconds_of(order):
-    """Seconds of the whole training, one per seed."""
-    return torch.tensor([curve.seconds[-1] for curve in runs[order]])
-
-
-for order in orders[1:]:
-    ratio = ratio_interval(seconds_of(order), seconds_of("random"))
-    print(f"{order} took {ratio} times the seconds of random batches for the same cells")
-
 lowest_by_updates = ragged_training.lowest(after_updates)
 lowest_by_cells = ragged_training.lowest(after_cells)
 titles = [
     f"lowest after the same updates:\n{' or '.join(lowest_by_updates)}",
     f"lowest after the same cells:\n{' or '.join(lowest_by_cells)}",
 ]
-plots.curves(runs, updates_per_epoch, titles)
+plots.curves(runs, updates, titles)
 
 # %% tags=["experiment"]
 what = "the lowest loss after the same cells"
@@ -510,31 +494,19 @@ course.claim(
     difference_interval(after_cells["accumulated windows"], after_cells["random"]),
     below=0,
 )
-course.claim(
-    "after the same cells, windows lead random batches by less at the last stop than at the first one",
-    difference_interval(leads[-1], leads[0]),
-    below=0,
-)
 
 # %% [markdown]
 # If time followed the cells, both printed ratios of seconds would be 1. **We think** that small batches take more time
 # per cell, because each batch needs its calls. Short rows take less, because attention has fewer pairs per cell. To
 # test this, time batches with different numbers of rows and columns.
 #
-# **Takeaway** If the target depends on the length, sorted batches can make each update worse but cheaper. Try to
-# accumulate over several batches, and compare orders after equal cells, too.
+# **Takeaway** Sorted batches can make each update worse but cheaper. Try to accumulate over several batches, and
+# compare orders after equal cells, too.
 #
 # <details><summary>What would a GPU show?</summary>
 #
 # **We think** that on a GPU whose launches cost more than the cells, time follows the number of batches. To test this,
 # run these cells there.
-#
-# </details>
-#
-# <details><summary>Why may the lead of windows shrink?</summary>
-#
-# It may shrink because their updates are worse, or because all curves flatten. Compare it with the lead of accumulated
-# windows, whose updates were better here. If that one shrinks as much, worse updates need not be the reason.
 #
 # </details>
 
@@ -547,7 +519,8 @@ course.claim(
 # - Updates differ in their number of *tokens*. Adam moves the weights about as far on few tokens as on many.
 #
 # The first control, "same tokens", fills each batch with random texts until it has the tokens of a batch of your
-# sampler. So its updates differ about as much in tokens, but its texts have all lengths.
+# sampler. So its updates differ about as much in tokens, but its texts have all lengths. The gap from random batches to
+# this control is the price of unequal updates. The gap from there to windows is the price of texts that are alike.
 
 
 # %% tags=["experiment"]
@@ -562,102 +535,55 @@ def steps_of_control(order, data, seed):
 
 control = ragged_training.train_each(["same tokens"], texts, held_out, steps_of_control, **settings)
 same_tokens = ragged_training.by_updates(control, updates)["same tokens"]
-by_tokens = difference_interval(same_tokens, after_updates["random"])
-by_texts = difference_interval(after_updates["windows"], same_tokens)
-print(f"windows minus random {costs}: unequal tokens {by_tokens}, texts that are alike {by_texts}")
+gap_of_size = difference_interval(same_tokens, after_updates["random"])
+gap_of_likeness = difference_interval(after_updates["windows"], same_tokens)
+print(f"windows minus random: {costs}")
 course.claim(
     "random texts with the tokens of sorted batches end above random batches, after equally many updates",
-    by_tokens,
+    gap_of_size,
     above=0,
 )
-course.claim("windows end above random texts with the same tokens per update", by_texts, above=0)
+course.claim(
+    "windows end above random texts with the same tokens per update", gap_of_likeness, above=0
+)
 
 # %% [markdown]
-# The texts of a sorted batch are alike in length and in kind. In the second control they are alike in length only,
-# because each text keeps its length but gets its kind at random. Each kind keeps its expected share of the tokens, but
-# not of the texts.
+# The texts of a sorted batch are alike in length and in kind. In the second control they are alike in length only:
+# each text keeps its length but gets its kind at random. Each kind keeps its expected share of the tokens, and in a
+# second run its share of the texts. (Both shares cannot stay.)
 
 # %% tags=["experiment"]
-unrelated = sequences.text(size.text_rows, 0, kind_follows_length=False)
-held_unrelated = sequences.text(size.held_out, 1, kind_follows_length=False)
-mixed_kinds = ragged_training.train_each(
-    ["windows", "same tokens"], unrelated, held_unrelated, steps_of_control, **settings
-)
-ends = ragged_training.by_updates(mixed_kinds, updates)
-gap_of_length = ragged_training.differences(ends["windows"], ends["same tokens"])
-gap_of_both = ragged_training.differences(after_updates["windows"], same_tokens)
-print("texts of one length, kinds mixed:", signed_rank_interval(gap_of_length))
+alike_in_length = {}  # windows minus random texts with the same tokens, one per seed
+for kept in ("tokens", "texts"):
+    unrelated = sequences.text(size.training_rows, 0, kinds_keep=kept)
+    held_unrelated = sequences.text(size.held_out, 1, kinds_keep=kept)
+    mixed_kinds = ragged_training.train_each(
+        ["windows", "same tokens"], unrelated, held_unrelated, steps_of_control, **settings
+    )
+    ends = ragged_training.by_updates(mixed_kinds, updates)
+    alike_in_length[kept] = ragged_training.differences(ends["windows"], ends["same tokens"])
+
+alike_in_both = ragged_training.differences(after_updates["windows"], same_tokens)
 course.claim(
     "texts that are alike cost less where the kind of a text does not follow its length",
-    difference_interval(gap_of_both, gap_of_length),
+    difference_interval(alike_in_both, alike_in_length["tokens"]),
+    above=0,
+)
+course.claim(
+    "texts that are alike cost less where kinds do not follow lengths, but keep their share of the texts",
+    difference_interval(alike_in_both, alike_in_length["texts"]),
     above=0,
 )
 
 # %% [markdown]
 # **Shown** In the first control, texts meet at random. So its gap to random batches comes from the unequal size of its
-# updates, in tokens and in texts.
-#
-# **We think** that texts of one kind cause the part of the gap that the second control closes. To test this, keep each
-# kind's share of the texts instead of the tokens.
+# updates, in tokens and in texts. The rest comes from texts that are alike. If both claims of the second control hold,
+# a part of this rest comes from their kind, whichever share stays.
 #
 # Your loss of Exercise 2 cannot repair this. It gives all tokens of one step the same weight, but not the tokens of
 # different steps.
 #
 # **Takeaway** Avoid updates of very unequal size, and mix in each update what your target depends on.
-
-# %% [markdown]
-# ## Does it matter when you stop? · extra
-#
-# If you sort the whole set and do not shuffle, each epoch goes from short to long texts. Then the result may depend on
-# when you stop. You compare this order with windows at the end of an epoch, and in the middle of the next one.
-
-
-# %% tags=["experiment"]
-def sorted_steps(order, data, seed):
-    """The batches of the sorted set."""
-    batches_of_epoch = ragged_training.from_short_to_long(data.lengths, texts_per_update)
-    return ragged_training.steps_of(batches_of_epoch)
-
-
-two_epochs = settings | {"updates": 2 * updates_per_epoch}
-sorted_runs = ragged_training.train_each(
-    ["short to long"], texts, held_out, sorted_steps, **two_epochs
-)
-at_the_end = updates_per_epoch
-in_the_middle = updates_per_epoch + updates_per_epoch // 2
-losses = {}  # of the sorted order, one per seed
-lags = {}  # its losses minus those of windows
-for number in (at_the_end, in_the_middle):
-    losses[number] = ragged_training.by_updates(sorted_runs, number)["short to long"]
-    of_windows = ragged_training.by_updates(runs, number)["windows"]
-    lags[number] = ragged_training.differences(losses[number], of_windows)
-
-lag_at_the_end = signed_rank_interval(lags[at_the_end])
-lag_in_the_middle = signed_rank_interval(lags[in_the_middle])
-after_an_epoch = f"{lag_at_the_end.estimate:+.2f} after an epoch"
-half_later = f"{lag_in_the_middle.estimate:+.2f} half an epoch later"
-titles = [f"short to long minus windows:\n{after_an_epoch}, {half_later}", "the same by cells"]
-plots.curves({"windows": runs["windows"]} | sorted_runs, updates_per_epoch, titles)
-
-# %% tags=["experiment"]
-shown = f"{lag_at_the_end} after one epoch, {lag_in_the_middle} half an epoch later"
-print(f"short to long minus windows: {shown}")
-course.claim(
-    "in the middle of an epoch from short to long the loss is higher than before the epoch",
-    difference_interval(losses[in_the_middle], losses[at_the_end]),
-    above=0,
-)
-course.claim(
-    "short to long is further behind windows in the middle of an epoch than at the end of one",
-    difference_interval(lags[in_the_middle], lags[at_the_end]),
-    above=0,
-)
-
-# %% [markdown]
-# **We think** that the model forgets the long texts while it sees only short ones. To test this, validate on the
-# shorter half and on the longer half of the texts separately.
-#
-# **Takeaway** If batches change systematically within an epoch, compare orders after whole epochs.
 
 # %% [markdown]
 # ## How large is the largest batch? · extra
@@ -679,7 +605,7 @@ course.claim(
 #   (then begin the next batch with it);
 # - raise ValueError if a sequence alone exceeds the budget.
 #
-# **Points** 3 · **Extra** · **Difficulty** ●●○ · **Minutes** 15 · **Lines** 12
+# **Points** 3 · **Extra** · **Difficulty** ●●○ · **Minutes** 15 · **Lines** 13
 #
 # **Source** `batch_by_size` of fairseq (Ott et al. 2019), with required_batch_size_multiple = 1.
 #
@@ -715,7 +641,8 @@ def token_budget_batches(lengths, budget, order=None):
         raise ValueError(
             f"a sequence of {int(lengths.max())} tokens does not fit into a budget of {budget}"
         )
-    batches, longest = [[]], 0
+    batches = [[]]
+    longest = 0
     for index in range(len(lengths)) if order is None else order.tolist():
         length = int(lengths[index])
         if (len(batches[-1]) + 1) * max(longest, length) > budget:

@@ -15,15 +15,13 @@
 # - test that a packed model has the loss and the gradients of the padded one;
 # - choose a way to batch sequences by model, device and spread of lengths.
 #
-# **Minutes** 38 core · 116 in all · session 2
+# **Minutes** 38 core · 106 in all · session 2
 #
 # **Needs** `BucketBatchSampler` of part 3 and `pad_batch` of part 1
 
 
 # %% locked="setup"
-import logging
 import math
-import warnings
 from functools import partial
 
 import torch
@@ -33,17 +31,15 @@ from torch.nn.utils.rnn import pack_padded_sequence
 import course
 from course.checks import batch_grouping as check
 from course.datasets import sequences
-from course.measure.comparison import compare, difference_interval
+from course.measure.comparison import compare
 from course.plots import batch_grouping as plots
-from course.training import attention_ways, grouping, ragged_training
+from course.training import attention_ways, grouping
 from course.training import ragged_transformer as ragged
+from course.training.epoch_in_four_ways import EpochInFourWays
 from course.training.recommender_loop import keep_freed_memory
 from course.training.token_models import TokenPool
 
-warnings.filterwarnings("ignore", "The PyTorch API of nested tensors is in prototype stage")
-warnings.filterwarnings("ignore", "flex_attention called without torch.compile")
-# nested tensors log at their first use
-logging.getLogger("torch.fx._symbolic_trace").setLevel(logging.ERROR)
+attention_ways.hide_prototype_warnings()
 # else each step of the rectangle waits for new memory pages: it would look slower than it is
 keep_freed_memory()
 print(course.machine())
@@ -256,7 +252,7 @@ course.claim(
 )
 
 # %% [markdown]
-# **Shown** Either mistake alone changes the loss, and no error is raised. For this untrained model the change is small.
+# **Shown** Either mistake alone changes the loss, and no error is raised. Only the padded loss next to it shows it.
 #
 # **Takeaway** Before you train a packed model, compare its loss and gradient with those of a padded batch, in float64.
 #
@@ -282,52 +278,19 @@ course.claim(
 
 # %% tags=["experiment"]
 make_sampler = course.solved(check.BucketBatchSampler)
-
-
-def epoch_of(seed):
-    """The batches of an epoch, for each way: lists of text numbers, or of rows of them."""
-    shuffled = list(make_sampler(texts.lengths, size.training_batch, 1, seed=seed))
-    bucketed = list(make_sampler(texts.lengths, size.training_batch, 50, seed=seed))
-    in_one_row = [[batch] for batch in shuffled]
-    in_short_rows = []
-    for batch in shuffled:
-        rows = grouping.in_rows(batch, texts.lengths[batch], size.row_length)
-        in_short_rows.append(rows)
-    return {
-        "random batches": shuffled,
-        "bucketed batches": bucketed,
-        "flat": in_one_row,
-        "packed rows": in_short_rows,
-    }
-
-
-# %% tags=["experiment"]
-def rows_and_columns(way, batch):
-    """The shape of a batch."""
-    if way == "packed rows":
-        return len(batch), size.row_length
-    if way == "flat":
-        return 1, int(texts.lengths[batch[0]].sum())
-    return len(batch), int(texts.lengths[batch].max())
-
-
-first_epoch = epoch_of(seed=0)
+epoch = EpochInFourWays(texts, make_sampler, pack_now, mask_now, size, device)
 n_tokens = int(texts.lengths.sum())
-cells = dict.fromkeys(first_epoch, 0)
-pairs = dict.fromkeys(first_epoch, 0)
-for way, batches in first_epoch.items():
-    for batch in batches:
-        rows, columns = rows_and_columns(way, batch)
-        cells[way] += rows * columns
-        pairs[way] += rows * columns**2
-    cells_per_token = cells[way] / n_tokens
-    pairs_per_token = pairs[way] / n_tokens
-    print(f"{way:<17} {cells_per_token:4.2f} cells and {pairs_per_token:4.0f} pairs per token")
+cells = {}  # per token
+pairs = {}
+for way in epoch.ways:
+    cells[way] = epoch.cells(way) / n_tokens
+    pairs[way] = epoch.pairs(way) / n_tokens
+    print(f"{way:<17} {cells[way]:4.2f} cells and {pairs[way]:4.0f} pairs per token")
 
 # %% [markdown]
-# Linear maps compute every cell. Under a dense mask, attention computes every pair of cells in a row, hidden ones
-# included. Padded batches need no such mask. Their causal kernel may skip the pairs with later tokens, which you
-# counted, too.
+# Linear maps compute every cell. Attention under a dense mask computes every pair of cells in a row, hidden ones
+# included. A padded batch needs no such mask, and its causal kernel skips blocks of pairs with later tokens (**Known**:
+# Dao 2023, arXiv:2307.08691, section 3.1). So the cell above counts about half of the pairs there.
 #
 # **Predict** How many times as fast as bucketed batches are packed rows? Does the time follow the cells printed above?
 # Does it follow the pairs? Or does it lie between the two?
@@ -335,73 +298,21 @@ for way, batches in first_epoch.items():
 # %%
 my_guess_for_packed_rows = None  # times as fast as bucketed batches
 
-# %% tags=["experiment"]
-model = ragged.RaggedTransformer(texts.vocabulary, size.text_dim, size.text_layers).to(device)
-n_predicted = n_tokens - len(texts)  # all tokens but the first one of each text
-
-
-def texts_of(batch):
-    """The tokens of each text of a list of numbers."""
-    return [texts[i][0].to(device) for i in batch]
-
-
-def padded_loss(batch):
-    """What a padded batch adds to the mean loss of the epoch."""
-    losses, _ = ragged.padded_losses(model, texts_of(batch))
-    return losses.sum() / n_predicted
-
-
-def packed_loss(rows, row_length=None):
-    """What packed rows add to the mean loss of the epoch."""
-    members = [texts_of(row) for row in rows]
-    losses, _ = ragged.packed_losses(model, members, pack_now, mask_now, row_length)
-    return losses.sum() / n_predicted
-
-
 # %% [markdown]
 # The shuffle decides which texts share a batch. So each round of the comparison computes a whole epoch in each way,
-# with another seed. The intervals then cover the shuffles as well as the noise of the clock.
+# with another shuffle.
 
 # %% tags=["experiment"]
-loss_of = {
-    "random batches": padded_loss,
-    "bucketed batches": padded_loss,
-    "flat": packed_loss,
-    "packed rows": partial(packed_loss, row_length=size.row_length),
-}
-batches_of = {}  # of each way, in this round
-
-
-def shuffle(number):
-    """Draw the batches of a round."""
-    batches_of.update(epoch_of(seed=number))
-
-
-def backward(way):
-    """Compute the gradient of an epoch."""
-    model.zero_grad()
-    for batch in batches_of[way]:
-        loss_of[way](batch).backward()
-
-
-# %% tags=["experiment"]
-weights = list(model.parameters())
-largest = {}  # bytes of the batch that keeps most
-for way, batches in first_epoch.items():
-    kept = []
-    for batch in batches:
-        kept.append(grouping.bytes_for_backward(partial(loss_of[way], batch), weights))
-    largest[way] = max(kept)
-
-gradients = {way: partial(backward, way) for way in loss_of}
-timed = compare(gradients, device=device, before_round=shuffle, seconds=12 * size.seconds)
+model = ragged.RaggedTransformer(texts.vocabulary, size.text_dim, size.text_layers).to(device)
+largest = {}  # bytes for backward of the batch that keeps most
+gradients = {}
+for way in epoch.ways:
+    largest[way] = epoch.bytes_of_largest(way, model)
+    gradients[way] = partial(epoch.backward, way, model)
+timed = compare(gradients, device=device, before_round=epoch.shuffle, seconds=12 * size.seconds)
 plots.time_and_memory({"transformer": (timed, largest)})
 
 # %% tags=["experiment"]
-print(f"an epoch of random batches took {1000 * timed.median('random batches'):.0f} ms")
-for way in loss_of:
-    tokens_per_second = timed.rate(way, n_tokens).estimate
-    print(f"{way:<17} {tokens_per_second:8,.0f} tokens/s, {largest[way] / 1e6:6.1f} MB")
 print(timed)
 
 over_bucketed = timed.ratio("packed rows", to="bucketed batches")
@@ -434,7 +345,8 @@ course.claim(
 # batch, so bucketing need not lower this maximum.
 #
 # Bucketed batches leave little padding, too. They have fewer pairs and no dense mask, so packed rows need not be
-# faster. But a packed batch stays a random sample, because it holds the texts of a random batch.
+# faster. But a packed batch stays a random sample, because it holds the texts of a random batch. So its updates are
+# those of random batches, not those of windows in part 3.
 #
 # **Takeaway** Packing removes padding without choosing which texts meet. Under a dense mask, compare short rows with
 # one long row.
@@ -470,7 +382,7 @@ course.claim(
 # - let gradients flow to the tokens;
 # - use no loop over sequences and no padded batch.
 #
-# **Points** 3 · **Extra** · **Difficulty** ●●○ · **Minutes** 12 · **Lines** 4
+# **Points** 3 · **Extra** · **Difficulty** ●●○ · **Minutes** 12 · **Lines** 5
 #
 # **Source** The segmented scans of Blelloch 1990, "Prefix sums and their applications".
 #
@@ -500,12 +412,10 @@ def segment_max(values, lengths):
     Returns: float tensor (n, features).
     """
     ### BEGIN SOLUTION
-    owner = torch.arange(len(lengths), device=values.device).repeat_interleave(
-        lengths, output_size=len(values)
-    )
-    lowest = torch.full(
-        (len(lengths), values.shape[1]), -math.inf, dtype=values.dtype, device=values.device
-    )
+    numbers = torch.arange(len(lengths), device=values.device)
+    owner = numbers.repeat_interleave(lengths, output_size=len(values))
+    shape = (len(lengths), values.shape[1])
+    lowest = torch.full(shape, -math.inf, dtype=values.dtype, device=values.device)
     return lowest.scatter_reduce(0, owner[:, None].expand_as(values), values, "amax")
     ### END SOLUTION
 
@@ -845,76 +755,6 @@ course.claim(
 #
 # **Takeaway** Count your graphs before you change `dynamic`. Where shapes must be static, a few edges bound their
 # number.
-
-# %% [markdown]
-# ## Does packing change the training? · extra
-#
-# A packed row holds random texts, so packing should train as well as random batches do. You pack the random batches of
-# part 3, and compare them with random batches and with windows.
-
-# %% tags=["experiment"]
-held_out = sequences.text(size.held_out, 1)
-updates_per_epoch = len(texts) // size.training_batch
-
-
-def steps(order, data, seed):
-    """The batches of each update."""
-    window = 50 if order == "windows" else 1
-    sampler = make_sampler(data.lengths, size.training_batch, window, seed=seed)
-    return ragged_training.steps_of(ragged_training.epochs_of(sampler))
-
-
-def losses_in_rows(model, members):
-    """The losses of one batch in packed rows."""
-    lengths = torch.tensor([len(text) for text in members])
-    rows = grouping.in_rows(members, lengths, size.row_length)
-    return ragged.packed_losses(model, rows, pack_now, mask_now, size.row_length)
-
-
-# %% tags=["experiment"]
-updates = size.training_epochs * updates_per_epoch
-settings = {
-    "seeds": size.training_seeds,
-    "dim": size.training_dim,
-    "layers": size.training_layers,
-    "device": device,
-    "updates": updates,
-    "every": max(updates_per_epoch // 8, 1),
-}
-packed_runs = ragged_training.train_each(
-    ["packed"], texts, held_out, steps, losses_of_batch=losses_in_rows, **settings
-)
-random_runs = ragged_training.train_each(["random"], texts, held_out, steps, **settings)
-most_cells = max(curve.cells[-1] for curve in packed_runs["packed"])
-windows_runs = ragged_training.train_each(
-    ["windows"], texts, held_out, steps, cells=most_cells, **settings
-)
-
-after_updates = ragged_training.by_updates(packed_runs | random_runs, updates)
-after_cells = ragged_training.by_cells(packed_runs | windows_runs, updates)
-titles = [
-    "the same texts, random and packed",
-    "by cells: those of random batches are mostly padding",
-]
-plots.curves(random_runs | windows_runs | packed_runs, updates_per_epoch, titles)
-
-# %% tags=["experiment"]
-course.claim(
-    "after equally many updates, packed batches end within 0.01 of the same batches padded",
-    difference_interval(after_updates["packed"], after_updates["random"]),
-    within=(-0.01, 0.01),
-)
-course.claim(
-    "after the same cells, packed batches end below windows of 50 batches",
-    difference_interval(after_cells["packed"], after_cells["windows"]),
-    below=0,
-)
-
-# %% [markdown]
-# **Shown** The updates of packed and random batches hold the same texts, so only rounding differs. But equal cells are
-# not equal costs, because packed rows have more pairs per token than buckets, as you counted above.
-#
-# **Takeaway** Packing a random batch changes its layout, not what an update learns from.
 
 # %% [markdown]
 # ## How much could your own data save? · extra

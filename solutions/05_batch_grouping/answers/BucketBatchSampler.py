@@ -129,7 +129,7 @@ MISTAKES = {
     ),
     "EpochCountedUp": (
         "The epoch is counted up in `__iter__`. Only set_epoch changes it.",
-        ("        order, batches", "        self.epoch += 1\n        order, batches"),
+        ("        order = torch", "        self.epoch += 1\n        order = torch"),
     ),
     "TensorsForLists": (
         "The batches are tensors. Yield lists of numbers: batch.tolist().",
