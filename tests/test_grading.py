@@ -122,13 +122,17 @@ def errors(folder):
     return " ".join(output.get("evalue", "") for cell in cells for output in cell.get("outputs", []))
 
 
-def graded_here(inbox, unit, root, cells, capfd):
-    """{learner: {grade cell: (score, points)}} by `course grade`, for `cells` alone: it counts parts not handed in."""
+def graded_here(inbox, unit, root, theirs, capfd):
+    """{learner: {grade cell: (score, points)}} by `course grade`, for cells alone that `theirs` has scores of.
+
+    It counts parts not handed in, too.  Who is not in `theirs` has the cells of the submission that was begun.
+    """
     grade_command.grade.main([str(inbox), "--unit", unit, "--course", str(root)], standalone_mode=False)
-    checks = len([cell for cell in cells if cell.endswith(("-visible", "-hidden"))])
+    checks = len([cell for cell in theirs["begun"] if cell.endswith(("-visible", "-hidden"))])
     said = capfd.readouterr().out
     assert re.search(rf" {checks}/{checks} .*right answers", said), "only parts that were handed in are asked"
-    return {who: {cell: of_one[cell] for cell in cells} for who, of_one in scores(unit, root).items()}
+    found = scores(unit, root)
+    return {who: {cell: found[who][cell] for cell in theirs.get(who, theirs["begun"])} for who in found}
 
 
 @every_unit
@@ -179,7 +183,7 @@ def test_a_class_is_graded(unit, tmp_path, tier, one_zygote, capfd, monkeypatch)
 
     hand_in(tmp_path, "other", unit, {part: other_styles(unit, part) for part in chosen})
     shutil.rmtree(tmp_path / "submitted" / "solved")  # its points are those of the alternatives
-    ours = graded_here(tmp_path / "submitted", unit, tmp_path / "ours", theirs["begun"], capfd)
+    ours = graded_here(tmp_path / "submitted", unit, tmp_path / "ours", theirs, capfd)
     checked = {cell: found for cell, found in ours.pop("other").items() if cell.endswith(("-visible", "-hidden"))}
     assert {cell for cell, (score, points) in checked.items() if score < points} == set(), (
         "other styles keep full marks"

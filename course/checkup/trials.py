@@ -395,7 +395,7 @@ def try_loaders(
 
 
 def _slowed(facts: Facts, costs: Costs) -> float:
-    """How many times as long a step computes beside the loader's workers as it does alone."""
+    """How many times as long a step computes while the workers of its loader run as it does alone."""
     beside = facts.seconds.median * facts.phases.share(FORWARD, BACKWARD, OPTIMIZER)
     return max(1.0, beside / costs.step)
 

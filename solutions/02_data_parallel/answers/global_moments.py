@@ -32,7 +32,7 @@ MISTAKES = {
         "The means of the ranks are averaged as if all had equally many samples. Add up sums and "
         "counts, and divide at the end.",
         ("values.sum(0)", "values.mean(0)"),
-        ("sums[:-1] / sums[-1]", "sums[:-1] / dist.get_world_size()"),
+        ("sums[:-1] / n", "sums[:-1] / dist.get_world_size()"),
     ),
     "averages_of_both": (
         "Means and variances of the ranks are averaged. That gives each rank the same weight, and the variance lacks "
