@@ -189,7 +189,7 @@ check.seconds_per_pass(seconds_per_pass, seed=2476)
 #
 # At the end of a pass, some workers have nothing left to do. To see how much time that costs, the next cell lets four
 # workers sleep 20 ms per batch, so your cores do not matter. In a pass of 12 batches, each worker builds three, which
-# takes 60 ms.
+# takes at least 60 ms.
 #
 # **Predict**: how many times as fast is a pass of 10 batches? Perhaps 12/10, because it has fewer batches. Perhaps 1,
 # because some workers still build three.
@@ -215,7 +215,7 @@ plots.rounds_of_workers(slept, batches, workers=4, ms=20)
 
 # %% [markdown]
 # **Shown**: only the number of batches changes. The grey line follows from counting the batches of the worker that
-# builds most. The longer the pass, the less one batch more or less matters.
+# builds most; a pass takes somewhat longer than that. The longer the pass, the less one batch more or less matters.
 #
 # **Takeaway** Time a loader in its steady state: with running workers, over at least 40 batches, and over a multiple of
 # the number of workers.

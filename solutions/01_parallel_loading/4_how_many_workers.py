@@ -361,7 +361,8 @@ for label, of_data in forecasts.items():
     print(f"{label}: take {chosen}; fastest measured: {fastest}")
 
 # %% [markdown]
-# On two cores, all numbers from two workers on have the same prediction, so any of them may be measured as fastest.
+# On two cores, all numbers from two workers on have the same prediction. If workers help at all, any of these numbers
+# may be measured as fastest.
 #
 # **Takeaway** Take the fewest workers that are nearly the best, zero included.
 

@@ -57,7 +57,7 @@ print(inspect.getsource(starved_script))
 
 # %% [markdown]
 # The next cell draws the script's waterfall. As in part 1, a bar is what a step gains if one more stage is replayed
-# from memory, and the last bar is the step with data for free.
+# from memory, and the last bar is the step with data for free. A black frame marks a negative bar.
 
 # %% tags=["experiment"]
 torch.set_num_threads(1)  # so that a bar does not depend on how threads share the cores
@@ -566,6 +566,8 @@ print(keep_source.saved("loading_tools.py", keep_source.LOADING, tools))
 
 # %% [markdown]
 # ## How good was your intuition?
+#
+# The list has the predictions of the parts that you have run.
 
 # %%
 course.calibration("01")

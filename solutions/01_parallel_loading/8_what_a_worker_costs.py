@@ -205,8 +205,8 @@ course.claim(
 # %% [markdown]
 # **Shown**: reading the list is what copies it, because the null differs only in that nobody reads. In an epoch, each
 # name is read by one worker alone. But the system copies whole pages, which hold dozens of names. So each worker soon
-# has a copy of nearly the whole list, and then the growth ends. (The claims add up the copies of both workers.) If your
-# memory keeps growing, look for another leak.
+# has a copy of nearly the whole list, and then the growth ends. The claims add up the growth of both workers;
+# below 0, they grew less than workers that read nothing. If your memory keeps growing, look for another leak.
 #
 # **Known**: Python keeps the number of references to an object inside the object. So reading a `str` writes to its
 # page, which is then copied. Many users report this ([pytorch issue

@@ -194,9 +194,10 @@ check.linear_warmup(linear_warmup, seed=512)
 # ramp over an eighth of the training, and over half of it. Its blocks are *post-norm*: they normalise after each
 # addition, as in Vaswani et al. 2017. **Which of the three trainings learn?**
 #
-# In the figure, a line is the middle seed and a band holds all seeds. At the upper dashed line, a model knows only how
-# frequent each token is. At the lower one, it knows the table from which the text was drawn: the last two tokens decide
-# how likely each next one is.
+# In the figure, a line is the middle seed and a band holds all seeds. A point is the mean of a few updates, and the
+# title takes the mean of the last twenty. At the upper dashed line, a model knows only how frequent each token is. At
+# the lower one, it knows the table from which the text was drawn: the last two tokens decide how likely each next one
+# is.
 
 # %% tags=["experiment"]
 text = warmed_transformers.text_of_pairs(sizes.warm_rows, course.device())

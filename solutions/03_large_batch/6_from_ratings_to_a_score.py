@@ -303,10 +303,10 @@ course.claim(
 # %% [markdown]
 # ## Which score must a model beat? · extra
 #
-# A score means little until you know what a model without learning reaches. The next cell prepares the data. It holds
-# out two choices of each user: the latest for the **test**, and the latest of the rest for **validation**. We choose
-# settings, such as a learning rate, on validation. The test is for the end, because a score that decided a choice
-# contains the luck of that choice.
+# A score means little until you know what a model without learning reaches. The setup has held out two choices of each
+# user: the latest for the **test**, and the latest of the rest for **validation**. We choose settings, such as a
+# learning rate, on validation. The test is for the end, because a score that decided a choice contains the luck of that
+# choice.
 #
 # Before you train a model, rank the 101 candidates by how many users took them, in the same order for everybody. A
 # model that guesses has an HR@10 of about 10/101. **How much better is popularity?**
@@ -406,8 +406,8 @@ course.claim(
 # Read the comparison with care. Both models use the learning rate that was tuned for NeuMF, so the dot product is not
 # tuned. And all seeds are judged on the same users, so the interval says nothing about other users.
 #
-# The stand-in's films were drawn with a dot product of tastes and genres, which may favour the dot product there. Real
-# ratings give it no such help.
+# Without MovieLens, you train on invented ratings. They were drawn with a dot product of tastes and genres, which may
+# favour the dot product there. Real ratings give it no such help.
 #
 # **Takeaway** Name the candidates when you quote a score, and pair the seeds when you compare two models.
 

@@ -596,7 +596,7 @@ for name, result in compared.items():
     gains[name] = result.ratio(with_advice)
 
 # %% [markdown]
-# Four claims decide whether you should work on the loader.
+# Four claims decide whether you should work on the loader. The last one divides a gain by its bound.
 
 # %% tags=["experiment"]
 course.claim(
@@ -715,8 +715,7 @@ else:
 #
 # </details>
 #
-# **Takeaway** A row that is not decided proves neither a gain nor its absence. Start with the largest share of your
-# profile.
+# **Takeaway** A grey row proves neither a gain nor its absence. Start with the largest share of your profile.
 
 # %% [markdown]
 # ## On which machine does advice flip?
@@ -757,8 +756,8 @@ map_plots.flip_map(flips)
 #
 # </details>
 #
-# The next cell holds the whole checklist: what each item promises, where it wins, and why. Open it when you look for an
-# item. The same map is in [docs/flip-map.md](../../docs/flip-map.md).
+# The next cell holds the whole checklist and today's list: what each item promises, where it wins, and why. Open it
+# when you look for an item. The same map is in [docs/flip-map.md](../../docs/flip-map.md).
 
 # %% tags=["experiment"]
 flips.checklist()

@@ -213,7 +213,8 @@ if device.type == "cuda":
 # speeds up work outside its share, or the profile missed the share. For example, 16 bits also halve the bytes of
 # point-wise operations between products.
 #
-# TF32 and CUDA graphs are for NVIDIA's GPUs, so a CPU does not measure them.
+# TF32 and CUDA graphs are for NVIDIA's GPUs, so a CPU does not measure them. The convolutional network is compiled at
+# GPU scale only, because that takes long.
 #
 # <details><summary>When do TF32 and CUDA graphs help?</summary>
 #
@@ -473,7 +474,8 @@ check.autocast_region(autocast_region, seed=17)
 #
 # - Do 16 bits need large products? The control makes the same step with a sixteenth of the images. Neither step has the
 #   ladder's other changes, so the gain may differ from the rung's.
-# - How much can a fused optimizer gain at all? The control times the update alone.
+# - How much can a fused optimizer gain at all? The control times the update alone. A claim divides the gain in the step
+#   by its bound.
 # - Which layer gains from channels last? Each layer runs alone in both layouts.
 # - Does SDPA need long sequences? Causal attention runs alone, on rows of two lengths with equally many tokens
 #   together. On long rows it also runs without the mask.
