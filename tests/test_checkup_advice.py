@@ -196,8 +196,8 @@ def test_a_bound_leaves_out_what_watching_takes():
 
 def test_a_step_without_workers_leaves_its_cores_to_the_script():
     beside = Facts(phases=Phases(data=Phase(0.5), forward=Phase(0.3), code=Phase(0.2)), seconds=Seconds(0.1))
-    assert trials._slowed(beside, dataclasses.replace(COSTS, step=0.01)) == pytest.approx(3.0)
-    assert trials._slowed(beside, dataclasses.replace(COSTS, step=0.04)) == 1.0
+    assert predict.times_slower(beside, dataclasses.replace(COSTS, step=0.01)) == pytest.approx(3.0)
+    assert predict.times_slower(beside, dataclasses.replace(COSTS, step=0.04)) == 1.0
 
 
 def test_what_cannot_be_tried_says_why(watched):

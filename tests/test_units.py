@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 
 import pytest
 from conftest import ROOT
@@ -154,6 +155,16 @@ def defines_an_exercise(path):
         if isinstance(node, ast.FunctionDef) and node.name == path.stem:
             return any(ast.unparse(decorator).startswith("exercise(") for decorator in node.decorator_list)
     return False
+
+
+@pytest.mark.parametrize(("unit", "part"), units.all_parts())
+def test_an_answer_that_is_used_before_its_exercise_is_taken_again_after_it(unit, part):
+    """Else a learner who writes it goes on with the reference, taken when the notebook was opened."""
+    cells = read_cells(ROOT / "solutions" / unit / f"{part}.py")
+    exercises = {cell.marks["solution"]: number for number, cell in enumerate(cells) if "solution" in cell.marks}
+    for name, number in exercises.items():
+        taken = [i for i, cell in enumerate(cells) if re.search(rf"course\.solved\(\s*check\.{name}\b", cell.source)]
+        assert not taken or max(taken) > number, f"{name} is taken before its exercise only"
 
 
 def test_an_unknown_exercise_is_one_sentence():

@@ -102,7 +102,8 @@ def bound_of_data(facts: Facts, part: float = 1.0, costs: Costs | None = None) -
     """How many times as fast the training gets at most if `part` of loading took no time.
 
     A step that need not wait also computes faster: its caches and threads stay warm, and no worker
-    takes its cores. So computing counts with the time of the step alone, where that was measured.
+    takes its cores. So all but loading counts with the time that it takes alone, where the time of
+    the step alone was measured.
 
     Args:
         costs: of the step alone (default: those of the trials).
@@ -110,9 +111,15 @@ def bound_of_data(facts: Facts, part: float = 1.0, costs: Costs | None = None) -
     saved = facts.phases.share(DATA) * part
     costs = costs or facts.trials.costs
     if costs is not None:
-        computing = facts.phases.share(FORWARD, BACKWARD, OPTIMIZER)
-        saved += max(0.0, computing - costs.step / facts.seconds.median)
+        others = facts.phases.share(FORWARD, BACKWARD, OPTIMIZER, CODE)
+        saved += others * (1 - 1 / times_slower(facts, costs))
     return bound(saved)
+
+
+def times_slower(facts: Facts, costs: Costs) -> float:
+    """How many times as long a step computes while its loader works as it does alone."""
+    while_loading = facts.seconds.median * facts.phases.share(FORWARD, BACKWARD, OPTIMIZER)
+    return max(1.0, while_loading / costs.step)
 
 
 @functools.cache

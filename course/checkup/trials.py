@@ -47,7 +47,13 @@ from course.checkup.loaders import (
     seconds_per_batch,
 )
 from course.checkup.phases import BACKWARD, DATA, FORWARD, OPTIMIZER
-from course.checkup.predict import bound, bound_of_data, bound_of_way, share_per_sample
+from course.checkup.predict import (
+    bound,
+    bound_of_data,
+    bound_of_way,
+    share_per_sample,
+    times_slower,
+)
 from course.checkup.replay import NO_CALLS, Replay, put_back, replay_of
 from course.checkup.step_ways import NoWay, Way, bf16_mode, makers, tried_once
 from course.checkup.watch import Watch
@@ -390,14 +396,8 @@ def try_loaders(
     for name in like_cores[:fitting]:
         rest = 1 - share
         if ways[name].num_workers < loader.num_workers:  # which leave the cores to the script
-            rest /= _slowed(facts, costs)
+            rest /= times_slower(facts, costs)
         tried[name] = _trial(compared.ratio(name), compared.control, share, most, rest)
-
-
-def _slowed(facts: Facts, costs: Costs) -> float:
-    """How many times as long a step computes while the workers of its loader run as it does alone."""
-    beside = facts.seconds.median * facts.phases.share(FORWARD, BACKWARD, OPTIMIZER)
-    return max(1.0, beside / costs.step)
 
 
 def _batches_per_round(facts: Facts, seconds: float) -> int:

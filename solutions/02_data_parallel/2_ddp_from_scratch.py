@@ -355,7 +355,7 @@ plots.step_ratios(compared, title)
 #
 # To see this, each rank sends through a simulated network card:
 #
-# - The card sends one message after the other, each in `bytes / bandwidth` seconds.
+# - The card sends one message after the other, each in at least `bytes / bandwidth` seconds.
 # - A message cannot end before the other rank has started the same message.
 # - Backward alone takes a time *B*. We set the bandwidth so that all gradients together take *B* on the card, too.
 #
@@ -395,6 +395,8 @@ plots.overlap_lanes(typical_rounds, title)
 
 # %% [markdown]
 # A tick marks a gradient that is ready, an orange bar is a message, and the grey bar shows when the wrapper only waits.
+# A bar that is longer than its bytes need also holds a wait: for the other rank, or for the transfer itself.
+#
 # With one message, the wire is idle while backward runs and while the gradients are copied into one vector. With
 # buckets, messages travel while backward runs. (The drawing shows one typical round; the title compares all rounds.)
 #

@@ -479,8 +479,8 @@ plots.against_alone(batch_sizes, panels, controls, title)
 # %% [markdown]
 # Ideally, two devices need half the time.
 #
-# - "Replicas kept" differs from "by hand" only in making the replicas. So the distance between these lines is what the
-#   replicas cost.
+# - "Replicas kept" differs from "DataParallel by hand" only in making the replicas. So the distance between these lines
+#   is what the replicas cost.
 # - "Replicas kept" and "two processes" compute the same halves. The first also scatters, gathers and starts threads,
 #   and its threads share the GIL. **We think** that the GIL and the threads cost most of the distance. To test it, time
 #   scatter and gather alone: they must take much less.

@@ -571,8 +571,8 @@ course.claim(
 # If your CPU has no instructions for bf16, **we think** that torch converts each value to fp32 before it multiplies.
 # To test it, compare two CPUs, one of them with `avx512_bf16` or `amx_bf16` in `lscpu`.
 #
-# On the recorded GPUs, bf16 makes the products faster and an update of this batch slower. On the H200, an update of $2^{20}$
-# samples is faster in bf16 ([results-gpu.md](../../docs/results-gpu.md)).
+# On the recorded GPUs, bf16 makes the products faster and an update of this batch slower. On the H200, an update
+# of $2^{20}$ samples is faster in bf16 ([results-gpu.md](../../docs/results-gpu.md)).
 #
 # **Takeaway** 16 bits can save memory where activations outweigh weights, and time where large products take most of an
 # update. Measure before you switch.

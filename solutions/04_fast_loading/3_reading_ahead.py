@@ -329,7 +329,7 @@ plots.timelines(
 #
 # - If only what is missing is read, three quarters of the file come.
 # - If each row is read once, the file comes about once.
-# - If neighbours are read, and dropped before they are used, it comes several times, at most about once per batch.
+# - If neighbours are read, and dropped before they are used, it comes several times, about once per batch.
 
 # %%
 predicted_rereads = None  # times the bytes of the file

@@ -668,6 +668,7 @@ check.sgd_step_(sgd_step_, seed=512)
 ### END HIDDEN TESTS
 
 # %% tags=["experiment"]
+sgd_step_now = course.solved(check.sgd_step_)  # yours, now that you have written it
 loops[TWO_PASSES] = epoch_in_two_passes
 batch_bytes = x.nbytes
 traffic = {}
@@ -894,7 +895,7 @@ course.claim(
 # |---|---|---|---|
 # | *normal equations*: form A, solve | 1 | D² numbers | nothing |
 # | *conjugate gradients* (CG) | a bound grows with $\sqrt\kappa$ and the digits | a few vectors | nothing |
-# | SGD | few for a rough answer, then it meets a floor | one vector | a learning rate, its decay |
+# | SGD | few for a rough answer if rows are many, then it meets a floor | one vector | a learning rate, its decay |
 # | *variance-reduced* (SVRG) | grows with the digits, if there are many rows | three vectors | a learning rate |
 #
 # Forming A takes D² multiplications per row, as many as D / 2 passes of CG. With 10,000 columns A takes 400 MB. If
@@ -1140,8 +1141,8 @@ course.claim(
 # **Shown** Between the two halves of the figure, the number of rows changes and $\kappa$ stays nearly the same. CG
 # needs about as many passes as before, while SVRG needs far fewer with many rows. (Hollow dots were stopped.)
 #
-# **Takeaway** Normal equations take one pass, if a D × D matrix fits. Else take SGD for a rough answer, CG for a tight
-# one, or SVRG if rows are many.
+# **Takeaway** Normal equations take one pass, if a D × D matrix fits. Else take CG for few rows, and for many SGD
+# (a rough answer) or SVRG (a tight one).
 
 # %% [markdown]
 # ## What to measure, what to change · extra

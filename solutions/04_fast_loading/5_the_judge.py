@@ -314,8 +314,8 @@ course.claim(
 # ## What would the judge say about your loader?
 #
 # The command `course loader-report module:make_loader` prints these numbers for your own loader. It also prints "ten
-# in a row", which judges the order of the batches (part 2). With `--step` you name your training step, and the judge
-# waits for batches *inside* it.
+# in a row", which judges the order of the batches (part 2). It uses as many threads as torch does. With `--step` you
+# name your training step, and the judge waits for batches *inside* it.
 #
 # The next cell judges a small loader with two workers over shards that are sorted by label. **Which faults does it
 # have, and which lines tell?**
@@ -344,7 +344,8 @@ course.claim(
 # - It reads the shards in the order of the file ("ten in a row", far larger than in the second report).
 # - It does not mix the samples of a shard with others ("how random").
 #
-# In the second report only the last fault is left, so "how random" is as large as before.
+# In the second report only the last fault is left, so "how random" is as large as before. This fault also keeps "ten in
+# a row" above chance, because neighbouring batches come from the same shards.
 #
 # The file `planted_loader.py` lies in your data folder. Pass its samples through your `shuffle_buffer`, and judge it
 # again. Then judge your own loader:

@@ -514,8 +514,8 @@ course.claim(
 # %% [markdown]
 # ## What changes in small batches?
 #
-# A smaller batch has fewer cells, but needs the same four groups. You also time two groups, which need half the calls
-# but leave some padding.
+# A smaller batch has fewer cells, but needs almost as many groups. You also time two groups, which need fewer calls but
+# leave some padding.
 #
 # **Predict** How many times as fast as one rectangle are groups in batches of 32, with the smallest embedding? Are
 # groups faster, because most cells are still padding? Or slower, because each call works on few cells?
@@ -573,7 +573,7 @@ course.claim(
 # At embedding size 64 only the batch size changed between 256 and 32, so it alone changes the gain (**Shown**). In a
 # small batch each call works on fewer cells. It also has less padding per token, as part 1 counted.
 #
-# Two groups have half the calls but more padding. So they can be faster than four in small models, and slower in large
+# Two groups have fewer calls but more padding. So they can be faster than four in small models, and slower in large
 # ones.
 #
 # **Takeaway** Groups pay where the saved cells cost more than the added calls. Large layers and large batches favour

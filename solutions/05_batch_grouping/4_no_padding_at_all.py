@@ -821,6 +821,8 @@ print(f"packed rows of twice the longest: {waste_of_rows:.2f} cells per token")
 
 # %% [markdown]
 # ## How good was your intuition?
+#
+# The list has the predictions of the parts that you have run.
 
 # %%
 course.calibration("05")

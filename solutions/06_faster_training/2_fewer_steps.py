@@ -332,8 +332,8 @@ course.claim(
 )
 
 # %% [markdown]
-# The number of a claim is a centre of the differences between pairs of runs. One extreme seed hardly moves it, so it may
-# differ from the difference of the printed means.
+# The number of a claim is a centre of the differences between pairs of runs. One extreme seed hardly moves it, so it
+# may differ from the difference of the printed means.
 #
 # Which part of a schedule pays, its rise or its end? The next cell changes only the end. It takes the constant learning
 # rate at its best peak, and lets it fall to zero in the last fifth of the steps. *WSD* (warm-up, stable, decay) ends
