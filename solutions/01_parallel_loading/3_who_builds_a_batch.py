@@ -146,7 +146,11 @@ of_batch_4 = set(seen[4][:, 1].tolist())
 workers_of_each = [len(batch[:, 1].unique()) for batch in seen]
 processes = {batch[0, 2].item() for batch in seen}
 
-print(course.score("01/3", "workers that build batch 4", predicted_workers_of_batch_4, of_batch_4))
+print(
+    course.score(
+        "01/3", "ids of the workers that build batch 4", predicted_workers_of_batch_4, of_batch_4
+    )
+)
 course.claim("each batch is built by one worker alone", set(workers_of_each) == {1})
 course.claim("three processes built the batches", len(processes) == 3)
 

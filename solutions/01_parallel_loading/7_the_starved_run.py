@@ -52,7 +52,7 @@ print(course.machine())
 # pixels. The next cell prints the dataset, the loader and the loop. Together they have six faults. How many do you see?
 
 # %%
-# 53 lines to read
+# 55 lines to read
 print(inspect.getsource(starved_script))
 
 # %% [markdown]

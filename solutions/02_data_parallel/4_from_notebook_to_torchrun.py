@@ -196,7 +196,7 @@ for definition in (
 # hidden. Two pieces are missing: `rank_loss` and `checkpoint`.
 
 # %% locked="on_ranks"
-print(inspect.getsource(gpt_on_ranks.train_on_ranks))  # 30 lines to read
+print(inspect.getsource(gpt_on_ranks.train_on_ranks))  # 31 lines to read
 
 # %% [markdown]
 # ## Which loss must a rank compute?
