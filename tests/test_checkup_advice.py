@@ -185,6 +185,17 @@ def test_advice_gains_no_more_than_its_bound():
     assert advice.at_most_its_bound(dataclasses.replace(line, bound=1.9)).gain == 1.4
 
 
+def test_the_loop_of_a_rare_call_is_not_in_the_bound_of_frequent_ones():
+    """The innermost loop around a call of each step is the training itself."""
+    often, once = way.Calls(".mul_()", "train.py:9", 26), way.Calls(".copy_()", "train.py:5", 1)
+    looked = [way.LineShare("train.py:5", 0.5), way.LineShare("train.py:9", 0.2), way.LineShare("train.py:8", 0.1)]
+    around = {"train.py:9": ["train.py:8", "train.py:9"], "train.py:5": ["train.py:4", "train.py:5"]}
+    phases = Phases(forward=Phase(0.5), code=Phase(0.5))
+    facts = Facts(phases=phases, lines={"code": looked}, habits=Habits(loops=[often, once], loop_lines=around))
+    (line,) = [one for one in advice.advise(facts) if one.name == "loops"]
+    assert line.bound == pytest.approx(1 / (1 - 0.5 * 0.3))
+
+
 def test_a_bound_leaves_out_what_watching_takes():
     line = advice.Advice("syncs", "ask once", "06/1", 2.0, gain=2.0)
     freed = advice.without_watching(line, Facts(own_cost=0.1))

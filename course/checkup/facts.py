@@ -153,7 +153,7 @@ class Habits:
     distributions: float = 0.0  # seconds per step in argument checks of torch.distributions
     loops: list[Calls] = field(default_factory=list)  # calls on one tensor after the other
     looping: float = 0.0  # seconds per step in these
-    loop_lines: list[str] = field(default_factory=list)  # of the loops around these calls
+    loop_lines: dict[str, list[str]] = field(default_factory=dict)  # line of a call -> of its loop
     reductions: float = 0.0  # forward passes per step of DDP whose backward pass reduces
     recompiles: dict[str, int] = field(default_factory=dict)  # "file:line: why" -> times
     breaks: list[str] = field(default_factory=list)  # lines at which a compiled graph ends

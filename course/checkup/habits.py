@@ -64,9 +64,9 @@ class Habits:
         """What was seen in so many steps."""
         each = max(1, steps)
         loops = [Calls(name, at, n / each) for (name, at), n in self._loops.most_common(CALLS)]
-        loop_lines: dict[str, None] = {}
+        loop_lines = {}
         for call in loops:
-            loop_lines |= dict.fromkeys(lines_of_loop(self._paths[call.line], call.line))
+            loop_lines[call.line] = lines_of_loop(self._paths[call.line], call.line)
         recompiles, breaks = _compilations()
         return facts.Habits(
             anomaly=self.anomaly,
@@ -77,7 +77,7 @@ class Habits:
             distributions=self._checking / each,
             loops=loops,
             looping=self._looping / each,
-            loop_lines=list(loop_lines),
+            loop_lines=loop_lines,
             reductions=self._reductions / each,
             recompiles=recompiles,
             breaks=breaks,

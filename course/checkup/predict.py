@@ -119,7 +119,7 @@ def bound_of_data(facts: Facts, part: float = 1.0, costs: Costs | None = None) -
 def times_slower(facts: Facts, costs: Costs) -> float:
     """How many times as long a step computes while its loader works as it does alone."""
     while_loading = facts.seconds.median * facts.phases.share(FORWARD, BACKWARD, OPTIMIZER)
-    return max(1.0, while_loading / costs.step)
+    return max(1.0, while_loading / max(1e-12, costs.step))
 
 
 @functools.cache

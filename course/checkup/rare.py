@@ -32,7 +32,7 @@ def rare(steps: Sequence[Step]) -> Rare:
         for first in range(every):
             of_rhythm = _in_rhythm(watched, every, first, LONG * usual)
             if of_rhythm and _is_code(of_rhythm, [step for _, step in watched]):
-                others = [step for _, step in watched if step not in of_rhythm]
+                others = [step for number, step in watched if number % every != first]
                 return Rare(_share(of_rhythm, others, every), len(of_rhythm), every)
     return Rare()
 

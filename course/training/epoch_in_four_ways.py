@@ -5,6 +5,7 @@ rows", which pack the random batches. The sampler and how to pack are exercises 
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from types import SimpleNamespace
 
@@ -25,6 +26,7 @@ PADDED = (RANDOM, BUCKETED)  # a row has one text
 WINDOW = 50  # batches that the sampler sorts together, for buckets
 
 
+@dataclass
 class EpochInFourWays:
     """All `texts` of an epoch in batches, of each way; those of seed 0 until `shuffle` is called.
 
@@ -36,22 +38,15 @@ class EpochInFourWays:
 
     ways = (RANDOM, BUCKETED, FLAT, PACKED)
 
-    def __init__(
-        self,
-        texts: Sequences,
-        make_sampler: Callable[..., Iterable[list[int]]],
-        pack: Callable[[Sequence[Tensor]], tuple[Tensor, Tensor, Tensor]],
-        block_mask: Callable[..., Tensor],
-        size: SimpleNamespace,
-        device: torch.device | str = "cpu",
-    ):
-        self.texts = texts
-        self.make_sampler = make_sampler
-        self.pack = pack
-        self.block_mask = block_mask
-        self.size = size
-        self.device = device
-        self.batches: dict[str, list[Batch]] = {}
+    texts: Sequences
+    make_sampler: Callable[..., Iterable[list[int]]]
+    pack: Callable[[Sequence[Tensor]], tuple[Tensor, Tensor, Tensor]]
+    block_mask: Callable[..., Tensor]
+    size: SimpleNamespace
+    device: torch.device | str = "cpu"
+    batches: dict[str, list[Batch]] = field(init=False)
+
+    def __post_init__(self) -> None:
         self.shuffle(0)
 
     def shuffle(self, seed: int) -> None:

@@ -547,9 +547,9 @@ plots.formula_and_ranks(sizes.bytes, list(by_formula.values()), curves)
 # naive way is never the fastest. Is it here?
 #
 # The two numbers of the formula come from one pair, while the other ranks wait. In the naive way, `dst` receives one
-# message after the other. In the ring, all ranks send and receive at the same time. **We think** that they wait for a
-# core. To test it, compare the panels on a machine with a core per rank. (The ways also differ in their calls: the
-# ring and doubling use `isend` and `irecv`, the other two `send` and `recv`.)
+# message after the other. In the ring and in doubling, all ranks send and receive at the same time, and in the tree
+# several do. **We think** that they wait for a core. To test it, compare the panels on a machine with a core per rank.
+# (The ways also differ in their calls: the ring and doubling use `isend` and `irecv`, the other two `send` and `recv`.)
 #
 # **Takeaway** A formula fitted to one pair can be wrong when all ranks send. Measure with all ranks at work.
 

@@ -24,7 +24,10 @@ def check(facts: Facts) -> Advice | None:
     calls = frequent(facts)
     if not calls or facts.phases.share(CODE) < CODE_MIN:
         return None
-    of_lines = share_of_lines(facts, {call.line for call in calls} | set(facts.habits.loop_lines))
+    lines = set()
+    for call in calls:
+        lines |= {call.line, *facts.habits.loop_lines.get(call.line, [])}
+    of_lines = share_of_lines(facts, lines)
     of_calls = facts.habits.looping / max(1e-9, facts.seconds.median)
     most = bound(min(facts.phases.share(CODE), max(of_lines, of_calls)))
     first = calls[0]
